@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-from milepost.airflow.dags.dag_factory import job_dags
+from milepost.airflow.dags import load_jobs
 
-CONFIG = Path(os.environ.get("MILEPOST_CONFIG") or Path(__file__).resolve().parent.parent / "config")
-
-globals().update(job_dags(CONFIG))
+load_jobs(globals(), os.environ.get("MILEPOST_CONFIG") or "../config")

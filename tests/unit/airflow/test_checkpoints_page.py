@@ -9,8 +9,10 @@ from types import ModuleType
 
 import pytest
 
+from milepost.airflow.dags.dag_factory import job_dags
 from milepost.protocol.records.errors import StoreUnavailable
 from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.servers.kept_dags import keep_dags
 from tests.harness.servers.processes import REPOSITORY
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.job_stores import break_store
@@ -55,16 +57,16 @@ def test_a_checkpoint_has_a_page_of_where_its_time_went(
 ) -> None:
     """Of one that is retained; of others the page says why there is nothing to see, and nothing fails."""
     job = CountedJob.with_epochs(tmp_path / "job", 3, {"last: 1": "last: 2"}).small
-    monkeypatch.setenv("MILEPOST_CONFIG", str(job.folder / "config"))
+    keep_dags(monkeypatch, *job_dags(job.folder / "config").values())
     every = plugin.checkpoints("small__epoch").body.decode()
-    assert '<a href="small__epoch/3">3</a>' in every
+    assert '<a href="small__epoch/3?job=small">3</a>' in every
     page = plugin.checkpoint("small__epoch", 3)
     shown = page.body.decode()
     phases = job.master.show(3).phases
     assert page.status_code == 200
     for name, spent in phases.items():
         assert (f"<td>{name.removesuffix('_ms')}</td>" in shown) is (spent is not None and name != "total_ms")
-    assert f">{phases['total_ms']:,}</th>" in shown and '<a href="../small__epoch">' in shown
+    assert f">{phases['total_ms']:,}</th>" in shown and '<a href="../small__epoch?job=small">' in shown
     retained = {int(one.checkpoint_id) for one in job.context.head().state.checkpoints}
     for gone in {1, 2} - retained:
         assert (

@@ -8,13 +8,18 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.sdk import DAG, AssetAlias
 from airflow.sdk.exceptions import AirflowFailException
 
-from milepost.airflow.dags.dag_factory import BROKEN_TAG, epoch_dag, execution_timeout, job_dags, sink_assets
+from milepost.airflow.dags import load_jobs
+from milepost.airflow.dags.dag_factory import BROKEN_TAG, epoch_dag, job_dags
+from milepost.airflow.dags.dag_settings import sink_assets
+from milepost.airflow.dags.epoch_tasks import execution_timeout
 from milepost.airflow.operators import tasks
+from milepost.protocol.records.errors import NotFound
 from milepost.spec.load.load import LoadedJob, load_job
 from tests.harness.servers.processes import REPOSITORY
 
@@ -121,6 +126,17 @@ def test_sinks_are_assets_and_show_no_value_of_the_environment(tmp_path: Path, m
     assert sink_assets(job) == {"carriers": f"file://{tmp_path}/lake/carriers", "remote": "milepost://flights/remote"}
     outlets = epoch_dag(job).get_task("notify_complete").partial_kwargs["outlets"]
     assert outlets == [AssetAlias("milepost.flights")]
+
+
+def test_a_dag_file_takes_the_jobs_of_a_folder_beside_it(tmp_path: Path) -> None:
+    """Wherever Airflow was started; a folder that is not there is an error of the DAG file, not silence."""
+    (tmp_path / "jobs").mkdir()
+    write(tmp_path / "jobs", "flights")
+    namespace: dict[str, Any] = {"__file__": str(tmp_path / "our_jobs.py")}
+    load_jobs(namespace, "jobs")
+    assert [name for name, value in namespace.items() if isinstance(value, DAG)] == of_job("flights")
+    with pytest.raises(NotFound, match=f"there is no folder {tmp_path}/job:"):
+        load_jobs(namespace, tmp_path / "job")
 
 
 def test_a_broken_spec_takes_no_other_job_off_the_schedule(tmp_path: Path) -> None:

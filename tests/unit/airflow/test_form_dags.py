@@ -11,9 +11,10 @@ from airflow.sdk.exceptions import ParamValidationError
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators.approval import as_markdown
-from milepost.airflow.operators.job_specs import job_of_dag
+from milepost.airflow.page.checkpoints_page import jobs_of_dag
 from milepost.protocol.records.errors import NotFound
 from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.servers.kept_dags import keep_dags
 
 
 @pytest.fixture
@@ -66,11 +67,12 @@ def test_every_field_of_a_form_has_a_title_a_description_and_a_test(dags: dict[s
             assert param.schema["title"] and param.description
 
 
-def test_each_dag_of_a_job_leads_to_its_job(dags: dict[str, DAG], tmp_path: Path) -> None:
-    """The Checkpoints page is a tab of all of them, and says which one to trigger."""
-    assert {job_of_dag(tmp_path / "config", dag_id).spec.name for dag_id in dags} == {"small"}
-    with pytest.raises(NotFound):
-        job_of_dag(tmp_path / "config", "small__other")
+def test_each_dag_of_a_job_leads_to_its_job(dags: dict[str, DAG], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Checkpoints page is a tab of all of them, and needs none of the files that they were made of."""
+    keep_dags(monkeypatch, *dags.values())
+    assert {name for dag_id in dags for name in jobs_of_dag(dag_id)} == {"small"}
+    with pytest.raises(NotFound, match="small__other"):
+        jobs_of_dag("small__other")
 
 
 def test_a_dag_with_a_form_runs_only_when_asked_and_once_at_a_time(dags: dict[str, DAG]) -> None:

@@ -135,6 +135,6 @@ def test_a_trigger_that_was_lost_is_a_failed_trigger() -> None:
         def xcom_pull(self, task_ids: str, key: str = "return_value") -> None:
             return None
 
-    failure = AbortCheckpointOperator.failure(Instance())
+    failure = AbortCheckpointOperator(task_id="abort_checkpoint", spec_path="").failure(Instance())
     assert failure.reason == "TRIGGER_CHECKPOINT_FAILURE"
     assert failure.detail.startswith("task trigger_checkpoint ended without saying why")

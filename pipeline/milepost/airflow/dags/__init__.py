@@ -1,1 +1,23 @@
-"""The DAGs of a job, made from its spec."""
+"""The DAGs of a job, made from its spec. What a DAG file imports is named here.
+
+Airflow looks only into files that say `airflow` and `dag`: `from milepost.airflow.dags import load_jobs` says both.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from milepost.airflow.dags.dag_factory import load_jobs
+    from milepost.airflow.dags.task_group import MilepostTaskGroup
+
+__all__ = ["MilepostTaskGroup", "load_jobs"]
+
+_HOMES = {"load_jobs": "dag_factory", "MilepostTaskGroup": "task_group"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"{__name__} has no {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -7,17 +7,16 @@ It runs whenever Airflow parses DAG files: nothing heavy is imported, no store i
 from __future__ import annotations
 
 import logging
-import math
 import re
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, AssetAlias, BaseOperator, CronTriggerTimetable, TriggerRule
+from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.backfill_dag import backfill_dag
-from milepost.airflow.dags.dag_settings import START, sink_assets, task_defaults
+from milepost.airflow.dags.dag_settings import START, task_defaults
+from milepost.airflow.dags.epoch_tasks import epoch_tasks
 from milepost.airflow.dags.lint_verdicts import require_linted
 from milepost.airflow.dags.resume_dag import resume_dag
 from milepost.airflow.dags.rollback_dag import rollback_dag
@@ -25,13 +24,29 @@ from milepost.airflow.dags.savepoint_dag import savepoint_dag
 from milepost.airflow.operators import forms, tasks
 from milepost.airflow.operators.job_specs import backfill_dag_id, epoch_dag_id, rollback_dag_id, spec_files
 from milepost.airflow.task_output.task_log import keep_task_log_short
-from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.errors import CheckpointError, NotFound
 from milepost.spec.job.spec import JobSpec, ScheduleSpec
 from milepost.spec.load.load import LoadedJob, load_job
 
 log = logging.getLogger(__name__)
 
 BROKEN_TAG = "broken spec"
+
+
+def load_jobs(namespace: dict[str, Any], folder: str | Path) -> None:
+    """Put the DAGs of every spec directly in a folder into a DAG file's `globals()`.
+
+    Args:
+        folder: of the specs; a relative path begins at the folder of the DAG file.
+    Raises:
+        NotFound: there is no such folder.
+    """
+    specs = Path(namespace["__file__"]).parent / folder
+    if not specs.is_dir():
+        raise NotFound(
+            f"there is no folder {specs}: no DAG was made.", hint="Give `load_jobs` the folder of the specs."
+        )
+    namespace.update(job_dags(specs))
 
 
 def job_dags(config: Path) -> dict[str, DAG]:
@@ -74,33 +89,9 @@ def epoch_dag(job: LoadedJob) -> DAG:
         params=forms.epoch_form(),
         render_template_as_native_obj=False,
     )
-    path = str(job.path)
     with dag:
-        trigger = tasks.TriggerCheckpointOperator(task_id=tasks.TRIGGER, spec_path=path)
-        run = tasks.RunEpochOperator(
-            task_id=tasks.RUN,
-            spec_path=path,
-            execution_timeout=execution_timeout(spec.checkpointing.timeout),
-        )
-        validate = tasks.ValidateOperator(task_id=tasks.VALIDATE, spec_path=path)
-        complete = tasks.CompleteCheckpointOperator(task_id=tasks.COMPLETE, spec_path=path)
-        notify = tasks.NotifyCompleteOperator.partial(
-            task_id=tasks.NOTIFY,
-            spec_path=path,
-            sink_assets=sink_assets(job),
-            outlets=[AssetAlias(f"milepost.{spec.name}")],
-            map_index_template="{{ task.committed['sink'] }}",
-        ).expand(committed=complete.output)
-        subsume = tasks.SubsumeOperator(task_id=tasks.SUBSUME, spec_path=path, trigger_rule=TriggerRule.NONE_FAILED)
-        abort = tasks.AbortCheckpointOperator(task_id=tasks.ABORT, spec_path=path, trigger_rule=TriggerRule.ONE_FAILED)
-        trigger >> run >> validate >> complete >> notify >> subsume
-        [trigger, run, validate, complete] >> abort
+        epoch_tasks(job)
     return dag
-
-
-def execution_timeout(checkpoint_timeout: timedelta) -> timedelta:
-    """What `run_epoch` may take: less than the checkpoint's deadline, so that its end precedes any sweep (I10)."""
-    return timedelta(seconds=max(1, math.floor(checkpoint_timeout.total_seconds() * 0.9)))
 
 
 class BrokenSpecOperator(BaseOperator):

@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 from milepost.airflow.dags.dag_settings import form_dag
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.base import JobOperator
-from milepost.airflow.operators.job_specs import resume_dag_id
+from milepost.airflow.operators.job_specs import resume_dag_id, spec_as_docs
 from milepost.airflow.task_output.outcome import Reaction
 from milepost.spec.load.load import LoadedJob
 
@@ -33,7 +33,7 @@ def resume_dag(job: LoadedJob) -> DAG:
         {forms.DRY_RUN: forms.switch(False, "Only show", "Log why the job failed, and end. Nothing is changed.")},
     )
     with dag:
-        ResumeOperator(task_id=RESUME, spec_path=str(job.path))
+        ResumeOperator(task_id=RESUME, spec_path=str(job.path), **spec_as_docs(job))
     return dag
 
 

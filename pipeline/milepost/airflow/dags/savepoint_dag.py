@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from milepost.airflow.dags.dag_settings import form_dag
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.base import JobOperator
-from milepost.airflow.operators.job_specs import savepoint_dag_id
+from milepost.airflow.operators.job_specs import savepoint_dag_id, spec_as_docs
 from milepost.airflow.task_output.outcome import Reaction
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound
 from milepost.spec.load.load import LoadedJob
@@ -47,7 +47,7 @@ def savepoint_dag(job: LoadedJob) -> DAG:
         _form(),
     )
     with dag:
-        CreateSavepointOperator(task_id=CREATE, spec_path=path)
+        CreateSavepointOperator(task_id=CREATE, spec_path=path, **spec_as_docs(job))
         DisposeSavepointOperator(task_id=DISPOSE, spec_path=path)
     return dag
 

@@ -10,6 +10,7 @@ from airflow.sdk import Asset, AssetAlias, TriggerRule
 
 from milepost.airflow.dags.dag_settings import sink_assets
 from milepost.airflow.operators.approval import PlanApprovalOperator
+from milepost.airflow.operators.job_specs import spec_as_docs
 from milepost.airflow.operators.planned import PlannedOperator, PlanOperator, ShownPlan
 from milepost.protocol.codec.records import from_json
 from milepost.spec.load.load import LoadedJob
@@ -54,7 +55,10 @@ def add_switch(job: LoadedJob, plan: tuple[str, type[PlanOperator]], act: tuple[
     path = str(job.path)
     plan_task, plan_operator = plan
     act_task, act_operator = act
-    planned = plan_operator(task_id=plan_task, spec_path=path, approval=APPROVAL, following=[act_task, RECONCILE])
+    following = [act_task, RECONCILE]
+    planned = plan_operator(
+        task_id=plan_task, spec_path=path, approval=APPROVAL, following=following, **spec_as_docs(job)
+    )
     approved = PlanApprovalOperator(task_id=APPROVAL, plan_task=plan_task)
     carried_out = {"spec_path": path, "plan_task": plan_task, "approval": APPROVAL}
     acted = act_operator(task_id=act_task, trigger_rule=TriggerRule.NONE_FAILED, **carried_out)

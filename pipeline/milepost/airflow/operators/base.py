@@ -68,6 +68,11 @@ class JobOperator(BaseOperator):
 
         return JobMaster(load_job(self.spec_path))
 
+    def beside(self, task_id: str) -> str:
+        """Return the id of another task of the same job: in a task group both have the group's prefix."""
+        group, dot, _ = self.task_id.rpartition(".")
+        return f"{group}{dot}{task_id}"
+
     def session(self, context: Context) -> Session:
         """Return the session of this DAG run: the same one in each of its tasks and tries (I3)."""
         from milepost.jobmaster.jobmaster import Session

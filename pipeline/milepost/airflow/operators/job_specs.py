@@ -1,11 +1,10 @@
-"""The job specs of a config folder, and the one that belongs to a DAG."""
+"""The job specs of a folder, the ids of their DAGs, and the spec as a task documents it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from milepost.protocol.records.errors import CheckpointError, NotFound
-from milepost.spec.load.load import LoadedJob, load_job
+from milepost.spec.load.load import LoadedJob
 
 SPEC_SUFFIXES = (".yaml", ".yml")
 EPOCH_SUFFIX = "__epoch"
@@ -13,7 +12,6 @@ ROLLBACK_SUFFIX = "__rollback"
 SAVEPOINT_SUFFIX = "__savepoint"
 BACKFILL_SUFFIX = "__backfill"
 RESUME_SUFFIX = "__resume"
-SUFFIXES = (EPOCH_SUFFIX, ROLLBACK_SUFFIX, SAVEPOINT_SUFFIX, BACKFILL_SUFFIX, RESUME_SUFFIX)
 
 
 def epoch_dag_id(job: str) -> str:
@@ -41,20 +39,10 @@ def spec_files(config: Path) -> list[Path]:
     return sorted(path for path in config.glob("*") if path.suffix in SPEC_SUFFIXES and path.is_file())
 
 
-def job_of_dag(config: Path, dag_id: str) -> LoadedJob:
-    """Return the job that one of its DAGs has this id. The id is compared, never made into a path.
+def spec_as_docs(job: LoadedJob) -> dict[str, str]:
+    """Return the arguments by which one task of a DAG documents the job's spec, with nothing of it resolved.
 
-    Raises:
-        NotFound: no valid spec of the folder makes such a DAG.
+    Airflow keeps them with the DAG: its UI shows them, and the Checkpoints page reads the job from there, also where
+    the folder of the specs is not.
     """
-    for path in spec_files(config):
-        try:
-            job = load_job(path)
-        except CheckpointError:
-            continue
-        if dag_id in {f"{job.spec.name}{suffix}" for suffix in SUFFIXES}:
-            return job
-    raise NotFound(
-        f"DAG {dag_id} is not a DAG of a job: no valid spec in {config} makes it.",
-        hint="If it should be one, look at the DAG's own page for what is wrong with its spec.",
-    )
+    return {"doc": str(job.path), "doc_yaml": job.text}

@@ -26,7 +26,7 @@ from airflow.sdk.exceptions import (
 
 from milepost.airflow.operators.base import RETURN_VALUE, JobOperator, in_words
 from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
-from milepost.airflow.operators.job_specs import EPOCH_SUFFIX, backfill_dag_id, resume_dag_id
+from milepost.airflow.operators.job_specs import backfill_dag_id, resume_dag_id
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
 from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.protocol.codec.records import from_json, to_json
@@ -95,14 +95,14 @@ class EpochOperator(JobOperator):
         Raises: AirflowFailException: it left no checkpoint. StateCorrupt: what was left is something else.
         """
         ti = context["ti"]
-        triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=TRIGGER)
+        triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=self.beside(TRIGGER))
         if not triggered or "checkpoint_id" not in triggered:
             raise AirflowFailException(
                 f"{ti.task_id}: this run has no checkpoint: {TRIGGER} left no id, expected one. "
                 f"Nothing was done. Clear the run from {TRIGGER} on, or trigger a new run."
             )
         acting = from_json(Acting, triggered, f"what {TRIGGER} left", hint=_ANEW)
-        ran = ti.xcom_pull(task_ids=RUN)
+        ran = ti.xcom_pull(task_ids=self.beside(RUN))
         return replace(acting, token=from_json(Ran, ran, f"what {RUN} left", hint=_ANEW).token) if ran else acting
 
     def say_for(self, acting: Acting | Unpublished) -> int:
@@ -138,7 +138,7 @@ class TriggerCheckpointOperator(EpochOperator):
                 log.info("to process past input again, trigger %s", backfill_dag_id(master.job.spec.name))
             # Skipping by exception returns no value: the reason is left for `subsume` by hand.
             context["ti"].xcom_push(key=RETURN_VALUE, value={"nothing_to_do": triggered.status})
-            raise DownstreamTasksSkipped(tasks=[RUN])
+            raise DownstreamTasksSkipped(tasks=[self.beside(RUN)])
         acting = Acting(triggered.checkpoint_id, triggered.epoch, triggered.timeline, triggered.token, triggered.times)
         self.say_for(acting)
         log.info("epoch %d is planned: %s", acting.epoch, in_words(triggered.summary))
@@ -228,7 +228,7 @@ class SubsumeOperator(EpochOperator):
     """Drops checkpoints beyond the retention; then, when the form asked for it, triggers the successor of this run."""
 
     def act(self, context: Context) -> None:
-        triggered: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=TRIGGER)
+        triggered: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=self.beside(TRIGGER))
         if not triggered:
             raise AirflowSkipException(f"{TRIGGER} left this run nothing to do: another session holds the lease")
         nothing_to_do = triggered.get("nothing_to_do")
@@ -276,13 +276,14 @@ class AbortCheckpointOperator(EpochOperator):
         from milepost.jobmaster.jobmaster import AbortedCheckpoint
 
         ti = context["ti"]
-        triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=TRIGGER)
+        triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=self.beside(TRIGGER))
         failure = self.failure(ti)
         checkpoint_id: int | None = None
         if triggered and "checkpoint_id" in triggered:
             checkpoint_id = self.say_for(self.pending(context))
         # A trigger that died between its transition and its XCom left a checkpoint that only the manifest knows.
-        outcome = self.jobmaster().abort(self.session(context), checkpoint_id, failure.reason, failure.detail)
+        master = self.jobmaster()
+        outcome = master.abort(self.session(context), checkpoint_id, failure.reason, failure.detail)
         if checkpoint_id is None and outcome.outcome == "nothing_pending":
             raise AirflowFailException(
                 f"{TRIGGER} failed before it recorded a checkpoint of this run: {failure.detail}. Nothing is discarded."
@@ -296,7 +297,7 @@ class AbortCheckpointOperator(EpochOperator):
             )
         # What does not count (a lost task, a bug) does not fail the job, but nobody has agreed to tolerate it either.
         if not (outcome.counted and outcome.tolerated):
-            resume = resume_dag_id(context["dag_run"].dag_id.removesuffix(EPOCH_SUFFIX))
+            resume = resume_dag_id(master.job.spec.name)
             failed = outcome.job_status == "failed"
             step = f". The job is FAILED now. What to do: fix the cause, then trigger {resume}" if failed else ""
             raise AirflowFailException(
@@ -304,16 +305,15 @@ class AbortCheckpointOperator(EpochOperator):
             )
         log.warning("the failure is tolerated (`tolerable_failures`): the run counts as successful")
         # The other leaf is upstream_failed by now, which would make the run red.
-        raise DownstreamTasksSkipped(tasks=[SUBSUME])
+        raise DownstreamTasksSkipped(tasks=[self.beside(SUBSUME)])
 
-    @staticmethod
-    def failure(ti: Any) -> Failure:
+    def failure(self, ti: Any) -> Failure:
         """Return why the run failed: what the last task that failed left behind."""
         for task_id in reversed(BEFORE_THE_COMMIT_POINT):
-            left = ti.xcom_pull(task_ids=task_id, key=FAILURE_KEY)
+            left = ti.xcom_pull(task_ids=self.beside(task_id), key=FAILURE_KEY)
             if left is not None:
                 return Failure.from_xcom(left, task_id)
-        done = [task_id for task_id in BEFORE_THE_COMMIT_POINT if ti.xcom_pull(task_ids=task_id) is not None]
+        done = [name for name in BEFORE_THE_COMMIT_POINT if ti.xcom_pull(task_ids=self.beside(name)) is not None]
         following = BEFORE_THE_COMMIT_POINT[len(done) : len(done) + 1]
         if following == (TRIGGER,):
             return Failure.from_xcom(None, TRIGGER, CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE)

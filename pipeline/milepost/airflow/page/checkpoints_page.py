@@ -1,22 +1,25 @@
 """The Checkpoints page of a job: a tab of its DAGs in Airflow's UI.
 
-Reads only. A plugin's routes answer without login by themselves, so each route carries Airflow's own user and DAG
-permission. Whatever comes from data or from the store is escaped by the template.
+Reads only. The job is read from what Airflow keeps of the DAG, where a task documents its spec. A plugin's routes
+answer without login by themselves, so each route carries Airflow's own user and DAG permission. Whatever comes from
+data or from the store is escaped by the template.
 """
 
 from __future__ import annotations
 
-import os
 import pathlib
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from airflow.api_fastapi.core_api.security import requires_access_dag
-from airflow.configuration import conf
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.plugins_manager import AirflowPlugin
 from fastapi import Depends, FastAPI, Path
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+if TYPE_CHECKING:
+    from milepost.spec.load.load import LoadedJob
 
 PREFIX = "/milepost"
 SHOWN_CHECKPOINTS = 50
@@ -34,20 +37,14 @@ templates = Environment(
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
 
 
-def config_folder() -> pathlib.Path:
-    """Return where the job specs are: as told, or `config/` beside the folder of the DAG files."""
-    told = os.environ.get("MILEPOST_CONFIG")
-    return pathlib.Path(told) if told else pathlib.Path(conf.get("core", "dags_folder")).parent / "config"
-
-
 @pages.get(
     "/checkpoints/{dag_id}",
     response_class=HTMLResponse,
     dependencies=[Depends(requires_access_dag(method="GET"))],
 )
-def checkpoints(dag_id: str) -> HTMLResponse:
-    """The checkpoints and the newest history of the job that has a DAG of this id."""
-    return _answer(dag_id, "checkpoints_page.html", _read)
+def checkpoints(dag_id: str, job: str = "") -> HTMLResponse:
+    """The checkpoints and the newest history of the job of a DAG; of several, of the one that is named."""
+    return _answer(dag_id, job, "checkpoints_page.html", _read)
 
 
 @pages.get(
@@ -55,26 +52,56 @@ def checkpoints(dag_id: str) -> HTMLResponse:
     response_class=HTMLResponse,
     dependencies=[Depends(requires_access_dag(method="GET"))],
 )
-def checkpoint(dag_id: str, checkpoint_id: Annotated[int, Path(ge=1)]) -> HTMLResponse:
+def checkpoint(dag_id: str, checkpoint_id: Annotated[int, Path(ge=1)], job: str = "") -> HTMLResponse:
     """Where the time of one checkpoint's epoch went."""
-    return _answer(dag_id, "checkpoint_page.html", lambda job: _read_one(job, checkpoint_id))
+    return _answer(dag_id, job, "checkpoint_page.html", lambda loaded: _read_one(loaded, checkpoint_id))
 
 
-def _answer(dag_id: str, template: str, read: Callable[[Any], dict[str, Any]]) -> HTMLResponse:
-    """Return the page of what `read` finds of the job, or of why there is nothing to see."""
-    from milepost.airflow.operators.job_specs import job_of_dag
+def _answer(dag_id: str, name: str, template: str, read: Callable[[LoadedJob], dict[str, Any]]) -> HTMLResponse:
+    """Return the page of what `read` finds of the DAG's job of this name, or of why there is nothing to see.
+
+    Args:
+        name: "" for the only one, or the first by name.
+    """
     from milepost.protocol.records.errors import CheckpointError, NotFound
 
+    about: dict[str, Any] = {"dag_id": dag_id}
     try:
-        shown = read(job_of_dag(config_folder(), dag_id))
+        jobs = jobs_of_dag(dag_id)
+        if name and name not in jobs:
+            raise NotFound(f"DAG {dag_id} has no job {name}.", hint=f"Its jobs: {', '.join(jobs)}.")
+        about["others"] = sorted(set(jobs) - {name or next(iter(jobs))})
+        shown = read(jobs[name] if name else next(iter(jobs.values())))
     except NotFound as error:
-        return _page(404, dag_id=dag_id, problem=error.message, hint=error.hint)
+        return _page(404, **about, problem=error.message, hint=error.hint)
     except CheckpointError as error:
-        return _page(503, dag_id=dag_id, problem=error.message, hint=error.hint)
-    return _page(200, template, dag_id=dag_id, problem="", hint="", **shown)
+        return _page(503, **about, problem=error.message, hint=error.hint)
+    return _page(200, template, **about, problem="", hint="", **shown)
 
 
-def _read_one(job: Any, checkpoint_id: int) -> dict[str, Any]:
+def jobs_of_dag(dag_id: str) -> dict[str, LoadedJob]:
+    """Return the jobs that have tasks in a DAG as Airflow keeps it, in order of their names.
+
+    Raises:
+        NotFound: Airflow knows no such DAG, or no valid spec has a task in it.
+        InvalidRequest: a spec of it is not valid for the version of Milepost that this server has.
+    """
+    from milepost.protocol.records.errors import NotFound
+    from milepost.spec.load.load import from_text
+
+    dag = SerializedDagModel.get_dag(dag_id)
+    plain = [task for task in dag.tasks if not task.is_mapped] if dag is not None else []
+    documented = [task for task in plain if task._task_module.startswith("milepost.") and task.doc_yaml]
+    loaded = [from_text(task.doc_yaml, pathlib.Path(task.doc)) for task in documented]
+    if not loaded:
+        raise NotFound(
+            f"DAG {dag_id} is not a DAG of a job: no task of it documents a job's spec.",
+            hint="If it should be one, look at the DAG's own page for what is wrong with its spec.",
+        )
+    return {job.spec.name: job for job in sorted(loaded, key=lambda job: job.spec.name)}
+
+
+def _read_one(job: LoadedJob, checkpoint_id: int) -> dict[str, Any]:
     from milepost.jobmaster.jobmaster import JobMaster
     from milepost.protocol.codec.records import to_json
 
@@ -92,7 +119,7 @@ def _read_one(job: Any, checkpoint_id: int) -> dict[str, Any]:
     }
 
 
-def _read(job: Any) -> dict[str, Any]:
+def _read(job: LoadedJob) -> dict[str, Any]:
     from milepost.jobmaster.jobmaster import JobMaster
     from milepost.protocol.codec.records import to_json
 
@@ -118,6 +145,7 @@ def _page(status_code: int, template: str = "checkpoints_page.html", /, **shown:
         "failed": "",
         "checkpoints": [],
         "events": [],
+        "others": [],
     } | shown
     html = templates.get_template(template).render(values)
     return HTMLResponse(html, status_code=status_code, headers=HEADERS)

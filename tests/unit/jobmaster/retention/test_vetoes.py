@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from milepost.airflow.dags.dag_factory import job_dags
 from milepost.dataflow.quality.gate import evaluate_all
 from milepost.dataflow.quality.veto import MAX_BYTES, decode_veto, veto_of
 from milepost.jobmaster.jobmaster import Session, Triggered
@@ -22,6 +23,7 @@ from milepost.protocol.records.layout import VETOES_PREFIX, veto_key
 from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.kept_dags import keep_dags
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.job_stores import break_store
 from tests.unit.airflow.test_checkpoints_page import plugin
@@ -72,7 +74,7 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     told = milepost("show", spec(job), "2").stdout
     assert "sink table: expect_column_values_to_not_match_regex(v): " in told and "unexpected_count 30" in told
     assert "<b>TopSecret\\x1b[31m</b>" in told and "\x1b" not in told
-    monkeypatch.setenv("MILEPOST_CONFIG", str(tmp_path / "config"))
+    keep_dags(monkeypatch, *job_dags(tmp_path / "config").values())
     page = plugin.checkpoint("small__epoch", 2).body.decode()
     assert page.count("&lt;b&gt;TopSecret") == 20 and "<b>TopSecret" not in page
     assert job.master.show(1).veto is None

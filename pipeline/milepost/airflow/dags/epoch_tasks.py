@@ -1,0 +1,44 @@
+"""The tasks of one epoch, in the DAG or task group that is being made, and the commit point between them."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+
+from airflow.sdk import AssetAlias, BaseOperator, TriggerRule
+
+from milepost.airflow.dags.dag_settings import sink_assets
+from milepost.airflow.operators import tasks
+from milepost.airflow.operators.job_specs import spec_as_docs
+from milepost.spec.load.load import LoadedJob
+
+
+def epoch_tasks(job: LoadedJob) -> BaseOperator:
+    """Add the tasks of an epoch. Returns `subsume`: what follows an epoch follows this one.
+
+    `abort_checkpoint` runs beside it when one of those before the commit point has failed.
+    """
+    spec, path = job.spec, str(job.path)
+    trigger = tasks.TriggerCheckpointOperator(task_id=tasks.TRIGGER, spec_path=path, **spec_as_docs(job))
+    run = tasks.RunEpochOperator(
+        task_id=tasks.RUN, spec_path=path, execution_timeout=execution_timeout(spec.checkpointing.timeout)
+    )
+    validate = tasks.ValidateOperator(task_id=tasks.VALIDATE, spec_path=path)
+    complete = tasks.CompleteCheckpointOperator(task_id=tasks.COMPLETE, spec_path=path)
+    notify = tasks.NotifyCompleteOperator.partial(
+        task_id=tasks.NOTIFY,
+        spec_path=path,
+        sink_assets=sink_assets(job),
+        outlets=[AssetAlias(f"milepost.{spec.name}")],
+        map_index_template="{{ task.committed['sink'] }}",
+    ).expand(committed=complete.output)
+    subsume = tasks.SubsumeOperator(task_id=tasks.SUBSUME, spec_path=path, trigger_rule=TriggerRule.NONE_FAILED)
+    abort = tasks.AbortCheckpointOperator(task_id=tasks.ABORT, spec_path=path, trigger_rule=TriggerRule.ONE_FAILED)
+    trigger >> run >> validate >> complete >> notify >> subsume
+    [trigger, run, validate, complete] >> abort
+    return subsume
+
+
+def execution_timeout(checkpoint_timeout: timedelta) -> timedelta:
+    """What `run_epoch` may take: less than the checkpoint's deadline, so that its end precedes any sweep (I10)."""
+    return timedelta(seconds=max(1, math.floor(checkpoint_timeout.total_seconds() * 0.9)))

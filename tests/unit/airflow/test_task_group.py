@@ -1,0 +1,163 @@
+"""An epoch inside a team's own DAG: their tasks before and after it, ids of its own, and the DAG's schedule."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
+
+from milepost.airflow.dags import MilepostTaskGroup
+from milepost.airflow.operators.base import RETURN_VALUE
+from milepost.airflow.page.checkpoints_page import jobs_of_dag
+from milepost.airflow.task_output.outcome import FAILURE_KEY
+from milepost.protocol.records.errors import InvalidRequest, NotFound
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.kept_dags import keep_dags
+from tests.harness.servers.task_runs import OutletEvents, TaskInstance
+
+
+class TeamTask(BaseOperator):
+    """A task of the team's."""
+
+    def execute(self, context: Any) -> None:
+        raise NotImplementedError
+
+
+def team_dag(spec: Path, **group: Any) -> DAG:
+    with DAG("ours", schedule=None, default_args={"owner": "team", "retries": 7}) as dag:
+        TeamTask(task_id="land") >> MilepostTaskGroup(job=spec, **group) >> TeamTask(task_id="report")
+    return dag
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    return SparklessJob.create(tmp_path)
+
+
+def spec_of(job: SparklessJob) -> Path:
+    return job.folder / "config" / "small.yaml"
+
+
+class GroupRun:
+    """One run of the DAG, whose tasks of the group are executed here in place of Airflow."""
+
+    def __init__(self, dag: DAG, run_id: str = "manual__1") -> None:
+        self.dag, self.pushed, self.skipped = dag, dict[tuple[str, str], Any](), set[str]()
+        self.outlets = OutletEvents()
+        run = SimpleNamespace(dag_id=dag.dag_id, run_id=run_id, run_type="manual", logical_date=None)
+        self.context: dict[str, Any] = {"dag_run": run, "params": {}, "outlet_events": self.outlets}
+
+    def execute(self, name: str) -> Any:
+        task = self.dag.get_task(f"small.{name}")
+        ti = TaskInstance(task.task_id, self.pushed)
+        try:
+            result = task.execute(self.context | {"ti": ti})
+        except DownstreamTasksSkipped as skip:
+            self.skipped |= {str(one) for one in skip.tasks}
+            return None
+        ti.xcom_push(RETURN_VALUE, result)
+        return result
+
+
+def test_what_follows_the_group_waits_for_the_published_epoch_and_not_for_the_abort(job: SparklessJob) -> None:
+    """The task that aborts is skipped when all is well; whoever waited for it would be skipped with it."""
+    dag = team_dag(spec_of(job))
+    assert dag.get_task("report").upstream_task_ids == {"small.subsume"}
+    assert dag.get_task("land").downstream_task_ids == {"small.trigger_checkpoint"}
+    assert dag.get_task("small.abort_checkpoint").downstream_task_ids == set()
+
+
+def test_the_tasks_of_a_group_run_an_epoch_between_them(job: SparklessJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each finds what the others left under their ids in the group; the session is the run of the team's DAG."""
+    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
+    job.land("a.csv")
+    run = GroupRun(team_dag(spec_of(job)))
+    for name in ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint"):
+        run.execute(name)
+    (unpublished,) = run.pushed["small.complete_checkpoint", RETURN_VALUE]
+    notify = run.dag.get_task("small.notify_complete").unmap({"committed": unpublished})
+    notify.execute(run.context | {"ti": TaskInstance("small.notify_complete", run.pushed)})
+    run.execute("subsume")
+    (checkpoint,) = job.master.list_checkpoints()
+    assert (checkpoint.status, checkpoint.airflow.dag_id, checkpoint.airflow.run_id) == (
+        "completed",
+        "ours",
+        "manual__1",
+    )
+    assert [extra["checkpoint_id"] for _, extra in run.outlets.emitted] == [1]
+
+
+def test_a_group_with_nothing_to_do_skips_its_own_tasks_and_not_what_follows(job: SparklessJob) -> None:
+    run = GroupRun(team_dag(spec_of(job)))
+    run.execute("trigger_checkpoint")
+    assert run.skipped == {"small.run_epoch"}
+    run.execute("subsume")  # what follows the group waits for this one
+    covered = GroupRun(team_dag(spec_of(job)))
+    covered.pushed["small.trigger_checkpoint", RETURN_VALUE] = {"nothing_to_do": "covered"}
+    with pytest.raises(AirflowSkipException, match="already covered"):
+        covered.execute("subsume")
+
+
+def test_a_failed_task_of_a_group_aborts_the_checkpoint_with_what_it_left(job: SparklessJob) -> None:
+    job.land("a.csv")
+    run = GroupRun(team_dag(spec_of(job)))
+    run.execute("trigger_checkpoint")
+    run.pushed["small.run_epoch", FAILURE_KEY] = {"reason": "TASK_FAILURE", "detail": "out of luck"}
+    with pytest.raises(AirflowFailException, match="checkpoint 1 is aborted: TASK_FAILURE: out of luck"):
+        run.execute("abort_checkpoint")
+    assert [one.status for one in job.master.list_checkpoints()] == ["aborted"]
+
+
+def test_a_group_takes_the_settings_that_its_spec_states_and_the_dag_s_for_the_rest(job: SparklessJob) -> None:
+    spec = spec_of(job)
+    spec.write_text(spec.read_text() + "airflow: {retries: 3, tags: [money]}\n")
+    dag = team_dag(spec, default_args={"pool": "heavy"})
+    task = dag.get_task("small.run_epoch")
+    assert (task.retries, task.owner, task.pool) == (3, "team", "heavy")
+    assert task.execution_timeout < timedelta(minutes=10)
+    assert "money" in dag.tags
+
+
+def test_a_spec_with_a_schedule_is_refused_for_the_dag_has_one(job: SparklessJob) -> None:
+    spec = spec_of(job)
+    spec.write_text(spec.read_text() + 'schedule: {cron: "@daily", timezone: UTC}\n')
+    with pytest.raises(InvalidRequest, match="DAG ours has its own; got '@daily'"):
+        team_dag(spec)
+
+
+def test_a_spec_that_is_not_there_or_not_valid_is_an_error_of_the_dag_file(job: SparklessJob) -> None:
+    with pytest.raises(NotFound, match="there is no spec file"):
+        team_dag(Path("jobs/small.yaml"))
+    spec_of(job).write_text("name: small\nstorages: x\n")
+    with pytest.raises(InvalidRequest, match="storages"):
+        team_dag(spec_of(job))
+
+
+def test_a_relative_spec_begins_at_the_folder_of_the_dag_file(tmp_path: Path) -> None:
+    SparklessJob.create(tmp_path)
+    file = tmp_path / "ours.py"
+    file.write_text(
+        "from airflow.sdk import DAG\n"
+        "from milepost.airflow.dags import MilepostTaskGroup\n"
+        "with DAG('ours', schedule=None) as dag:\n"
+        "    MilepostTaskGroup(job='config/small.yaml')\n"
+    )
+    namespace: dict[str, Any] = {"__file__": str(file)}
+    exec(compile(file.read_text(), str(file), "exec"), namespace)
+    assert namespace["dag"].get_task("small.trigger_checkpoint").spec_path == str(tmp_path / "config" / "small.yaml")
+
+
+def test_the_page_of_a_dag_with_two_jobs_has_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = SparklessJob.create(tmp_path / "one"), SparklessJob.create(tmp_path / "two")
+    spec_of(second).write_text(spec_of(second).read_text().replace("name: small", "name: other"))
+    with DAG("ours", schedule=None) as dag:
+        MilepostTaskGroup(job=spec_of(first)) >> MilepostTaskGroup(job=spec_of(second), group_id="second")
+    keep_dags(monkeypatch, dag)
+    found = jobs_of_dag("ours")
+    assert {name: job.path for name, job in found.items()} == {"other": spec_of(second), "small": spec_of(first)}
