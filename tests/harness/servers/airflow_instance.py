@@ -6,6 +6,7 @@ Waiting is always for a state that Airflow reports, never for time to pass.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -196,25 +197,38 @@ class E2eJob:
 
 
 class AirflowInstance:
-    """A running Airflow and the jobs that tests gave it."""
+    """A running Airflow and the jobs that tests gave it.
+
+    Attributes:
+        config: the specs of the clone's DAG file. team: the DAG files of a team that has no clone.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.config = folder / "config"
         self.config.mkdir(parents=True)
+        self.team = folder / "team"
+        self.team.mkdir()
         self.stack = Stack(
             folder / "stack",
             config=self.config,
             services=("api-server", "scheduler", "dag-processor"),
-            settings=SETTINGS,
+            settings=SETTINGS | {"dag_processor": SETTINGS["dag_processor"] | self._bundles()},
             # This checkout's code, wherever the environment was made for.
             environ={"PYTHONPATH": PYTHON_PATH},
             say=lambda text: None,
         )
 
+    def _bundles(self) -> dict[str, object]:
+        """The setting of two folders of DAG files: the clone's, and one of a team."""
+        local = {"classpath": "airflow.dag_processing.bundles.local.LocalDagBundle"}
+        clone = {"name": "dags-folder", **local, "kwargs": {}}
+        team = {"name": "team", **local, "kwargs": {"path": str(self.team)}}
+        return {"dag_bundle_config_list": json.dumps([clone, team])}
+
     def start(self) -> None:
         """Start with one job that nobody runs: its DAG is the handle by which a parse can be asked for."""
-        (self.config / "idle.yaml").write_text(CARRIERS.format(**self._fields("idle")))
+        (self.config / "idle.yaml").write_text(self.spec("idle"))
         self.stack.start_spark()
         self.stack.start_airflow()
         self.stack.wait_for_spark()
@@ -233,6 +247,10 @@ class AirflowInstance:
         places = {"storage": folder / "state", "landing": folder / "landing", "lake": folder / "lake"}
         settings = {"retained": 10, "tolerable": 0, "retries": 2, "pool": "default_pool", "spark": ON_THE_SERVER}
         return {"name": name, **places, **settings}
+
+    def spec(self, name: str) -> str:
+        """Return the text of a spec with the defaults of `_fields`."""
+        return CARRIERS.format(**self._fields(name))
 
     def add_job(
         self, name: str, *, spec: str = CARRIERS, more: str = "", unpaused: bool = True, **values: Any
