@@ -18,6 +18,7 @@ from milepost.airflow.dags import load_jobs
 from milepost.airflow.dags.dag_factory import BROKEN_TAG, epoch_dag, job_dags
 from milepost.airflow.dags.dag_settings import sink_assets
 from milepost.airflow.dags.epoch_tasks import execution_timeout
+from milepost.airflow.dags.parsed_specs import parsed_spec
 from milepost.airflow.operators import tasks
 from milepost.protocol.records.errors import NotFound
 from milepost.spec.load.load import LoadedJob, load_job
@@ -52,9 +53,9 @@ print(json.dumps({"modules": sorted(sys.modules), "seconds": time.process_time()
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where verdicts of `lint` are kept."""
+    """Where parsed specs are kept."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "milepost" / "lint"
+    return tmp_path / "cache" / "milepost" / "specs"
 
 
 def write(folder: Path, name: str, *more: str) -> Path:
@@ -166,7 +167,7 @@ def test_a_spec_that_lint_refuses_shows_as_broken_with_file_line_and_problem(tmp
 
 
 @pytest.mark.parametrize("refused", [True, False])
-def test_lint_is_asked_once_per_text_and_again_when_its_verdict_is_lost(
+def test_lint_is_asked_once_per_text_and_again_when_what_was_kept_is_lost(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, refused: bool
 ) -> None:
     asked: list[str] = []
@@ -182,15 +183,32 @@ def test_lint_is_asked_once_per_text_and_again_when_its_verdict_is_lost(
         path.write_text(path.read_text().replace("key: [carrier]", "key: [carier]"))
     first = set(job_dags(tmp_path))
     assert (set(job_dags(tmp_path)), len(asked)) == (first, 1)
-    (verdict,) = cache.iterdir()
-    verdict.write_text("{ not json")
+    (kept,) = cache.iterdir()
+    kept.write_text("{ not json")
     assert (set(job_dags(tmp_path)), len(asked)) == (first, 2)
     path.write_text(path.read_text() + "# edited\n")
     assert (set(job_dags(tmp_path)), len(asked)) == (first, 3)
-    assert len(list(cache.iterdir())) == 1, "one verdict per spec"
+    assert len(list(cache.iterdir())) == 1, "one file per spec"
 
 
-def test_without_a_folder_for_verdicts_lint_is_asked_each_time(
+def test_a_kept_spec_is_what_the_file_says_down_to_what_it_leaves_out(tmp_path: Path) -> None:
+    path = write(tmp_path, "flights", SCHEDULE, AIRFLOW)
+    loaded = load_job(path)
+    for job in (parsed_spec(path), parsed_spec(path)):
+        assert (job, job.spec.airflow.model_fields_set) == (loaded, loaded.spec.airflow.model_fields_set)
+
+
+def test_a_task_makes_its_own_dag_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow says which one it needs; with a thousand specs in the folder that is most of what a task waits for."""
+    write(tmp_path, "flights")
+    write(tmp_path, "taxis")
+    (tmp_path / "taxis_copy.yaml").write_text(SPEC.format(name="taxis"))
+    for dag_id in ("flights__rollback", "taxis__epoch", "taxis__epoch__duplicate"):
+        monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", dag_id)
+        assert list(job_dags(tmp_path)) == [dag_id]
+
+
+def test_without_a_folder_for_parsed_specs_lint_is_asked_each_time(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache.parent.mkdir(parents=True)

@@ -38,14 +38,13 @@ FROM, UNTIL, FROM_CHECKPOINT = "from", "to", "from_checkpoint"
 def backfill_dag(job: LoadedJob) -> DAG:
     """Return the DAG `<job>__backfill`."""
     name = job.spec.name
-    dag = form_dag(
+    with form_dag(
         job,
         backfill_dag_id(name),
         f"Process recorded input of {name} again with today's code, beside the schedule, then switch to the result",
         _DOC.format(name=name),
         _form(),
-    )
-    with dag:
+    ) as dag:
         add_switch(job, (PLAN, PlanBackfillOperator), (BACKFILL, BackfillOperator))
     return dag
 

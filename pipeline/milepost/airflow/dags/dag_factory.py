@@ -1,36 +1,46 @@
 """The DAG factory makes a job's DAGs from its spec: the epoch DAG, and those with a form.
 
 It runs whenever Airflow parses DAG files: nothing heavy is imported, no store is asked, no user code is loaded. What
-`lint` says of a spec takes a parser of SQL, so it is asked once per text and version (`lint_verdicts.py`).
+`lint` says of a spec takes parsers of YAML and SQL, so it is asked once per text and version (`parsed_specs.py`).
 """
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable
+from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable, get_parsing_context
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.backfill_dag import backfill_dag
 from milepost.airflow.dags.dag_settings import START, task_defaults
 from milepost.airflow.dags.epoch_tasks import epoch_tasks
-from milepost.airflow.dags.lint_verdicts import require_linted
+from milepost.airflow.dags.parsed_specs import parsed_spec
 from milepost.airflow.dags.resume_dag import resume_dag
 from milepost.airflow.dags.rollback_dag import rollback_dag
 from milepost.airflow.dags.savepoint_dag import savepoint_dag
 from milepost.airflow.operators import forms, tasks
-from milepost.airflow.operators.job_specs import backfill_dag_id, epoch_dag_id, rollback_dag_id, spec_files
+from milepost.airflow.operators.job_specs import (
+    backfill_dag_id,
+    epoch_dag_id,
+    resume_dag_id,
+    rollback_dag_id,
+    savepoint_dag_id,
+    spec_files,
+)
 from milepost.airflow.task_output.task_log import keep_task_log_short
 from milepost.protocol.records.errors import CheckpointError, NotFound
 from milepost.spec.job.spec import JobSpec, ScheduleSpec
-from milepost.spec.load.load import LoadedJob, load_job
+from milepost.spec.load.load import LoadedJob
 
 log = logging.getLogger(__name__)
 
 BROKEN_TAG = "broken spec"
+DUPLICATE = "__duplicate"
 
 
 def load_jobs(namespace: dict[str, Any], folder: str | Path) -> None:
@@ -50,27 +60,33 @@ def load_jobs(namespace: dict[str, Any], folder: str | Path) -> None:
 
 
 def job_dags(config: Path) -> dict[str, DAG]:
-    """Return the DAGs of every spec directly in a folder, by DAG id.
+    """Return the DAGs of every spec directly in a folder, by DAG id; for a task its own DAG alone.
 
     A spec that is not valid takes nothing else down: its job's epoch DAG has one task, which fails with what is wrong,
     and its other DAGs are gone until it is valid.
     """
+    asked = get_parsing_context().dag_id
     dags: dict[str, DAG] = {}
+    names: set[str] = set()
     for path in spec_files(config):
-        try:
-            job = load_job(path)
-            require_linted(job)
-        except CheckpointError as error:
-            log.warning("%s", error.message)
-            made = [broken_dag(path, error.message)]
-        else:
-            made = [make(job) for make in (epoch_dag, rollback_dag, savepoint_dag, backfill_dag, resume_dag)]
-        if made[0].dag_id in dags:
-            taken = made[0].dag_id
-            message = f"{path.name}: another spec in {config} has the job name of {taken} too; names are unique."
-            made = [broken_dag(path, message, suffix="__duplicate")]
-        dags |= {dag.dag_id: dag for dag in made}
+        name, makers = _makers(path)
+        if name in names:
+            message = f"{path.name}: another spec in {config} has the job name of {name} too; names are unique."
+            makers = {f"{epoch_dag_id(name)}{DUPLICATE}": partial(broken_dag, path, message, suffix=DUPLICATE)}
+        names.add(name)
+        dags |= {dag_id: make() for dag_id, make in makers.items() if asked in (None, dag_id)}
     return dags
+
+
+def _makers(path: Path) -> tuple[str, dict[str, Callable[[], DAG]]]:
+    """Return the job's name of a spec file, and what makes each of its DAGs, by DAG id."""
+    try:
+        job = parsed_spec(path)
+    except CheckpointError as error:
+        name, _ = _rescued(path)
+        return name, {epoch_dag_id(name): partial(broken_dag, path, error.message)}
+    name = job.spec.name
+    return name, {dag_id(name): partial(make, job) for dag_id, make in _DAGS.items()}
 
 
 def epoch_dag(job: LoadedJob) -> DAG:
@@ -86,11 +102,11 @@ def epoch_dag(job: LoadedJob) -> DAG:
         max_active_runs=1,
         tags=set(spec.airflow.tags),
         default_args=task_defaults(spec),
-        params=forms.epoch_form(),
         render_template_as_native_obj=False,
     )
     with dag:
         epoch_tasks(job)
+    dag.params = forms.epoch_form()  # last: Airflow copies a DAG's form into each task that is made under it
     return dag
 
 
@@ -118,6 +134,7 @@ def broken_dag(path: Path, problem: str, suffix: str = "") -> DAG:
     Raising instead would take the DAGs of all other jobs of the same file off the schedule. The cron is kept as far as
     it can still be read, so that whoever watches for failed runs hears of it.
     """
+    log.warning("%s", problem)
     name, schedule = _rescued(path)
     dag = DAG(
         dag_id=epoch_dag_id(name) + suffix,
@@ -152,6 +169,16 @@ def _rescued(path: Path) -> tuple[str, ScheduleSpec | None]:
         return name, ScheduleSpec.model_validate(value.get("schedule"))
     except ValueError:
         return name, None
+
+
+_DAGS: dict[Callable[[str], str], Callable[[LoadedJob], DAG]] = {
+    epoch_dag_id: epoch_dag,
+    rollback_dag_id: rollback_dag,
+    savepoint_dag_id: savepoint_dag,
+    backfill_dag_id: backfill_dag,
+    resume_dag_id: resume_dag,
+}
+"""The DAGs of a job: how each gets its id from the job's name, and what makes it."""
 
 
 def _timetable(schedule: ScheduleSpec | None) -> CronTriggerTimetable | None:

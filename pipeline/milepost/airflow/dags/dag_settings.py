@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -45,9 +47,10 @@ def sink_assets(job: LoadedJob) -> dict[str, str]:
     return assets
 
 
-def form_dag(job: LoadedJob, dag_id: str, description: str, doc_md: str, params: dict[str, Param]) -> DAG:
-    """Return a DAG that only a person triggers, with a form, one run at a time."""
-    return DAG(
+@contextmanager
+def form_dag(job: LoadedJob, dag_id: str, description: str, doc_md: str, form: dict[str, Param]) -> Iterator[DAG]:
+    """Make a DAG that only a person triggers, with a form, one run at a time; its tasks are made in the block."""
+    with DAG(
         dag_id=dag_id,
         description=description,
         doc_md=doc_md,
@@ -58,6 +61,7 @@ def form_dag(job: LoadedJob, dag_id: str, description: str, doc_md: str, params:
         is_paused_upon_creation=False,  # nothing starts it but a person, who must not have to wait for a switch
         tags=set(job.spec.airflow.tags),
         default_args=task_defaults(job.spec),
-        params=params,
         render_template_as_native_obj=False,
-    )
+    ) as dag:
+        yield dag
+    dag.params = form  # last: Airflow copies a DAG's form into each task that is made under it

@@ -25,14 +25,13 @@ RESUME = "resume"
 def resume_dag(job: LoadedJob) -> DAG:
     """Return the DAG `<job>__resume`."""
     name = job.spec.name
-    dag = form_dag(
+    with form_dag(
         job,
         resume_dag_id(name),
         f"Let {name} run again after it FAILED and the cause is fixed",
         _DOC.format(name=name),
         {forms.DRY_RUN: forms.switch(False, "Only show", "Log why the job failed, and end. Nothing is changed.")},
-    )
-    with dag:
+    ) as dag:
         ResumeOperator(task_id=RESUME, spec_path=str(job.path), **spec_as_docs(job))
     return dag
 

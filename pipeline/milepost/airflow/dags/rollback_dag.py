@@ -38,14 +38,13 @@ TO = "to"
 def rollback_dag(job: LoadedJob) -> DAG:
     """Return the DAG `<job>__rollback`."""
     name = job.spec.name
-    dag = form_dag(
+    with form_dag(
         job,
         rollback_dag_id(name),
         f"Return {name} to a checkpoint: state, source positions, rows in flight and every table",
         _DOC.format(name=name),
         _form(),
-    )
-    with dag:
+    ) as dag:
         add_switch(job, (PLAN, PlanRollbackOperator), (ROLLBACK, RollbackOperator))
     return dag
 

@@ -39,14 +39,13 @@ CREATING, DISPOSING = "create", "dispose"
 def savepoint_dag(job: LoadedJob) -> DAG:
     """Return the DAG `<job>__savepoint`; each run does the one of its two tasks that the form names."""
     name, path = job.spec.name, str(job.path)
-    dag = form_dag(
+    with form_dag(
         job,
         savepoint_dag_id(name),
         f"Make a savepoint of {name}, or dispose of one",
         _DOC.format(name=name),
         _form(),
-    )
-    with dag:
+    ) as dag:
         CreateSavepointOperator(task_id=CREATE, spec_path=path, **spec_as_docs(job))
         DisposeSavepointOperator(task_id=DISPOSE, spec_path=path)
     return dag

@@ -10,10 +10,10 @@ from airflow.sdk import BaseOperator, TaskGroup
 
 from milepost.airflow.dags.dag_settings import task_defaults
 from milepost.airflow.dags.epoch_tasks import epoch_tasks
-from milepost.airflow.dags.lint_verdicts import require_linted
+from milepost.airflow.dags.parsed_specs import parsed_spec
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.job.spec import JobSpec
-from milepost.spec.load.load import load_job
+from milepost.spec.load.load import find_spec
 
 
 class MilepostTaskGroup(TaskGroup):
@@ -33,14 +33,13 @@ class MilepostTaskGroup(TaskGroup):
 
     def __init__(self, job: str | Path, group_id: str | None = None, **settings: Any) -> None:
         super().__init__(group_id=Path(job).stem if group_id is None else group_id, **settings)
-        loaded = load_job(str(Path(self.dag.fileloc).parent / job))
+        loaded = parsed_spec(find_spec(str(Path(self.dag.fileloc).parent / job), Path()))
         if loaded.spec.schedule is not None:
             raise InvalidRequest(
                 f"{loaded.path}: expected no `schedule` in the spec of a task group, for DAG {self.dag.dag_id} has its "
                 f"own; got {loaded.spec.schedule.cron!r}. The DAG was not made.",
                 hint="Take `schedule` out of the spec, or make the job's own DAGs with `load_jobs`.",
             )
-        require_linted(loaded)
         self.dag.tags |= set(loaded.spec.airflow.tags)
         self.default_args = self._defaults(loaded.spec) | dict(settings.get("default_args") or {})
         with self:

@@ -111,17 +111,19 @@ def load_job(path_or_name: str | Path, root: Path | None = None) -> LoadedJob:
         InvalidRequest: all problems of the file, each with file, line and column.
     """
     path = find_spec(str(path_or_name), Path.cwd() if root is None else root)
+    job = from_text(read_spec(path), path)
+    require_placed(job)
+    return job
+
+
+def read_spec(path: Path) -> str:
+    """Return the text of a spec file. Raises InvalidRequest: it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as problem:
         raise InvalidRequest(f"{_shown(path)} is not UTF-8 text (byte {problem.start}). Nothing was run.") from None
     except OSError as problem:
         raise InvalidRequest(f"{_shown(path)} cannot be read: {problem.strerror}. Nothing was run.") from None
-    job = from_text(text, path)
-    problems = placement_problems(job.spec, job.module_dir, os.environ)
-    if problems:
-        raise _invalid(problems, job.path, read_document(text))
-    return job
 
 
 def from_text(text: str, path: Path) -> LoadedJob:
@@ -129,8 +131,20 @@ def from_text(text: str, path: Path) -> LoadedJob:
     spec, spec_hash, problems, document = _validated(text)
     if spec is None or problems:
         raise _invalid(problems, path, document)
+    return from_spec(spec, spec_hash, text, path)
+
+
+def from_spec(spec: JobSpec, spec_hash: str, text: str, path: Path) -> LoadedJob:
+    """Return the job of a spec that was validated before; it is said to lie at `path`."""
     path = _plain(path)
     return LoadedJob(spec=spec, path=path, text=text, spec_hash=spec_hash, module_dir=path.parent)
+
+
+def require_placed(job: LoadedJob) -> None:
+    """Refuse a job whose places overlap, as they resolve in this environment. Raises InvalidRequest."""
+    problems = placement_problems(job.spec, job.module_dir, os.environ)
+    if problems:
+        raise _invalid(problems, job.path, read_document(job.text))
 
 
 @lru_cache(maxsize=16)
