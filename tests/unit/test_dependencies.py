@@ -6,6 +6,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
+from itertools import chain
 
 import pytest
 from packaging.requirements import Requirement
@@ -17,7 +18,7 @@ from tests.harness.servers.processes import REPOSITORY
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-RANGES = [Requirement(text) for text in (*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra))]
+RANGES = [Requirement(text) for text in chain(PROJECT["dependencies"], *EXTRAS.values())]
 ASKED_FOR, NEEDED_BY_THOSE = (REPOSITORY / "requirements.txt").read_text(encoding="utf-8").split("What those need")
 
 ROOMS = {"spark": "spark", "airflow": "airflow", "storage/s3.py": "s3", "storage/s3_errors.py": "s3"}
@@ -91,7 +92,7 @@ def extra_of(imported: Import) -> str | None:
 
 @pytest.mark.parametrize("extra", [None, *sorted(set(ROOMS.values()))])
 def test_what_a_room_imports_is_asked_for(extra: str | None) -> None:
-    """The library and the command import at module level what everybody has; a room of an extra, also what that brings."""
+    """At module level, the library and the command import what everybody has, a room of an extra also what that brings."""
     homes, known = packages_distributions(), declared([*PROJECT["dependencies"], *(EXTRAS[extra] if extra else ())])
     imported = {
         one.root
