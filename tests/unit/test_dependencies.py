@@ -92,7 +92,7 @@ def extra_of(imported: Import) -> str | None:
 
 @pytest.mark.parametrize("extra", [None, *sorted(set(ROOMS.values()))])
 def test_what_a_room_imports_is_asked_for(extra: str | None) -> None:
-    """At module level, the library and the command import what everybody has, a room of an extra also what that brings."""
+    """At module level: everywhere what everybody has; in the room of an extra also what that brings."""
     homes, known = packages_distributions(), declared([*PROJECT["dependencies"], *(EXTRAS[extra] if extra else ())])
     imported = {
         one.root
