@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from milepost import __version__
-from tests.harness.distribution import OF_EXTRAS, build, copy_sources, link_libraries, run_installed, unpack
+from tests.harness.distribution import OF_EXTRAS, SOURCES, build, copy_sources, link_libraries, run_installed, unpack
 from tests.harness.import_rules import FOLDER
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.servers.processes import REPOSITORY
@@ -79,7 +79,7 @@ def test_the_sdist_has_the_sources_and_builds_the_same_wheel(sdist: Path, wheel:
     made = {"PKG-INFO", "setup.cfg", "pipeline/milepost.egg-info"}
     files = {str(file.relative_to(sources)) for file in sources.rglob("*") if file.is_file()}
     theirs = {file for file in files if not any(file == each or file.startswith(f"{each}/") for each in made)}
-    ours = {file for file in ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE")}
+    ours = {*SOURCES} - {"pipeline"}
     assert theirs == ours | {f"pipeline/{name}" for name in of_product()}
     assert contents(build("build_wheel", sources, tmp_path / "again")) == contents(wheel)
 
