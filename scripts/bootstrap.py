@@ -153,6 +153,9 @@ def build(environment: Environment) -> None:
     run(*pip, "install", "--progress-bar", "off", "-r", environment.requirements)
     if environment.editable:
         run(*pip, "install", "--progress-bar", "off", "--quiet", "--no-deps", "--editable", ".")
+        # Left beside the package by the build, and so on its path: a second distribution of the name, whose plugin
+        # Airflow would find registered already.
+        shutil.rmtree(ROOT / "pipeline" / "milepost.egg-info", ignore_errors=True)
     run(*pip, "check")
     if environment.editable:
         run(environment.python, "-m", "scripts.class_archive")

@@ -50,7 +50,11 @@ def __getattr__(name: str) -> Any:
 
 
 def spark_runner() -> SparkEpochRunner:
-    """Return what runs epochs on Spark, for `JobMaster.run` and `backfill`; PySpark is imported here and not before."""
-    from milepost.spark.driver.runner import SparkEpochRunner
+    """Return what runs epochs on Spark, for `JobMaster.run` and `backfill`; PySpark is imported here and not before.
 
-    return SparkEpochRunner()
+    Raises:
+        EnvironmentUnusable: PySpark is not installed.
+    """
+    from milepost.spark.driver.open_runner import open_runner
+
+    return open_runner()

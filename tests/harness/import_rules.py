@@ -20,18 +20,19 @@ FLOW = {f"dataflow.{name}" for name in ("sources", "operators", "sinks", "qualit
 LOWER = {"protocol", "spec", "storage", "state", *FLOW}
 ALLOWED: dict[str, set[str]] = {
     "protocol": set(),
+    "extras": {"protocol"},
     "spec": {"protocol"},
-    "storage": {"protocol"},
+    "storage": {"protocol", "extras"},
     "state": {"protocol"},
     "dataflow.operators": {"protocol", "spec"},
     "dataflow.sources": {"protocol", "spec"},
-    "dataflow.quality": {"protocol", "spec"},
+    "dataflow.quality": {"protocol", "spec", "extras"},
     "dataflow.sinks": {"protocol", "spec", "storage"},
     "epoch": LOWER,
     "jobmaster": LOWER | {"epoch"},
-    "spark": LOWER | {"epoch"},
-    "airflow": {"jobmaster", "epoch", "spec", "protocol"},
-    "cli": {"jobmaster", "epoch", "spec", "protocol"},
+    "spark": LOWER | {"epoch", "extras"},
+    "airflow": {"jobmaster", "epoch", "spec", "protocol", "extras"},
+    "cli": {"jobmaster", "epoch", "spec", "protocol", "extras"},
     "api": {"jobmaster", "spec", "storage", "protocol"},
     "__main__": {"cli"},
 }
@@ -50,7 +51,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "spark": ("worker", "wire", "task", "driver"),
     "spec": ("values", "job sql", "graph", "load"),
-    "airflow": ("task_output", "operators", "dags page"),
+    "airflow": ("provider task_output", "operators", "dags page"),
     "cli": ("terminal", "running reading workspace", "switching", "main"),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),
 }

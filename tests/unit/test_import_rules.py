@@ -92,7 +92,7 @@ def test_the_stable_surface_has_what_it_names_and_loads_no_more_than_is_asked_fo
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(PACKAGE)
         for alias in node.names
     }
-    assert typed - {"SparkEpochRunner"} == set(api.__all__) - {"spark_runner"}
+    assert typed - {"SparkEpochRunner", "open_runner"} == set(api.__all__) - {"spark_runner"}
     assert all(getattr(api, name).__name__ == name for name in api.__all__)
     with pytest.raises(AttributeError, match="nope"):
         _ = api.nope

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from milepost.extras import needs
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.keys import LocalRoot, parse_root
 from milepost.storage.local import LocalStore
@@ -14,10 +15,11 @@ def open_store(config: StoreConfig) -> ObjectStore:
 
     Raises:
         InvalidRequest: the URL's scheme is neither ``file`` nor ``s3``.
+        EnvironmentUnusable: it is ``s3``, and boto3 is not installed.
     """
     root = parse_root(config.url)
     if isinstance(root, LocalRoot):
         return LocalStore(config)
-    from milepost.storage.s3 import S3Store  # boto3 is only loaded by jobs that use it
-
+    with needs("s3", f"the store {config.url}"):  # boto3 is only loaded by jobs that use it
+        from milepost.storage.s3 import S3Store
     return S3Store(config)

@@ -184,7 +184,7 @@ def test_schema_prints_the_json_schema() -> None:
 def test_doctor_names_each_check() -> None:
     result = milepost("doctor", "--json")
     checks = {check["check"]: check for check in document(result)["data"]["checks"]}
-    assert {"python", "java", "pyspark", "pyarrow", "disk", "host name", "user"} <= set(checks)
+    assert {"python", "java", "milepost", "extra spark", "extra s3", "disk", "host name", "user"} <= set(checks)
     assert result.exit_code == (0 if all(check["ok"] for check in checks.values()) else 8)
 
 

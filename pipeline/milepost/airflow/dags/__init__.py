@@ -8,6 +8,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from milepost.extras import needs
+
+with needs("airflow", "making DAGs"):
+    import airflow.sdk  # noqa: F401
+
 if TYPE_CHECKING:
     from milepost.airflow.dags.dag_factory import load_jobs
     from milepost.airflow.dags.task_group import MilepostTaskGroup

@@ -75,7 +75,7 @@ class BackfillOperator(PlannedOperator):
 
     def act(self, context: Context) -> Any:
         from milepost.jobmaster.jobmaster import ApprovedBackfill
-        from milepost.spark.driver.runner import SparkEpochRunner
+        from milepost.spark.driver.open_runner import open_runner
 
         plan, form = self.planned(context), dict(context["params"])
         self.say_for_whom(plan.checkpoint_id, plan.timeline, plan.token)
@@ -85,7 +85,7 @@ class BackfillOperator(PlannedOperator):
             asked = form[FROM], form[UNTIL], form[FROM_CHECKPOINT]
             approved = plan.approval(ApprovedBackfill)
             try:
-                result = master.backfill(session, SparkEpochRunner(), *asked, approved=approved, progress=_say)
+                result = master.backfill(session, open_runner(), *asked, approved=approved, progress=_say)
             except PlanOutdated as moved:
                 raise AirflowFailException(
                     f"the plan does not hold any more, plan again by a new run: {moved.message}"

@@ -149,11 +149,11 @@ class RunEpochOperator(EpochOperator):
     """Runs the epoch's Spark job under a token of this try (I3), up to acknowledgements, verdict and `_metadata`."""
 
     def act(self, context: Context) -> Any:
-        from milepost.spark.driver.runner import SparkEpochRunner
+        from milepost.spark.driver.open_runner import open_runner
 
         acting = self.pending(context)
         checkpoint_id = self.say_for(acting)
-        session, runner = self.session(context), SparkEpochRunner()
+        session, runner = self.session(context), open_runner()
         report = self.jobmaster().run_epoch(session, checkpoint_id, runner, planned=acting.times)
         done = {"rows_in": report.rows_in, "rows_out": report.rows_out, "quality": report.verdict.status.value}
         log.info("every subtask has acknowledged checkpoint %d: %s", checkpoint_id, in_words(done))

@@ -50,13 +50,13 @@ def run(
 
     from milepost.cli.terminal.progress import EpochProgress
     from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Recovery, Session, report_lines
-    from milepost.spark.driver.runner import SparkEpochRunner
+    from milepost.spark.driver.open_runner import open_runner
     from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj
     loaded = load_job(job)
     master = JobMaster(loaded)
-    runner = SparkEpochRunner()
+    runner = open_runner()
     left = None if until_caught_up or drain else epochs or 1
     several = left is None or left > 1
     recovery = Recovery(loaded.spec.checkpointing.restart)

@@ -92,12 +92,12 @@ def backfill(
         return output.note("nothing was changed")
 
     from milepost.cli.terminal.progress import EpochProgress
-    from milepost.spark.driver.runner import SparkEpochRunner
+    from milepost.spark.driver.open_runner import open_runner
 
     with EpochProgress() as progress:
         # What was shown is what is done: a fork point that is gone by now is refused, not chosen anew.
         shown = asked | {"from_": None, "from_checkpoint": plan.fork_point, "approved": plan.approved}
-        result = output.as_typed(master.backfill(Session.cli(), SparkEpochRunner(), **shown, progress=progress))
+        result = output.as_typed(master.backfill(Session.cli(), open_runner(), **shown, progress=progress))
     return output.document(result) if output.json else _show_result(result, output)
 
 

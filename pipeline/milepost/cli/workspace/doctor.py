@@ -12,13 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from milepost import __version__
+from milepost.extras import EXTRAS, install_command, needs
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StoreUnavailable
 
 if TYPE_CHECKING:
     from milepost.spec.load.load import LoadedJob
 
+_LIBRARIES = ("numpy", "pyarrow", "sqlglot")
 _FREE_BYTES = 2_000_000_000
-_PACKAGES = ("pyspark", "pyarrow", "boto3", "great-expectations", "apache-airflow", "sqlglot", "pandas")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ def environment_checks() -> list[Check]:
     return [
         _python(),
         _java(),
-        *_packages(),
+        _libraries(),
+        *_extras(),
         _disk(),
         _host_name(),
         _user(),
@@ -79,9 +82,9 @@ def _server(job: LoadedJob) -> Iterator[Check]:
     text = job.resolved().spark.remote
     if text is None:
         return
-    from milepost.spark.driver.connect import check_server
-
     try:
+        with needs("spark", "a Spark Connect server"):
+            from milepost.spark.driver.connect import check_server
         yield _check("spark server", True, check_server(text))
     except CheckpointError as error:
         yield _check("spark server", False, f"{error.message} {error.hint}".strip())
@@ -107,12 +110,27 @@ def _java() -> Check:
     return _check("java", True, f"{java.version} ({java.home}, from {java.origin})")
 
 
-def _packages() -> Iterator[Check]:
-    for name in _PACKAGES:
-        try:
-            yield _check(name, True, importlib.metadata.version(name))
-        except importlib.metadata.PackageNotFoundError:
-            yield _check(name, False, "not installed; `pip install -r requirements.txt`")
+def _libraries() -> Check:
+    found = ", ".join(f"{name} {_version(name)}" for name in _LIBRARIES)
+    return _check("milepost", True, f"{__version__}, with {found}")
+
+
+def _extras() -> Iterator[Check]:
+    """Without Spark no epoch runs; the others are for the jobs that use them."""
+    for extra, libraries in EXTRAS.items():
+        versions = {name: _version(name) for name in libraries.values()}
+        missing = [name for name, version in versions.items() if version is None]
+        found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
+        ok = not missing or extra != "spark"
+        told = f"{', '.join(missing)} not installed; {install_command(extra)}" if missing else found
+        yield _check(f"extra {extra}", ok, told, warning=bool(missing))
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _disk() -> Check:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from milepost.epoch.plan import EpochPlan
+from milepost.extras import needs
 from milepost.spark.driver.classic import ClassicEngine
 from milepost.spark.driver.engine import Engine
 from milepost.spark.driver.session import open_session
@@ -11,7 +12,8 @@ from milepost.spark.driver.session import open_session
 def load_engine(plan: EpochPlan) -> None:
     """Import the modules of the kind of session that a plan's spec asks for."""
     if plan.spec.spark.remote is not None:
-        import milepost.spark.driver.connect  # noqa: F401
+        with needs("spark", "a Spark Connect server"):  # gRPC, which the other kind does without
+            import milepost.spark.driver.connect  # noqa: F401
 
 
 def open_engine(plan: EpochPlan, kept: Engine | None = None) -> Engine:
@@ -21,6 +23,6 @@ def open_engine(plan: EpochPlan, kept: Engine | None = None) -> Engine:
     """
     if plan.spec.spark.remote is None:
         return ClassicEngine(open_session(plan.spec.name, plan.spec.spark))
-    from milepost.spark.driver.connect import RemoteEngine, open_remote  # they need gRPC, which the other kind does not
+    from milepost.spark.driver.connect import RemoteEngine, open_remote
 
     return open_remote(plan, kept if isinstance(kept, RemoteEngine) else None)

@@ -6,12 +6,12 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost.airflow.page import checkpoints_page
 from milepost.dataflow.quality.gate import evaluate_all
 from milepost.dataflow.quality.veto import MAX_BYTES, decode_veto, veto_of
 from milepost.jobmaster.jobmaster import Session, Triggered
@@ -26,11 +26,8 @@ from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.servers.kept_dags import keep_dags
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.job_stores import break_store
-from tests.unit.airflow.test_checkpoints_page import plugin
 from tests.unit.dataflow.quality.test_gate import suite
 from tests.unit.jobmaster.retention.test_pruning import at_hour
-
-__all__ = ["plugin"]
 
 SECRET = "<b>TopSecret\x1b[31m</b>"
 """A value of the data that must be seen in `show`, as text, and nowhere else."""
@@ -63,7 +60,7 @@ def spec(job: SparklessJob) -> str:
 
 
 def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
-    tmp_path: Path, plugin: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = vetoed(tmp_path)
     (refusal,) = job.master.show(2).veto["refusals"]
@@ -75,7 +72,7 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     assert "sink table: expect_column_values_to_not_match_regex(v): " in told and "unexpected_count 30" in told
     assert "<b>TopSecret\\x1b[31m</b>" in told and "\x1b" not in told
     keep_dags(monkeypatch, *job_dags(tmp_path / "config").values())
-    page = plugin.checkpoint("small__epoch", 2).body.decode()
+    page = checkpoints_page.checkpoint("small__epoch", 2).body.decode()
     assert page.count("&lt;b&gt;TopSecret") == 20 and "<b>TopSecret" not in page
     assert job.master.show(1).veto is None
     assert "\nspec:\n  name: small\n" in milepost("show", spec(job), "1").stdout

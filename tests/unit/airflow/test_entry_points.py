@@ -1,0 +1,87 @@
+"""An installed Milepost is known to Airflow: its provider, and the Checkpoints page, which is there once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.distribution import build, copy_sources, link_libraries, run_installed, unpack
+from tests.harness.servers.processes import REPOSITORY
+
+LOADED = """
+import json
+from airflow import plugins_manager
+
+infos = plugins_manager.get_plugin_info()
+apps, _ = plugins_manager.get_fastapi_plugins()
+print(json.dumps({
+    "sources": [str(info["source"]) for info in infos if info["name"] == "milepost_checkpoints"],
+    "routes": [app["url_prefix"] for app in apps],
+    "tabs": [view["url_route"] for info in infos for view in info["external_views"]],
+    "errors": plugins_manager.get_import_errors(),
+}))
+"""
+
+PROVIDER = """
+import json, sys
+from milepost.airflow.provider import get_provider_info
+
+heavy = sorted({name.split(".")[0] for name in sys.modules} - sys.stdlib_module_names - {"milepost", "__main__"})
+from airflow.providers_manager import ProvidersManager
+
+known = ProvidersManager().providers["milepost"]
+print(json.dumps({"loaded": heavy, "version": known.version, "info": known.data, "told": get_provider_info()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All that is installed but Milepost: Airflow takes each distribution that is on the path for one more."""
+    return link_libraries(tmp_path_factory.mktemp("environment") / "libraries")
+
+
+@pytest.fixture(scope="module")
+def with_entry_points(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Milepost as it is installed."""
+    folder = tmp_path_factory.mktemp("distribution")
+    return unpack(build("build_wheel", copy_sources(folder / "sources"), folder), folder / "installed")
+
+
+@pytest.fixture(scope="module")
+def without_entry_points(with_entry_points: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Milepost as code on the path, or as an older distribution."""
+    older = tmp_path_factory.mktemp("older") / "installed"
+    shutil.copytree(with_entry_points, older)
+    for file in older.glob("*.dist-info/entry_points.txt"):
+        file.unlink()
+    return older
+
+
+def answer(code: str, *path: Path, **settings: str) -> dict[str, Any]:
+    """Run code in a process that has these folders on its path, and return what it prints."""
+    ran = run_installed("-c", code, path=path, environment=settings)
+    assert ran.returncode == 0, ran.stderr
+    document: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return document
+
+
+@pytest.mark.parametrize("distribution", ["with_entry_points", "without_entry_points"])
+def test_the_page_is_registered_once_with_and_without_the_entry_point(
+    distribution: str, libraries: Path, request: pytest.FixtureRequest
+) -> None:
+    """Airflow has the clone's plugins folder in both cases; a second plugin of one name would be an import error."""
+    installed: Path = request.getfixturevalue(distribution)
+    found = answer(LOADED, installed, libraries, AIRFLOW__CORE__PLUGINS_FOLDER=str(REPOSITORY / "plugins"))
+    (source,) = found.pop("sources")
+    assert found == {"routes": ["/milepost"], "tabs": ["checkpoints"], "errors": {}}
+    assert ("milepost==" in source) is (distribution == "with_entry_points"), source
+
+
+def test_the_provider_is_listed_and_its_entry_point_loads_nothing(libraries: Path, with_entry_points: Path) -> None:
+    found = answer(PROVIDER, with_entry_points, libraries)
+    assert found["loaded"] == [] and found["version"] == "0.1.0"
+    assert found["info"].items() >= found["told"].items() and found["told"]["package-name"] == "milepost"

@@ -1,0 +1,104 @@
+"""What Milepost asks for is said once, in ranges; the environment of a clone is one point of them."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from itertools import chain
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from tests.harness.import_rules import FOLDER, PACKAGE, Import, imports_in
+from tests.harness.servers.processes import REPOSITORY
+
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+RANGES = [Requirement(text) for text in chain(PROJECT["dependencies"], *EXTRAS.values())]
+ASKED_FOR, NEEDED_BY_THOSE = (REPOSITORY / "requirements.txt").read_text(encoding="utf-8").split("What those need")
+
+ROOMS = {"spark": "spark", "airflow": "airflow", "storage/s3.py": "s3", "storage/s3_errors.py": "s3"}
+"""Below the product: what only an extra's owner imports, and the extra."""
+
+COMES_WITH = {
+    "apache-airflow": {"apache-airflow-core", "apache-airflow-task-sdk", "fastapi", "jinja2", "structlog"},
+    "boto3": {"botocore", "urllib3"},
+    "pydantic": {"pydantic-core"},
+    "pyspark": {"grpcio", "py4j"},
+}
+"""What is imported because of another library, and in the version that this one wants."""
+
+
+def pins(text: str) -> Iterator[Requirement]:
+    for line in text.splitlines():
+        if line and not line.startswith(("#", " ")):
+            yield Requirement(line)
+
+
+def name_of(requirement: Requirement) -> str:
+    return canonicalize_name(requirement.name)
+
+
+def version_of(pin: Requirement) -> Version:
+    (exactly,) = pin.specifier
+    assert exactly.operator == "==", pin
+    return Version(exactly.version)
+
+
+def test_every_pin_of_the_clone_lies_within_the_ranges() -> None:
+    ranges = [(name_of(wanted), wanted.specifier) for wanted in RANGES]
+    outside = [
+        f"{pin}, not {specifier}"
+        for pin in pins(ASKED_FOR)
+        for name, specifier in ranges
+        if name == name_of(pin) and version_of(pin) not in specifier
+    ]
+    assert not outside
+
+
+def test_the_clone_pins_what_is_asked_for_and_no_less() -> None:
+    wanted = {(name_of(one), frozenset(one.extras)) for one in RANGES}
+    assert {(name_of(pin), frozenset(pin.extras)) for pin in pins(ASKED_FOR)} == wanted
+    below = {name_of(pin) for pin in pins(NEEDED_BY_THOSE)}
+    assert below and not below & {name for name, _ in wanted}
+
+
+def test_every_range_has_a_lower_end() -> None:
+    """Without one, any old version that a resolver falls back to would pass for one that works."""
+    open_below = [str(one) for one in RANGES if not any(part.operator == ">=" for part in one.specifier)]
+    assert not open_below
+
+
+def test_what_would_break_others_is_never_asked_for() -> None:
+    """The provider for Spark brings pyspark-client, which overwrites files of pyspark."""
+    everything = {name_of(one) for one in [*RANGES, *pins(ASKED_FOR), *pins(NEEDED_BY_THOSE)]}
+    assert not everything & {"apache-airflow-providers-apache-spark", "pyspark-client"}
+    assert not any(one.extras for one in RANGES if name_of(one) == "great-expectations")
+
+
+def declared(texts: list[str]) -> set[str]:
+    names = {name_of(Requirement(text)) for text in texts}
+    return names.union(*(COMES_WITH.get(name, set()) for name in names))
+
+
+def extra_of(imported: Import) -> str | None:
+    place = imported.file.relative_to(REPOSITORY / FOLDER).as_posix()
+    return next((extra for room, extra in ROOMS.items() if place == room or place.startswith(f"{room}/")), None)
+
+
+@pytest.mark.parametrize("extra", [None, *sorted(set(ROOMS.values()))])
+def test_what_a_room_imports_is_asked_for(extra: str | None) -> None:
+    """At module level: everywhere what everybody has; in the room of an extra also what that brings."""
+    homes, known = packages_distributions(), declared([*PROJECT["dependencies"], *(EXTRAS[extra] if extra else ())])
+    imported = {
+        one.root
+        for one in imports_in(FOLDER)
+        if one.at_module_level and extra_of(one) == extra and one.root not in {PACKAGE, *sys.stdlib_module_names}
+    }
+    assert imported
+    missing = {root for root in imported if not {canonicalize_name(home) for home in homes[root]} & known}
+    assert not missing

@@ -1,0 +1,106 @@
+"""What an extra brings, and is not there, is refused by its name: before anything runs, and without a stack trace."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from milepost.extras import EXTRAS, needs
+from milepost.protocol.records.errors import EnvironmentUnusable
+from tests.harness.distribution import OF_EXTRAS, link_libraries, run_installed
+from tests.harness.servers.processes import REPOSITORY
+
+COMES_WITH = {"grpcio": "pyspark"}
+
+
+@pytest.fixture(scope="module")
+def without_extras(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("bare")
+    return [REPOSITORY / "pipeline", link_libraries(folder / "libraries", without=OF_EXTRAS)]
+
+
+@pytest.fixture(scope="module")
+def without_quality(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("ungated")
+    return [REPOSITORY / "pipeline", link_libraries(folder / "libraries", without={"great_expectations"})]
+
+
+@pytest.fixture
+def jobs(without_extras: list[Path], tmp_path: Path) -> Path:
+    """A folder with the job `orders`, and `orders_s3`, which is the same in a bucket."""
+    milepost(without_extras, tmp_path, "init", "orders")
+    text = (tmp_path / "config" / "orders.yaml").read_text(encoding="utf-8")
+    in_bucket = text.replace("name: orders", "name: orders_s3").replace("storage: ..", "storage: s3://bucket/")
+    (tmp_path / "config" / "orders_s3.yaml").write_text(in_bucket, encoding="utf-8")
+    return tmp_path
+
+
+def milepost(path: list[Path], jobs: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return run_installed("-m", "milepost", *words, path=path, cwd=jobs)
+
+
+def assert_refused(ran: subprocess.CompletedProcess[str], library: str, extra: str) -> None:
+    assert ran.returncode == EnvironmentUnusable.exit_code, ran.stderr
+    assert f"needs {library}, which is not installed." in ran.stderr and "Traceback" not in ran.stderr
+    assert f'pip install "milepost[{extra}]"' in ran.stderr
+
+
+def test_the_extras_are_those_of_the_distribution() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = {
+        extra: {Requirement(one).name for one in ranges}
+        for extra, ranges in project["optional-dependencies"].items()
+        if extra != "dev"
+    }
+    assert declared.keys() == EXTRAS.keys()
+    for extra, libraries in EXTRAS.items():
+        assert {COMES_WITH.get(name, name) for name in libraries.values()} <= declared[extra]
+
+
+def test_a_run_without_spark_is_refused_by_the_extra(without_extras: list[Path], jobs: Path) -> None:
+    assert_refused(milepost(without_extras, jobs, "run", "orders"), "pyspark", "spark")
+    assert not (jobs / ".milepost").exists(), "nothing was triggered"
+
+
+@pytest.mark.parametrize("words", [["status", "orders_s3"], ["list", "orders_s3"]], ids=lambda words: words[0])
+def test_a_bucket_without_boto3_is_refused_by_the_extra(
+    words: list[str], without_extras: list[Path], jobs: Path
+) -> None:
+    assert_refused(milepost(without_extras, jobs, *words), "boto3", "s3")
+
+
+def test_a_gate_without_great_expectations_is_refused_before_an_epoch_is_triggered(
+    without_quality: list[Path], jobs: Path
+) -> None:
+    assert_refused(milepost(without_quality, jobs, "run", "orders"), "great-expectations", "quality")
+    listed = milepost(without_quality, jobs, "list", "orders", "--json")
+    assert json.loads(listed.stdout)["data"]["checkpoints"] == []
+
+
+def test_dags_without_airflow_are_refused_by_the_extra(without_extras: list[Path], tmp_path: Path) -> None:
+    ran = run_installed("-c", "import milepost.airflow.dags.dag_factory", path=without_extras, cwd=tmp_path)
+    assert "making DAGs needs apache-airflow, which is not installed." in ran.stderr.splitlines()[-1]
+
+
+def test_the_doctor_says_which_extras_are_there(
+    without_extras: list[Path], without_quality: list[Path], jobs: Path
+) -> None:
+    """Without Spark no epoch runs; any other is missed only by a job that uses it."""
+    for path, missing in ((without_extras, set(EXTRAS)), (without_quality, {"quality"})):
+        ran = milepost(path, jobs, "doctor", "--json")
+        checks = {check["check"]: check for check in json.loads(ran.stdout)["data"]["checks"]}
+        for extra in EXTRAS:
+            check = checks[f"extra {extra}"]
+            assert check["ok"] is (extra not in missing or extra != "spark")
+            assert (f'pip install "milepost[{extra}]"' in check["detail"]) is (extra in missing)
+            assert check["warning"] is (extra in missing and check["ok"])
+
+
+def test_a_library_that_is_there_and_broken_is_not_called_absent() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"pyspark\.absent"), needs("spark", "this test"):
+        import pyspark.absent  # type: ignore[import-not-found]  # noqa: F401
