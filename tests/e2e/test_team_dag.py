@@ -33,12 +33,15 @@ with DAG("ours", schedule=None, default_args={{"owner": "team"}}):
 
 def test_a_team_s_own_dag_file_has_its_jobs_and_an_epoch_among_its_tasks(airflow: AirflowInstance) -> None:
     """Nothing of it lies where Milepost's clone has its specs: the page finds each job by its DAG."""
-    among_tasks, of_team = airflow.spec("among_tasks"), airflow.spec("of_team")
+    table = airflow.folder / "jobs" / "among_tasks" / "lake"
+    among_tasks = airflow.spec("among_tasks")
+    of_team = airflow.spec("of_team") + f"schedule: {{asset: file://{table}}}\n"
     (airflow.team / "jobs").mkdir(parents=True)
     (airflow.team / "jobs" / "of_team.yaml").write_text(of_team)
     (airflow.team / "among_tasks.yaml").write_text(among_tasks)
     (airflow.team / "ours.py").write_text(TEAM_DAG.format(landing=airflow.folder / "jobs" / "among_tasks" / "landing"))
     airflow.until(lambda: {"ours", "of_team__epoch"} <= set(airflow.rest.dags()), "the DAGs of the team's file")
+    airflow.rest.set_paused("of_team__epoch", False)
     airflow.rest.set_paused("ours", False)
 
     run_id = airflow.rest.trigger("ours", {})
@@ -48,6 +51,9 @@ def test_a_team_s_own_dag_file_has_its_jobs_and_an_epoch_among_its_tasks(airflow
     assert states["epoch.abort_checkpoint"] == "skipped"
     assert {state for task_id, state in states.items() if task_id != "epoch.abort_checkpoint"} == {"success"}
     assert "published: 1" in airflow.rest.log("ours", run_id, "report", 1, -1)
+    (updated,) = airflow.until(lambda: airflow.rest.runs("of_team__epoch"), "the run that the table's update asks for")
+    assert updated["run_type"] == "asset_triggered"
+    assert airflow.wait("of_team__epoch", updated["dag_run_id"]) == "success", "nothing has landed for it"
     for dag_id, shown in (("ours", "among_tasks"), ("of_team__epoch", "of_team"), ("of_team__rollback", "of_team")):
         page = httpx.get(
             f"{airflow.stack.airflow_url}/milepost/checkpoints/{dag_id}",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG, AssetAlias
+from airflow.sdk import DAG, Asset, AssetAlias, AssetAny
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags import load_jobs
@@ -189,6 +189,16 @@ def test_lint_is_asked_once_per_text_and_again_when_what_was_kept_is_lost(
     path.write_text(path.read_text() + "# edited\n")
     assert (set(job_dags(tmp_path)), len(asked)) == (first, 3)
     assert len(list(cache.iterdir())) == 1, "one file per spec"
+
+
+def test_a_job_is_scheduled_by_updates_of_assets(tmp_path: Path) -> None:
+    """Of one, or of any of several: such as the table that another job publishes."""
+    write(tmp_path, "one", "schedule: {asset: s3://lake/carriers}\n")
+    write(tmp_path, "several", "schedule: {any_of: [s3://lake/carriers, file:///lake/planes]}\n")
+    dags = job_dags(tmp_path)
+    assert dags["one__epoch"].schedule == AssetAny(Asset("s3://lake/carriers"))
+    assert dags["several__epoch"].schedule == AssetAny(Asset("s3://lake/carriers"), Asset("file:///lake/planes"))
+    assert dags["one__rollback"].schedule is None
 
 
 def test_a_kept_spec_is_what_the_file_says_down_to_what_it_leaves_out(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable, get_parsing_context
+from airflow.sdk import DAG, Asset, AssetAny, BaseOperator, CronTriggerTimetable, get_parsing_context
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.backfill_dag import backfill_dag
@@ -90,13 +90,13 @@ def _makers(path: Path) -> tuple[str, dict[str, Callable[[], DAG]]]:
 
 
 def epoch_dag(job: LoadedJob) -> DAG:
-    """Return the DAG `<job>__epoch`: scheduled by the spec's cron, or triggered with its form."""
+    """Return the DAG `<job>__epoch`: scheduled as the spec says, or triggered with its form."""
     spec = job.spec
     dag = DAG(
         dag_id=epoch_dag_id(spec.name),
         description=f"One epoch of {spec.name}: a checkpoint of state, positions, in-flight data and tables",
         doc_md=_describe(spec),
-        schedule=_timetable(spec.schedule),
+        schedule=airflow_schedule(spec.schedule),
         start_date=START,
         catchup=False,
         max_active_runs=1,
@@ -131,8 +131,8 @@ class BrokenSpecOperator(BaseOperator):
 def broken_dag(path: Path, problem: str, suffix: str = "") -> DAG:
     """Return a DAG in place of a job whose spec is not valid.
 
-    Raising instead would take the DAGs of all other jobs of the same file off the schedule. The cron is kept as far as
-    it can still be read, so that whoever watches for failed runs hears of it.
+    Raising instead would take the DAGs of all other jobs of the same file off the schedule. The schedule is kept as far
+    as it can still be read, so that whoever watches for failed runs hears of it.
     """
     log.warning("%s", problem)
     name, schedule = _rescued(path)
@@ -140,7 +140,7 @@ def broken_dag(path: Path, problem: str, suffix: str = "") -> DAG:
         dag_id=epoch_dag_id(name) + suffix,
         description=f"{path.name} is not a valid job spec",
         doc_md=f"This job's spec is not valid:\n\n```\n{problem.replace('`', chr(39))}\n```\n",
-        schedule=_timetable(schedule),
+        schedule=airflow_schedule(schedule),
         start_date=START,
         catchup=False,
         max_active_runs=1,
@@ -181,8 +181,13 @@ _DAGS: dict[Callable[[str], str], Callable[[LoadedJob], DAG]] = {
 """The DAGs of a job: how each gets its id from the job's name, and what makes it."""
 
 
-def _timetable(schedule: ScheduleSpec | None) -> CronTriggerTimetable | None:
-    return CronTriggerTimetable(schedule.cron, timezone=schedule.timezone) if schedule else None
+def airflow_schedule(schedule: ScheduleSpec | None) -> CronTriggerTimetable | AssetAny | None:
+    """Return what a DAG takes as its schedule: times, or assets of which one must have been updated."""
+    if schedule is None:
+        return None
+    if schedule.cron is not None:
+        return CronTriggerTimetable(schedule.cron, timezone=schedule.timezone)
+    return AssetAny(*(Asset(uri) for uri in filter(None, (schedule.asset, *(schedule.any_of or ())))))
 
 
 def _describe(spec: JobSpec) -> str:

@@ -37,7 +37,7 @@ class MilepostTaskGroup(TaskGroup):
         if loaded.spec.schedule is not None:
             raise InvalidRequest(
                 f"{loaded.path}: expected no `schedule` in the spec of a task group, for DAG {self.dag.dag_id} has its "
-                f"own; got {loaded.spec.schedule.cron!r}. The DAG was not made.",
+                f"own; got one. The DAG was not made.",
                 hint="Take `schedule` out of the spec, or make the job's own DAGs with `load_jobs`.",
             )
         self.dag.tags |= set(loaded.spec.airflow.tags)

@@ -31,6 +31,7 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
         *_locations(spec),
         *_sizes(spec),
         *_spark(spec),
+        *_schedule(spec),
     ]
 
 
@@ -224,3 +225,14 @@ def _spark(spec: JobSpec) -> Iterator[Problem]:
             yield Problem(("spark", "master"), "the server of `remote` has a master of its own; remove it")
     for key, message in conf_problems(spec.spark.master, spec.spark.conf):
         yield Problem(("spark", "conf", key), message, at_key=True)
+
+
+def _schedule(spec: JobSpec) -> Iterator[Problem]:
+    if (schedule := spec.schedule) is None:
+        return
+    ways = ("cron", "asset", "any_of")
+    stated = [way for way in ways if getattr(schedule, way) is not None]
+    if len(stated) != 1:
+        yield Problem(("schedule",), f"expected one of {', '.join(ways)}, got {' and '.join(stated) or 'none'}")
+    elif "cron" not in stated and "timezone" in schedule.model_fields_set:
+        yield Problem(("schedule", "timezone"), f"a time zone belongs to a cron expression, not to `{stated[0]}`")

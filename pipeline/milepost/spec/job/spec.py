@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.values.fields import (
     Aggregate,
+    AssetUri,
     ColumnName,
     Cron,
     Duration,
@@ -310,10 +311,17 @@ class SparkSpec(SpecModel):
 
 
 class ScheduleSpec(SpecModel):
-    """When Airflow starts an epoch by itself."""
+    """When Airflow starts an epoch by itself: at times, or when assets were updated; one of the three.
 
-    cron: Cron
+    Attributes:
+        timezone: of the cron expression.
+        asset: the URI of one asset. any_of: URIs of several; an update of one is enough.
+    """
+
+    cron: Cron | None = None
     timezone: TimeZone = "UTC"
+    asset: AssetUri | None = None
+    any_of: Annotated[Many[AssetUri], Field(min_length=1)] | None = None
 
 
 class AirflowSpec(SpecModel):

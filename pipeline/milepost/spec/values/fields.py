@@ -112,6 +112,15 @@ def _check_cron(text: str) -> str:
     return text
 
 
+_ASSET_URI = r"^[a-z][a-z0-9+.-]*://[^\s${}]+$"
+
+
+def _check_asset(text: str) -> str:
+    if not re.fullmatch(_ASSET_URI, text):
+        raise ValueError(f"expected the URI of an Airflow asset, such as s3://lake/carriers, got {text!r}")
+    return text
+
+
 _FUNCTION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 
 
@@ -126,6 +135,7 @@ Function = Annotated[str, AfterValidator(_check_function), _text_schema(_FUNCTIO
 Start = Annotated[str, AfterValidator(parse_start)]
 TimeZone = Annotated[str, AfterValidator(_check_timezone)]
 Cron = Annotated[str, AfterValidator(_check_cron)]
+AssetUri = Annotated[str, AfterValidator(_check_asset), _text_schema(_ASSET_URI, "URI of an Airflow asset")]
 
 Many = Annotated[tuple[T, ...], Strict(False)]
 """A YAML list of T, kept as a tuple."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from milepost.spec.job.spec import CheckpointingSpec
+from milepost.spec.job.spec import CheckpointingSpec, ScheduleSpec
 from milepost.spec.load.document import read_document
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
@@ -67,14 +67,16 @@ def test_the_example_with_every_key_has_every_key_of_the_schema() -> None:
 
 def other_forms(text: str) -> list[Any]:
     """What the example shows in comments, because only one form of it can be there."""
-    lines = (line.removeprefix("#   ") for line in text.splitlines() if line.startswith("#   restart: "))
-    return [read_document(line).value for line in lines]
+    shown = (line.removeprefix("#   ") for line in text.splitlines() if line.startswith(("#   restart: ", "#   sch")))
+    return [read_document(line).value for line in shown]
 
 
-def test_every_form_that_the_example_shows_in_comments_is_a_restart_strategy() -> None:
+def test_every_form_that_the_example_shows_in_comments_is_valid() -> None:
     forms = other_forms(ALL_KEYS.read_text(encoding="utf-8"))
-    shown = {CheckpointingSpec.model_validate(form).restart.strategy for form in forms}
-    assert shown == {"none", "exponential_delay", "failure_rate"}
+    restarts = [CheckpointingSpec.model_validate(form) for form in forms if "restart" in form]
+    assert {one.restart.strategy for one in restarts} == {"none", "exponential_delay", "failure_rate"}
+    schedules = [ScheduleSpec.model_validate(form["schedule"]) for form in forms if "schedule" in form]
+    assert [(one.asset is None, one.any_of is None) for one in schedules] == [(False, True), (True, False)]
 
 
 def test_the_schema_has_nothing_that_this_version_refuses() -> None:
