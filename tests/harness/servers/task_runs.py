@@ -20,6 +20,7 @@ class TaskInstance:
     def __init__(self, task_id: str, pushed: dict[tuple[str, str], Any], try_number: int = 1) -> None:
         self.task_id, self._pushed, self.try_number = task_id, pushed, try_number
         self.id = f"{task_id}/{try_number}"
+        self.bundle_instance = SimpleNamespace(name="jobs-repository", version="731c834")
 
     def xcom_push(self, key: str, value: Any) -> None:
         self._pushed[(self.task_id, key)] = value

@@ -85,11 +85,9 @@ def test_the_tasks_of_a_group_run_an_epoch_between_them(job: SparklessJob, monke
     notify.execute(run.context | {"ti": TaskInstance("small.notify_complete", run.pushed)})
     run.execute("subsume")
     (checkpoint,) = job.master.list_checkpoints()
-    assert (checkpoint.status, checkpoint.airflow.dag_id, checkpoint.airflow.run_id) == (
-        "completed",
-        "ours",
-        "manual__1",
-    )
+    led = checkpoint.airflow
+    assert (checkpoint.status, led.dag_id, led.run_id) == ("completed", "ours", "manual__1")
+    assert led.bundle == "jobs-repository@731c834", "which version of the DAG file triggered it"
     assert [extra["checkpoint_id"] for _, extra in run.outlets.emitted] == [1]
 
 

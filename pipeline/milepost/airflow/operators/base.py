@@ -77,10 +77,11 @@ class JobOperator(BaseOperator):
         """Return the session of this DAG run: the same one in each of its tasks and tries (I3)."""
         from milepost.jobmaster.jobmaster import Session
 
-        run = context["dag_run"]
+        run, bundle = context["dag_run"], context["ti"].bundle_instance
         run_type = str(getattr(run.run_type, "value", run.run_type))
         logical_date = run.logical_date.isoformat() if run.logical_date else None
-        return Session.airflow(run.dag_id, run.run_id, run_type, logical_date)
+        origin = f"{bundle.name}@{bundle.version}" if bundle.version else bundle.name
+        return Session.airflow(run.dag_id, run.run_id, run_type, logical_date, origin)
 
     def say_for_whom(self, checkpoint_id: int, timeline: str, token: int | str = "none") -> None:
         """Log the first line of a task: the checkpoint, timeline and token it acts for."""

@@ -34,9 +34,11 @@ class Session:
         return cls(SessionId(f"cli:{uuid.uuid4()}"), _this_process("cli"), Run())
 
     @classmethod
-    def airflow(cls, dag_id: str, run_id: str, run_type: str, logical_date: str | None) -> Session:
-        """Return the session of an Airflow DAG run; `logical_date` is ISO 8601, or None for a run without one."""
-        run = Run(dag_id, run_id, run_type, logical_date)
+    def airflow(
+        cls, dag_id: str, run_id: str, run_type: str, logical_date: str | None, bundle: str | None = None
+    ) -> Session:
+        """Return the session of an Airflow DAG run; arguments as in `Run`."""
+        run = Run(dag_id, run_id, run_type, logical_date, bundle)
         return cls(SessionId(f"airflow:{dag_id}/{run_id}"), _this_process("airflow"), run)
 
 

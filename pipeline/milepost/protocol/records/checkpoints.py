@@ -75,12 +75,18 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The Airflow run that an epoch belongs to; None fields for a CLI run."""
+    """The Airflow run that an epoch belongs to; None fields for a CLI run.
+
+    Attributes:
+        logical_date: ISO 8601; None for a run without one.
+        bundle: the DAG bundle that the trigger ran from, `name`, or `name@version` where it has a version.
+    """
 
     dag_id: str | None = None
     run_id: str | None = None
     run_type: str | None = None
     logical_date: str | None = None
+    bundle: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
