@@ -1,0 +1,78 @@
+"""A stranger's machine: a new virtual environment, `pip install`, and an epoch, with nothing of the clone on a path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.bare_environment import BareEnvironment, bare_environment
+from tests.harness.distribution import build, copy_sources
+from tests.harness.servers.processes import REPOSITORY
+
+TOKEN = "of-this-test"
+PATHS = "import sys, milepost; print(milepost.__file__, *sys.path, sep='\\n')"
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareEnvironment]:
+    folder = tmp_path_factory.mktemp("distribution")
+    wheel = build("build_wheel", copy_sources(folder / "sources"), folder)
+    with bare_environment() as bare:
+        bare.pip("install", f"{wheel}[spark,s3]")
+        yield bare
+
+
+@pytest.fixture(scope="module")
+def spec(environment: BareEnvironment) -> Path:
+    """The job that `milepost init` writes, without its gate."""
+    assert environment.milepost("init", "orders").returncode == 0
+    refused = environment.milepost("run", "orders")
+    assert refused.returncode == 8 and 'pip install "milepost[quality]"' in refused.stderr, "its gate needs an extra"
+    spec = environment.work / "config" / "orders.yaml"
+    text = spec.read_text(encoding="utf-8")
+    spec.write_text(text[: text.index("quality:")], encoding="utf-8")
+    return spec
+
+
+def visits(environment: BareEnvironment) -> dict[str, int]:
+    read = environment.milepost("read", "orders", "totals", "--json")
+    return {row["city"]: row["visits"] for row in json.loads(read.stdout)["data"]["rows"]}
+
+
+def land(spec: Path, day: str) -> None:
+    rows = f"city,visitor,minutes,at\nLima,ada,5,{day}T08:00:00Z\n"
+    (spec.parent / "orders_data" / f"{day}.csv").write_text(rows, encoding="utf-8")
+
+
+@pytest.mark.referee
+def test_nothing_of_the_clone_is_on_any_path_of_the_environment(environment: BareEnvironment) -> None:
+    found = environment.python(PATHS)
+    assert str(environment.folder / "env") in found.splitlines()[0] and str(REPOSITORY) not in found
+    missing = environment.python("import importlib.util as u; print(u.find_spec('airflow'), u.find_spec('tests'))")
+    assert missing.split() == ["None", "None"]
+
+
+@pytest.mark.referee
+def test_a_landed_file_is_in_the_table_after_a_run(environment: BareEnvironment, spec: Path) -> None:
+    land(spec, "2026-01-03")
+    ran = environment.milepost("run", "orders", "--until-caught-up")
+    assert ran.returncode == 0, ran.stderr
+    assert visits(environment) == {"Bergen": 2, "Porto": 2, "Quito": 1, "Lima": 1}
+
+
+@pytest.mark.referee
+def test_an_epoch_runs_on_a_connect_server_of_that_environment(environment: BareEnvironment, spec: Path) -> None:
+    """The same job goes on: what it runs on is not part of its state."""
+    environment.milepost("run", "orders", "--until-caught-up")
+    before = visits(environment).get("Lima", 0)
+    land(spec, "2026-01-04")
+    with environment.connect_server(TOKEN) as remote:
+        spec.write_text(f'{spec.read_text(encoding="utf-8")}\nspark: {{remote: "{remote}"}}\n', encoding="utf-8")
+        ran = environment.milepost("run", "orders", SPARK_CONNECT_AUTHENTICATE_TOKEN=TOKEN)
+        doctor = environment.milepost("doctor", "orders", SPARK_CONNECT_AUTHENTICATE_TOKEN=TOKEN)
+    assert ran.returncode == 0, ran.stderr
+    assert visits(environment)["Lima"] == before + 1
+    assert f"at {remote}, local[2,3]" in doctor.stdout
