@@ -18,6 +18,7 @@ from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.diff import Difference
 from milepost.jobmaster.reports.reports import Reports
 from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
+from milepost.jobmaster.reports.status import Status
 from milepost.jobmaster.retention.fsck import Audit, StoredObject
 from milepost.jobmaster.retention.garbage_collection import Collection, collect_garbage
 from milepost.jobmaster.rollback.plan import ApprovedRollback, RollbackPlan
@@ -53,6 +54,7 @@ __all__ = [
     "SourceDetails",
     "SourceHealth",
     "StartedFromSavepoint",
+    "Status",
     "StoredObject",
     "Triggered",
     "advice",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from milepost.cli.reading.inspection import TableFormat, ToFile, show_table
+from milepost.cli.reading.data import TableFormat, ToFile, show_table
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.protocol.records.errors import InvalidRequest
@@ -88,8 +88,8 @@ def _document(item: Difference, limit: int | None) -> dict[str, Any]:
 def _show(found: list[Difference], limit: int | None, output: Output) -> None:
     from milepost.cli.terminal.tables import as_rows
 
-    rows = [[item.kind, item.name, *(item.changes.count(name) for name in _COUNTED), item.note] for item in found]
-    output.table(["kind", "name", *_COUNTED, "note"], rows)
+    rows = [[item.kind, item.name, *(item.changes.count(name) for name in _COUNTED)] for item in found]
+    output.table(["kind", "name", *_COUNTED], rows, notes=[item.note for item in found])
     for item in found:
         table = item.changes.table
         if not table.num_rows:

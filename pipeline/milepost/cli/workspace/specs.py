@@ -67,8 +67,9 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
         output.note(f"note: nothing reads {uid}")
     if report["compatibility"]:
         output.text()
-        rows = [[row["uid"], row["outcome"], row["verdict"], row["detail"]] for row in report["compatibility"]]
-        output.table(["with the head", "outcome", "verdict", "detail"], rows)
+        rows = [[row["uid"], row["outcome"], row["verdict"]] for row in report["compatibility"]]
+        notes = [row["detail"] for row in report["compatibility"]]
+        output.table(["with the head", "outcome", "verdict"], rows, notes=notes)
     elif report["compatibility_unknown"]:
         output.note(f"note: not compared with the job's head: {report['compatibility_unknown']}")
     if hint is not None:

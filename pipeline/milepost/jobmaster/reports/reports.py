@@ -30,9 +30,13 @@ class Reports:
         """Return checkpoints, newest first, as DESIGN 8.2 describes one."""
         return History(self._context).checkpoints(status, limit)
 
-    def show(self, checkpoint_id: int) -> CheckpointReport:
-        """Return one checkpoint in full: a `CheckpointDetails` when it is retained. Raises NotFound."""
-        return History(self._context).show(checkpoint_id)
+    def show(self, checkpoint_id: int | None = None) -> CheckpointReport:
+        """Return one checkpoint in full, the head by default: a `CheckpointDetails` when it is retained.
+
+        Raises: NotFound: there is no such checkpoint, or none is completed yet.
+        """
+        history = History(self._context)
+        return history.show(history.head() if checkpoint_id is None else checkpoint_id)
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the manifest log, newest first."""
