@@ -125,6 +125,7 @@ class JobMaster:
         self.status = reports.status
         self.read = reports.read
         self.state = reports.state
+        self.state_values = reports.state_values
         self.diff = reports.diff
         self.verify = reports.verify
         self.fsck = reports.fsck

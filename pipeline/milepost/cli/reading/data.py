@@ -53,13 +53,17 @@ def state(
     job: Job,
     uid: Annotated[str, typer.Argument(metavar="UID", help="A stateful operator of the job.")],
     at: At = None,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="The columns as they are stored, which `bootstrap` takes.")
+    ] = False,
     format_: TableFormat = None,
     file: ToFile = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Read an operator's keyed state as a table."""
-    show_table(open_job(job).state(uid, at), format_, file, ctx.obj)
+    """Read an operator's keyed state as a table: aggregates by their names in the spec."""
+    master = open_job(job)
+    show_table(master.state(uid, at) if stored else master.state_values(uid, at), format_, file, ctx.obj)
 
 
 def _default_format(file: Path | None) -> str:

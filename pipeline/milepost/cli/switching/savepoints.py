@@ -121,7 +121,7 @@ def bootstrap(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Begin a job with the state of some operators taken from tables, as `milepost state` writes them."""
+    """Begin a job with the state of some operators taken from tables, as `milepost state --stored` writes them."""
     output: Output = ctx.obj
     files: dict[str, str] = {}
     for text in tables:

@@ -65,9 +65,18 @@ class Reports:
 
     @suggest_rollback
     def state(self, uid: str, at: int | None = None) -> pa.Table:
-        """The keyed state of one operator as a table, at the head or at a retained checkpoint. Raises NotFound."""
+        """Return an operator's keyed state as it is stored, and `bootstrap` takes it. Raises NotFound."""
         with pin_for_read(self._context, at):
             return Tables(self._context).state(uid, at)
+
+    @suggest_rollback
+    def state_values(self, uid: str, at: int | None = None) -> pa.Table:
+        """Return an operator's keyed state as a person reads it, at the head or at a retained checkpoint.
+
+        Raises: NotFound; InvalidRequest: a result does not fit its type.
+        """
+        with pin_for_read(self._context, at):
+            return Tables(self._context).state_values(uid, at)
 
     def diff(self, before: int, after: int, only: tuple[str, str] | None = None) -> list[Difference]:
         """Return what changed from one retained checkpoint to another; of one thing when `only` is its (kind, name).
