@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from milepost.cli.terminal.open_job import open_job
+from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import At, Job, Json, Verbose
-from milepost.cli.terminal.output import Output
+from milepost.cli.terminal.output import Output, counted
 
 
 class Format(StrEnum):
@@ -39,13 +39,24 @@ def read(
     job: Job,
     sink: Annotated[str, typer.Argument(metavar="SINK", help="A sink of the job.")],
     at: At = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="PREDICATE", help='Only rows for which this SQL is true: "minutes > 10".'),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=0, metavar="N", help="At most N rows.")] = None,
     format_: TableFormat = None,
     file: ToFile = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Read a published table at the head, or as of a retained checkpoint."""
-    show_table(open_job(job).read(sink, at), format_, file, ctx.obj)
+    output: Output = ctx.obj
+    master = open_job(job)
+    table = master.read(sink, checkpoint_at(master, at), where)
+    shown = table.slice(0, limit)
+    if left_out := table.num_rows - shown.num_rows:
+        output.note(f"{counted(left_out, 'more row')} left out (--limit)")
+    show_table(shown, format_, file, output)
 
 
 def state(
@@ -63,7 +74,8 @@ def state(
 ) -> None:
     """Read an operator's keyed state as a table: aggregates by their names in the spec."""
     master = open_job(job)
-    show_table(master.state(uid, at) if stored else master.state_values(uid, at), format_, file, ctx.obj)
+    wanted = checkpoint_at(master, at)
+    show_table(master.state(uid, wanted) if stored else master.state_values(uid, wanted), format_, file, ctx.obj)
 
 
 def _default_format(file: Path | None) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from milepost.cli.reading.data import TableFormat, ToFile, show_table
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output
+from milepost.cli.terminal.output import Output, printable
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -97,6 +98,25 @@ def _show(found: list[Difference], limit: int | None, output: Output) -> None:
         output.text()
         output.text(f"{item.kind} {item.name}")
         shown = as_rows(table.slice(0, limit))
-        output.table(table.column_names, [[row[name] for name in table.column_names] for row in shown])
+        columns = _merged(table.column_names)
+        output.table(list(columns), [[_cell(row, *names) for names in columns.values()] for row in shown])
         if table.num_rows > len(shown):
             output.note(f"{len(shown)} of {table.num_rows:,} rows; --{item.kind} {item.name} shows all")
+
+
+def _merged(columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return heading -> the columns it is made of: what a value was and what it is stand in one, key columns alone."""
+    merged: dict[str, tuple[str, ...]] = {}
+    for name in columns:
+        values = tuple(f"{side}_{name[4:]}" for side in ("old", "new"))
+        if name in values and set(values) <= set(columns):
+            merged[name[4:]] = values
+        else:
+            merged[name] = (name,)
+    return merged
+
+
+def _cell(row: dict[str, Any], name: str, new: str | None = None) -> Any:
+    if new is None or row["change"] == "removed" or (row["change"] == "changed" and row[name] == row[new]):
+        return row[name]
+    return row[new] if row["change"] == "added" else f"{printable(row[name])} → {printable(row[new])}"

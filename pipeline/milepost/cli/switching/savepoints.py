@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from milepost.cli.running.control import Yes, confirmed
-from milepost.cli.terminal.open_job import open_job
+from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import At, Job, Json, Verbose
 from milepost.cli.terminal.output import Output, counted, show_time
 from milepost.cli.terminal.progress import EpochProgress
@@ -49,8 +49,10 @@ def create(
 ) -> None:
     """Copy a completed checkpoint, state, positions, rows in flight and tables, so that it stands by itself."""
     output: Output = ctx.obj
+    master = open_job(job)
+    wanted = checkpoint_at(master, at)
     with _copying() as copied:
-        result = open_job(job).create_savepoint(name, at=at, target=target, copied=copied)
+        result = master.create_savepoint(name, at=wanted, target=target, copied=copied)
     if output.json:
         return output.document(result)
     _show_copy(f"savepoint {result.name} of checkpoint {result.checkpoint_id}", result, output)

@@ -14,3 +14,13 @@ def open_job(job: str) -> JobMaster:
     from milepost.spec.load.load import load_job
 
     return JobMaster(load_job(job))
+
+
+def checkpoint_at(master: JobMaster, at: str | None) -> int | None:
+    """Return the checkpoint that `--at` means: an id as it is, a time as `rollback --to` takes it; None for the head.
+
+    Raises: NotFound, InvalidRequest.
+    """
+    if at is None or at.strip().isdecimal():
+        return None if at is None else int(at)
+    return master.rollback_target(at)

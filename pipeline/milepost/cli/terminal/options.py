@@ -21,4 +21,9 @@ def _remember(ctx: typer.Context, job: str | None) -> str | None:
 
 
 Job = Annotated[str, typer.Argument(metavar="JOB", help="A spec file, or a name under config/.", callback=_remember)]
-At = Annotated[int | None, typer.Option("--at", min=0, metavar="ID", help="As of this checkpoint; default: the head.")]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at", metavar="ID|TIME", help="As of this checkpoint, or the newest one triggered by then; default: the head."
+    ),
+]

@@ -15,6 +15,7 @@ from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.diff import Diff, Difference
 from milepost.jobmaster.reports.history import History
 from milepost.jobmaster.reports.job_report import JobState, report_job
+from milepost.jobmaster.reports.row_filter import rows_where
 from milepost.jobmaster.reports.status import Status, status_of
 from milepost.jobmaster.reports.tables import Tables, VerifiedObjects
 from milepost.jobmaster.retention.fsck import Audit, check_job
@@ -58,10 +59,16 @@ class Reports:
         """Return the job's health: state, lag, unread objects, last success, next step."""
         return status_of(self._context, max_lag_ms)
 
-    def read(self, sink: str, at: int | None = None) -> pa.Table:
-        """Return the published table at the sink's head, or as of a retained checkpoint. Raises NotFound."""
+    def read(self, sink: str, at: int | None = None, where: str | None = None) -> pa.Table:
+        """Return the published table at the sink's head, or as of a retained checkpoint.
+
+        Args:
+            where: a SQL predicate over its columns, as `rows_where` takes it; None: all rows.
+        Raises: NotFound. InvalidRequest: the predicate cannot be used.
+        """
         with pin_for_read(self._context, at):
-            return Tables(self._context).read(sink, at)
+            table = Tables(self._context).read(sink, at)
+        return table if where is None else rows_where(table, where)
 
     @suggest_rollback
     def state(self, uid: str, at: int | None = None) -> pa.Table:

@@ -61,11 +61,7 @@ def changes_by_key(
     old_known, new_known = old_shown.take(position.drop_null()), new_shown.filter(pa.array(known))
     pieces = [
         (REMOVED, old_shown.filter(pa.array(removed)), None),
-        (
-            CHANGED,
-            old_shown.take(position.drop_null()).filter(chosen),
-            new_shown.filter(pa.array(known)).filter(chosen),
-        ),
+        (CHANGED, old_known.filter(chosen), new_known.filter(chosen)),
         (ADDED, None, new_shown.filter(pa.array(~known))),
     ]
     tables = [_piece(*piece, key, old_shown, new_shown) for piece in pieces]

@@ -142,7 +142,7 @@ def test_the_command_prints_counts_tables_and_documents(job: ChangingJob, tmp_pa
     """DESIGN 8.2: data on stdout, one versioned document with --json, formats as `state` has them."""
     spec = job.folder / "config" / "small.yaml"
     text = milepost("diff", spec, "1", "2")
-    assert text.exit_code == 0 and "operator totals" in text.stdout and "old_" in text.stdout
+    assert text.exit_code == 0 and "operator totals" in text.stdout and "3 → 103" in text.stdout
     document = json.loads(milepost("diff", spec, "1", "2", "--json").stdout)
     assert document["ok"] and (document["data"]["from"], document["data"]["to"]) == (1, 2)
     totals = next(item for item in document["data"]["differences"] if item["name"] == "totals")
