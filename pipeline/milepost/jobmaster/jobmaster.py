@@ -16,6 +16,7 @@ from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails, SourceDetails
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.diff import Difference
+from milepost.jobmaster.reports.jobs import JobSummary, jobs_beside, jobs_of_folder, jobs_under
 from milepost.jobmaster.reports.reports import Reports
 from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
 from milepost.jobmaster.reports.status import Status
@@ -46,6 +47,7 @@ __all__ = [
     "Difference",
     "DisposedBackfills",
     "JobMaster",
+    "JobSummary",
     "NothingToDo",
     "Recovery",
     "RollbackPlan",
@@ -58,6 +60,9 @@ __all__ = [
     "StoredObject",
     "Triggered",
     "advice",
+    "jobs_beside",
+    "jobs_of_folder",
+    "jobs_under",
     "probe_stores",
     "report_lines",
     "source_checks",
