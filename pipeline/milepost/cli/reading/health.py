@@ -1,15 +1,19 @@
-"""The command that tells a job's health: status."""
+"""The command that tells a job's health, once or whenever it changes: status."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, counted, printable, show_bytes, show_time
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
 from milepost.spec.values.durations import parse_duration
 
 if TYPE_CHECKING:
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
 
 _HEALTH = {0: "healthy", 1: "failed", 4: "fenced", 6: "beyond the lag"}
 _MAIN = "main"
+_LOOK_EVERY_S = 2.0
+_PASSING = ("lag",)
+"""Facts that change by themselves as time passes: no reason to show the health again."""
 
 
 def register(app: typer.Typer) -> None:
@@ -28,18 +35,54 @@ def status(
     ctx: typer.Context,
     job: Job,
     max_lag: Annotated[str | None, typer.Option("--max-lag", metavar="D", help="Exit 6 beyond it, e.g. 2h.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Again whenever it has changed, until Ctrl-C.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Show the job's health and the next step: exit 0 healthy, 1 last failed, 4 fenced, 6 beyond the lag."""
     output: Output = ctx.obj
     bound_ms = _bound_ms(max_lag)
-    health = output.as_typed(open_job(job).status(bound_ms))
+    master = open_job(job)
+    if watch:
+        follow(lambda: output.as_typed(master.status(bound_ms)), lambda: time.sleep(_LOOK_EVERY_S), output)
+    health = output.as_typed(master.status(bound_ms))
     if output.json:
         output.document(health, ok=health.exit_code == 0)
     else:
         show_health(health, output)
     raise typer.Exit(health.exit_code)
+
+
+def follow(look: Callable[[], Status], wait: Callable[[], None], output: Output) -> NoReturn:
+    """Show the health whenever it is another one than before; a store that does not answer is said, and asked again.
+
+    A terminal is cleared each time; elsewhere, each is a line of its own.
+    """
+    shown: object = None
+    while True:
+        try:
+            health = look()
+        except StoreUnavailable as error:
+            told: object = error.message
+            if told != shown:
+                output.note(" ".join(error.message.split()))
+        else:
+            told = [fact for fact in facts(health) if fact[0] not in _PASSING], next_steps(health)
+            if told != shown:
+                _show_again(health, output)
+        shown = told
+        wait()
+
+
+def _show_again(health: Status, output: Output) -> None:
+    if output.json:
+        return output.document(health, ok=health.exit_code == 0)
+    if sys.stdout.isatty():
+        output.clear()
+        return show_health(health, output)
+    now = datetime.now(UTC).isoformat()
+    known = ", ".join(f"{name} {text}" for name, text in facts(health))
+    return output.text(f"{show_time(now)} {health_word(health)}: {known}; next: {'; '.join(next_steps(health))}")
 
 
 def _bound_ms(max_lag: str | None) -> int | None:

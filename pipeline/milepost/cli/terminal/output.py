@@ -118,6 +118,11 @@ class Output:
         for line in lay_out(grid, terminal_width(), self.paint):
             self._write_line(line)
 
+    def clear(self) -> None:
+        """Empty the terminal; what is no terminal, or one that cannot, keeps what it has."""
+        if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+            sys.stdout.write("\x1b[2J\x1b[H")
+
     def paragraph(self, text: str, indent: str = "", first: str | None = None) -> None:
         """Print a text in lines that fit the terminal; see `wrapped`."""
         for line in wrapped(printable(text), terminal_width(), indent, first):
