@@ -87,7 +87,7 @@ def _usage_hint(error: UsageError) -> str:
 
 app = typer.Typer(
     cls=MilepostGroup,
-    add_completion=False,
+    add_completion=True,
     suggest_commands=False,
     no_args_is_help=True,
     rich_markup_mode=None,

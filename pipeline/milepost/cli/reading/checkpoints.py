@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, counted, show_bytes, show_count, show_time
@@ -143,7 +144,8 @@ def verify(
     ctx: typer.Context,
     job: Job,
     checkpoint_id: Annotated[
-        int | None, typer.Argument(metavar="[ID]", min=1, help="Default: all that are retained.")
+        int | None,
+        typer.Argument(metavar="[ID]", min=1, autocompletion=checkpoint_ids, help="Default: all that are retained."),
     ] = None,
     deep: Annotated[bool, typer.Option("--deep", help="Read and decode everything, not only sizes.")] = False,
     as_json: Json = False,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from milepost.cli.terminal.completion import operator_uids, sink_names
 from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import At, Job, Json, Verbose
 from milepost.cli.terminal.output import Output, counted
@@ -37,7 +38,7 @@ def register(app: typer.Typer) -> None:
 def read(
     ctx: typer.Context,
     job: Job,
-    sink: Annotated[str, typer.Argument(metavar="SINK", help="A sink of the job.")],
+    sink: Annotated[str, typer.Argument(metavar="SINK", help="A sink of the job.", autocompletion=sink_names)],
     at: At = None,
     where: Annotated[
         str | None,
@@ -62,7 +63,9 @@ def read(
 def state(
     ctx: typer.Context,
     job: Job,
-    uid: Annotated[str, typer.Argument(metavar="UID", help="A stateful operator of the job.")],
+    uid: Annotated[
+        str, typer.Argument(metavar="UID", help="A stateful operator of the job.", autocompletion=operator_uids)
+    ],
     at: At = None,
     stored: Annotated[
         bool, typer.Option("--stored", help="The columns as they are stored, which `bootstrap` takes.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from milepost.cli.reading.data import TableFormat, ToFile, show_table
+from milepost.cli.terminal.completion import checkpoint_ids, operator_uids, sink_names, source_names
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, printable
 from milepost.protocol.records.errors import InvalidRequest
@@ -28,11 +29,29 @@ def register(app: typer.Typer) -> None:
 def diff(
     ctx: typer.Context,
     job: Job,
-    before: Annotated[int, typer.Argument(metavar="A", min=0, help="A retained checkpoint; 0 is the empty state.")],
-    after: Annotated[int, typer.Argument(metavar="B", min=0, help="Another one: what it has and A has not is added.")],
-    operator: Annotated[str | None, typer.Option("--operator", metavar="UID", help="Only this state, whole.")] = None,
-    source: Annotated[str | None, typer.Option("--source", metavar="NAME", help="Only these objects, all.")] = None,
-    sink: Annotated[str | None, typer.Option("--sink", metavar="NAME", help="Only this table, whole.")] = None,
+    before: Annotated[
+        int,
+        typer.Argument(
+            metavar="A", min=0, help="A retained checkpoint; 0 is the empty state.", autocompletion=checkpoint_ids
+        ),
+    ],
+    after: Annotated[
+        int,
+        typer.Argument(
+            metavar="B", min=0, help="Another one: what it has and A has not is added.", autocompletion=checkpoint_ids
+        ),
+    ],
+    operator: Annotated[
+        str | None,
+        typer.Option("--operator", metavar="UID", help="Only this state, whole.", autocompletion=operator_uids),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="NAME", help="Only these objects, all.", autocompletion=source_names),
+    ] = None,
+    sink: Annotated[
+        str | None, typer.Option("--sink", metavar="NAME", help="Only this table, whole.", autocompletion=sink_names)
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(

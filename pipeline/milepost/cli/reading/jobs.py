@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from milepost.cli.terminal.completion import job_names
 from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output, show_time
 
@@ -23,6 +24,7 @@ def jobs(
         typer.Argument(
             metavar="[STORAGE|JOB]",
             help="A storage (a URL, or a path with a /), or a job of one; default: the specs under config/.",
+            autocompletion=job_names,
         ),
     ] = None,
     as_json: Json = False,

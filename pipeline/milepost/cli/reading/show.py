@@ -9,6 +9,7 @@ import typer
 
 from milepost.cli.reading.times import show_phases, show_tasks
 from milepost.cli.reading.vetoes import show_veto
+from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, counted, printable, show_bytes, show_count, show_time
@@ -30,7 +31,8 @@ def show(
     ctx: typer.Context,
     job: Job,
     checkpoint_id: Annotated[
-        int | None, typer.Argument(metavar="[ID]", min=1, help="The checkpoint; default: the head.")
+        int | None,
+        typer.Argument(metavar="[ID]", min=1, autocompletion=checkpoint_ids, help="The checkpoint; default: the head."),
     ] = None,
     spec: Annotated[bool, typer.Option("--spec", help="Also the spec that it ran by.")] = False,
     tasks: Annotated[bool, typer.Option("--tasks", help="Also the times of each subtask.")] = False,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from milepost.cli.running.control import Yes, confirmed
+from milepost.cli.terminal.completion import checkpoint_ids, savepoint_names
 from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import At, Job, Json, Verbose
 from milepost.cli.terminal.output import Output, counted, show_time
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 _MEGABYTE = 1_000_000
 
-Name = Annotated[str, typer.Option("--name", metavar="NAME", help="The savepoint's name.")]
+Name = Annotated[
+    str, typer.Option("--name", metavar="NAME", help="The savepoint's name.", autocompletion=savepoint_names)
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -97,7 +100,9 @@ def dispose(
 def export(
     ctx: typer.Context,
     job: Job,
-    checkpoint_id: Annotated[int, typer.Argument(metavar="ID", min=1, help="A retained checkpoint.")],
+    checkpoint_id: Annotated[
+        int, typer.Argument(metavar="ID", min=1, help="A retained checkpoint.", autocompletion=checkpoint_ids)
+    ],
     target: Annotated[
         str, typer.Option("--target", metavar="URL", help="Where: s3://…, file:///… or a path relative to the spec.")
     ],

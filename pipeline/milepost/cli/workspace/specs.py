@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from milepost.cli.terminal.completion import job_names
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.protocol.records.errors import EnvironmentUnusable
@@ -102,7 +103,10 @@ def schema(ctx: typer.Context, as_json: Json = False, verbose: Verbose = False) 
 def doctor(
     ctx: typer.Context,
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="Also this job's stores, sources and expectations.")
+        str | None,
+        typer.Argument(
+            metavar="[JOB]", autocompletion=job_names, help="Also this job's stores, sources and expectations."
+        ),
     ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
