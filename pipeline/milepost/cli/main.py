@@ -14,7 +14,7 @@ from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageErro
 from typer.core import TyperGroup
 
 from milepost import __version__
-from milepost.cli.reading import diff, inspection
+from milepost.cli.reading import checkpoints, data, diff, health, jobs, show
 from milepost.cli.running import control, epochs
 from milepost.cli.switching import backfill, rollback, savepoints
 from milepost.cli.terminal.failures import INTERRUPTED, report, usage
@@ -87,7 +87,7 @@ def _usage_hint(error: UsageError) -> str:
 
 app = typer.Typer(
     cls=MilepostGroup,
-    add_completion=False,
+    add_completion=True,
     suggest_commands=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -115,7 +115,9 @@ def _root(
     """Options that every command takes too."""
 
 
-for _module in (specs, epochs, control, rollback, backfill, inspection, diff, maintenance, savepoints):
+_READING = (jobs, checkpoints, show, health, data, diff)
+
+for _module in (specs, epochs, control, rollback, backfill, *_READING, maintenance, savepoints):
     _module.register(app)
 
 __all__ = ["INTERRUPTED", "UNAVAILABLE", "app"]

@@ -22,12 +22,16 @@ class StepClock:
     _since: float = 0.0
     _spent: dict[str, float] = field(default_factory=dict)
 
-    def __call__(self, step: str) -> None:
-        """End the step before it, and begin this one."""
+    def __call__(self, step: str, detail: str = "") -> None:
+        """End the step before it, and begin this one.
+
+        Args:
+            detail: what else is told of it.
+        """
         self.end()
         self._step, self._since = step, time.monotonic()
         if self.tell is not None:
-            self.tell(step)
+            self.tell(f"{step}: {detail}" if detail else step)
 
     def end(self) -> None:
         """End the step that is being measured, if there is one."""

@@ -16,8 +16,10 @@ from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails, SourceDetails
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.diff import Difference
+from milepost.jobmaster.reports.jobs import JobSummary, jobs_beside, jobs_of_folder, jobs_under
 from milepost.jobmaster.reports.reports import Reports
 from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
+from milepost.jobmaster.reports.status import Status
 from milepost.jobmaster.retention.fsck import Audit, StoredObject
 from milepost.jobmaster.retention.garbage_collection import Collection, collect_garbage
 from milepost.jobmaster.rollback.plan import ApprovedRollback, RollbackPlan
@@ -45,6 +47,7 @@ __all__ = [
     "Difference",
     "DisposedBackfills",
     "JobMaster",
+    "JobSummary",
     "NothingToDo",
     "Recovery",
     "RollbackPlan",
@@ -53,9 +56,13 @@ __all__ = [
     "SourceDetails",
     "SourceHealth",
     "StartedFromSavepoint",
+    "Status",
     "StoredObject",
     "Triggered",
     "advice",
+    "jobs_beside",
+    "jobs_of_folder",
+    "jobs_under",
     "probe_stores",
     "report_lines",
     "source_checks",
@@ -123,6 +130,7 @@ class JobMaster:
         self.status = reports.status
         self.read = reports.read
         self.state = reports.state
+        self.state_values = reports.state_values
         self.diff = reports.diff
         self.verify = reports.verify
         self.fsck = reports.fsck

@@ -62,7 +62,7 @@ class Terminal:
     def said(self) -> tuple[int, list[str]]:
         """Return the exit code, and what was told beside the progress."""
         out, err = self.process.communicate(timeout=240)
-        told = [line for line in err.splitlines() if not line.endswith(" s)") and "incubator" not in line]
+        told = [line for line in err.splitlines() if not line.endswith(" s)")]
         return self.process.returncode, [*out.splitlines(), *told]
 
 

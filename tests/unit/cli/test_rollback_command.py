@@ -96,15 +96,16 @@ def test_list_status_show_and_history_tell_the_timelines(job: CountedJob) -> Non
     job.run()
     timeline = job.small.context.head().state.live
     rows = [line.split() for line in milepost("list", job.spec_path).stdout.splitlines()[2:]]
-    assert [row[:5] for row in rows] == [
-        ["5", "4", timeline, "completed", rows[0][4]],
-        ["4", "4", "main", "completed", "(not"],
-        ["3", "3", "main", "completed", rows[2][4]],
-        ["2", "2", "main", "completed", rows[3][4]],
-        ["1", "1", "main", "completed", rows[4][4]],
+    assert [row[:3] for row in rows] == [
+        ["5", timeline, "completed"],
+        ["4", "main", "completed"],
+        ["not", "live:", "the"],
+        ["3", "main", "completed"],
+        ["2", "main", "completed"],
+        ["1", "main", "completed"],
     ]
     status = milepost("status", job.spec_path)
-    assert status.exit_code == 0 and f"head 5 of timeline {timeline}, " in status.stdout
+    assert status.exit_code == 0 and f" 5 of timeline {timeline}\n" in status.stdout
     document = milepost("status", job.spec_path, "--json").document()
     assert document["timelines"] == [
         {"timeline": "main", "role": "abandoned", "parent": None, "head": 4, "pending": None},
@@ -112,8 +113,9 @@ def test_list_status_show_and_history_tell_the_timelines(job: CountedJob) -> Non
          "pending": None},
     ]  # fmt: skip
     shown = milepost("show", job.spec_path, "4").stdout.splitlines()
-    assert "timeline: main" in shown and "live: false" in shown and "status: completed" in shown
-    history = milepost("history", job.spec_path).stdout
+    assert shown[0] == "checkpoint 4: completed, not live: the head does not continue it"
+    assert shown[1].split() == ["epoch", "4,", "timeline", "main"]
+    history = " ".join(milepost("history", job.spec_path).stdout.split())
     assert f"timeline {timeline} from checkpoint 3; left main at 4: by a person: milepost rollback --to 3" in history
     events = milepost("history", job.spec_path, "--json").document()["events"]
     assert [one["sinks"] for one in events if one["event"] == "TimelineSwitched"] == [["seen", "table"]]

@@ -123,4 +123,4 @@ def test_an_object_left_out_for_its_name_is_named_by_run_status_and_doctor(
     (name,) = small.master.show(1).sources["rows"].bad_names
     assert name.startswith(r"b\xff.csv: it is not UTF-8")
     assert small.master.show(1).sources["rows"].skipped["bad_names"] == 1
-    assert words in milepost("status", spec).stdout and words in milepost("doctor", spec).stdout
+    assert words in " ".join(milepost("status", spec).stdout.split()) and words in milepost("doctor", spec).stdout

@@ -61,7 +61,7 @@ def test_another_job_starts_from_an_export_and_ends_at_a_savepoint(job: CountedJ
 
 def test_a_job_begins_with_tables(job: CountedJob, tmp_path: Path) -> None:
     for uid in ("latest", "unique"):
-        ok(milepost("state", job.spec_path, uid, "--format", "parquet", "--output", tmp_path / f"{uid}.parquet"))
+        ok(milepost("state", job.spec_path, uid, "--stored", "--output", tmp_path / f"{uid}.parquet"))
     third = OtherJob.beside(job, {"name: other": "name: third", "../lake/other-": "../lake/third-"})
     both = [f"{uid}={tmp_path}/{uid}.parquet" for uid in ("latest", "unique")]
     for wrong in (["latest"], ["=x"], ["latest="], [both[0], both[0]]):

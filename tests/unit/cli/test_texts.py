@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,9 @@ MASKS = (
     (r"\b\d+(\.\d+)? ?(ms|s|min|h|B|kB|MB)\b", "<measured>"),
     (r'("?\w+_ms"?): \d+', r"\1: <measured>"),
     (r'("(host|pid|machine)"): [^,\n]+', r"\1: <machine>"),
-    (r"(?m)^( +\d+ +\d+ +\d+ .*)$", "  <a task's times>"),
-    (r"(?m)^( +[a-z]+) +\d+ +\d+\.\d$", r"\1 <measured>"),
+    (r"(?m)^( +\d+ +\d+ +\d+ +\d+ .*)$", "  <a task's times>"),
+    (r"(?m)^([a-z]+) +\d+ +\d+\.\d( +█*)?$", r"\1 <measured>"),
+    (r"(?m)^  on  .*$", "  on  <machine>"),
     (r'"table": \d+', '"table": <measured>'),
     (r"-{2,}", "--"),
     (r" {2,}", "  "),
@@ -62,8 +64,10 @@ class Terminal:
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """All that the commands print in a job's life: landed, run, failed, vetoed, gone back, ended, begun anew."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("COLUMNS", "80")
     job = SparklessJob.create(tmp_path_factory.mktemp("texts"), EDIT)
     terminal, runner, session = Terminal(job), SparklessRunner(), Session.cli()
 
@@ -79,7 +83,17 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         job.land(f"{number}.csv", "k,v\n" + rows)
     for _ in range(2):
         job.master.run(session, runner)
-    each("status", "list", "history --limit 3", "read table", "read table --at 1", "state latest", "show 2", "diff 1 2")
+    each(
+        "status",
+        "list",
+        "history --limit 3",
+        "read table",
+        "read table --at 1",
+        "state latest",
+        "show 2",
+        "show --spec",
+        "diff 1 2",
+    )
     each(
         "diff 2 2", "diff 1 9", "read nowhere", "state nothing", "show 9", "verify", "verify 2", "fsck", "gc --dry-run"
     )
@@ -101,7 +115,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "backfill --from x --to y --yes",
     )
     each("cancel", "cancel --yes", "cancel --yes", "status", "start", "start", "status", "history --limit 2")
-    return dict(terminal.printed)
+    yield dict(terminal.printed)
+    patch.undo()
 
 
 @pytest.mark.long

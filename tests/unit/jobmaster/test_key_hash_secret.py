@@ -107,7 +107,7 @@ def test_nobody_is_told_the_secret(job: CountedJob, tmp_path: Path, caplog: pyte
         for flags in ((), ("--json",), ("-v",))
     ]
     assert [one.exit_code for one in told] == [0] * len(told)
-    milepost("state", spec, "latest", "--format", "csv", "--output", state)
+    milepost("state", spec, "latest", "--stored", "--format", "csv", "--output", state)
     job.run(2)
     shown = "".join(one.stdout + one.stderr for one in told) + caplog.text + state.read_text()
     shown += repr(context.head()) + repr(head_metadata(context)) + repr(list(context.log.entries()))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from milepost.cli.reading.inspection import TableFormat, ToFile, show_table
+from milepost.cli.reading.data import TableFormat, ToFile, show_table
+from milepost.cli.terminal.completion import checkpoint_ids, operator_uids, sink_names, source_names
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output
+from milepost.cli.terminal.output import Output, printable
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -27,11 +29,29 @@ def register(app: typer.Typer) -> None:
 def diff(
     ctx: typer.Context,
     job: Job,
-    before: Annotated[int, typer.Argument(metavar="A", min=0, help="A retained checkpoint; 0 is the empty state.")],
-    after: Annotated[int, typer.Argument(metavar="B", min=0, help="Another one: what it has and A has not is added.")],
-    operator: Annotated[str | None, typer.Option("--operator", metavar="UID", help="Only this state, whole.")] = None,
-    source: Annotated[str | None, typer.Option("--source", metavar="NAME", help="Only these objects, all.")] = None,
-    sink: Annotated[str | None, typer.Option("--sink", metavar="NAME", help="Only this table, whole.")] = None,
+    before: Annotated[
+        int,
+        typer.Argument(
+            metavar="A", min=0, help="A retained checkpoint; 0 is the empty state.", autocompletion=checkpoint_ids
+        ),
+    ],
+    after: Annotated[
+        int,
+        typer.Argument(
+            metavar="B", min=0, help="Another one: what it has and A has not is added.", autocompletion=checkpoint_ids
+        ),
+    ],
+    operator: Annotated[
+        str | None,
+        typer.Option("--operator", metavar="UID", help="Only this state, whole.", autocompletion=operator_uids),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="NAME", help="Only these objects, all.", autocompletion=source_names),
+    ] = None,
+    sink: Annotated[
+        str | None, typer.Option("--sink", metavar="NAME", help="Only this table, whole.", autocompletion=sink_names)
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -88,8 +108,8 @@ def _document(item: Difference, limit: int | None) -> dict[str, Any]:
 def _show(found: list[Difference], limit: int | None, output: Output) -> None:
     from milepost.cli.terminal.tables import as_rows
 
-    rows = [[item.kind, item.name, *(item.changes.count(name) for name in _COUNTED), item.note] for item in found]
-    output.table(["kind", "name", *_COUNTED, "note"], rows)
+    rows = [[item.kind, item.name, *(item.changes.count(name) for name in _COUNTED)] for item in found]
+    output.table(["kind", "name", *_COUNTED], rows, notes=[item.note for item in found])
     for item in found:
         table = item.changes.table
         if not table.num_rows:
@@ -97,6 +117,25 @@ def _show(found: list[Difference], limit: int | None, output: Output) -> None:
         output.text()
         output.text(f"{item.kind} {item.name}")
         shown = as_rows(table.slice(0, limit))
-        output.table(table.column_names, [[row[name] for name in table.column_names] for row in shown])
+        columns = _merged(table.column_names)
+        output.table(list(columns), [[_cell(row, *names) for names in columns.values()] for row in shown])
         if table.num_rows > len(shown):
             output.note(f"{len(shown)} of {table.num_rows:,} rows; --{item.kind} {item.name} shows all")
+
+
+def _merged(columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return heading -> the columns it is made of: what a value was and what it is stand in one, key columns alone."""
+    merged: dict[str, tuple[str, ...]] = {}
+    for name in columns:
+        values = tuple(f"{side}_{name[4:]}" for side in ("old", "new"))
+        if name in values and set(values) <= set(columns):
+            merged[name[4:]] = values
+        else:
+            merged[name] = (name,)
+    return merged
+
+
+def _cell(row: dict[str, Any], name: str, new: str | None = None) -> Any:
+    if new is None or row["change"] == "removed" or (row["change"] == "changed" and row[name] == row[new]):
+        return row[name]
+    return row[new] if row["change"] == "added" else f"{printable(row[name])} → {printable(row[new])}"

@@ -7,6 +7,10 @@ from typing import Any
 
 from milepost.cli.terminal.output import Output
 
+_BAR = 30
+
+_RARELY_READ = ("async", "restore", "sync", "buffers", "async wait", "attempt", "emit", "bytes", "stage")
+
 _SUBTASK_COLUMNS = {
     "level": "level",
     "subtask": "subtask",
@@ -29,10 +33,15 @@ _SUBTASK_COLUMNS = {
 
 
 def show_phases(phases: Mapping[str, int | None], output: Output) -> None:
-    """Print the phases in their order, the total last; "-" for what was not measured."""
+    """Print the phases that were measured, in their order, the total last, each with its share as a bar."""
     total_ms = phases["total_ms"]
-    rows = [["  " + name.removesuffix("_ms"), spent, _percent(spent, total_ms)] for name, spent in phases.items()]
-    output.table(["  phase", "ms", "%"], rows)
+    measured = {name.removesuffix("_ms"): spent for name, spent in phases.items() if spent is not None}
+    rows = [[name, spent, _percent(spent, total_ms), _bar(spent, total_ms)] for name, spent in measured.items()]
+    output.table(["phase", "ms", "%", ""], rows)
+
+
+def _bar(part: int, total: int | None) -> str:
+    return "█" * round(_BAR * part / total) if total else ""
 
 
 def _percent(part: int | None, total: int | None) -> float | None:
@@ -47,4 +56,5 @@ def show_tasks(tasks: Sequence[Mapping[str, Any]], output: Output) -> None:
             [task[name] for name in _SUBTASK_COLUMNS]
             for task in sorted(tasks, key=lambda task: (task["level"], task["subtask"], task["attempt"]))
         ],
+        optional=_RARELY_READ,
     )

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, show_count
+from milepost.cli.terminal.output import Output, counted
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import CanceledJob, JobMaster, StartedFromSavepoint
+    from milepost.jobmaster.jobmaster import CanceledJob, StartedFromSavepoint
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -21,13 +22,6 @@ def register(app: typer.Typer) -> None:
     """Add these commands to the group."""
     for command in (abort, cancel, start, resume):
         app.command()(command)
-
-
-def _master(job: str) -> JobMaster:
-    from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.spec.load.load import load_job
-
-    return JobMaster(load_job(job))
 
 
 def confirmed(question: str, yes: bool, output: Output) -> bool:
@@ -48,7 +42,7 @@ def abort(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose 
     from milepost.jobmaster.jobmaster import AbortedCheckpoint
 
     output: Output = ctx.obj
-    result = _master(job).abort_running()
+    result = open_job(job).abort_running()
     if output.json:
         return output.document(result)
     if not isinstance(result, AbortedCheckpoint):
@@ -70,7 +64,7 @@ def cancel(
 ) -> None:
     """End this incarnation of the job: its epoch is given up, what is completed is published, nothing runs again."""
     output: Output = ctx.obj
-    master = _master(job)
+    master = open_job(job)
     if not confirmed(f"End this incarnation of {job}? Its running epoch is given up.", yes, output):
         return output.note("nothing was changed")
     result = master.cancel(savepoint=savepoint)
@@ -109,7 +103,7 @@ def start(
     from milepost.jobmaster.jobmaster import StartedFromSavepoint
 
     output: Output = ctx.obj
-    result = _master(job).start(from_, claim=claim)
+    result = open_job(job).start(from_, claim=claim)
     if output.json:
         return output.document(result)
     if isinstance(result, StartedFromSavepoint):
@@ -125,7 +119,7 @@ def start(
 def resume(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
     """Clear a job's FAILED state after its cause is fixed."""
     output: Output = ctx.obj
-    result = _master(job).resume()
+    result = open_job(job).resume()
     if output.json:
         return output.document(result)
     before = "was FAILED and is" if result.resumed else "was not FAILED; it is"
@@ -137,8 +131,8 @@ def _show_restored(job: str, result: StartedFromSavepoint, output: Output) -> No
     saved = result.savepoint
     output.text(
         f"job {job}: incarnation {result.incarnation} is open at checkpoint {result.head}, a copy of checkpoint "
-        f"{saved.checkpoint_id} of job {saved.job} ({show_count(saved.objects)} objects, "
-        f"{show_count(saved.bytes)} bytes)"
+        f"{saved.checkpoint_id} of job {saved.job} ({counted(saved.objects, 'object')}, "
+        f"{counted(saved.bytes, 'byte')})"
     )
     for name in saved.not_restored:
         output.note(f"note: the savepoint has a table of sink {name}, which the spec does not have: it was left there")
@@ -152,7 +146,7 @@ def _show_restored(job: str, result: StartedFromSavepoint, output: Output) -> No
             f"note: if job {claimed.listed_by} lists this savepoint, there is nothing behind its name any more: "
             f"milepost savepoint list {claimed.listed_by}; savepoint dispose takes it off the list"
         )
-    return output.text(f"the savepoint was claimed: {show_count(claimed.deleted_objects)} objects of it are deleted")
+    return output.text(f"the savepoint was claimed: objects of it that are deleted: {claimed.deleted_objects:,}")
 
 
 def _shown(result: CanceledJob) -> str:

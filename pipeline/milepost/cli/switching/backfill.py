@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from milepost.cli.running.control import Yes, confirmed
+from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, show_count
 from milepost.protocol.records.errors import InvalidRequest
@@ -34,7 +35,13 @@ def backfill(
     ] = None,
     from_checkpoint: Annotated[
         int | None,
-        typer.Option("--from-checkpoint", metavar="ID", min=0, help="Fork there instead; 0 is the empty state."),
+        typer.Option(
+            "--from-checkpoint",
+            metavar="ID",
+            min=0,
+            help="Fork there instead; 0 is the empty state.",
+            autocompletion=checkpoint_ids,
+        ),
     ] = None,
     ranges_per_epoch: Annotated[
         int,

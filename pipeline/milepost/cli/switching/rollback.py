@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from milepost.cli.running.control import Yes, confirmed
+from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.protocol.records.ids import checkpoint_name
@@ -29,6 +30,7 @@ def rollback(
             "--to",
             metavar="ID|TIME",
             help="A retained checkpoint, 0 for the empty state, or a time: the newest checkpoint triggered by then.",
+            autocompletion=checkpoint_ids,
         ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan; change nothing.")] = False,

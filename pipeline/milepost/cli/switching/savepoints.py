@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from milepost.cli.running.control import Yes, confirmed
+from milepost.cli.terminal.completion import checkpoint_ids, savepoint_names
+from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import At, Job, Json, Verbose
-from milepost.cli.terminal.output import Output, show_count
+from milepost.cli.terminal.output import Output, counted, show_time
 from milepost.cli.terminal.progress import EpochProgress
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import CheckpointCopy, JobMaster
+    from milepost.jobmaster.jobmaster import CheckpointCopy
 
 _MEGABYTE = 1_000_000
 
-Name = Annotated[str, typer.Option("--name", metavar="NAME", help="The savepoint's name.")]
+Name = Annotated[
+    str, typer.Option("--name", metavar="NAME", help="The savepoint's name.", autocompletion=savepoint_names)
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -32,13 +36,6 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="savepoint")
     app.command()(export)
     app.command()(bootstrap)
-
-
-def _master(job: str) -> JobMaster:
-    from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.spec.load.load import load_job
-
-    return JobMaster(load_job(job))
 
 
 def create(
@@ -55,8 +52,10 @@ def create(
 ) -> None:
     """Copy a completed checkpoint, state, positions, rows in flight and tables, so that it stands by itself."""
     output: Output = ctx.obj
+    master = open_job(job)
+    wanted = checkpoint_at(master, at)
     with _copying() as copied:
-        result = _master(job).create_savepoint(name, at=at, target=target, copied=copied)
+        result = master.create_savepoint(name, at=wanted, target=target, copied=copied)
     if output.json:
         return output.document(result)
     _show_copy(f"savepoint {result.name} of checkpoint {result.checkpoint_id}", result, output)
@@ -67,13 +66,17 @@ def create(
 def list_(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
     """List the job's savepoints."""
     output: Output = ctx.obj
-    savepoints = _master(job).list_savepoints()
+    savepoints = open_job(job).list_savepoints()
     if output.json:
         return output.document({"savepoints": savepoints})
     if not savepoints:
         return output.text(f"job {job} has no savepoint")
-    columns = ["name", "checkpoint_id", "epoch", "timeline", "created", "location"]
-    return output.table(columns, [[getattr(one, column) for column in columns] for one in savepoints])
+    return output.table(
+        ["name", "checkpoint", "epoch", "timeline", "created"],
+        [[one.name, one.checkpoint_id, one.epoch, one.timeline, show_time(one.created)] for one in savepoints],
+        optional=("timeline", "epoch"),
+        notes=[one.location for one in savepoints],
+    )
 
 
 def dispose(
@@ -81,7 +84,7 @@ def dispose(
 ) -> None:
     """Take a savepoint off the list and delete its objects; the job, its checkpoints and its tables stay."""
     output: Output = ctx.obj
-    master = _master(job)
+    master = open_job(job)
     found = master.find_savepoint(name)
     what = f"savepoint {name} of {job}, a copy of checkpoint {found.checkpoint_id} at {found.location}"
     if not confirmed(f"Delete {what}?", yes, output):
@@ -91,13 +94,15 @@ def dispose(
         return output.document(result)
     if result.left:
         output.note(f"at {result.location}: {result.left}")
-    return output.text(f"savepoint {name} is disposed of; deleted: {show_count(result.deleted_objects)} objects")
+    return output.text(f"savepoint {name} is disposed of; deleted: {counted(result.deleted_objects, 'object')}")
 
 
 def export(
     ctx: typer.Context,
     job: Job,
-    checkpoint_id: Annotated[int, typer.Argument(metavar="ID", min=1, help="A retained checkpoint.")],
+    checkpoint_id: Annotated[
+        int, typer.Argument(metavar="ID", min=1, help="A retained checkpoint.", autocompletion=checkpoint_ids)
+    ],
     target: Annotated[
         str, typer.Option("--target", metavar="URL", help="Where: s3://…, file:///… or a path relative to the spec.")
     ],
@@ -107,7 +112,7 @@ def export(
     """Write a self-contained copy of a checkpoint to a place the job then forgets; `start --from` reads it."""
     output: Output = ctx.obj
     with _copying() as copied:
-        result = _master(job).export(checkpoint_id, target, copied=copied)
+        result = open_job(job).export(checkpoint_id, target, copied=copied)
     if output.json:
         return output.document(result)
     return _show_copy(f"copy of checkpoint {result.checkpoint_id}", result, output)
@@ -123,7 +128,7 @@ def bootstrap(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Begin a job with the state of some operators taken from tables, as `milepost state` writes them."""
+    """Begin a job with the state of some operators taken from tables, as `milepost state --stored` writes them."""
     output: Output = ctx.obj
     files: dict[str, str] = {}
     for text in tables:
@@ -131,17 +136,17 @@ def bootstrap(
         if not uid or not equals or not file or uid in files:
             raise InvalidRequest(f"expected UID=FILE, each UID once, got {text!r}. Nothing was changed.")
         files[uid] = file
-    result = _master(job).bootstrap(files)
+    result = open_job(job).bootstrap(files)
     if output.json:
         return output.document(result)
     output.text(f"job {job}: incarnation {result.incarnation} is open at checkpoint {result.head}")
     for uid, one in result.operators.items():
-        output.text(f"{uid}: {show_count(one.rows)} rows of {one.file}")
+        output.text(f"{uid}: {counted(one.rows, 'row')} of {one.file}")
     return output.note("Its first epoch reads what `start` of each source says; tables of sinks begin empty.")
 
 
 def _show_copy(what: str, result: CheckpointCopy, output: Output) -> None:
-    output.text(f"{what}: {show_count(result.objects)} objects, {show_count(result.bytes)} bytes")
+    output.text(f"{what}: {counted(result.objects, 'object')}, {counted(result.bytes, 'byte')}")
     output.text(f"at {result.location}")
     for name in result.left_out:
         output.note(f"note: sink {name} is not in the spec any more: its table was left out")
@@ -155,7 +160,7 @@ def _copying() -> Iterator[Callable[[int], None]]:
     def copied(more: int) -> None:
         nonlocal objects, size
         objects, size = objects + 1, size + more
-        progress(f"copied {objects} objects, {size / _MEGABYTE:.1f} MB")
+        progress(f"copied {counted(objects, 'object')}, {size / _MEGABYTE:.1f} MB")
 
     with EpochProgress() as progress:
         progress("copying")

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from milepost.cli.terminal.completion import checkpoint_ids, job_names
+
 Json = Annotated[bool, typer.Option("--json", help="Print one versioned JSON document.")]
 """Read from the command line by `main`, so that usage errors obey it as well."""
 
@@ -20,5 +22,18 @@ def _remember(ctx: typer.Context, job: str | None) -> str | None:
     return job
 
 
-Job = Annotated[str, typer.Argument(metavar="JOB", help="A spec file, or a name under config/.", callback=_remember)]
-At = Annotated[int | None, typer.Option("--at", min=0, metavar="ID", help="As of this checkpoint; default: the head.")]
+Job = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB", help="A spec file, or a name under config/.", callback=_remember, autocompletion=job_names
+    ),
+]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="ID|TIME",
+        help="As of this checkpoint, or the newest one triggered by then; default: the head.",
+        autocompletion=checkpoint_ids,
+    ),
+]

@@ -7,15 +7,28 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
+from milepost.cli.terminal.layout import Grid, lay_out, wrapped
 from milepost.protocol.codec.records import to_json
 
 SCHEMA = "milepost/v1"
+
+WIDTH = 80
+"""Characters of a line where no terminal says another number."""
+
+_GOOD, _BAD, _BUSY, _PAST = {"fg": "green"}, {"fg": "red"}, {"fg": "yellow"}, {"dim": True}
+_STYLES: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("completed", "healthy", "running", "finished", "passed", "ok"), _GOOD),
+    **dict.fromkeys(("aborted", "failed", "FAILED", "FAIL", "fenced", "beyond the lag", "refused", "unreadable"), _BAD),
+    **dict.fromkeys(("pending", "no success yet", "initializing", "frozen", "warned", "warn"), _BUSY),
+    **dict.fromkeys(("subsumed", "ended", "canceled", "skipped"), _PAST),
+}
+"""Word of a state -> how a terminal shows it."""
 
 T = TypeVar("T")
 
@@ -77,17 +90,53 @@ class Output:
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Print aligned columns; numbers to the right. Control characters of values are shown, not sent."""
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        *,
+        optional: Sequence[str] = (),
+        notes: Sequence[str] = (),
+        figures: Collection[str] = (),
+    ) -> None:
+        """Print aligned columns that fit the terminal; numbers to the right, states in their colours.
+
+        Control characters of values are shown, not sent.
+
+        Args:
+            optional, notes: as `Grid` has them. figures: columns of numbers that come as text.
+        """
         if self.json:
             return
+        right = [
+            bool(rows) and (name in figures or all(_is_number(row[at]) for row in rows))
+            for at, name in enumerate(columns)
+        ]
         cells = [[printable(value) for value in row] for row in rows]
-        widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(columns)]
-        right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
-        self._write_line(_align(list(columns), widths, right))
-        self._write_line("  ".join("-" * width for width in widths))
-        for row in cells:
-            self._write_line(_align(row, widths, right))
+        names = [printable(name) for name in columns]
+        grid = Grid(names, cells, right, optional, [printable(note) for note in notes])
+        for line in lay_out(grid, terminal_width(), self.paint):
+            self._write_line(line)
+
+    def clear(self) -> None:
+        """Empty the terminal; what is no terminal, or one that cannot, keeps what it has."""
+        if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+            sys.stdout.write("\x1b[2J\x1b[H")
+
+    def paragraph(self, text: str, indent: str = "", first: str | None = None) -> None:
+        """Print a text in lines that fit the terminal; see `wrapped`."""
+        for line in wrapped(printable(text), terminal_width(), indent, first):
+            self.text(line)
+
+    def paint(self, word: str, text: str | None = None) -> str:
+        """Return a text in the colour of the state that `word` names; as it is for other words, and off a terminal."""
+        shown = word if text is None else text
+        style = _STYLES.get(word)
+        if style is None or not use_color(sys.stdout):
+            return shown
+        import typer
+
+        return typer.style(shown, **style)
 
     def _write_line(self, line: str) -> None:
         sys.stdout.write(line + "\n")
@@ -124,11 +173,36 @@ def printable(value: object) -> str:
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in str(value))
 
 
-def show_time(ms: object) -> str:
-    """Return milliseconds since the epoch (or ISO text) as a UTC time; "-" for None."""
-    if isinstance(ms, (int, float)) and not isinstance(ms, bool):
-        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    return printable(ms)
+def show_time(time: object) -> str:
+    """Return ISO text as a UTC time of whole seconds; any other value as `printable`."""
+    try:
+        return datetime.fromisoformat(str(time)).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except ValueError:
+        return printable(time)
+
+
+def show_bytes(size: object) -> str:
+    """Return a number of bytes in the unit in which people read it."""
+    if not isinstance(size, (int, float)) or isinstance(size, bool):
+        return printable(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:,} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} TB"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def terminal_width() -> int:
+    """Return the characters of a line: COLUMNS, else what the terminal has, else 80."""
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    return (os.get_terminal_size(sys.stdout.fileno()).columns or WIDTH) if sys.stdout.isatty() else WIDTH
 
 
 def show_count(value: object) -> str:
@@ -143,8 +217,3 @@ def use_color(stream: Any) -> bool:
 
 def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
-
-
-def _align(cells: list[str], widths: list[int], right: list[bool]) -> str:
-    aligned = [cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(cells, widths, right, strict=True)]
-    return "  ".join(aligned).rstrip()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, show_count
+from milepost.cli.terminal.output import Output, counted, show_count
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import Audit, StoredObject
@@ -76,10 +76,10 @@ def gc(
         output.text(f"entries of the log {would}compacted: {show_count(report.compactable_entries)}")
     hours = report.grace_ms / _HOUR_MS
     waiting = report.waiting + sum(table.waiting for table in report.tables)
-    output.text(f"waiting: {waiting} older entries; an entry is deleted {hours:.1f} h after it was listed")
-    done = "nothing was changed" if dry_run else f"deleted: {show_count(report.deleted_objects)} objects, "
+    output.text(f"waiting: {_entries(waiting, 'older ')}; an entry is deleted {hours:.1f} h after it was listed")
+    done = "nothing was changed" if dry_run else f"deleted: {counted(report.deleted_objects, 'object')}, "
     if not dry_run:
-        done += f"{show_count(report.pruned_files)} published files"
+        done += f"{counted(report.pruned_files, 'published file')}"
     return output.text(done)
 
 
@@ -108,8 +108,8 @@ def _show_report(report: Audit, output: Output) -> None:
     _show_list("foreign", [_line(item) for item in report.foreign], output)
     waiting = report.garbage
     output.text(
-        f"garbage list: {waiting.entries} entries, {show_count(waiting.objects)} objects, "
-        f"{show_count(waiting.bytes)} bytes; `milepost gc`, or a later epoch, deletes them once they are due"
+        f"garbage list: {_entries(waiting.entries)}, {counted(waiting.objects, 'object')}, "
+        f"{counted(waiting.bytes, 'byte')}; `milepost gc`, or a later epoch, deletes them once they are due"
     )
 
 
@@ -120,7 +120,11 @@ def _show_unreadable(lines: Sequence[str], output: Output) -> None:
 
 def _line(item: StoredObject) -> str:
     age = item.age_ms / _HOUR_MS
-    return f"{item.where}: {item.key} ({show_count(item.size)} bytes, {age:.1f} h old): {item.proof}"
+    return f"{item.where}: {item.key} ({counted(item.size, 'byte')}, {age:.1f} h old): {item.proof}"
+
+
+def _entries(number: int, which: str = "") -> str:
+    return f"{number:,} {which}{'entry' if number == 1 else 'entries'}"
 
 
 def _show_list(name: str, lines: Sequence[str], output: Output) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from milepost.cli.terminal.completion import job_names
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.protocol.records.errors import EnvironmentUnusable
@@ -67,8 +68,9 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
         output.note(f"note: nothing reads {uid}")
     if report["compatibility"]:
         output.text()
-        rows = [[row["uid"], row["outcome"], row["verdict"], row["detail"]] for row in report["compatibility"]]
-        output.table(["with the head", "outcome", "verdict", "detail"], rows)
+        rows = [[row["uid"], row["outcome"], row["verdict"]] for row in report["compatibility"]]
+        notes = [row["detail"] for row in report["compatibility"]]
+        output.table(["with the head", "outcome", "verdict"], rows, notes=notes)
     elif report["compatibility_unknown"]:
         output.note(f"note: not compared with the job's head: {report['compatibility_unknown']}")
     if hint is not None:
@@ -101,7 +103,10 @@ def schema(ctx: typer.Context, as_json: Json = False, verbose: Verbose = False) 
 def doctor(
     ctx: typer.Context,
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="Also this job's stores, sources and expectations.")
+        str | None,
+        typer.Argument(
+            metavar="[JOB]", autocompletion=job_names, help="Also this job's stores, sources and expectations."
+        ),
     ] = None,
     as_json: Json = False,
     verbose: Verbose = False,

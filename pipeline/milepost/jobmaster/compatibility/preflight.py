@@ -250,7 +250,7 @@ def expected_operator(
     fields = []
     for name in names:
         known = _known_type(graph, node.uid, node.columns.get(name))
-        fields.append(pa.field(name, _recorded_type(recorded, name) if known is None else known))
+        fields.append(pa.field(name, recorded_type(recorded, name) if known is None else known))
     return build_operator(spec, pa.schema(fields), node.event_time, function)
 
 
@@ -273,7 +273,7 @@ def _through_sql(graph: JobGraph, uid: str) -> bool:
     return node.kind == "sql" or any(_through_sql(graph, name) for name in node.inputs)
 
 
-def _recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:
+def recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:
     """Return the type that an input column had, as far as recorded state shows it."""
     for name in (column, f"min({column})", f"max({column})"):
         if name in recorded.names:

@@ -17,6 +17,7 @@ from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.epoch.renames import with_names_of
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.row_changes import RowChanges, changes_by_key, changes_of_rows
+from milepost.jobmaster.reports.state_values import state_values
 from milepost.jobmaster.reports.tables import Tables, operator_rows
 from milepost.protocol.records.errors import NotFound
 from milepost.state.runs.handles import StateHandle
@@ -91,17 +92,21 @@ class Diff:
         shown = new if new is not None else old
         assert shown is not None
         bodies: dict[str, bytes] = {}
-        sides = []
+        sides: list[pa.Table | None] = []
+        values: list[pa.Table | None] = []
         for metadata, snapshot in ((self._before, old), (self._after, new)):
             if metadata is None or snapshot is None:
-                sides.append(pa.schema([(field.name, field.type) for field in shown.state_schema]).empty_table())
+                sides.append(None)
+                values.append(None)
                 continue
             sides.append(operator_rows(self._context.store, metadata, uid, snapshot, bodies=bodies))
+            values.append(state_values(self._context, metadata, uid, snapshot, sides[-1]))
             shared = set() if new is None else {run.key for handle in new.handles for run in handle.runs}
             for key in bodies.keys() - shared:
                 del bodies[key]
         note = "" if old is not None and new is not None else f"only in checkpoint {self._ids[0 if new is None else 1]}"
-        return Difference(OPERATOR, uid, changes_by_key(sides[0], sides[1], shown.key), note)
+        changes = changes_by_key(*_tables(sides), shown.key, _tables(values))
+        return Difference(OPERATOR, uid, changes, note)
 
     def _source(self, name: str) -> Difference:
         handles = [
@@ -127,11 +132,9 @@ class Diff:
             return Difference(SINK, name, RowChanges(_NO_ROWS), "its table lay elsewhere: it is not read")
         sink = self._context.sink(name)
         try:
-            tables = [None if mark is None else sink.read(mark.checkpoint_id) for mark in marks]
+            old, new = _tables([None if mark is None else sink.read(mark.checkpoint_id) for mark in marks])
         except NotFound as error:  # completed, and not published yet
             return Difference(SINK, name, RowChanges(_NO_ROWS), error.message)
-        known = next(table for table in tables if table is not None)
-        old, new = (known.schema.empty_table() if table is None else table for table in tables)
         changes = changes_by_key(old, new, sink.key) if sink.key else changes_of_rows(old, new)
         return Difference(SINK, name, changes)
 
@@ -140,6 +143,13 @@ _VERSION = ["key", "etag", "size", "last_modified_ms"]
 """What identifies an object version; which checkpoint consumed it may differ between timelines."""
 
 _NO_ROWS = pa.Table.from_batches([], pa.schema([("change", pa.string())]))
+
+
+def _tables(sides: list[pa.Table | None]) -> tuple[pa.Table, pa.Table]:
+    """Return the two tables, of which one at least is there, with an empty one for one that is not."""
+    known = next(table for table in sides if table is not None)
+    old, new = (known.schema.empty_table() if table is None else table for table in sides)
+    return old, new
 
 
 def _without_same(old: OperatorSnapshot, new: OperatorSnapshot) -> tuple[OperatorSnapshot, OperatorSnapshot]:

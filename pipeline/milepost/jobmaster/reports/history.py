@@ -59,6 +59,17 @@ class History:
             known.append(len(head.state.checkpoints))
         return min(known, default=None)
 
+    def head(self) -> CheckpointId:
+        """Return the newest completed checkpoint of the live timeline. Raises NotFound: there is none."""
+        state = self._context.head().state
+        found = state.timeline().head
+        if found == NO_CHECKPOINT:
+            raise NotFound(
+                f"job {state.job} has no completed checkpoint: its head is the empty state",
+                hint=f"milepost list {state.job} shows what was tried",
+            )
+        return found
+
     def show(self, checkpoint_id: int, after: Sequence[AfterCommit] | None = None) -> CheckpointReport:
         """Return one checkpoint; a retained one with its details (`CheckpointDetails`).
 

@@ -15,6 +15,7 @@ from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.diff import Diff, Difference
 from milepost.jobmaster.reports.history import History
 from milepost.jobmaster.reports.job_report import JobState, report_job
+from milepost.jobmaster.reports.row_filter import rows_where
 from milepost.jobmaster.reports.status import Status, status_of
 from milepost.jobmaster.reports.tables import Tables, VerifiedObjects
 from milepost.jobmaster.retention.fsck import Audit, check_job
@@ -30,9 +31,13 @@ class Reports:
         """Return checkpoints, newest first, as DESIGN 8.2 describes one."""
         return History(self._context).checkpoints(status, limit)
 
-    def show(self, checkpoint_id: int) -> CheckpointReport:
-        """Return one checkpoint in full: a `CheckpointDetails` when it is retained. Raises NotFound."""
-        return History(self._context).show(checkpoint_id)
+    def show(self, checkpoint_id: int | None = None) -> CheckpointReport:
+        """Return one checkpoint in full, the head by default: a `CheckpointDetails` when it is retained.
+
+        Raises: NotFound: there is no such checkpoint, or none is completed yet.
+        """
+        history = History(self._context)
+        return history.show(history.head() if checkpoint_id is None else checkpoint_id)
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the manifest log, newest first."""
@@ -54,16 +59,31 @@ class Reports:
         """Return the job's health: state, lag, unread objects, last success, next step."""
         return status_of(self._context, max_lag_ms)
 
-    def read(self, sink: str, at: int | None = None) -> pa.Table:
-        """Return the published table at the sink's head, or as of a retained checkpoint. Raises NotFound."""
+    def read(self, sink: str, at: int | None = None, where: str | None = None) -> pa.Table:
+        """Return the published table at the sink's head, or as of a retained checkpoint.
+
+        Args:
+            where: a SQL predicate over its columns, as `rows_where` takes it; None: all rows.
+        Raises: NotFound. InvalidRequest: the predicate cannot be used.
+        """
         with pin_for_read(self._context, at):
-            return Tables(self._context).read(sink, at)
+            table = Tables(self._context).read(sink, at)
+        return table if where is None else rows_where(table, where)
 
     @suggest_rollback
     def state(self, uid: str, at: int | None = None) -> pa.Table:
-        """The keyed state of one operator as a table, at the head or at a retained checkpoint. Raises NotFound."""
+        """Return an operator's keyed state as it is stored, and `bootstrap` takes it. Raises NotFound."""
         with pin_for_read(self._context, at):
             return Tables(self._context).state(uid, at)
+
+    @suggest_rollback
+    def state_values(self, uid: str, at: int | None = None) -> pa.Table:
+        """Return an operator's keyed state as a person reads it, at the head or at a retained checkpoint.
+
+        Raises: NotFound; InvalidRequest: a result does not fit its type.
+        """
+        with pin_for_read(self._context, at):
+            return Tables(self._context).state_values(uid, at)
 
     def diff(self, before: int, after: int, only: tuple[str, str] | None = None) -> list[Difference]:
         """Return what changed from one retained checkpoint to another; of one thing when `only` is its (kind, name).

@@ -35,14 +35,18 @@ class RowChanges:
         return int(pc.sum(pc.equal(self.table.column(CHANGE), change)).as_py() or 0)
 
 
-def changes_by_key(before: pa.Table, after: pa.Table, key: Sequence[str]) -> RowChanges:
+def changes_by_key(
+    before: pa.Table, after: pa.Table, key: Sequence[str], shown: tuple[pa.Table, pa.Table] | None = None
+) -> RowChanges:
     """Compare two tables whose key columns identify a row; nulls equal nulls, NaN equals NaN.
 
     A column that only one of them has counts as null in the other. A type that widened is compared in the wider one.
 
     Args:
         key: columns of both, of types that one of them can have.
+        shown: what the rows of each are shown as, in their order, the key columns among them; None: as they are.
     """
+    old_shown, new_shown = _aligned(*(shown or (before, after)), key)
     before, after = _aligned(before, after, key)
     names = [name for name in dict.fromkeys([*before.column_names, *after.column_names]) if name not in key]
     position = find_rows(key_columns(after, key), before)
@@ -54,12 +58,14 @@ def changes_by_key(before: pa.Table, after: pa.Table, key: Sequence[str]) -> Row
     for name in names:
         differs |= ~_same(_column(old, name), _column(new, name))
     chosen = pa.array(differs)
+    old_known, new_known = old_shown.take(position.drop_null()), new_shown.filter(pa.array(known))
     pieces = [
-        (REMOVED, before.filter(pa.array(removed)), None),
-        (CHANGED, old.filter(chosen), new.filter(chosen)),
-        (ADDED, None, after.filter(pa.array(~known))),
+        (REMOVED, old_shown.filter(pa.array(removed)), None),
+        (CHANGED, old_known.filter(chosen), new_known.filter(chosen)),
+        (ADDED, None, new_shown.filter(pa.array(~known))),
     ]
-    return RowChanges(_ordered(pa.concat_tables([_piece(*piece, key, before, after) for piece in pieces]), key))
+    tables = [_piece(*piece, key, old_shown, new_shown) for piece in pieces]
+    return RowChanges(_ordered(pa.concat_tables(tables), key))
 
 
 def changes_of_rows(before: pa.Table, after: pa.Table) -> RowChanges:

@@ -10,6 +10,7 @@ from milepost.dataflow.sinks.contract import ReadableSink
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.reports.state_values import state_values
 from milepost.jobmaster.retention.table_references import staged_files
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import CheckpointError, NotFound, StateCorrupt
@@ -77,7 +78,15 @@ class Tables:
         return self._context.sink(sink).read(at)
 
     def state(self, uid: str, at: int | None) -> pa.Table:
-        """Return all live rows of one operator's state, over all key groups."""
+        """Return all live rows of one operator's state, over all key groups, as they are stored."""
+        return operator_rows(self._context.store, *self._operator(uid, at))
+
+    def state_values(self, uid: str, at: int | None) -> pa.Table:
+        """As `state`, as a person reads them; see `state_values`."""
+        metadata, _, snapshot = found = self._operator(uid, at)
+        return state_values(self._context, metadata, uid, snapshot, operator_rows(self._context.store, *found))
+
+    def _operator(self, uid: str, at: int | None) -> tuple[CheckpointMetadata, str, OperatorSnapshot]:
         checkpoint = self.checkpoint(at)
         metadata = self._context.metadata(checkpoint)
         snapshot = metadata.operators.get(uid)
@@ -87,7 +96,7 @@ class Tables:
                 f"checkpoint {checkpoint.checkpoint_id} has no state of an operator {uid}; stateful operators: {known}",
                 uid=uid,
             )
-        return operator_rows(self._context.store, metadata, uid, snapshot)
+        return metadata, uid, snapshot
 
     def verify(self, at: int | None, *, deep: bool) -> VerifiedObjects:
         """Check one checkpoint, or all retained ones: existence and size; with `deep`, every checksum and state row.

@@ -17,7 +17,7 @@ from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.committables import Committable, SinkMark, StagedFile
 from milepost.dataflow.sinks.contract import CommittingSink
 from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
-from milepost.epoch.plan import EpochAlignment, EpochPlan
+from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord
 from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.job.code import check_locations
@@ -73,23 +73,32 @@ def run_opened_epoch(
     runner.prepare(plan)
     begin_loading(context.spec.quality if judged else ())
     with Heartbeat(context, pending, runner.stop):
-        clock("data plane")
+        clock("data plane", _planned(opened.record))
         answers = runner.run(plan)
         verified = _verify(context, pending, answers)
         clock("gate")
         committables = _committables(context, answers, verified)
+        rows_out = sum(one.rows for one in committables.values())
         verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
-        clock("prepare")
+        clock("prepare", f"{rows_out:,} rows out")
         if not verdict.vetoes:
             with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
                 committables = _prepare(context, opened, committables)
         metadata = build_metadata(context, plan, opened, answers.operators, verified, committables, verdict)
-        clock("write")
+        rows_in = sum(source.rows for source in metadata.sources.values())
+        clock("write", f"{rows_in:,} rows in, {rows_out:,} rows out")
         metadata = replace(metadata, **_times(clock, answers, planned))
         with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
             handle = context.write_metadata(metadata)
     clock.end()
     return EpochReport(metadata, handle, clock.ms("write"))
+
+
+def _planned(record: InputRecord) -> str:
+    """Return what an epoch is to read, in words."""
+    objects = [one for source in record.sources for one in source.objects]
+    count = f"{len(objects):,} object{'' if len(objects) == 1 else 's'}"
+    return f"{count}, {sum(one.size for one in objects):,} bytes"
 
 
 def _verify(context: JobContext, pending: PendingCheckpoint, answers: EpochAnswers) -> Verified:

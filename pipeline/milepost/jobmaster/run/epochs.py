@@ -92,8 +92,7 @@ class Epochs:
             planned: what its trigger measured, to be recorded with the rest. judged: as `run_opened_epoch` has it.
         Raises: Fenced, SubtaskDeclined, InvalidRequest, StateCorrupt, StoreUnavailable.
         """
-        context, clock = self._context, StepClock()
-        _say(progress, "run")
+        context, clock = self._context, StepClock(progress)
         clock("begin")
         request = RebindRequest(
             session.session_id, session.holder, CheckpointId(checkpoint_id), self._context.timeout_ms
@@ -122,8 +121,7 @@ class Epochs:
         judged: bool = True,
     ) -> EpochReport:
         """Run an epoch in the process that triggered it, under the trigger's token. Otherwise as `run_epoch`."""
-        clock = StepClock()
-        _say(progress, "run")
+        clock = StepClock(progress)
         clock("begin")
         return run_opened_epoch(self._context, opened, runner, clock, planned, judged=judged)
 
@@ -284,8 +282,3 @@ class Epochs:
         if failed and isinstance(error, CheckpointError) and "rollback_to" not in error.details:  # which clears FAILED
             resume = f"The job is FAILED now: before it runs again, milepost resume {self._context.spec.name}"
             error.advise(resume)
-
-
-def _say(progress: Progress | None, step: str) -> None:
-    if progress is not None:
-        progress(step)

@@ -1,8 +1,9 @@
 """A job's first checkpoint, built from tables: the keyed state of some of its operators.
 
-The table of an operator has exactly the columns of its state, as `milepost state` shows it. Rows are placed by the
-product's own key hash and written by the state's own code, so what comes out is what an epoch with those rows in its
-state would have left. Sources have no position: the first epoch reads what `start` says. Tables of sinks begin empty.
+The table of an operator has exactly the columns of its state, as `milepost state --stored` shows it. Rows are placed by
+the product's own key hash and written by the state's own code, so what comes out is what an epoch with those rows in
+its state would have left. Sources have no position: the first epoch reads what `start` says. Tables of sinks begin
+empty.
 """
 
 from __future__ import annotations

@@ -27,12 +27,14 @@ from typing import Any
 import psutil
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.driver.class_archive import archive_options
 from milepost.spark.driver.java import find_java, find_java_home
+from milepost.spark.driver.jvm_stderr import forwarded_stderr
 from milepost.spec.job.spec import SparkSpec
 from milepost.spec.values.spark_settings import (
     JAVA_OPTIONS,
@@ -123,6 +125,8 @@ def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
     before = {child.pid for child in psutil.Process().children()}
     try:
         with _handed_over(given), _own_interrupts():
+            if starts:
+                _launch()
             session = builder.getOrCreate()
         if folder is not None:  # a task of Airflow ends without what Python does at its exit; the JVM never does
             jvm: Any = session.sparkContext._jvm
@@ -141,6 +145,13 @@ def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
             f"Spark did not start with master {settings[_MASTER]}: {said}",
             hint="correct `spark.conf` if it is about that; milepost doctor shows whether the environment lacks a part",
         ) from error
+
+
+def _launch() -> None:
+    """Start the JVM that PySpark would start, with its stderr filtered."""
+    with forwarded_stderr() as stderr:
+        SparkContext._gateway = launch_gateway(popen_kwargs={"stderr": stderr})
+    SparkContext._jvm = SparkContext._gateway.jvm
 
 
 def _first_line(error: BaseException) -> str:

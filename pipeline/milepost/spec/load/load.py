@@ -176,7 +176,7 @@ def find_spec(path_or_name: str, root: Path) -> Path:
             return candidate
     if is_path:
         raise NotFound(f"there is no spec file {path_or_name}. Nothing was run.", hint="Check the path.")
-    known = sorted({path.stem for suffix in _SUFFIXES for path in folder.glob(f"*{suffix}")})
+    known = sorted({path.stem for path in spec_files(root)})
     near = nearest(path_or_name, known)
     guess = f' Did you mean "{near}"?' if near else ""
     raise NotFound(
@@ -185,6 +185,16 @@ def find_spec(path_or_name: str, root: Path) -> Path:
         if not near
         else f"Jobs there: {', '.join(known[:20])}.",
     )
+
+
+def spec_files(root: Path) -> list[Path]:
+    """Return the spec files right below `root/config`, by name."""
+    return sorted(path for suffix in _SUFFIXES for path in (root / CONFIG_FOLDER).glob(f"*{suffix}"))
+
+
+def is_spec(text: str) -> bool:
+    """Return whether a text names a job, by its file or its name, and no storage."""
+    return "/" not in text or text.endswith(_SUFFIXES)
 
 
 def _shown(path: Path) -> str:

@@ -461,9 +461,9 @@ def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) 
     assert "milepost backfill small --from-checkpoint 2, with the options it was begun with" in left.next_step
     assert (status.exit_code, status.next_step) == (0, "nothing to do")
     spec = job.small.folder / "config" / "small.yaml"
-    line = milepost("status", spec).stdout
+    told = milepost("status", spec).stdout
     typed = left.next_step.replace("backfill small", f"backfill {spec}")
-    assert line.endswith(f"; next: nothing to do; {typed}\n")
+    assert told.endswith(f"\nnext: nothing to do\nnext: {typed}\n")
     ran = SparklessRunner()
     assert job.backfill(ran, None, from_checkpoint=2).timeline == fork
     assert len(ran.plans) == 2, "the range that was replayed is not replayed again"
@@ -471,7 +471,7 @@ def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) 
     assert status.unfinished_backfills == ()
     assert (status.job_status, status.waits_for) == ("running", None)
     told = milepost("status", job.small.folder / "config" / "small.yaml").stdout
-    assert "job running" in told and "waits" not in told
+    assert "running\n" in told and "waits" not in told
 
 
 def test_the_fork_point_is_kept_while_its_fork_is_open(job: BackfillJob) -> None:

@@ -297,8 +297,7 @@ def test_the_command_drains_a_job_and_says_so(tmp_path: Path, monkeypatch: pytes
     assert "checkpoint 3 completed: epoch 3, 0 rows in" in drained.stdout
     assert drained.stdout.rstrip().endswith("it was the last one: the job is finished")
     assert small.context.head().state.status is JobStatus.FINISHED
-    listed = milepost("list", spec)
-    assert listed.stdout.splitlines()[2].split()[-1] == "end"
+    assert milepost("list", spec, "--json").document()["checkpoints"][0]["watermark"] == "end"
     again = milepost("run", spec, "--drain")
     assert again.exit_code == 1 and "job small is FINISHED" in again.stderr
     # Started again, an aggregate goes on: its firing watermark begins anew.

@@ -320,7 +320,7 @@ def test_the_commands_say_what_they_did(job: SparklessJob) -> None:
     )
     status = milepost("status", spec)
     assert status.exit_code == 4
-    assert status.stdout.startswith("ended: job canceled, head 1")
+    assert status.stdout.startswith("ended: job small\n") and "canceled\n" in status.stdout
     assert f"milepost start {spec} opens the next one" in status.stdout
     refused = milepost("resume", spec)
     assert refused.exit_code == 1 and "never run again" in refused.stderr

@@ -80,8 +80,8 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 def test_changed_keys_are_those_that_another_engine_finds(job: ChangingJob, before: int, after: int, uid: str) -> None:
     """Old and new values of every key that differs, whatever the schemas, the runs and the order of the two."""
     stored = "sums" if uid == "totals" else uid
-    new = job.master.state(stored, after)
-    old = job.master.state(stored, before) if before else new.schema.empty_table()
+    new = job.master.state_values(stored, after)
+    old = job.master.state_values(stored, before) if before else new.schema.empty_table()
     found = difference(job, before, after, "operator", uid)
     assert rows_of(found.changes.table) == oracle(old, new, "k")
     counts = Counter(row[0] for row in rows_of(found.changes.table))
@@ -92,7 +92,9 @@ def test_changed_keys_are_those_that_another_engine_finds(job: ChangingJob, befo
 
 def test_an_operator_is_compared_with_what_it_is_renamed_from(job: ChangingJob) -> None:
     found = difference(job, 3, 4, "operator", "totals")
-    assert rows_of(found.changes.table) == oracle(job.master.state("sums", 3), job.master.state("totals", 4), "k")
+    assert rows_of(found.changes.table) == oracle(
+        job.master.state_values("sums", 3), job.master.state_values("totals", 4), "k"
+    )
     assert found.changes.count("changed") == 1
 
 
@@ -140,7 +142,7 @@ def test_the_command_prints_counts_tables_and_documents(job: ChangingJob, tmp_pa
     """DESIGN 8.2: data on stdout, one versioned document with --json, formats as `state` has them."""
     spec = job.folder / "config" / "small.yaml"
     text = milepost("diff", spec, "1", "2")
-    assert text.exit_code == 0 and "operator totals" in text.stdout and "old_max(v)" in text.stdout
+    assert text.exit_code == 0 and "operator totals" in text.stdout and "3 → 103" in text.stdout
     document = json.loads(milepost("diff", spec, "1", "2", "--json").stdout)
     assert document["ok"] and (document["data"]["from"], document["data"]["to"]) == (1, 2)
     totals = next(item for item in document["data"]["differences"] if item["name"] == "totals")

@@ -75,7 +75,7 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     page = checkpoints_page.checkpoint("small__epoch", 2).body.decode()
     assert page.count("&lt;b&gt;TopSecret") == 20 and "<b>TopSecret" not in page
     assert job.master.show(1).veto is None
-    assert "\nspec:\n  name: small\n" in milepost("show", spec(job), "1").stdout
+    assert "\nSpec\nname: small\n" in milepost("show", spec(job), "1", "--spec").stdout
 
 
 def test_row_data_is_in_no_manifest_entry_log_line_error_or_list(

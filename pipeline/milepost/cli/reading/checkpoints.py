@@ -1,0 +1,160 @@
+"""Commands over all checkpoints of a job: list, history, verify."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from milepost.cli.terminal.completion import checkpoint_ids
+from milepost.cli.terminal.open_job import open_job
+from milepost.cli.terminal.options import Job, Json, Verbose
+from milepost.cli.terminal.output import Output, counted, show_bytes, show_count, show_time
+
+if TYPE_CHECKING:
+    from milepost.jobmaster.jobmaster import CheckpointReport
+
+
+class CheckpointState(StrEnum):
+    """States of a checkpoint."""
+
+    pending = "pending"
+    completed = "completed"
+    aborted = "aborted"
+    subsumed = "subsumed"
+
+
+_NEWEST = 50
+
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most N, the newest.")]
+Every = Annotated[bool, typer.Option("--all", help="All there ever were: reads the whole log.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the group."""
+    app.command("list")(list_)
+    for command in (history, verify):
+        app.command()(command)
+
+
+def list_(
+    ctx: typer.Context,
+    job: Job,
+    status: Annotated[CheckpointState | None, typer.Option("--status", help="Only these.")] = None,
+    limit: Limit = _NEWEST,
+    every: Every = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """List the job's checkpoints, newest first; a wide terminal shows more columns."""
+    output: Output = ctx.obj
+    found = open_job(job).list_checkpoints(status.value if status else None, _asked(limit, every))
+    checkpoints = found if every else found[:limit]
+    truncated = _say_more(output, len(checkpoints), len(found))
+    if output.json:
+        return output.document({"checkpoints": checkpoints, "truncated": truncated})
+    return output.table(
+        list(_COLUMNS),
+        [[cell(checkpoint) for cell in _COLUMNS.values()] for checkpoint in checkpoints],
+        optional=("timeline", "epoch", "watermark", "bytes"),
+        notes=[_note(checkpoint) for checkpoint in checkpoints],
+        figures=("duration", "rows in", "rows out", "late", "bytes"),
+    )
+
+
+_COLUMNS: dict[str, Any] = {
+    "id": lambda report: report.checkpoint_id,
+    "epoch": lambda report: report.epoch,
+    "timeline": lambda report: report.timeline,
+    "status": lambda report: report.status,
+    "triggered": lambda report: show_time(report.trigger_time),
+    "duration": lambda report: None if report.duration_ms is None else f"{report.duration_ms / 1000:.1f} s",
+    "rows in": lambda report: show_count(report.rows_in),
+    "rows out": lambda report: show_count(report.rows_out),
+    "late": lambda report: show_count(report.late_rows),
+    "bytes": lambda report: show_bytes(report.checkpointed_bytes),
+    "watermark": lambda report: show_time(report.watermark),
+}
+
+
+def _note(checkpoint: CheckpointReport) -> str:
+    """Return why it failed, that the live timeline does not continue it, or that the log has compacted it."""
+    if checkpoint.failure_reason:
+        detail = " ".join(str(checkpoint.failure_detail or "").split())
+        return f"{checkpoint.failure_reason}: {detail}" if detail else checkpoint.failure_reason
+    if checkpoint.status != CheckpointState.aborted and checkpoint.live is False:
+        return f"not live: the head does not continue it (timeline {checkpoint.timeline or 'unknown'})"
+    return "compacted" if checkpoint.compacted else ""
+
+
+def _asked(limit: int, every: bool) -> int | None:
+    """Return how many to read: one more than is shown, to know whether there are more."""
+    return None if every else limit + 1
+
+
+def _say_more(output: Output, shown: int, found: int) -> bool:
+    """Say, when it is so, that there are more than are shown, or none. Returns whether there are more."""
+    if not found:
+        output.note("there are none")  # yet, or of the status that was asked for
+    if found > shown:
+        output.note(f"the newest {shown}: there are more (--limit N, --all)")
+    return found > shown
+
+
+def history(
+    ctx: typer.Context,
+    job: Job,
+    limit: Limit = _NEWEST,
+    every: Every = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the manifest log: every transition of the job, newest first."""
+    output: Output = ctx.obj
+    found = open_job(job).history(_asked(limit, every))
+    events = found if every else found[:limit]
+    truncated = _say_more(output, len(events), len(found))
+    if output.json:
+        return output.document({"events": events, "truncated": truncated})
+    return output.table(
+        ["version", "time", "event", "checkpoint", "session"],
+        [
+            [
+                event["version"],
+                show_time(event["time"]),
+                event["event"],
+                event.get("checkpoint_id"),
+                event.get("session_id"),
+            ]
+            for event in events
+        ],
+        optional=("session",),
+        notes=[_why(event) for event in events],
+    )
+
+
+def _why(event: dict[str, Any]) -> str:
+    """Return the reason of a transition and what is told of it; "" for none."""
+    facts = [" ".join(str(event[name]).split()) for name in ("reason", "detail") if event.get(name)]
+    return ": ".join(facts)
+
+
+def verify(
+    ctx: typer.Context,
+    job: Job,
+    checkpoint_id: Annotated[
+        int | None,
+        typer.Argument(metavar="[ID]", min=1, autocompletion=checkpoint_ids, help="Default: all that are retained."),
+    ] = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Read and decode everything, not only sizes.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Check everything that the retained checkpoints refer to: exit 7 when something is missing or changed."""
+    output: Output = ctx.obj
+    result = open_job(job).verify(checkpoint_id, deep)
+    if output.json:
+        return output.document(result)
+    checkpoints = ", ".join(str(checkpoint) for checkpoint in result.checkpoints) or "none"
+    return output.text(f"checkpoints {checkpoints}: {counted(result.objects, 'object')}, all present and unchanged")

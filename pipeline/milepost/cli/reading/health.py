@@ -1,0 +1,165 @@
+"""The command that tells a job's health, once or whenever it changes: status."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from milepost.cli.terminal.open_job import open_job
+from milepost.cli.terminal.options import Job, Json, Verbose
+from milepost.cli.terminal.output import Output, counted, printable, show_bytes, show_time
+from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
+from milepost.spec.values.durations import parse_duration
+
+if TYPE_CHECKING:
+    from milepost.jobmaster.jobmaster import SourceHealth, Status
+
+_HEALTH = {0: "healthy", 1: "failed", 4: "fenced", 6: "beyond the lag"}
+_MAIN = "main"
+_LOOK_EVERY_S = 2.0
+_PASSING = ("lag",)
+"""Facts that change by themselves as time passes: no reason to show the health again."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the group."""
+    app.command()(status)
+
+
+def status(
+    ctx: typer.Context,
+    job: Job,
+    max_lag: Annotated[str | None, typer.Option("--max-lag", metavar="D", help="Exit 6 beyond it, e.g. 2h.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Again whenever it has changed, until Ctrl-C.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the job's health and the next step: exit 0 healthy, 1 last failed, 4 fenced, 6 beyond the lag."""
+    output: Output = ctx.obj
+    bound_ms = _bound_ms(max_lag)
+    master = open_job(job)
+    if watch:
+        follow(lambda: output.as_typed(master.status(bound_ms)), lambda: time.sleep(_LOOK_EVERY_S), output)
+    health = output.as_typed(master.status(bound_ms))
+    if output.json:
+        output.document(health, ok=health.exit_code == 0)
+    else:
+        show_health(health, output)
+    raise typer.Exit(health.exit_code)
+
+
+def follow(look: Callable[[], Status], wait: Callable[[], None], output: Output) -> NoReturn:
+    """Show the health whenever it is another one than before; a store that does not answer is said, and asked again.
+
+    A terminal is cleared each time; elsewhere, each is a line of its own.
+    """
+    shown: object = None
+    while True:
+        try:
+            health = look()
+        except StoreUnavailable as error:
+            told: object = error.message
+            if told != shown:
+                output.note(" ".join(error.message.split()))
+        else:
+            told = [fact for fact in facts(health) if fact[0] not in _PASSING], next_steps(health)
+            if told != shown:
+                _show_again(health, output)
+        shown = told
+        wait()
+
+
+def _show_again(health: Status, output: Output) -> None:
+    if output.json:
+        return output.document(health, ok=health.exit_code == 0)
+    if sys.stdout.isatty():
+        output.clear()
+        return show_health(health, output)
+    now = datetime.now(UTC).isoformat()
+    known = ", ".join(f"{name} {text}" for name, text in facts(health))
+    return output.text(f"{show_time(now)} {health_word(health)}: {known}; next: {'; '.join(next_steps(health))}")
+
+
+def _bound_ms(max_lag: str | None) -> int | None:
+    """Return the bound in milliseconds. Raises InvalidRequest: it is no duration."""
+    if max_lag is None:
+        return None
+    try:
+        return round(parse_duration(max_lag).total_seconds() * 1000)
+    except ValueError as problem:
+        raise InvalidRequest(f"--max-lag: {problem}.") from None
+
+
+def show_health(health: Status, output: Output) -> None:
+    """Print the verdict, a line for each fact, and the next steps last: those in one line each, to be copied."""
+    word = health_word(health)
+    output.text(output.paint(word, f"{word}: job {health.job}"))
+    told = facts(health)
+    names = max(len(name) for name, _ in told) + 2
+    for name, text in told:
+        output.paragraph(text, " " * (names + 2), f"  {name.ljust(names)}")
+    for step in next_steps(health):
+        output.text(f"next: {step}")
+
+
+def health_word(health: Status) -> str:
+    """Return how the job is in a word or two."""
+    if health.job_status == "failed":
+        return "FAILED"
+    if health.result is not None:
+        return "ended"
+    if health.exit_code == 1 and health.head is None and health.last_failure is None:
+        return "no success yet"
+    return _HEALTH.get(health.exit_code, "failed")
+
+
+def facts(health: Status) -> list[tuple[str, str]]:
+    """Return what is to be known of a job: name and text."""
+    waits = f", waits for {health.waits_for}" if health.waits_for else ""
+    branch = "" if health.timeline in (None, _MAIN) else f" of timeline {health.timeline}"
+    failed = [] if health.last_failure is None else [("last failure", _failure(health))]
+    found = [
+        *failed,
+        ("job", f"{health.job_status}{waits}"),
+        ("head", f"{printable(health.head)}{branch}"),
+        ("last success", show_time(health.last_success)),
+        ("lag", "unknown" if health.lag_ms is None else f"{health.lag_ms / 60_000:.0f} min"),
+        ("unread", _unread(health)),
+    ]
+    found += [(f"source {name}", _freshness(source)) for name, source in (health.sources or {}).items()]
+    if health.frozen is not None:
+        found.append(("frozen", f"until {show_time(health.frozen.until)} by session {health.frozen.session_id}"))
+    return found
+
+
+def next_steps(health: Status) -> list[str]:
+    """Return what to do, of the job and of each backfill that is not finished."""
+    return [health.next_step, *(one.next_step for one in health.unfinished_backfills)]
+
+
+def _failure(health: Status) -> str:
+    detail = " ".join(str(health.last_failure_detail or "").split())
+    return f"{health.last_failure}: {detail}" if detail else str(health.last_failure)
+
+
+def _unread(health: Status) -> str:
+    if health.unread_objects is None:
+        return "unknown"
+    size = f", {show_bytes(health.unread_bytes)}" if health.unread_bytes else ""
+    return f"{counted(health.unread_objects, 'object')}{size}"
+
+
+def _freshness(source: SourceHealth) -> str:
+    """Return how old a source's input is, what of it is not counted on, and a path that names nothing."""
+    told = [f"newest object {show_time(source.newest_object)}"] if source.newest_object else []
+    told += [f"newest event time {show_time(source.newest_event_time)}"] if source.newest_event_time else []
+    told += [f"{source.settling} object(s) may still be written"] if source.settling else []
+    bad = source.bad_names
+    told += [f"{bad.count} object(s) left out for their names, such as {bad.first[0]}"] if bad.count else []
+    told += [source.no_match] if source.no_match else []
+    return ", ".join(told) or "nothing known"

@@ -1,0 +1,55 @@
+"""The command that lists jobs: jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from milepost.cli.terminal.completion import job_names
+from milepost.cli.terminal.options import Json, Verbose
+from milepost.cli.terminal.output import Output, show_time
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the group."""
+    app.command()(jobs)
+
+
+def jobs(
+    ctx: typer.Context,
+    place: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[STORAGE|JOB]",
+            help="A storage (a URL, or a path with a /), or a job of one; default: the specs under config/.",
+            autocompletion=job_names,
+        ),
+    ] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """List jobs with their head checkpoint, status and last success."""
+    from milepost.jobmaster.jobmaster import jobs_beside, jobs_of_folder, jobs_under
+    from milepost.spec.load.load import is_spec, load_job
+
+    output: Output = ctx.obj
+    here = Path.cwd()
+    if place is None:
+        found = jobs_of_folder(here)
+    else:
+        found = jobs_beside(load_job(place)) if is_spec(place) else jobs_under(place, here)
+    if output.json:
+        return output.document({"jobs": found})
+    if not found:
+        output.note("there are none")
+    return output.table(
+        ["job", "status", "head", "epoch", "running", "last success", "timeline"],
+        [
+            [one.job, one.job_status, one.head, one.epoch, one.pending, show_time(one.last_success), one.timeline]
+            for one in found
+        ],
+        optional=("timeline", "epoch"),
+        notes=[one.problem or (f"last epoch failed: {one.last_failure}" if one.last_failure else "") for one in found],
+    )

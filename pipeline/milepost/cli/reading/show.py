@@ -1,0 +1,172 @@
+"""The command that shows one checkpoint: in sections for a person, whole as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from milepost.cli.reading.times import show_phases, show_tasks
+from milepost.cli.reading.vetoes import show_veto
+from milepost.cli.terminal.completion import checkpoint_ids
+from milepost.cli.terminal.open_job import open_job
+from milepost.cli.terminal.options import Job, Json, Verbose
+from milepost.cli.terminal.output import Output, counted, printable, show_bytes, show_count, show_time
+from milepost.protocol.codec.records import to_json
+
+if TYPE_CHECKING:
+    from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport
+
+_NAMES = 12
+_HASH = 12
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the group."""
+    app.command()(show)
+
+
+def show(
+    ctx: typer.Context,
+    job: Job,
+    checkpoint_id: Annotated[
+        int | None,
+        typer.Argument(metavar="[ID]", min=1, autocompletion=checkpoint_ids, help="The checkpoint; default: the head."),
+    ] = None,
+    spec: Annotated[bool, typer.Option("--spec", help="Also the spec that it ran by.")] = False,
+    tasks: Annotated[bool, typer.Option("--tasks", help="Also the times of each subtask.")] = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show one checkpoint: what came in, what went out, state, time, quality, who ran it; --json has all."""
+    from milepost.jobmaster.jobmaster import CheckpointDetails
+
+    output: Output = ctx.obj
+    report = open_job(job).show(checkpoint_id)
+    if output.json:
+        return output.document(report)
+    _show_head(report, output)
+    if isinstance(report, CheckpointDetails):
+        _show_flow(report, output)
+    if report.veto is not None:
+        _section("Veto", output)
+        show_veto(to_json(report.veto) if not isinstance(report.veto, Mapping) else dict(report.veto), output)
+    _show_origin(report, output)
+    if isinstance(report, CheckpointDetails):
+        if tasks:
+            _section("Subtasks: milliseconds", output)
+            show_tasks([to_json(task) for task in report.tasks], output)
+        if spec:
+            _section("Spec", output)
+            for line in report.spec.splitlines():
+                output.text(printable(line))
+    return None
+
+
+def _section(title: str, output: Output) -> None:
+    output.text()
+    output.text(title)
+
+
+def _fact(name: str, text: str, output: Output) -> None:
+    output.paragraph(text, " " * (_NAMES + 4), f"  {name.ljust(_NAMES)}  ")
+
+
+def _show_head(report: CheckpointReport, output: Output) -> None:
+    """Print what it is, of which epoch and when, what became of it, and what it carries."""
+    word = output.paint(report.status)
+    left = "" if report.live is not False or report.status == "aborted" else ", not live: the head does not continue it"
+    output.text(f"{report.kind} {report.checkpoint_id}: {word}{left}")
+    where = f", timeline {report.timeline}" if report.timeline is not None else ""
+    _fact("epoch", f"{printable(report.epoch)}{where}", output)
+    took = f", took {report.duration_ms / 1000:.1f} s" if report.duration_ms is not None else ""
+    _fact("triggered", f"{show_time(report.trigger_time)}{took}", output)
+    if report.failure_reason:
+        detail = " ".join(str(report.failure_detail or "").split())
+        _fact("failed", f"{report.failure_reason}: {detail}" if detail else report.failure_reason, output)
+    if report.rows_in is not None:
+        figures = ((report.rows_in, "rows in"), (report.rows_out, "rows out"), (report.late_rows, "late"))
+        _fact("rows", ", ".join(f"{show_count(figure)} {words}" for figure, words in figures), output)
+    if report.acks.expected is not None:
+        _fact("acks", f"{printable(report.acks.received)} of {printable(report.acks.expected)}", output)
+    if report.watermark is not None:
+        _fact("watermark", show_time(report.watermark), output)
+    if report.full_bytes is not None:
+        written = f"{show_bytes(report.checkpointed_bytes)} written, {show_bytes(report.full_bytes)} in all"
+        flight = f", {show_bytes(report.in_flight_bytes)} in flight" if report.in_flight_bytes else ""
+        _fact("state", f"{written}{flight}{' (unaligned)' if report.unaligned else ''}", output)
+    if report.savepoints:
+        _fact("savepoints", ", ".join(report.savepoints), output)
+    if report.compacted:
+        _fact("note", "the log has compacted its end: what it held is not known any more", output)
+
+
+def _show_flow(report: CheckpointDetails, output: Output) -> None:
+    """Print what came in, what went out, what is kept, where the time went, and what the gate said."""
+    if report.sources:
+        _section("Sources: what came in", output)
+        rows = [
+            [name, source.rows, source.objects, show_time(source.newest_event_time)]
+            for name, source in report.sources.items()
+        ]
+        notes = [_source_note(source) for source in report.sources.values()]
+        output.table(["source", "rows", "objects", "newest event time"], rows, notes=notes)
+    if report.sinks:
+        _section("Sinks: what went out", output)
+        rows = [[name, report.sink_rows.get(name), published] for name, published in report.sinks.items()]
+        output.table(["sink", "rows", "published"], rows)
+    if report.operators:
+        _section("Operators: their state", output)
+        rows = [
+            [uid, one.rows_in, one.rows_out, one.late_rows, one.state_rows, show_bytes(one.full_bytes), one.runs]
+            for uid, one in report.operators.items()
+        ]
+        columns = ["operator", "rows in", "rows out", "late", "state rows", "state", "runs"]
+        output.table(columns, rows, optional=("runs",), figures=("state",))
+    _section("Time", output)
+    show_phases(report.phases, output)
+    _section("Quality", output)
+    _fact("verdict", output.paint(report.verdict.status.value), output)
+    for verdict in report.verdict.verdicts:
+        for result in verdict.expectations:
+            judged = "met" if result.success else f"{result.describe()} ({result.severity})"
+            column = f"({result.column})" if result.column else ""
+            _fact(verdict.sink, f"{result.type}{column}: {judged}", output)
+
+
+def _source_note(source: Any) -> str:
+    """Return what of a source's input does not count as it stands; "" for nothing."""
+    told = [f"{show_count(source.ahead.rows)} rows too far ahead to move the watermark"] if source.ahead.rows else []
+    told += [f"gone: {', '.join(source.missing)}"] if source.missing else []
+    told += [f"{count} {name.replace('_', ' ')}" for name, count in source.skipped.items() if count]
+    told += ["finished"] if source.finished else []
+    return ", ".join(told)
+
+
+def _show_origin(report: CheckpointReport, output: Output) -> None:
+    """Print who led it, by which code and spec, and on what it was built."""
+    from milepost.jobmaster.jobmaster import CheckpointDetails
+
+    if report.leader is None:
+        return
+    _section("Origin", output)
+    holder = report.leader.holder
+    _fact("led by", f"{report.leader.session_id}, token {report.leader.token}", output)
+    if holder.host is not None:
+        _fact("on", f"{holder.host}, process {printable(holder.pid)}", output)
+    if report.airflow is not None:
+        _fact("Airflow", f"{report.airflow.dag_id}, run {report.airflow.run_id}", output)
+    code = (report.code_hash or "-")[:_HASH]
+    if isinstance(report, CheckpointDetails):
+        _fact("built on", f"checkpoint {report.base}" if report.base else "the empty state", output)
+        differs = report.code_differs
+        code += "" if differs is None else ", as it is now" if not differs else f", now other: {', '.join(differs)}"
+        if report.held_back:
+            _fact("held back", f"new input, by {report.held_back}", output)
+        for one in report.recreated:
+            _fact("run again", f"subtask {one.level}/{one.subtask}: {counted(one.attempts, 'attempt')}", output)
+        if report.final:
+            _fact("final", "the last epoch of the job", output)
+    _fact("code", code, output)
+    _fact("spec", (report.spec_hash or "-")[:_HASH], output)

@@ -1,0 +1,87 @@
+"""Completions offer a shell what may be typed: jobs of config/, names of a job's parts, ids of its checkpoints.
+
+A shell that asks is not to wait, and nobody reads an error: what cannot be known at once is not offered. So ids come
+from a storage on this machine only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from milepost.spec.load.load import LoadedJob
+
+Complete = Callable[[typer.Context, str], list[str]]
+
+
+def job_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of specs under config/ that begin so."""
+    from milepost.spec.load.load import spec_files
+
+    return _beginning(incomplete, (path.stem for path in spec_files(Path.cwd())))
+
+
+def sink_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the sinks of the job that was typed."""
+    job = _typed_job(ctx)
+    return _beginning(incomplete, (sink.name for sink in job.spec.sinks) if job is not None else ())
+
+
+def source_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the sources of the job that was typed."""
+    job = _typed_job(ctx)
+    return _beginning(incomplete, job.spec.sources if job is not None else ())
+
+
+def operator_uids(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the stateful operators of the job that was typed."""
+    job = _typed_job(ctx)
+    operators = job.spec.operators if job is not None else ()
+    return _beginning(incomplete, (one.uid for one in operators if one.kind != "sql"))
+
+
+def checkpoint_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the retained checkpoints of the job that was typed, newest first."""
+    return _beginning(incomplete, _listed(ctx, lambda master: [one.checkpoint_id for one in _completed(master)]))
+
+
+def savepoint_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the savepoints of the job that was typed."""
+    return _beginning(incomplete, _listed(ctx, lambda master: [one.name for one in master.list_savepoints()]))
+
+
+def _completed(master: Any) -> list[Any]:
+    return list(master.list_checkpoints("completed"))
+
+
+def _beginning(incomplete: str, offered: Iterable[object]) -> list[str]:
+    return [text for text in map(str, offered) if text.startswith(incomplete)]
+
+
+def _typed_job(ctx: typer.Context) -> LoadedJob | None:
+    """Return the job of the words before; None when there is none that can be read."""
+    from milepost.protocol.records.errors import CheckpointError
+    from milepost.spec.load.load import load_job
+
+    # Behind an option whose value is yet to come the words before it are left unparsed.
+    typed = ctx.params.get("job") or next((word for word in ctx.args if not word.startswith("-")), None)
+    try:
+        return load_job(typed) if typed else None
+    except CheckpointError:
+        return None
+
+
+def _listed(ctx: typer.Context, listing: Callable[[Any], list[Any]]) -> list[Any]:
+    """Return what a listing of the typed job has, when its storage is a folder of this machine; else nothing."""
+    from milepost.jobmaster.jobmaster import JobMaster
+    from milepost.protocol.records.errors import CheckpointError
+
+    job = _typed_job(ctx)
+    try:
+        return listing(JobMaster(job)) if job is not None and job.job_store.is_local else []
+    except CheckpointError:
+        return []

@@ -1,0 +1,91 @@
+"""State values are what rows of keyed state mean to a person: aggregates by their names in the spec, times as times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from milepost.dataflow.operators.aggregates import Aggregates
+from milepost.dataflow.operators.contract import EXPIRES_COLUMN, TIMER_COLUMN, OperatorFailed
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.epoch.renames import renames
+from milepost.jobmaster.compatibility.preflight import recorded_type
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.job.spec import AggregateOperator, WindowOperator
+from milepost.spec.load.load import from_text
+
+_SHOWN_AS = {TIMER_COLUMN: "next_timer", EXPIRES_COLUMN: "expires"}
+_WINDOW_END = "window_end"
+_SHOWABLE_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""The years 1 to 9999, in microseconds since 1970: what is beyond means never."""
+
+
+def state_values(
+    context: JobContext, metadata: CheckpointMetadata, uid: str, snapshot: OperatorSnapshot, rows: pa.Table
+) -> pa.Table:
+    """Return rows of an operator's state as a person reads them, in their order.
+
+    An aggregate has its results in place of what they are computed from, by the spec that the checkpoint ran by; a
+    window has its end. Where that spec cannot be read any more, rows are as they are stored.
+
+    Raises: InvalidRequest: a result does not fit its type, which the next epoch with that key would decline for.
+    """
+    calls = _aggregates(context, metadata, uid)
+    if calls is None:
+        return _with_times(rows)
+    fields = {call.column: recorded_type(snapshot.state_schema, call.column) for call in calls.aggregates.values()
+              if call.column is not None}  # fmt: skip
+    aggregates = Aggregates(uid, calls.aggregates, pa.schema(list(fields.items())))
+    try:
+        results = aggregates.results(rows)
+    except OperatorFailed as error:
+        raise InvalidRequest(
+            f"checkpoint {metadata.checkpoint_id}: {error}. Nothing was changed.",
+            hint="--stored shows the state as it is stored",
+        ) from None
+    shown = rows.select(list(snapshot.key))
+    if isinstance(calls, WindowOperator):
+        shown = shown.append_column(_WINDOW_END, _times(rows.column(TIMER_COLUMN)))
+    for field, column in zip(aggregates.output_fields, results, strict=True):
+        shown = shown.append_column(field, column)
+    return shown
+
+
+def _aggregates(
+    context: JobContext, metadata: CheckpointMetadata, uid: str
+) -> AggregateOperator | WindowOperator | None:
+    """Return the aggregating operator as the checkpoint's own spec has it, under this uid or a former one."""
+    try:
+        operators = from_text(metadata.spec_text, context.job.path).spec.operators
+    except InvalidRequest:  # written by another version of the language
+        return None
+    names = set(_names(context, uid))
+    for operator in operators:
+        if operator.uid in names and isinstance(operator, AggregateOperator | WindowOperator):
+            return operator
+    return None
+
+
+def _names(context: JobContext, uid: str) -> Iterator[str]:
+    yield uid
+    yield from (former for former, now in renames(context.spec) if now == uid)
+
+
+def _with_times(rows: pa.Table) -> pa.Table:
+    """Return the rows with the times that the product keeps beside a user's columns named and shown as times."""
+    for stored, name in _SHOWN_AS.items():
+        if stored in rows.column_names:
+            at = rows.column_names.index(stored)
+            rows = rows.set_column(at, name if name not in rows.column_names else stored, _times(rows.column(stored)))
+    return rows
+
+
+def _times(microseconds: pa.ChunkedArray) -> pa.Array:
+    """Return times of microseconds since 1970; null for none, and for never."""
+    known = microseconds.is_valid().to_numpy()
+    values = microseconds.fill_null(0).to_numpy()
+    beyond = (values < _SHOWABLE_US[0]) | (values > _SHOWABLE_US[1])
+    return pa.array(np.where(beyond, 0, values), pa.int64(), mask=~known | beyond).cast(pa.timestamp("us", "UTC"))

@@ -1,0 +1,103 @@
+"""`status --watch` shows the health again whenever it has changed, and nothing in between."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from milepost.cli.reading.health import follow
+from milepost.cli.terminal.output import Output
+from milepost.jobmaster.jobmaster import Session, Status
+from milepost.protocol.records.errors import StoreUnavailable
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+
+
+class Ended(Exception):
+    """Nobody watches any more."""
+
+
+def waiting(*steps: Callable[[], object]) -> Callable[[], None]:
+    """What happens while one waits: a step each time, and in the end nobody watches any more."""
+    left: Iterator[Callable[[], object]] = iter(steps)
+
+    def wait() -> None:
+        step = next(left, None)
+        if step is None:
+            raise Ended
+        step()
+
+    return wait
+
+
+def nothing() -> None:
+    """Nothing changes meanwhile."""
+
+
+def test_without_a_terminal_each_change_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = SparklessJob.create(tmp_path)
+    master = job.master
+    steps = (
+        nothing,
+        lambda: job.land("a.csv"),
+        nothing,
+        lambda: job.master.run(Session.cli(), SparklessRunner()),
+        nothing,
+    )
+    with pytest.raises(Ended):
+        follow(master.status, waiting(*steps), Output())
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ", 1)[0].split("Z ")[1] for line in lines] == ["no success yet", "no success yet", "healthy"]
+    assert "unread 1 object" in lines[1] and "head 1" in lines[2] and lines[2].endswith("; next: nothing to do")
+
+
+def test_a_terminal_is_cleared_and_shows_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    job, screen = SparklessJob.create(tmp_path), Screen()
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stdout", screen)
+    with pytest.raises(Ended):
+        follow(job.master.status, waiting(lambda: job.land("a.csv"), nothing), Output())
+    told = screen.getvalue()
+    assert told.count("\x1b[2J") == told.count("job small") == 2 and "1 object" in told
+
+
+def test_a_store_that_does_not_answer_is_said_once_and_asked_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    health = SparklessJob.create(tmp_path).master.status()
+    answers: list[Status | StoreUnavailable] = [health, StoreUnavailable("away"), StoreUnavailable("away"), health]
+
+    def look() -> Status:
+        answer = answers.pop(0)
+        if isinstance(answer, StoreUnavailable):
+            raise answer
+        return answer
+
+    with pytest.raises(Ended):
+        follow(look, waiting(nothing, nothing, nothing), Output())
+    printed = capsys.readouterr()
+    assert printed.err == "away\n" and len(printed.out.splitlines()) == 2
+
+
+def test_ctrl_c_ends_it_with_one_line_and_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    job = SparklessJob.create(tmp_path)
+    monkeypatch.setattr("milepost.cli.reading.health.time.sleep", interrupted)
+    outcome = milepost("status", job.folder / "config" / "small.yaml", "--watch", "--json")
+    assert outcome.exit_code == 130
+    document, error = outcome.stdout.splitlines()
+    assert '"head": null' in document and '"Interrupted"' in error
+    plain = milepost("status", job.folder / "config" / "small.yaml", "--watch")
+    assert (plain.exit_code, plain.stderr) == (130, "Error: interrupted.\n")
