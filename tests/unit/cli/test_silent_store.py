@@ -29,12 +29,13 @@ def closed() -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("server", "why"), [(closed, "did not answer (EndpointConnection)"), (silent, "has not answered in 1 s")]
+    ("server", "within_s", "why"),
+    [(closed, 60.0, "did not answer (EndpointConnection)"), (silent, 1.0, "has not answered in 1 s")],
 )
 def test_a_store_that_does_not_answer_is_the_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: type, why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: type, within_s: float, why: str
 ) -> None:
-    monkeypatch.setattr(probe, "_ANSWER_S", 1.0)
+    monkeypatch.setattr(probe, "_ANSWER_S", within_s)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "unused")
     store = "storage: s3://milepost\nstore: {endpoint_url: '${env:LAKE_ENDPOINT}'}\n"
