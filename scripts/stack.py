@@ -89,9 +89,9 @@ class Stack:
 
     @property
     def spark_token(self) -> str:
-        from scripts import spark_server
+        from milepost.spark.driver import connect_server
 
-        return spark_server.token(self.folder / "spark-token")
+        return connect_server.token(self.folder / "spark-token")
 
     @property
     def airflow_url(self) -> str:
@@ -157,7 +157,7 @@ class Stack:
         """
         if self.is_alive(SPARK):
             return
-        from scripts import spark_server
+        from milepost.spark.driver import connect_server
 
         self.say("starting the Spark Connect server")
         if SPARK in self.started:
@@ -167,9 +167,9 @@ class Stack:
         if port != before and any(name in self.started for name in self.services):
             self.stop(*(name for name in self.services if name in self.started))
         properties = self.folder / "spark.properties"
-        spark_server.write_properties(properties, port, self.spark)
-        environ = self.process_environ() | {TOKEN_VARIABLE: self.spark_token, "JAVA_HOME": spark_server.java_home()}
-        self._start(SPARK, spark_server.command(properties), environ, port)
+        connect_server.write_properties(properties, port, self.spark)
+        environ = self.process_environ() | {TOKEN_VARIABLE: self.spark_token, "JAVA_HOME": connect_server.java_home()}
+        self._start(SPARK, connect_server.command(properties), environ, port)
 
     def wait_for_spark(self) -> None:
         """Wait until the Spark Connect server listens."""

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from milepost.spark.driver import connect_server
 from milepost.spark.driver.session import properties_text
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
-from scripts import spark_server
 from scripts.processes import PYTHON_PATH
 
 _STARTED_WITHIN_S = 180.0
@@ -39,11 +39,11 @@ class Server:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         properties = folder / "spark.properties"
         if settings is None:
-            spark_server.write_properties(properties, port, {})
+            connect_server.write_properties(properties, port, {})
         else:
             properties.write_text(properties_text({**settings, **_reached(port)}), encoding="ascii")
         with (folder / "server.log").open("wb") as log:
-            command = spark_server.command(properties)
+            command = connect_server.command(properties)
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.monotonic() + _STARTED_WITHIN_S
         while not _listens(port):

@@ -20,7 +20,7 @@ from milepost.cli.switching import backfill, rollback, savepoints
 from milepost.cli.terminal.failures import INTERRUPTED, report, usage
 from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output
-from milepost.cli.workspace import maintenance, specs
+from milepost.cli.workspace import maintenance, server, specs
 from milepost.protocol.records.errors import CheckpointError
 from milepost.spec.values.names import nearest
 
@@ -117,7 +117,7 @@ def _root(
 
 _READING = (jobs, checkpoints, show, health, data, diff)
 
-for _module in (specs, epochs, control, rollback, backfill, *_READING, maintenance, savepoints):
+for _module in (specs, epochs, control, rollback, backfill, *_READING, maintenance, savepoints, server):
     _module.register(app)
 
 __all__ = ["INTERRUPTED", "UNAVAILABLE", "app"]

@@ -87,7 +87,7 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
         session = SparkSession.builder.getOrCreate()
         _adapt(session, settings)
     else:
-        _prepare_environment(local=cores is not None)
+        prepare_environment(local=cores is not None)
         _reach_a_master(spec.master)
         session = _start(job, settings)
     _opened.clear()
@@ -286,7 +286,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
 
 
-def _prepare_environment(*, local: bool) -> None:
+def prepare_environment(*, local: bool) -> None:
     """Give the JVM and the Python workers what they need, whatever the caller's shell had."""
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

@@ -1,0 +1,62 @@
+"""The command that serves Spark: a Connect server of this machine, so that no epoch waits for a Spark to start."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from milepost.cli.terminal.options import Json, Verbose
+from milepost.cli.terminal.output import Output
+from milepost.epoch.private_cache import private_cache
+from milepost.extras import needs
+from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.spec.values.spark_remote import DEFAULT_PORT, TOKEN_VARIABLE
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the group."""
+    app.command("spark-server")(spark_server)
+
+
+def spark_server(
+    ctx: typer.Context,
+    port: Annotated[int, typer.Option("--port", min=1, max=65_535, help="Of loopback.")] = DEFAULT_PORT,
+    cores: Annotated[int, typer.Option("--cores", min=1, metavar="N", help="How many tasks run at once.")] = 2,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="Holds the clients' token; made when it is not there."),
+    ] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run a Spark Connect server on loopback, behind a token, until Ctrl-C.
+
+    Epochs of specs with its address as `spark.remote` start within seconds, for no Spark has to start for them.
+    """
+    with needs("spark", "a Spark Connect server"):
+        from milepost.spark.driver import connect_server
+
+    output: Output = ctx.obj
+    file = token_file or private_cache() / "spark-token"
+    secret, log = connect_server.token(file), private_cache() / "spark-server.log"
+    connect_server.require_free(port)
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))  # unwinds, so that the server ends, too
+    output.note("starting Spark")
+    with connect_server.serving(port, secret, cores, log) as server:
+        about = {"remote": f"sc://localhost:{port}", "token_file": str(file), "log": str(log), "pid": server.pid}
+        if output.json:
+            output.document(about)
+        else:
+            output.text(f"Spark Connect server at {about['remote']}, on loopback only; Ctrl-C stops it")
+            output.text(f'in a spec:       spark: {{remote: "{about["remote"]}"}}')
+            output.text(f'in a shell:      export {TOKEN_VARIABLE}="$(cat {shlex.quote(str(file))})"')
+        code = server.wait()
+    raise EnvironmentUnusable(
+        f"the Spark Connect server ended by itself, with exit code {code}.", hint=f"look into {log}"
+    )

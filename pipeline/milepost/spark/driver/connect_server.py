@@ -1,0 +1,144 @@
+"""The Spark Connect server: on loopback only, behind a token, with the settings that epochs rely on."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.spark.driver.class_archive import archive_options
+from milepost.spark.driver.java import find_java
+from milepost.spark.driver.session import QUICK_COMPILER, prepare_environment, properties_text
+from milepost.spec.values.spark_remote import TOKEN_VARIABLE
+from milepost.spec.values.spark_settings import JAVA_OPTIONS, TASK_ATTEMPTS, settings_of
+
+LOOPBACK = "127.0.0.1"
+CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+SETTINGS: dict[str, str] = {
+    "spark.app.name": "milepost-connect",
+    # Spark's own default is every interface, for everybody.
+    "spark.connect.grpc.binding.address": LOOPBACK,
+    "spark.connect.grpc.port.maxRetries": "0",
+    # What a killed client left running ends soon; a live one that lost its connection asks again within 17 s.
+    "spark.connect.execute.manager.detachedTimeout": "30s",
+    "spark.connect.execute.manager.maintenanceInterval": "5s",
+    # What is kept for a UI that is off.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "40",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "20",
+    "spark.sql.connect.ui.retainedStatements": "20",
+    "spark.sql.connect.ui.retainedSessions": "20",
+}
+
+
+_STARTED_WITHIN_S = 240.0
+_ENDED_WITHIN_S = 30.0
+_LOOK_S = 0.2
+_TAIL = 15
+"""Lines of the server's log that are shown when it does not start."""
+
+
+def write_properties(file: Path, port: int, more: Mapping[str, str], cores: int = 2) -> None:
+    """Write what the server is started with, `more` over our own settings; the token is not in it."""
+    master = f"local[{cores}]"
+    options = (archive_options(find_java()), QUICK_COMPILER, "-XX:+UseSerialGC")
+    settings = {
+        **SETTINGS,
+        "spark.master": f"local[{cores},{TASK_ATTEMPTS}]",
+        **settings_of(master, {}),
+        **more,
+        "spark.connect.grpc.binding.port": str(port),
+        JAVA_OPTIONS: " ".join(option for option in options if option),
+    }
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+        stream.write(properties_text(settings))
+
+
+def command(properties: Path) -> list[str]:
+    """Return the command line of the server; it holds no secret."""
+    import pyspark
+
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    return [str(submit), "--properties-file", str(properties), "--class", CLASS, "spark-internal"]
+
+
+def java_home() -> str:
+    return str(find_java().home)
+
+
+def token(file: Path) -> str:
+    """Return the token of a server that is kept in a file, made once: clients that know it outlive a server."""
+    if not file.exists():
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            stream.write(secrets.token_urlsafe(32))
+    return file.read_text(encoding="ascii")
+
+
+def require_free(port: int) -> None:
+    """Refuse a port of loopback that somebody listens on. Raises EnvironmentUnusable."""
+    if _listens(port):
+        raise EnvironmentUnusable(
+            f"port {port} is taken: no Spark Connect server was started.", hint="give another one with --port"
+        )
+
+
+@contextmanager
+def serving(port: int, secret: str, cores: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Give a server that answers, as a process; it is stopped when the block ends.
+
+    Args:
+        port: on loopback. secret: the token that its clients must show.
+        log: where the server writes what it says.
+    Raises:
+        EnvironmentUnusable: no Java is there, or the server does not start.
+    """
+    prepare_environment(local=True)
+    with tempfile.TemporaryDirectory(prefix="milepost-server-") as folder, log.open("wb") as stream:
+        properties = Path(folder) / "spark.properties"
+        write_properties(properties, port, {}, cores)
+        process = subprocess.Popen(
+            command(properties),
+            env={**os.environ, TOKEN_VARIABLE: secret},
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,  # Ctrl-C reaches who waits for it, who then stops it
+        )
+        try:
+            _wait_for(process, port, log)
+            yield process
+        finally:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_ENDED_WITHIN_S)
+            process.kill()
+            process.wait()
+
+
+def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + _STARTED_WITHIN_S
+    while not _listens(port):
+        if process.poll() is not None or time.monotonic() > deadline:
+            said = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:])
+            raise EnvironmentUnusable(
+                f"the Spark Connect server did not start; the end of what it said:\n{said}",
+                hint=f"look into {log}; milepost doctor shows whether the environment lacks a part",
+            )
+        time.sleep(_LOOK_S)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((LOOPBACK, port)) == 0
