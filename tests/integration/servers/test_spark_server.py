@@ -43,9 +43,8 @@ def test_an_epoch_runs_on_it_and_it_ends_with_its_whole_tree(tmp_path: Path, mon
         assert_clear_error(milepost(*words[:-1]), 8, f"port {port} is taken", "--port")
 
         monkeypatch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", token)
-        job = FlightsJob.create(
-            tmp_path / "job", {quality_section(): "", 'master: "local[2]"': f'remote: "{told["remote"]}"'}
-        )
+        monkeypatch.setenv("MILEPOST_SPARK_REMOTE", told["remote"])
+        job = FlightsJob.create(tmp_path / "job", {quality_section(): ""})
         job.land([1])
         ran = milepost("run", job.spec_path)
         assert ran.exit_code == 0, ran.stderr
