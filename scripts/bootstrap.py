@@ -148,11 +148,10 @@ def check_disk(missing: list[Environment]) -> None:
 
 def install_clone(python: Path) -> None:
     """Install the clone itself, by a link: one distribution, whose entry points Airflow finds once."""
-    run(
-        python, "-m", "pip", "--no-input", "install", "--progress-bar", "off", "--quiet", "--no-deps", "--editable", "."
-    )
-    # The build leaves it beside the package, and so on the path: a second distribution of the name, whose plugin Airflow
-    # would report as registered already.
+    options = ("--no-input", "--progress-bar", "off", "--quiet", "--no-deps")
+    run(python, "-m", "pip", "install", *options, "--editable", ".")
+    # The build leaves it beside the package, and so on the path: a second distribution of the name, whose plugin
+    # Airflow would report as registered already.
     shutil.rmtree(ROOT / "pipeline" / "milepost.egg-info", ignore_errors=True)
 
 
