@@ -55,7 +55,7 @@ test: lint ## build what is needed, check, and run every test but the referees
 	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"
 	@$(PYTEST) -m "not referee" $(ARGS)
 
-referees: env ## the tests that take long: the same claims, over more of what chance can do
+referees: env ## the tests that take long: more of what chance can do, bare environments, both ends of the version ranges
 	@echo "seed $(SEED) (repeat this run with: make referees SEED=$(SEED))"
 	@$(PYTEST) -m referee $(ARGS)
 

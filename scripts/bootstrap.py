@@ -146,16 +146,22 @@ def check_disk(missing: list[Environment]) -> None:
         stop(f"{ROOT} has {free / 1e9:.1f} GB free, {needed / 1e9:.1f} GB are needed. Nothing was installed.")
 
 
+def install_clone(python: Path) -> None:
+    """Install the clone itself, by a link: one distribution, whose entry points Airflow finds once."""
+    options = ("--no-input", "--progress-bar", "off", "--quiet", "--no-deps")
+    run(python, "-m", "pip", "install", *options, "--editable", ".")
+    # The build leaves it beside the package, and so on the path: a second distribution of the name, whose plugin
+    # Airflow would report as registered already.
+    shutil.rmtree(ROOT / "pipeline" / "milepost.egg-info", ignore_errors=True)
+
+
 def build(environment: Environment) -> None:
     say(f"{environment.folder}: {environment.says}; a few minutes the first time")
     make_venv(environment)
     pip = (environment.python, "-m", "pip", "--no-input")
     run(*pip, "install", "--progress-bar", "off", "-r", environment.requirements)
     if environment.editable:
-        run(*pip, "install", "--progress-bar", "off", "--quiet", "--no-deps", "--editable", ".")
-        # Left beside the package by the build, and so on its path: a second distribution of the name, whose plugin
-        # Airflow would find registered already.
-        shutil.rmtree(ROOT / "pipeline" / "milepost.egg-info", ignore_errors=True)
+        install_clone(environment.python)
     run(*pip, "check")
     if environment.editable:
         run(environment.python, "-m", "scripts.class_archive")

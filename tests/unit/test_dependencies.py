@@ -18,7 +18,11 @@ from tests.harness.servers.processes import REPOSITORY
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-RANGES = [Requirement(text) for text in chain(PROJECT["dependencies"], *EXTRAS.values())]
+OF_USERS = [
+    Requirement(text)
+    for text in chain(PROJECT["dependencies"], *(ranges for extra, ranges in EXTRAS.items() if extra != "dev"))
+]
+RANGES = [*OF_USERS, *map(Requirement, EXTRAS["dev"])]
 ASKED_FOR, NEEDED_BY_THOSE = (REPOSITORY / "requirements.txt").read_text(encoding="utf-8").split("What those need")
 
 ROOMS = {"spark": "spark", "airflow": "airflow", "storage/s3.py": "s3", "storage/s3_errors.py": "s3"}
@@ -78,6 +82,27 @@ def test_what_would_break_others_is_never_asked_for() -> None:
     everything = {name_of(one) for one in [*RANGES, *pins(ASKED_FOR), *pins(NEEDED_BY_THOSE)]}
     assert not everything & {"apache-airflow-providers-apache-spark", "pyspark-client"}
     assert not any(one.extras for one in RANGES if name_of(one) == "great-expectations")
+
+
+def constraints(end: str) -> dict[str, Requirement]:
+    """Return the newest file of one end; their names begin with the date."""
+    text = max((REPOSITORY / "tests" / "constraints").glob(f"*-{end}.txt")).read_text(encoding="utf-8")
+    return {name_of(pin): pin for pin in pins(text)}
+
+
+def test_the_lowest_that_was_tried_is_the_lower_end_of_every_range() -> None:
+    lower = {
+        name_of(wanted): Version(part.version)
+        for wanted in OF_USERS
+        for part in wanted.specifier
+        if part.operator == ">="
+    }
+    assert {name: version_of(pin) for name, pin in constraints("lowest").items()} == lower
+
+
+def test_the_newest_that_was_tried_lies_within_the_ranges() -> None:
+    newest = constraints("newest")
+    assert all(version_of(newest[name_of(wanted)]) in wanted.specifier for wanted in OF_USERS)
 
 
 def declared(texts: list[str]) -> set[str]:

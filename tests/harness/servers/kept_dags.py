@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from airflow.models.serialized_dag import SerializedDagModel
 from airflow.sdk import DAG
-from airflow.serialization.serialized_objects import DagSerialization
+
+from milepost.spec.load.load import LoadedJob
 
 
 def keep_dags(patch: pytest.MonkeyPatch, *dags: DAG) -> None:
     """Let Airflow's server know these DAGs, and no others."""
+    from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.serialization.serialized_objects import DagSerialization
+
     kept = {dag.dag_id: DagSerialization.from_dict(DagSerialization.to_dict(dag)) for dag in dags}
     patch.setattr(SerializedDagModel, "get_dag", kept.get)
+
+
+def jobs_on_the_page(dag_id: str) -> dict[str, LoadedJob]:
+    """The jobs that the Checkpoints page finds of a DAG; with it, Airflow's server is imported."""
+    from milepost.airflow.page.checkpoints_page import jobs_of_dag
+
+    return jobs_of_dag(dag_id)

@@ -11,6 +11,7 @@ import pytest
 from tests.harness.bare_environment import BareEnvironment, bare_environment
 from tests.harness.distribution import build, copy_sources
 from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.s3_servers import S3Server
 
 TOKEN = "of-this-test"
 PATHS = "import sys, milepost; print(milepost.__file__, *sys.path, sep='\\n')"
@@ -37,8 +38,8 @@ def spec(environment: BareEnvironment) -> Path:
     return spec
 
 
-def visits(environment: BareEnvironment) -> dict[str, int]:
-    read = environment.milepost("read", "orders", "totals", "--json")
+def visits(environment: BareEnvironment, job: str = "orders", **credentials: str) -> dict[str, int]:
+    read = environment.milepost("read", job, "totals", "--json", **credentials)
     return {row["city"]: row["visits"] for row in json.loads(read.stdout)["data"]["rows"]}
 
 
@@ -61,6 +62,19 @@ def test_a_landed_file_is_in_the_table_after_a_run(environment: BareEnvironment,
     ran = environment.milepost("run", "orders", "--until-caught-up")
     assert ran.returncode == 0, ran.stderr
     assert visits(environment) == {"Bergen": 2, "Porto": 2, "Quito": 1, "Lima": 1}
+
+
+@pytest.mark.referee
+def test_a_job_in_a_bucket_runs_with_what_its_extra_brought(
+    environment: BareEnvironment, spec: Path, seaweed: S3Server
+) -> None:
+    bucket, text = f"s3://{seaweed.new_bucket()}", spec.read_text(encoding="utf-8")
+    inside = text.replace("../.milepost", bucket).replace("name: orders", "name: in_bucket", 1)
+    store = f'store: {{endpoint_url: "{seaweed.endpoint_url}", region: us-east-1}}'
+    (spec.parent / "in_bucket.yaml").write_text(f"{inside}\n{store}\n", encoding="utf-8")
+    ran = environment.milepost("run", "in_bucket", **seaweed.environment())
+    assert ran.returncode == 0, ran.stderr
+    assert visits(environment, "in_bucket", **seaweed.environment())["Quito"] == 1
 
 
 @pytest.mark.referee

@@ -11,10 +11,9 @@ from airflow.sdk.exceptions import ParamValidationError
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators.approval import as_markdown
-from milepost.airflow.page.checkpoints_page import jobs_of_dag
 from milepost.protocol.records.errors import NotFound
 from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.servers.kept_dags import keep_dags
+from tests.harness.servers.kept_dags import jobs_on_the_page, keep_dags
 
 
 @pytest.fixture
@@ -70,9 +69,9 @@ def test_every_field_of_a_form_has_a_title_a_description_and_a_test(dags: dict[s
 def test_each_dag_of_a_job_leads_to_its_job(dags: dict[str, DAG], monkeypatch: pytest.MonkeyPatch) -> None:
     """The Checkpoints page is a tab of all of them, and needs none of the files that they were made of."""
     keep_dags(monkeypatch, *dags.values())
-    assert {name for dag_id in dags for name in jobs_of_dag(dag_id)} == {"small"}
+    assert {name for dag_id in dags for name in jobs_on_the_page(dag_id)} == {"small"}
     with pytest.raises(NotFound, match="small__other"):
-        jobs_of_dag("small__other")
+        jobs_on_the_page("small__other")
 
 
 def test_a_dag_with_a_form_runs_only_when_asked_and_once_at_a_time(dags: dict[str, DAG]) -> None:

@@ -13,12 +13,11 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, D
 
 from milepost.airflow.dags import MilepostTaskGroup
 from milepost.airflow.operators.base import RETURN_VALUE
-from milepost.airflow.page.checkpoints_page import jobs_of_dag
 from milepost.airflow.task_output.outcome import FAILURE_KEY
 from milepost.protocol.records.errors import InvalidRequest, NotFound
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.servers.kept_dags import keep_dags
+from tests.harness.servers.kept_dags import jobs_on_the_page, keep_dags
 from tests.harness.servers.task_runs import OutletEvents, TaskInstance
 
 
@@ -157,5 +156,5 @@ def test_the_page_of_a_dag_with_two_jobs_has_both(tmp_path: Path, monkeypatch: p
     with DAG("ours", schedule=None) as dag:
         MilepostTaskGroup(job=spec_of(first)) >> MilepostTaskGroup(job=spec_of(second), group_id="second")
     keep_dags(monkeypatch, dag)
-    found = jobs_of_dag("ours")
+    found = jobs_on_the_page("ours")
     assert {name: job.path for name, job in found.items()} == {"other": spec_of(second), "small": spec_of(first)}

@@ -1,0 +1,104 @@
+"""Both ends of the ranges: pip resolves Milepost with all extras under each, and with the lowest a real part works."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.bare_environment import BareEnvironment, bare_environment
+from tests.harness.distribution import build, copy_sources
+from tests.harness.servers.processes import REPOSITORY
+
+CONSTRAINTS = REPOSITORY / "tests" / "constraints"
+DAG_FILE = """
+from pathlib import Path
+
+from milepost.airflow.dags.dag_factory import job_dags
+
+globals().update(job_dags(Path(__file__).parent.parent / "config"))
+"""
+EVERYTHING = """
+import importlib, pkgutil
+import milepost
+
+names = [module.name for module in pkgutil.walk_packages(milepost.__path__, "milepost.")]
+for name in names:
+    importlib.import_module(name)
+print(len(names))
+"""
+PARSED = """
+import json, sys
+from airflow import plugins_manager
+from airflow.dag_processing.dagbag import DagBag
+
+bag, infos = DagBag(sys.argv[1]), plugins_manager.get_plugin_info()
+tabs = [view["url_route"] for info in infos for view in info["external_views"]]
+errors = {**bag.import_errors, **plugins_manager.get_import_errors()}
+print(json.dumps({"dags": sorted(bag.dags), "tabs": tabs, "errors": errors}))
+"""
+
+
+def constraint(end: str) -> Path:
+    """Return the newest file of one end; their names begin with the date."""
+    return max(CONSTRAINTS.glob(f"*-{end}.txt"))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The wheel with every extra of users, as pip takes it."""
+    folder = tmp_path_factory.mktemp("distribution")
+    return f"{build('build_wheel', copy_sources(folder / 'sources'), folder)}[airflow,spark,s3,quality]"
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[BareEnvironment]:
+    with bare_environment() as bare:
+        yield bare
+
+
+@pytest.fixture(scope="module")
+def lowest(environment: BareEnvironment, wheel: str) -> BareEnvironment:
+    environment.pip("install", "--constraint", constraint("lowest"), wheel)
+    return environment
+
+
+@pytest.mark.referee
+@pytest.mark.parametrize("end", ["newest", "lowest"])
+def test_everything_resolves_at_an_end_of_the_ranges(end: str, environment: BareEnvironment, wheel: str) -> None:
+    """In an environment that has pip alone, or with what was installed left aside."""
+    report = environment.folder / f"{end}.json"
+    options = ("--dry-run", "--ignore-installed", "--report", report, "--constraint", constraint(end))
+    environment.pip("install", "--quiet", *options, wheel)
+    chosen = {one["metadata"]["name"] for one in json.loads(report.read_text())["install"]}
+    assert {"milepost", "apache-airflow", "pyspark", "boto3", "pyarrow"} <= chosen
+
+
+@pytest.mark.referee
+def test_with_the_lowest_versions_every_module_is_imported(lowest: BareEnvironment) -> None:
+    imported = int(lowest.python(EVERYTHING, AIRFLOW_HOME=str(lowest.folder / "airflow")).splitlines()[-1])
+    assert imported > 300
+
+
+@pytest.mark.referee
+def test_with_the_lowest_versions_an_epoch_passes_its_gate(lowest: BareEnvironment) -> None:
+    assert lowest.milepost("init", "orders").returncode == 0
+    ran = lowest.milepost("run", "orders")
+    assert ran.returncode == 0, ran.stderr
+    read = lowest.milepost("read", "orders", "totals", "--json")
+    assert len(json.loads(read.stdout)["data"]["rows"]) == 3
+
+
+@pytest.mark.referee
+def test_with_the_lowest_versions_airflow_has_the_dags_of_a_job_and_its_page(lowest: BareEnvironment) -> None:
+    lowest.milepost("init", "visits")
+    dags = lowest.work / "dags"
+    dags.mkdir()
+    (dags / "jobs.py").write_text(DAG_FILE, encoding="utf-8")
+    settings = {"AIRFLOW_HOME": str(lowest.folder / "airflow"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+    parsed = json.loads(lowest.python(PARSED, dags, **settings).splitlines()[-1])
+    assert parsed["errors"] == {} and parsed["tabs"] == ["checkpoints"]
+    forms = ("backfill", "epoch", "resume", "rollback", "savepoint")
+    assert {f"visits__{form}" for form in forms} <= set(parsed["dags"])
