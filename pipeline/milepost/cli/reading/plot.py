@@ -16,7 +16,6 @@ from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import (
     WIDTH,
     Output,
-    counted,
     show_bytes,
     show_count,
     show_time,
@@ -24,6 +23,7 @@ from milepost.cli.terminal.output import (
     use_color,
 )
 from milepost.cli.terminal.tables import new_file
+from milepost.epoch.quantities import counted
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
