@@ -14,7 +14,7 @@ from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageErro
 from typer.core import TyperGroup
 
 from milepost import __version__
-from milepost.cli.reading import checkpoints, data, diff, health, jobs, show
+from milepost.cli.reading import checkpoints, data, diff, health, jobs, plot, show
 from milepost.cli.running import control, epochs
 from milepost.cli.switching import backfill, rollback, savepoints
 from milepost.cli.terminal.failures import INTERRUPTED, report, usage
@@ -115,7 +115,7 @@ def _root(
     """Options that every command takes too."""
 
 
-_READING = (jobs, checkpoints, show, health, data, diff)
+_READING = (jobs, checkpoints, show, health, data, diff, plot)
 
 for _module in (specs, epochs, control, rollback, backfill, *_READING, maintenance, savepoints, server):
     _module.register(app)

@@ -18,6 +18,7 @@ from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.diff import Difference
 from milepost.jobmaster.reports.jobs import JobSummary, jobs_beside, jobs_of_folder, jobs_under
 from milepost.jobmaster.reports.reports import Reports
+from milepost.jobmaster.reports.series import EpochFigures
 from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
 from milepost.jobmaster.reports.status import Status
 from milepost.jobmaster.retention.fsck import Audit, StoredObject
@@ -46,6 +47,7 @@ __all__ = [
     "Collection",
     "Difference",
     "DisposedBackfills",
+    "EpochFigures",
     "JobMaster",
     "JobSummary",
     "NothingToDo",
@@ -132,6 +134,7 @@ class JobMaster:
         self.state = reports.state
         self.state_values = reports.state_values
         self.diff = reports.diff
+        self.series = reports.series
         self.verify = reports.verify
         self.fsck = reports.fsck
         self.compatibility = reports.compatibility

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from milepost.cli.terminal.layout import Grid, lay_out, wrapped
-from milepost.cli.terminal.output import Output, counted, show_bytes, show_time, terminal_width
+from milepost.cli.terminal.output import Output, show_bytes, show_time, terminal_width
+from milepost.epoch.quantities import counted
 from milepost.jobmaster.jobmaster import Session
 from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless_job import SparklessJob

@@ -130,8 +130,8 @@ def test_start_from_a_checkpoint_goes_back_and_opens_the_next_incarnation(job: C
     started = milepost("start", job.spec_path, "--from", "2")
     timeline = job.small.context.head().state.live
     assert started.stdout.splitlines() == [
-        f"job {job.spec_path} is back at checkpoint 2, on timeline {timeline}",
-        f"job {job.spec_path}: incarnation 2 is open; its first epoch continues checkpoint 2",
+        f"job small is back at checkpoint 2, on timeline {timeline}",
+        "job small: incarnation 2 is open; its first epoch continues checkpoint 2",
     ]
     job.run(2)
     job.assert_tables_equal_the_oracle()

@@ -23,7 +23,7 @@ def ok(outcome: Outcome) -> Outcome:
 
 def test_a_savepoint_from_its_creation_to_its_disposal(job: CountedJob) -> None:
     spec = job.spec_path
-    assert ok(milepost("savepoint", "list", spec)).stdout == f"job {spec} has no savepoint\n"
+    assert ok(milepost("savepoint", "list", spec)).stdout == "job small has no savepoint\n"
     made = ok(milepost("savepoint", "create", spec, "--name", "one", "--at", "1")).stdout
     assert "savepoint one of checkpoint 1: " in made and "/store/small/savepoints/one/" in made
     again = milepost("savepoint", "create", spec, "--name", "one")
@@ -54,7 +54,7 @@ def test_another_job_starts_from_an_export_and_ends_at_a_savepoint(job: CountedJ
     assert "if job small lists this savepoint" in started.stderr
     assert "the savepoint was claimed: " in started.stdout and not list((tmp_path / "copy").rglob("*.parquet"))
     ended = ok(milepost("cancel", other.spec_path, "--savepoint", "--yes"))
-    assert "savepoint checkpoint-3 holds checkpoint 3" in ended.stdout
+    assert "savepoint checkpoint-3 holds checkpoint 3" in ended.stdout and "job other is CANCELED" in ended.stdout
     data = ok(milepost("start", other.spec_path, "--from", "checkpoint-3", "--json")).document()
     assert (data["outcome"], data["savepoint"]["checkpoint_id"], data["claimed"]) == ("started", 3, None)
 
@@ -70,3 +70,19 @@ def test_a_job_begins_with_tables(job: CountedJob, tmp_path: Path) -> None:
     done = ok(milepost("bootstrap", third.spec_path, *both))
     assert "incarnation 1 is open at checkpoint 1" in done.stdout and "latest: 5 rows" in done.stdout
     assert third.master.state("latest").num_rows == 5
+
+
+def test_a_savepoint_that_another_job_has_claimed_is_taken_off_the_list(job: CountedJob) -> None:
+    """What looks after the first job's store says what to do about a name with nothing behind it."""
+    spec = job.spec_path
+    ok(milepost("savepoint", "create", spec, "--name", "given", "--at", "2"))
+    location = job.small.master.find_savepoint("given").location
+    taker = OtherJob.beside(job, {"name: other": "name: taker", "../lake/other-": "../lake/taker-"})
+    ok(milepost("start", taker.spec_path, "--from", location, "--claim"))
+    command = f"milepost savepoint dispose {spec} --name given"
+    fsck = milepost("fsck", spec)
+    assert fsck.exit_code == 7 and command in fsck.stdout
+    collected = milepost("gc", spec)
+    assert collected.exit_code == 7 and command in collected.stderr
+    ok(milepost(*command.split()[1:], "--yes"))
+    assert milepost("fsck", spec).exit_code == 0 and milepost("gc", spec).exit_code == 0

@@ -10,7 +10,8 @@ import typer
 from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, counted, show_bytes, show_count, show_time
+from milepost.cli.terminal.output import Output, show_bytes, show_count, show_time
+from milepost.epoch.quantities import counted
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import CheckpointReport

@@ -11,7 +11,8 @@ import typer
 from milepost.cli.terminal.completion import operator_uids, sink_names
 from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import At, Job, Json, Verbose
-from milepost.cli.terminal.output import Output, counted
+from milepost.cli.terminal.output import Output
+from milepost.epoch.quantities import counted
 
 
 class Format(StrEnum):

@@ -12,7 +12,8 @@ import typer
 
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, counted, printable, show_bytes, show_time
+from milepost.cli.terminal.output import Output, printable, show_bytes, show_time
+from milepost.epoch.quantities import counted
 from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
 from milepost.spec.values.durations import parse_duration
 

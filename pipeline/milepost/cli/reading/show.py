@@ -12,7 +12,8 @@ from milepost.cli.reading.vetoes import show_veto
 from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, counted, printable, show_bytes, show_count, show_time
+from milepost.cli.terminal.output import Output, printable, show_bytes, show_count, show_time
+from milepost.epoch.quantities import counted
 from milepost.protocol.codec.records import to_json
 
 if TYPE_CHECKING:

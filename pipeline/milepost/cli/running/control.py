@@ -9,7 +9,8 @@ import typer
 
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, counted
+from milepost.cli.terminal.output import Output
+from milepost.epoch.quantities import counted
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def cancel(
     """End this incarnation of the job: its epoch is given up, what is completed is published, nothing runs again."""
     output: Output = ctx.obj
     master = open_job(job)
-    if not confirmed(f"End this incarnation of {job}? Its running epoch is given up.", yes, output):
+    name = master.job.spec.name
+    if not confirmed(f"End this incarnation of {name}? Its running epoch is given up.", yes, output):
         return output.note("nothing was changed")
     result = master.cancel(savepoint=savepoint)
     if output.json:
@@ -75,10 +77,10 @@ def cancel(
     for line in result.published:
         output.text(f"published {line}, which had waited")
     if result.outcome != "canceled":
-        return output.text(f"nothing to cancel: job {job} is {_shown(result)}")
+        return output.text(f"nothing to cancel: job {name} is {_shown(result)}")
     given_up = result.aborted_checkpoint
     epoch = f"; its running epoch, checkpoint {given_up}, is given up" if given_up is not None else ""
-    return output.text(f"job {job} is {_shown(result)}{epoch}")
+    return output.text(f"job {name} is {_shown(result)}{epoch}")
 
 
 def start(
@@ -103,27 +105,29 @@ def start(
     from milepost.jobmaster.jobmaster import StartedFromSavepoint
 
     output: Output = ctx.obj
-    result = open_job(job).start(from_, claim=claim)
+    master = open_job(job)
+    result, name = master.start(from_, claim=claim), master.job.spec.name
     if output.json:
         return output.document(result)
     if isinstance(result, StartedFromSavepoint):
-        return _show_restored(job, result, output)
+        return _show_restored(name, result, output)
     if result.outcome != "started":
-        return output.text(f"nothing to start: job {job} is {result.job_status}")
+        return output.text(f"nothing to start: job {name} is {result.job_status}")
     head = f"checkpoint {result.head}" if result.head is not None else "the empty state"
     if result.rolled_back_from is not None:
-        output.text(f"job {job} is back at {head}, on timeline {result.timeline}")
-    return output.text(f"job {job}: incarnation {result.incarnation} is open; its first epoch continues {head}")
+        output.text(f"job {name} is back at {head}, on timeline {result.timeline}")
+    return output.text(f"job {name}: incarnation {result.incarnation} is open; its first epoch continues {head}")
 
 
 def resume(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
     """Clear a job's FAILED state after its cause is fixed."""
     output: Output = ctx.obj
-    result = open_job(job).resume()
+    master = open_job(job)
+    result, name = master.resume(), master.job.spec.name
     if output.json:
         return output.document(result)
     before = "was FAILED and is" if result.resumed else "was not FAILED; it is"
-    return output.text(f"job {job} {before} {result.status}")
+    return output.text(f"job {name} {before} {result.status}")
 
 
 def _show_restored(job: str, result: StartedFromSavepoint, output: Output) -> None:

@@ -85,7 +85,9 @@ def backfill(
     if dispose:
         if (from_, to, from_checkpoint) != (None, None, None) or dry_run:
             raise InvalidRequest("--dispose gives up backfills and takes none of their options. Nothing was changed.")
-        if not confirmed(f"Give up all unfinished backfills of {job}? What they replayed is lost.", yes, output):
+        if not confirmed(
+            f"Give up all unfinished backfills of {master.job.spec.name}? What they replayed is lost.", yes, output
+        ):
             return output.note("nothing was changed")
         return _show_disposed(master.dispose_backfills(), output)
     plan = output.as_typed(master.plan_backfill(**asked))

@@ -13,8 +13,9 @@ from milepost.cli.running.control import Yes, confirmed
 from milepost.cli.terminal.completion import checkpoint_ids, savepoint_names
 from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import At, Job, Json, Verbose
-from milepost.cli.terminal.output import Output, counted, show_time
+from milepost.cli.terminal.output import Output, show_time
 from milepost.cli.terminal.progress import EpochProgress
+from milepost.epoch.quantities import counted
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -66,11 +67,12 @@ def create(
 def list_(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
     """List the job's savepoints."""
     output: Output = ctx.obj
-    savepoints = open_job(job).list_savepoints()
+    master = open_job(job)
+    savepoints = master.list_savepoints()
     if output.json:
         return output.document({"savepoints": savepoints})
     if not savepoints:
-        return output.text(f"job {job} has no savepoint")
+        return output.text(f"job {master.job.spec.name} has no savepoint")
     return output.table(
         ["name", "checkpoint", "epoch", "timeline", "created"],
         [[one.name, one.checkpoint_id, one.epoch, one.timeline, show_time(one.created)] for one in savepoints],
@@ -86,7 +88,7 @@ def dispose(
     output: Output = ctx.obj
     master = open_job(job)
     found = master.find_savepoint(name)
-    what = f"savepoint {name} of {job}, a copy of checkpoint {found.checkpoint_id} at {found.location}"
+    what = f"savepoint {name} of {master.job.spec.name}, a copy of checkpoint {found.checkpoint_id} at {found.location}"
     if not confirmed(f"Delete {what}?", yes, output):
         return output.note("nothing was changed")
     result = master.dispose_savepoint(name)
@@ -136,10 +138,11 @@ def bootstrap(
         if not uid or not equals or not file or uid in files:
             raise InvalidRequest(f"expected UID=FILE, each UID once, got {text!r}. Nothing was changed.")
         files[uid] = file
-    result = open_job(job).bootstrap(files)
+    master = open_job(job)
+    result = master.bootstrap(files)
     if output.json:
         return output.document(result)
-    output.text(f"job {job}: incarnation {result.incarnation} is open at checkpoint {result.head}")
+    output.text(f"job {master.job.spec.name}: incarnation {result.incarnation} is open at checkpoint {result.head}")
     for uid, one in result.operators.items():
         output.text(f"{uid}: {counted(one.rows, 'row')} of {one.file}")
     return output.note("Its first epoch reads what `start` of each source says; tables of sinks begin empty.")

@@ -192,11 +192,6 @@ def show_bytes(size: object) -> str:
     return f"{size:,.1f} TB"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless it is 1."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def terminal_width() -> int:
     """Return the characters of a line: COLUMNS, else what the terminal has, else 80."""
     asked = os.environ.get("COLUMNS", "")

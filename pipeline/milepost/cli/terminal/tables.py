@@ -6,6 +6,8 @@ import base64
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -60,10 +62,20 @@ def write_file(table: pa.Table, format_: str, file: Path) -> None:
     """
     if format_ == "table":
         raise InvalidRequest("--format table is for a terminal; with --output use csv, json or parquet.")
+    with new_file(file) as stream:
+        _write(table, format_, stream)
+
+
+@contextmanager
+def new_file(file: Path) -> Iterator[BinaryIO]:
+    """Yield what a new file is written to: it is there, as a whole, when the block ends without an error.
+
+    Raises: InvalidRequest: the file exists. EnvironmentUnusable: it cannot be written.
+    """
     partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
     try:
         with partial.open("xb") as stream:
-            _write(table, format_, stream)
+            yield stream
         os.link(partial, file)
     except FileExistsError:
         raise InvalidRequest(f"{file} already exists and was left as it is.", hint="Name another file.") from None

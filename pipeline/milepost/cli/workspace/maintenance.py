@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, counted, show_count
+from milepost.cli.terminal.output import Output, show_count
+from milepost.epoch.quantities import counted
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import Audit, StoredObject
@@ -32,7 +33,7 @@ def fsck(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
     from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj
-    report = JobMaster(load_job(job)).fsck()
+    report = output.as_typed(JobMaster(load_job(job)).fsck())
     code = report.exit_code
     if output.json:
         output.document(report, ok=code == 0)

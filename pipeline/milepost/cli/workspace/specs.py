@@ -55,12 +55,11 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
     if output.json:
         output.document(report | {"hint": hint}, ok=not refused)
         raise typer.Exit(2 if refused else 0)
-    rows = [
-        [node["uid"], node["kind"], node["level"], ", ".join(node["inputs"]), node["output"], ", ".join(node["key"])]
-        for node in report["nodes"]
-    ]
+    nodes = report["nodes"]
+    rows = [[node["uid"], node["kind"], node["level"], ", ".join(node["inputs"]), node["output"]] for node in nodes]
+    keys = [f"key {', '.join(node['key'])}" if node["key"] else "" for node in nodes]
     output.text(f"{loaded.path}: job {report['job']} is valid; exchanges per epoch: {report['levels']}")
-    output.table(["uid", "kind", "level", "inputs", "output", "key"], rows)
+    output.table(["uid", "kind", "level", "inputs", "output"], rows, optional=("level",), notes=keys)
     if report["columns_unknown"]:
         names = ", ".join(report["columns_unknown"])
         output.note(f"note: lint loads no process function: what reads the columns of {names} is checked by `run`")

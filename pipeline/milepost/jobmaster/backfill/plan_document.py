@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from milepost.epoch.iso_times import watermark_text, watermark_us
+from milepost.epoch.quantities import counted
 from milepost.epoch.summary import watermark_of
 from milepost.jobmaster.backfill.plan import ApprovedBackfill, BackfillPlan
 from milepost.jobmaster.backfill.replay import RecordedRange
@@ -171,6 +172,18 @@ def _skipped(context: JobContext, plan: BackfillPlan) -> tuple[str, ...]:
     return tuple(sorted(set(head.marks if head is not None else ()) - {sink.name for sink in context.spec.sinks}))
 
 
+def _checkpoints(ids: Sequence[int]) -> str:
+    """Return ascending ids in words, those that follow one another as a span: "checkpoints 1, 3 to 5"."""
+    spans: list[list[int]] = []
+    for one in ids:
+        if spans and one == spans[-1][-1] + 1:
+            spans[-1].append(one)
+        else:
+            spans.append([one])
+    told = [str(span[0]) if len(span) == 1 else f"{span[0]} to {span[-1]}" for span in spans]
+    return f"checkpoint{'' if len(ids) == 1 else 's'} {', '.join(told)}"
+
+
 def _text(document: BackfillDocument) -> Iterator[str]:
     span = f"from {document.from_}" if document.from_ else f"from checkpoint {document.fork_point}"
     until = f" to {document.to}" if document.to else ""
@@ -184,10 +197,10 @@ def _text(document: BackfillDocument) -> Iterator[str]:
             f"--from-checkpoint {kept.from_checkpoint} replays them all"
         )
     ranges = document.ranges
-    first, last = ranges[0].checkpoint_id, ranges[-1].checkpoint_id
     yield (
-        f"replays what checkpoints {first} to {last} read: {len(ranges)} ranges, {document.objects:,} objects, "
-        f"{document.bytes:,} bytes, in {document.epochs} epochs"
+        f"replays what {_checkpoints([one.checkpoint_id for one in ranges])} read: {counted(len(ranges), 'range')}, "
+        f"{counted(document.objects, 'object')}, {counted(document.bytes, 'byte')}, "
+        f"in {counted(document.epochs, 'epoch')}"
     )
     if document.continues:
         behind = f"{document.replayed_ranges} of {len(ranges)}"
@@ -197,7 +210,8 @@ def _text(document: BackfillDocument) -> Iterator[str]:
     if document.to:
         judged = [item for item in ranges if item.in_range]
         yield (
-            f"up to {document.to}: {len(judged)} ranges, {sum(item.objects for item in judged):,} objects; the "
+            f"up to {document.to}: {counted(len(judged), 'range')}, "
+            f"{counted(sum(item.objects for item in judged), 'object')}; the "
             f"quality gate judges those, and not the {len(ranges) - len(judged)} after them"
         )
     for row in document.preflight:

@@ -19,6 +19,7 @@ from milepost.protocol.records.checkpoints import (
     PendingCheckpoint,
     Run,
 )
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.records.stored_fields import Known
 
 _FIGURES = (
@@ -26,6 +27,9 @@ _FIGURES = (
     *("checkpointed_bytes", "full_bytes", "watermark", "quality"),
 )
 """What a report takes of a summary as it is."""
+
+
+_JUDGED = (CheckpointFailureReason.QUALITY_GATE_FAILED, CheckpointFailureReason.QUALITY_GATE_ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +103,15 @@ def pending_report(pending: PendingCheckpoint, timeline: str, leader: Leader) ->
 
 
 def aborted_report(event: CheckpointAborted) -> CheckpointReport:
-    """Return the report of a checkpoint that was given up."""
+    """Return the report of a checkpoint that was given up.
+
+    The gate is asked once every subtask has acknowledged.
+    """
+    pending = pending_report(event.pending, event.timeline, event.leader)
+    expected = len(event.pending.expected)
     return replace(
-        pending_report(event.pending, event.timeline, event.leader),
+        pending,
+        acks=Acks(expected, expected) if event.reason in _JUDGED else pending.acks,
         status=CheckpointStatus.ABORTED.value,
         duration_ms=event.at_ms - event.pending.trigger_time_ms,
         failure_reason=event.reason.value,

@@ -49,6 +49,12 @@ class History:
         wanted = (report for report in self._reports() if status in (None, report.status))
         return list(islice(wanted, self._bound(status, limit)))
 
+    def live(self, limit: int) -> list[CheckpointReport]:
+        """Return the newest completed checkpoints that the live head continues, newest first, itself among them."""
+        done = (CheckpointStatus.COMPLETED.value, CheckpointStatus.SUBSUMED.value)
+        wanted = (report for report in self._reports() if report.live and report.status in done)
+        return list(islice(wanted, limit))
+
     def _bound(self, status: str | None, limit: int | None) -> int | None:
         """Return how many checkpoints to look for: no more than the head says that there are, so that the walk ends."""
         head = self._context.log.head()

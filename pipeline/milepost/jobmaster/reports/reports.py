@@ -16,6 +16,7 @@ from milepost.jobmaster.reports.diff import Diff, Difference
 from milepost.jobmaster.reports.history import History
 from milepost.jobmaster.reports.job_report import JobState, report_job
 from milepost.jobmaster.reports.row_filter import rows_where
+from milepost.jobmaster.reports.series import EpochFigures, series_of
 from milepost.jobmaster.reports.status import Status, status_of
 from milepost.jobmaster.reports.tables import Tables, VerifiedObjects
 from milepost.jobmaster.retention.fsck import Audit, check_job
@@ -93,6 +94,10 @@ class Reports:
         with pin_for_read(self._context, before), pin_for_read(self._context, after):
             found = Diff(self._context, before, after)
             return list(found.all()) if only is None else [found.one(*only)]
+
+    def series(self, limit: int) -> list[EpochFigures]:
+        """Return figures of the newest completed epochs of the live lineage, oldest first."""
+        return series_of(self._context, limit)
 
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> VerifiedObjects:
         """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""

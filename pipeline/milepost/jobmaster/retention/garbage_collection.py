@@ -128,11 +128,12 @@ def collect_garbage(
 def _walk(context: JobContext) -> JobReach:
     reach = walk_job(context)
     if not reach.complete:
+        problems = [*reach.faults, *reach.conflicts, *(line for sink in reach.sinks for line in sink.table.problems)]
         raise StateCorrupt(
             f"job {reach.state.job}: not every root can be walked, so nothing is provably unreachable. Nothing was"
-            " changed.",
-            hint=f"milepost fsck {reach.state.job} names what is damaged",
-            problems=[*reach.faults, *reach.conflicts, *(line for sink in reach.sinks for line in sink.table.problems)],
+            f" changed.\n{problems[0]}",
+            hint=f"milepost fsck {reach.state.job} names all that is damaged",
+            problems=problems,
         )
     return reach
 

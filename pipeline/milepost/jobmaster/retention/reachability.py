@@ -238,7 +238,10 @@ class _Roots:
         try:
             document = decode_document(read_handle(self._context.store, handle), root)
         except StateCorrupt as error:
-            self.faults.append(f"{name}: {error.message}")
+            self.faults.append(
+                f"{name}: {error.message} One that is gone, as another job takes it by start --claim, is taken off the "
+                f"list by: milepost savepoint dispose {self._state.job} --name {savepoint.name}"
+            )
             return
         for one in document.objects:
             self.add(ObjectHandle(root + one.key, one.size, one.sha256), (*top, handle.key))

@@ -18,6 +18,7 @@ from milepost.dataflow.sinks.committables import Committable, SinkMark, StagedFi
 from milepost.dataflow.sinks.contract import CommittingSink
 from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
 from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord
+from milepost.epoch.quantities import counted
 from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.job.code import check_locations
@@ -97,8 +98,7 @@ def run_opened_epoch(
 def _planned(record: InputRecord) -> str:
     """Return what an epoch is to read, in words."""
     objects = [one for source in record.sources for one in source.objects]
-    count = f"{len(objects):,} object{'' if len(objects) == 1 else 's'}"
-    return f"{count}, {sum(one.size for one in objects):,} bytes"
+    return f"{counted(len(objects), 'object')}, {counted(sum(one.size for one in objects), 'byte')}"
 
 
 def _verify(context: JobContext, pending: PendingCheckpoint, answers: EpochAnswers) -> Verified:

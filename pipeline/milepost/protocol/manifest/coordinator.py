@@ -137,7 +137,7 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
         raise Busy(
             f"job {state.job}: trigger refused: checkpoint {pending.checkpoint_id} of another session is pending."
             " Nothing was written.",
-            hint="Sweep it first if its lease is over, else wait.",
+            hint="Another run was faster: wait for its end and run again, or take it over with --take-over.",
             reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
             checkpoint_id=pending.checkpoint_id,
         )
@@ -149,7 +149,8 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
     if timeline.head != request.base:
         raise CommitConflict(
             f"job {state.job}: trigger refused: the plan continues checkpoint {request.base}, the head is"
-            f" {timeline.head}. Nothing was written. Read the head and plan again.",
+            f" {timeline.head}. Nothing was written.",
+            hint="Another run was faster: run again, and it goes on from the head as it is now.",
             base=request.base,
             head=timeline.head,
         )

@@ -49,6 +49,7 @@ def parse_select(sql: str) -> ParsedSelect:
                     line_of(sql, token.start),
                     column_of(sql, token.start),
                 )
+        _refuse_unknown_start(sql, tokens)
         sqlglot.parse(sql, dialect="spark")  # which knows the functions, and counts their arguments
         statements = [statement for statement in sqlglot.parse(sql, dialect=_plain_spark()) if statement is not None]
     except ParseError as problem:
@@ -77,6 +78,14 @@ def parse_select(sql: str) -> ParsedSelect:
     if tokens[1].token_type.name == "ALL":
         raise SqlProblem("SELECT ALL is not available in this version; leave ALL out")
     return ParsedSelect(tokens, statement)
+
+
+def _refuse_unknown_start(sql: str, tokens: list[Any]) -> None:
+    """Refuse a text that begins with a word that is none of the language: a parser would complain of another one."""
+    first = tokens[0] if tokens else None
+    if first is not None and first.token_type.name == "VAR":
+        line, column = line_of(sql, first.start), column_of(sql, first.start)
+        raise SqlProblem(f"unknown word {first.text!r}: expected SELECT … FROM … WHERE …", line, column)
 
 
 def is_variable(node: exp.Expression) -> bool:

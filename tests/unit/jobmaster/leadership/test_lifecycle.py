@@ -316,7 +316,7 @@ def test_the_commands_say_what_they_did(job: SparklessJob) -> None:
     canceled = milepost("cancel", spec, "--yes")
     assert canceled.exit_code == 0
     assert canceled.stdout == (
-        f"job {spec} is CANCELED, incarnation 1, head checkpoint 1; its running epoch, checkpoint 3, is given up\n"
+        "job small is CANCELED, incarnation 1, head checkpoint 1; its running epoch, checkpoint 3, is given up\n"
     )
     status = milepost("status", spec)
     assert status.exit_code == 4
@@ -334,7 +334,7 @@ def test_the_commands_say_what_they_did(job: SparklessJob) -> None:
         "head": 1,
         "rolled_back_from": None,
     }
-    assert milepost("start", spec).stdout == f"nothing to start: job {spec} is initializing\n"
+    assert milepost("start", spec).stdout == "nothing to start: job small is initializing\n"
     assert milepost("abort", spec, "--json").document()["outcome"] == "nothing_pending"
     events = [event["event"] for event in json.loads(milepost("history", spec, "--json").stdout)["data"]["events"]]
     assert events[:3] == ["JobStarted", "JobCleaned", "JobCanceled"]

@@ -64,6 +64,8 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     job = vetoed(tmp_path)
     (refusal,) = job.master.show(2).veto["refusals"]
     assert (refusal["sink"], refusal["column"], refusal["observed"]["unexpected_count"]) == ("table", "v", 30)
+    acks = job.master.show(2).acks
+    assert acks.received == acks.expected == 3, "the gate is asked last"
     assert len(refusal["rows"]) == 20 and all(row.keys() == {"k", "v"} for row in refusal["rows"])
     assert {row["v"] for row in refusal["rows"]} == {SECRET}
     assert milepost("show", spec(job), "2", "--json").document()["veto"]["refusals"] == [refusal]

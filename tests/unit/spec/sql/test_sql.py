@@ -149,3 +149,10 @@ def test_a_column_that_reads_like_a_type_needs_parentheses(name: str) -> None:
         sql_plan(f"SELECT {name}[0] AS x FROM t", "t", columns, qualify="n_t")
     text = sql_plan(f"SELECT ({name})[0] AS x FROM t", "t", columns, qualify="n_t").columns
     assert text == (("x", f"(`n_t`.`{name.strip('`')}`)[0]"),)
+
+
+@pytest.mark.parametrize(("sql", "word"), [("SELEC * FROM t", "SELEC"), ("  slect a FROM t", "slect"), ("a", "a")])
+def test_a_text_that_begins_with_an_unknown_word_is_refused_for_that_word(sql: str, word: str) -> None:
+    with pytest.raises(SqlProblem, match=f"unknown word '{word}': expected SELECT") as caught:
+        plan(sql)
+    assert (caught.value.line, caught.value.column) == (1, sql.index(word) + 1)

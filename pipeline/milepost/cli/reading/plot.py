@@ -1,0 +1,181 @@
+"""The command that draws a job's epochs over time: plot."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from milepost.cli.terminal.open_job import open_job
+from milepost.cli.terminal.options import Job, Json, Verbose
+from milepost.cli.terminal.output import (
+    WIDTH,
+    Output,
+    show_bytes,
+    show_count,
+    show_time,
+    terminal_width,
+    use_color,
+)
+from milepost.cli.terminal.tables import new_file
+from milepost.epoch.quantities import counted
+from milepost.protocol.records.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from milepost.cli.terminal.charts import Part
+    from milepost.jobmaster.jobmaster import EpochFigures
+
+_NEWEST = 60
+_HEIGHT = 4
+_PHASES_HEIGHT = 8
+_MARGIN = 2
+
+_GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "plan": ("░", "blue", ("plan", "begin")),
+    "session": ("▒", "magenta", ("session",)),
+    "data": ("█", "green", ("copy", "read", "exchange", "restore", "process", "sync", "stage", "async", "spark")),
+    "gate": ("▓", "yellow", ("gate",)),
+    "commit": ("◆", "cyan", ("prepare", "commit", "notify", "subsume")),
+    "other": ("·", "dim", ("other",)),
+}
+"""Part of a column -> its glyph, its colour, and the phases that it consists of."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the group."""
+    app.command()(plot)
+
+
+def plot(
+    ctx: typer.Context,
+    job: Job,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most N epochs, the newest.")] = _NEWEST,
+    file: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE.svg", help="Draw to a file that does not exist.")
+    ] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Draw phases, rows, late rows, state and lag of the newest epochs, here or as SVG."""
+    if file is not None and file.suffix != ".svg":
+        raise InvalidRequest(f"{file} is no .svg: a chart is drawn as SVG. Nothing was written.")
+    output: Output = ctx.obj
+    figures = open_job(job).series(limit)
+    if file is not None and figures:
+        svg = _svg(figures, job)
+        with new_file(file) as stream:
+            stream.write(svg.encode())
+    if output.json:
+        return output.document({"epochs": figures})
+    if not figures:
+        return output.note("there are none")  # of the live timeline
+    if file is not None:
+        return output.note(f"{counted(len(figures), 'epoch')} drawn to {file}")
+    return _print(figures)
+
+
+def _print(figures: Sequence[EpochFigures]) -> None:
+    from rich.console import Console
+
+    width = terminal_width()
+    colour = use_color(sys.stdout)
+    console = Console(file=sys.stdout, width=width, no_color=not colour, force_terminal=colour, highlight=False)
+    for line in _lines(figures, width):
+        console.print(line, no_wrap=True, overflow="crop")
+
+
+def _svg(figures: Sequence[EpochFigures], job: str) -> str:
+    """Return the charts as a picture that asks no server for a font."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, highlight=False)
+    for line in _lines(figures, WIDTH):
+        console.print(line, no_wrap=True, overflow="crop")
+    return re.sub(r"@font-face\s*\{[^}]*\}\s*", "", console.export_svg(title=f"milepost plot {job}"))
+
+
+def _lines(figures: Sequence[EpochFigures], width: int) -> Iterator[Text]:
+    from rich.text import Text
+
+    from milepost.cli.terminal.charts import column_width, columns, stacked
+
+    shown = figures[-(width - _MARGIN) :]
+    column = column_width(len(shown), width - _MARGIN)
+    first, last = shown[0], shown[-1]
+    yield Text(f"epochs of checkpoints {first.checkpoint_id} to {last.checkpoint_id}")
+    yield Text(f"{show_time(first.trigger_time)} to {show_time(last.trigger_time)}")
+    grouped = [None if one.phases is None else _grouped(one.phases) for one in shown]
+    if any(grouped):
+        parts = _parts()
+        yield from _titled("phases", [sum(one.values()) if one else None for one in grouped], _seconds)
+        yield from _indented(stacked(grouped, parts, _PHASES_HEIGHT, column))
+        yield from _indented([_legend(parts)])
+    for title, value, told in _CHARTS:
+        values = [value(one) for one in shown]
+        if any(one is not None for one in values):
+            yield from _titled(title, values, told)
+        if any(values):  # else none is above 0
+            yield from _indented(columns(values, _HEIGHT, column, "cyan"))
+
+
+def _titled(title: str, values: Sequence[float | None], told: Callable[[Any], str]) -> Iterator[Text]:
+    from rich.text import Text
+
+    known = [value for value in values if value is not None]
+    yield Text()
+    yield Text(f"{title}: {told(min(known))} to {told(max(known))}, last {told(known[-1])}", style="bold")
+
+
+def _indented(lines: Sequence[Text]) -> Iterator[Text]:
+    from rich.text import Text
+
+    for line in lines:
+        yield Text(" " * _MARGIN) + line
+
+
+def _legend(parts: Mapping[str, Part]) -> Text:
+    from rich.text import Text
+
+    legend = Text()
+    for name, part in parts.items():
+        legend.append(part.glyph, part.style).append(f" {name}  ")
+    return legend
+
+
+def _parts() -> dict[str, Part]:
+    from milepost.cli.terminal.charts import Part
+
+    return {name: Part(glyph, style) for name, (glyph, style, _) in _GROUPS.items()}
+
+
+def _grouped(phases: Mapping[str, int | None]) -> dict[str, float]:
+    return {name: sum(phases.get(f"{phase}_ms") or 0 for phase in members) for name, (_, _, members) in _GROUPS.items()}
+
+
+def _seconds(ms: float) -> str:
+    return f"{ms / 1000:,.1f} s"
+
+
+def _age(ms: float) -> str:
+    """Return a time in the largest unit of which it has two."""
+    for unit, length_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+        if ms >= 2 * length_ms:
+            return f"{ms / length_ms:,.1f} {unit}"
+    return _seconds(ms)
+
+
+_CHARTS: tuple[tuple[str, Callable[[EpochFigures], Any], Callable[[Any], str]], ...] = (
+    ("rows in", lambda one: one.rows_in, show_count),
+    ("rows out", lambda one: one.rows_out, show_count),
+    ("late rows", lambda one: one.late_rows, show_count),
+    ("state", lambda one: one.state_bytes, show_bytes),
+    ("lag of the watermark", lambda one: one.lag_ms, _age),
+)
+"""Title of a chart -> its value for an epoch, and how that is told."""

@@ -1,0 +1,73 @@
+"""The series of a job: figures of its epochs over time, as a chart needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from milepost.epoch.iso_times import watermark_us
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
+from milepost.jobmaster.reports.history import History
+from milepost.jobmaster.reports.timings import kept, phases_of
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.protocol.records.ids import CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFigures:
+    """Figures of one completed epoch of the live lineage; None for what is not known, or not any more.
+
+    Attributes:
+        phases: milliseconds by phase, with the total; None once the checkpoint is not retained.
+        state_bytes: what its state refers to in all. lag_ms: how far its watermark was behind its trigger.
+    """
+
+    checkpoint_id: int
+    epoch: int | None
+    trigger_time: str | None
+    duration_ms: int | None
+    phases: Mapping[str, int | None] | None
+    rows_in: Any
+    rows_out: Any
+    late_rows: Any
+    state_bytes: Any
+    lag_ms: int | None
+
+
+def series_of(context: JobContext, limit: int) -> list[EpochFigures]:
+    """Return the figures of the newest completed epochs of the live lineage, oldest first; [] before the first."""
+    return [_figures(context, report) for report in reversed(History(context).live(limit))]
+
+
+def _figures(context: JobContext, report: CheckpointReport) -> EpochFigures:
+    return EpochFigures(
+        checkpoint_id=report.checkpoint_id,
+        epoch=report.epoch,
+        trigger_time=report.trigger_time,
+        duration_ms=report.duration_ms,
+        phases=_phases(context, report),
+        rows_in=report.rows_in,
+        rows_out=report.rows_out,
+        late_rows=report.late_rows,
+        state_bytes=report.full_bytes,
+        lag_ms=_lag_ms(report),
+    )
+
+
+def _phases(context: JobContext, report: CheckpointReport) -> Mapping[str, int | None] | None:
+    checkpoint = context.head().state.checkpoint(CheckpointId(report.checkpoint_id))
+    if checkpoint is None:
+        return None
+    return phases_of(context.metadata(checkpoint), kept(context, checkpoint.checkpoint_id, checkpoint.token))
+
+
+def _lag_ms(report: CheckpointReport) -> int | None:
+    if report.trigger_time is None or not isinstance(report.watermark, str):
+        return None
+    watermark = watermark_us(report.watermark)
+    if watermark == END_OF_TIME_US:
+        return None
+    return round(datetime.fromisoformat(report.trigger_time).timestamp() * 1000) - watermark // 1000
