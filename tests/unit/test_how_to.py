@@ -1,0 +1,63 @@
+"""The how-to's do as they are written: their code is run, their specs are read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, Asset, AssetAny
+
+from milepost.airflow.dags.dag_factory import airflow_schedule
+from milepost.spec.job.spec import ScheduleSpec
+from milepost.spec.load.document import read_document
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.servers.processes import REPOSITORY
+
+OWN_AIRFLOW = (REPOSITORY / "docs" / "how-to" / "own-airflow.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", OWN_AIRFLOW, re.S)
+
+
+def dags_of(folder: Path, code: str) -> dict[str, DAG]:
+    """The DAGs of a DAG file with this code."""
+    file = folder / "ours.py"
+    file.write_text(code)
+    namespace: dict[str, Any] = {"__file__": str(file), "__name__": "ours"}
+    exec(compile(code, str(file), "exec"), namespace)
+    return {value.dag_id: value for value in namespace.values() if isinstance(value, DAG)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a DAG file, with a job beside it."""
+    job = SparklessJob.create(tmp_path / "job")
+    (tmp_path / "jobs").mkdir()
+    text = (job.folder / "config" / "small.yaml").read_text()
+    (tmp_path / "jobs" / "visits.yaml").write_text(text.replace("name: small", "name: visits"))
+    return tmp_path
+
+
+def test_the_dag_file_of_three_lines_has_five_dags_of_each_job(folder: Path) -> None:
+    code = blocks("python")[0]
+    assert len(code.strip().splitlines()) == 3 and all(word in code for word in ("airflow", "dag"))
+    ids = {f"visits__{name}" for name in ("epoch", "rollback", "savepoint", "backfill", "resume")}
+    assert dags_of(folder, code).keys() == ids
+
+
+def test_the_epoch_among_other_tasks_is_between_them(folder: Path) -> None:
+    dag = dags_of(folder, blocks("python")[1])["nightly"]
+    assert dag.get_task("report").upstream_task_ids == {"visits.subsume", "visits.trigger_checkpoint"}
+    assert dag.get_task("land").downstream_task_ids == {"visits.trigger_checkpoint"}
+
+
+def test_the_schedules_by_assets_are_valid() -> None:
+    (by_one,) = blocks("yaml")
+    by_any = re.findall(r"`(schedule: \{any_of.*?\})`", OWN_AIRFLOW)
+    schedules = [read_document(text).value["schedule"] for text in (by_one, *by_any)]
+    made = [airflow_schedule(ScheduleSpec.model_validate(one)) for one in schedules]
+    visits, orders = Asset("s3://lake/visits"), Asset("s3://landing/orders")
+    assert made == [AssetAny(visits), AssetAny(visits, orders)]
