@@ -1,6 +1,5 @@
 """The DAGs of a job, made from its spec."""
 
-from milepost.extras import needs
+from milepost.extras import require
 
-with needs("airflow", "making DAGs"):
-    import airflow.sdk  # noqa: F401
+require("airflow", "making DAGs")
