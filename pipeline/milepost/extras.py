@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from importlib.util import find_spec
 
 from milepost.protocol.records.errors import EnvironmentUnusable
 
@@ -21,25 +20,21 @@ def install_command(extra: str) -> str:
     return f'pip install "milepost[{extra}]"'
 
 
-@contextmanager
-def needs(extra: str, what: str) -> Iterator[None]:
-    """Refuse a library of the extra that the block imports and that is not installed.
+def require(extra: str, what: str) -> None:
+    """Refuse to go on without the libraries of an extra; imports none of them.
 
-    Any other failure of an import passes: a library that is there and broken says itself what is wrong.
+    All of them, whatever is needed first: some are asked for by others only in the midst of an epoch, whose failure
+    would then be taken for that of its data.
 
     Args:
         what: who needs it, as the subject of a sentence.
     Raises:
-        EnvironmentUnusable: it is not installed; the hint says which command installs it.
+        EnvironmentUnusable: one is not installed; the hint says which command installs it.
     """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        missing = EXTRAS[extra].get(error.name or "")
-        if missing is None:
-            raise
+    missing = next((name for module, name in EXTRAS[extra].items() if find_spec(module) is None), None)
+    if missing is not None:
         raise EnvironmentUnusable(
             f"{what} needs {missing}, which is not installed.",
             hint=f"install it: {install_command(extra)}",
             extra=extra,
-        ) from error
+        )

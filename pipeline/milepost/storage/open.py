@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.extras import needs
+from milepost.extras import require
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.keys import LocalRoot, parse_root
 from milepost.storage.local import LocalStore
@@ -20,6 +20,7 @@ def open_store(config: StoreConfig) -> ObjectStore:
     root = parse_root(config.url)
     if isinstance(root, LocalRoot):
         return LocalStore(config)
-    with needs("s3", f"the store {config.url}"):  # boto3 is only loaded by jobs that use it
-        from milepost.storage.s3 import S3Store
+    require("s3", f"the store {config.url}")
+    from milepost.storage.s3 import S3Store  # boto3 is only loaded by jobs that use it
+
     return S3Store(config)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from milepost.extras import needs
+from milepost.extras import require
 
-with needs("airflow", "making DAGs"):
-    import airflow.sdk  # noqa: F401
+require("airflow", "making DAGs")
 
 if TYPE_CHECKING:
     from milepost.airflow.dags.dag_factory import load_jobs

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from milepost import __version__
-from milepost.extras import EXTRAS, install_command, needs
+from milepost.extras import EXTRAS, install_command, require
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -83,8 +83,9 @@ def _server(job: LoadedJob) -> Iterator[Check]:
     if text is None:
         return
     try:
-        with needs("spark", "a Spark Connect server"):
-            from milepost.spark.driver.connect import check_server
+        require("spark", "a Spark Connect server")
+        from milepost.spark.driver.connect import check_server
+
         yield _check("spark server", True, check_server(text))
     except CheckpointError as error:
         yield _check("spark server", False, f"{error.message} {error.hint}".strip())

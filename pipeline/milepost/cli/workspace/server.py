@@ -13,7 +13,7 @@ import typer
 from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.epoch.private_cache import private_cache
-from milepost.extras import needs
+from milepost.extras import require
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spec.values.spark_remote import DEFAULT_PORT, TOKEN_VARIABLE
 
@@ -38,8 +38,8 @@ def spark_server(
 
     Epochs of specs with its address as `spark.remote` start within seconds, for no Spark has to start for them.
     """
-    with needs("spark", "a Spark Connect server"):
-        from milepost.spark.driver import connect_server
+    require("spark", "a Spark Connect server")
+    from milepost.spark.driver import connect_server
 
     output: Output = ctx.obj
     file = token_file or private_cache() / "spark-token"

@@ -30,7 +30,7 @@ from typing import Any
 import pyarrow as pa
 
 from milepost.dataflow.quality.verdict import ExpectationResult, GateVerdict, Verdict, VerdictStatus
-from milepost.extras import install_command, needs
+from milepost.extras import install_command, require
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 from milepost.spec.job.spec import Expectation, QualitySpec
 from milepost.spec.values.expectations import SET_BY_THE_GATE
@@ -157,11 +157,11 @@ def _status(results: Sequence[ExpectationResult]) -> VerdictStatus:
 
 def _build(spec: QualitySpec) -> list[Any]:
     """Return the library's expectations, numbered in `meta`: it answers in an order of its own."""
+    require("quality", f"the quality gate of sink {spec.sink}")
     try:
-        with needs("quality", f"the quality gate of sink {spec.sink}"):
-            _import()
-            from great_expectations.exceptions import ExpectationNotFoundError
-            from great_expectations.expectations import registry
+        _import()
+        from great_expectations.exceptions import ExpectationNotFoundError
+        from great_expectations.expectations import registry
     except _IMPORT_ERRORS as error:
         raise EnvironmentUnusable(
             f"the quality gate cannot load Great Expectations: {error}",

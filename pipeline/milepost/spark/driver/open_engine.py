@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from milepost.epoch.plan import EpochPlan
-from milepost.extras import needs
 from milepost.spark.driver.classic import ClassicEngine
 from milepost.spark.driver.engine import Engine
 from milepost.spark.driver.session import open_session
@@ -12,8 +11,7 @@ from milepost.spark.driver.session import open_session
 def load_engine(plan: EpochPlan) -> None:
     """Import the modules of the kind of session that a plan's spec asks for."""
     if plan.spec.spark.remote is not None:
-        with needs("spark", "a Spark Connect server"):  # gRPC, which the other kind does without
-            import milepost.spark.driver.connect  # noqa: F401
+        import milepost.spark.driver.connect  # noqa: F401
 
 
 def open_engine(plan: EpochPlan, kept: Engine | None = None) -> Engine:
@@ -23,6 +21,6 @@ def open_engine(plan: EpochPlan, kept: Engine | None = None) -> Engine:
     """
     if plan.spec.spark.remote is None:
         return ClassicEngine(open_session(plan.spec.name, plan.spec.spark))
-    from milepost.spark.driver.connect import RemoteEngine, open_remote
+    from milepost.spark.driver.connect import RemoteEngine, open_remote  # they need gRPC, which the other kind does not
 
     return open_remote(plan, kept if isinstance(kept, RemoteEngine) else None)

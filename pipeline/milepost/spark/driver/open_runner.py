@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from milepost.extras import needs
+from milepost.extras import require
 
 if TYPE_CHECKING:
     from milepost.spark.driver.runner import SparkEpochRunner
@@ -16,6 +16,7 @@ def open_runner() -> SparkEpochRunner:
     Raises:
         EnvironmentUnusable: PySpark, or what it needs, is not installed.
     """
-    with needs("spark", "running an epoch"):
-        from milepost.spark.driver.runner import SparkEpochRunner
+    require("spark", "running an epoch")
+    from milepost.spark.driver.runner import SparkEpochRunner
+
     return SparkEpochRunner()

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
@@ -275,7 +276,9 @@ def test_what_keeps_the_library_from_loading_is_told_by_the_gate_alone(
 ) -> None:
     """Loading it beside Spark's start saves time; it does not move, hide or repeat an error."""
     monkeypatch.delitem(sys.modules, "great_expectations.expectations", raising=False)
-    monkeypatch.setitem(sys.modules, "great_expectations", ModuleType("great_expectations"))
+    empty = ModuleType("great_expectations")
+    empty.__spec__ = ModuleSpec("great_expectations", None)
+    monkeypatch.setitem(sys.modules, "great_expectations", empty)
     thread = begin_loading([suite(IN_RANGE)])
     assert thread is not None
     thread.join()
