@@ -82,5 +82,5 @@ def test_ctrl_c_twice_amid_the_job_is_one_line_and_the_next_run_takes_up_its_inp
     terminal.gate.unlink()
     terminal.gate.touch()
     again = milepost("run", terminal.spec)
-    assert (again.exit_code, "1 rows in, 1 rows out" in again.stdout) == (0, True), again.stderr
+    assert (again.exit_code, "1 row in, 1 row out" in again.stdout) == (0, True), again.stderr
     assert JobMaster(load_job(terminal.spec)).status().last_failure is None

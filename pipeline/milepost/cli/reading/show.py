@@ -12,7 +12,7 @@ from milepost.cli.reading.vetoes import show_veto
 from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, printable, show_bytes, show_count, show_time
+from milepost.cli.terminal.output import Output, printable, show_bytes, show_count, show_rows, show_time
 from milepost.epoch.quantities import counted
 from milepost.protocol.codec.records import to_json
 
@@ -87,8 +87,7 @@ def _show_head(report: CheckpointReport, output: Output) -> None:
         detail = " ".join(str(report.failure_detail or "").split())
         _fact("failed", f"{report.failure_reason}: {detail}" if detail else report.failure_reason, output)
     if report.rows_in is not None:
-        figures = ((report.rows_in, "rows in"), (report.rows_out, "rows out"), (report.late_rows, "late"))
-        _fact("rows", ", ".join(f"{show_count(figure)} {words}" for figure, words in figures), output)
+        _fact("rows", show_rows(report.rows_in, report.rows_out, report.late_rows), output)
     if report.acks.expected is not None:
         _fact("acks", f"{printable(report.acks.received)} of {printable(report.acks.expected)}", output)
     if report.watermark is not None:

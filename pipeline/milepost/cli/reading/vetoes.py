@@ -10,14 +10,14 @@ from milepost.cli.terminal.output import Output, printable
 def show_veto(veto: dict[str, Any], output: Output) -> None:
     """Print each refusal with its observed value and its failing rows; text from data is made printable."""
     if "problem" in veto:
-        output.text(f"  {printable(veto['problem'])}")
+        output.paragraph(veto["problem"], "    ", "  ")
     for refusal in veto["refusals"]:
         observed = dict(refusal["observed"])
         if refusal["observed_value"] is not None:
             observed["observed_value"] = refusal["observed_value"]
         facts = ", ".join(f"{name} {printable(value)}" for name, value in observed.items())
         subject = f"{refusal['type']}({printable(refusal['column'] or '')})"
-        output.text(f"  sink {refusal['sink']}: {subject}: {printable(refusal['exception'] or facts)}")
+        output.paragraph(f"sink {refusal['sink']}: {subject}: {refusal['exception'] or facts}", "    ", "  ")
         rows = refusal["rows"]
         if rows:
             columns = list(rows[0])

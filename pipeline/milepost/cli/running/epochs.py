@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, show_count
+from milepost.cli.terminal.output import Output, show_count, show_rows
 from milepost.protocol.failure.restart import RestartAfter
 from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest
 
@@ -143,11 +143,7 @@ def _show_epoch(result: CheckpointReport, output: Output) -> None:
 
     if output.json:
         return output.document(result)
-    counts = ", ".join(
-        f"{show_count(figure)} {words}"
-        for figure, words in ((result.rows_in, "rows in"), (result.rows_out, "rows out"), (result.late_rows, "late"))
-        if figure is not None
-    )
+    counts = show_rows(result.rows_in, result.rows_out, result.late_rows)
     seconds = f" in {result.duration_ms / 1000:.1f} s" if result.duration_ms is not None else ""
     what = f"checkpoint {result.checkpoint_id} {result.status}: epoch {result.epoch}"
     if result.in_flight_bytes:

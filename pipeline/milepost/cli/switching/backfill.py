@@ -9,7 +9,7 @@ import typer
 from milepost.cli.running.control import Yes, confirmed
 from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, show_count
+from milepost.cli.terminal.output import Output, show_rows
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -119,10 +119,7 @@ def _show_disposed(result: DisposedBackfills, output: Output) -> None:
 
 def _show_result(result: BackfillResult, output: Output) -> None:
     for epoch in result.epochs:
-        counts = ", ".join(
-            f"{show_count(figure)} {words}"
-            for figure, words in ((epoch.rows_in, "rows in"), (epoch.rows_out, "rows out"), (epoch.late_rows, "late"))
-        )
+        counts = show_rows(epoch.rows_in, epoch.rows_out, epoch.late_rows)
         output.text(f"checkpoint {epoch.checkpoint_id}: epoch {epoch.epoch}, {counts}, quality {epoch.quality}")
     output.text(
         f"job {result.job} continues checkpoint {result.checkpoint_id} of timeline {result.timeline}; "

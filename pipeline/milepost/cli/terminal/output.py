@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, TypeVar, cast
 
 from milepost.cli.terminal.layout import Grid, lay_out, wrapped
+from milepost.epoch.quantities import counted
 from milepost.protocol.codec.records import to_json
 
 SCHEMA = "milepost/v1"
@@ -190,6 +191,15 @@ def show_bytes(size: object) -> str:
             return f"{size:,} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:,.1f} TB"
+
+
+def show_rows(rows_in: object, rows_out: object, late_rows: object) -> str:
+    """Return what an epoch took, gave and left out as late, as far as it is known."""
+    told = []
+    for figure, words in ((rows_in, " in"), (rows_out, " out"), (late_rows, None)):
+        if isinstance(figure, int):
+            told.append(f"{figure:,} late" if words is None else f"{counted(figure, 'row')}{words}")
+    return ", ".join(told)
 
 
 def terminal_width() -> int:

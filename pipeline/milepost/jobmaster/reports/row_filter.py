@@ -154,7 +154,7 @@ class _Predicate:
         text = self._text_of(node)
         if pa.types.is_decimal(type_) and type(node).__name__ == "Literal" and not node.is_string:
             return pc.scalar(Decimal(str(node.this)))
-        if text is not None and pa.types.is_temporal(type_):
+        if text is not None and (pa.types.is_timestamp(type_) or pa.types.is_date(type_)):
             return self._time(text, type_)
         is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
         if type(node).__name__ == "Literal" and bool(node.is_string) is not is_text:
@@ -166,11 +166,11 @@ class _Predicate:
         moment = _moment(text)
         if moment is None:
             raise _refused(self.text, f"{text!r} is no time: expected ISO 8601, as in '2026-07-14 06:00'")
-        if pa.types.is_date(type_):
-            return pc.scalar(pa.scalar(moment, pa.timestamp("us")))  # a date is compared as its midnight
-        zoned = getattr(type_, "tz", None) is not None
         aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        return pc.scalar(pa.scalar(aware if zoned else aware.astimezone(UTC).replace(tzinfo=None), type_))
+        if getattr(type_, "tz", None) is not None:
+            return pc.scalar(pa.scalar(aware, pa.timestamp("us", type_.tz)))
+        # A column without a zone is compared as UTC, a date as its midnight.
+        return pc.scalar(pa.scalar(aware.astimezone(UTC).replace(tzinfo=None), pa.timestamp("us")))
 
     def _text_of(self, node: exp.Expression) -> str | None:
         """Return the text of a quoted value, or of one that is named a time as in TIMESTAMP '…'; None for others."""

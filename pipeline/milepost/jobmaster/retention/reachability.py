@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from milepost.dataflow.sinks.committables import StagedFile, TableWalk
+from milepost.epoch.quantities import counted
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.jobmaster.retention.garbage_lists import listed_in
@@ -138,7 +139,7 @@ def _walk(context: JobContext) -> JobReach:
         for name, (since_ms, table) in tables.items()
     )
     for reached in sinks:
-        found.roots.append(f"sink {reached.name} ({reached.table.heads} heads)")
+        found.roots.append(f"sink {reached.name} ({counted(reached.table.heads, 'head')})")
     return JobReach(
         state=state,
         now_ms=now_ms,
@@ -185,7 +186,7 @@ class _Roots:
                     self.add(done.plan, (f"manifest version {entry.version}", whose))
         except StateCorrupt as error:
             self.faults.append(error.message)
-        self.roots.append(f"manifest log ({count} entries)")
+        self.roots.append(f"manifest log ({count} {'entry' if count == 1 else 'entries'})")
 
     def walk_checkpoint(self, checkpoint: CompletedCheckpoint) -> None:
         """Read a retained checkpoint's metadata and follow each reference in it."""
@@ -210,7 +211,7 @@ class _Roots:
                 due = sink in checkpoint.unconfirmed
                 why = f"commit to sink {sink}, not confirmed yet" if due else f"way back of sink {sink} to it"
                 self._wait(sink, staged_files(snapshot.committable), (*chain, why))
-        self.roots.append(f"checkpoint {checkpoint.checkpoint_id} ({len(handles) + 1} objects)")
+        self.roots.append(f"checkpoint {checkpoint.checkpoint_id} ({counted(len(handles) + 1, 'object')})")
 
     def walk_table(self, sink: str, table: TableWalk) -> TableNeeds | None:
         """Find what the retained checkpoints, all walked before, need of a table; None when that cannot be known."""
@@ -245,7 +246,7 @@ class _Roots:
             return
         for one in document.objects:
             self.add(ObjectHandle(root + one.key, one.size, one.sha256), (*top, handle.key))
-        self.roots.append(f"{name} ({len(document.objects) + 1} objects)")
+        self.roots.append(f"{name} ({counted(len(document.objects) + 1, 'object')})")
 
     def walk_vetoes(self, objects: Iterable[ObjectStat], now_ms: int) -> None:
         """Take each veto that is young enough for a root: the entry that names it may be compacted before."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.quantities import counted
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.routes import SilentSink, SinkPreview, check_positions, preview_sinks
@@ -351,7 +352,7 @@ def _changes(plan: RollbackPlan) -> Iterator[str]:
         yield f"sink {name}: {rows_text}, {objects}{late}"
     for title, sources in (("runs again", plan.runs_again), ("counts as read", plan.counts_as_read)):
         for name, size in (sources or {}).items():
-            yield f"{title}: source {name}: {_count(size.objects)} objects, {_count(size.bytes)} bytes"
+            yield f"{title}: source {name}: {counted(size.objects, 'object')}, {counted(size.bytes, 'byte')}"
     if plan.runs_again is None:
         yield "runs again: unknown, the head cannot be read; whatever the target has not consumed"
     for line in plan.spec:

@@ -81,13 +81,13 @@ def run_opened_epoch(
         committables = _committables(context, answers, verified)
         rows_out = sum(one.rows for one in committables.values())
         verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
-        clock("prepare", f"{rows_out:,} rows out")
+        clock("prepare", f"{counted(rows_out, 'row')} out")
         if not verdict.vetoes:
             with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
                 committables = _prepare(context, opened, committables)
         metadata = build_metadata(context, plan, opened, answers.operators, verified, committables, verdict)
         rows_in = sum(source.rows for source in metadata.sources.values())
-        clock("write", f"{rows_in:,} rows in, {rows_out:,} rows out")
+        clock("write", f"{counted(rows_in, 'row')} in, {counted(rows_out, 'row')} out")
         metadata = replace(metadata, **_times(clock, answers, planned))
         with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
             handle = context.write_metadata(metadata)

@@ -57,6 +57,20 @@ def test_a_time_may_be_given_as_text_and_is_utc_without_an_offset() -> None:
         assert rows_where(TABLE, f"{text} > at")["n"].to_pylist() == [0]
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_times_compare_in_any_unit_with_and_without_a_zone(unit: str, zone: str | None) -> None:
+    times = pa.array([0, 1, 2], pa.int64()).cast(pa.timestamp("s", zone)).cast(pa.timestamp(unit, zone))
+    table = pa.table({"n": [0, 1, 2], "at": times})
+    assert rows_where(table, "at > '1970-01-01T00:00:00.5'")["n"].to_pylist() == [1, 2]
+    assert rows_where(table, "at <= '1970-01-01T01:00:01+01:00'")["n"].to_pylist() == [0, 1]
+
+
+def test_a_date_is_compared_as_its_midnight() -> None:
+    assert rows_where(TABLE, "day < '2026-01-02T00:00:01'")["n"].to_pylist() == [0, 1]
+    assert rows_where(TABLE, "day = '2026-01-02T02:00+02:00'")["n"].to_pylist() == [1]
+
+
 def test_names_and_texts_are_quoted_as_in_spark() -> None:
     assert rows_where(TABLE, '`city` = "O\'Hare"')["n"].to_pylist() == [2]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,12 @@ def three_files(tmp_path: Path) -> tuple[SparklessJob, SparklessRunner]:
     for name in "abc":
         job.land(f"{name}.csv")
     return job, SparklessRunner()
+
+
+def by_step(requests: Callable[[str], None]) -> Callable[[str], None]:
+    """What is told each phase of an epoch, and tells those of `run` on as one step."""
+    of_run = ("begin", "session", "data plane", "gate", "prepare", "write")
+    return lambda phase: requests("run" if phase.split(":")[0] in of_run else phase)
 
 
 def test_an_empty_epoch_of_a_running_process_asks_little_and_starts_nothing(
@@ -71,7 +78,7 @@ def test_an_epoch_asks_no_more_than_it_did(tmp_path: Path, monkeypatch: pytest.M
     master = job.master
     for _ in range(3):
         requests.clear()
-        assert master.run(Session.cli(), runner, progress=requests).status == "completed"
+        assert master.run(Session.cli(), runner, progress=by_step(requests)).status == "completed"
     assert requests.by_step.keys() == NORMAL.keys()
     assert all(asked <= NORMAL[step] for step, asked in requests.by_step.items()), requests.told()
     heads = [(step, key) for step, _, key in requests.calls if key.startswith("_heads/")]
