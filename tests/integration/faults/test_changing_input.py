@@ -41,8 +41,11 @@ def recovering(healthy: FlightsJob, tmp_path: Path) -> RecoveringJob:
 def run_and(strike: Callable[[], Any], job: FlightsJob, capsys: pytest.CaptureFixture[str]) -> Outcome:
     """Run one epoch as `milepost run` does, and strike once it is planned, before anything of it is read."""
 
+    steps: list[str] = []
+
     def at_step(step: str) -> None:
-        if step == "run":
+        steps.append(step)
+        if step == "begin":
             strike()
 
     loaded = job.load()
@@ -52,6 +55,7 @@ def run_and(strike: Callable[[], Any], job: FlightsJob, capsys: pytest.CaptureFi
         code = 0
     except CheckpointError as error:
         code = report(error, Output())
+    assert steps[:2] == ["trigger", "begin"], "it has struck"
     printed = capsys.readouterr()
     return Outcome(code, printed.out, printed.err)
 
