@@ -33,7 +33,9 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(one, marks=[LONG] * (SETTINGS[one] is TWO_LEADERS)) for one in SETTINGS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=LONG if SETTINGS[one] is TWO_LEADERS else ()) for one in SETTINGS]
+)
 def test_every_interleaving_keeps_every_invariant(name: str, record_property: Callable[[str, object], None]) -> None:
     """I1 to I14 hold in every world, and at each end every row is published once."""
     seen = Explorer(SETTINGS[name]).explore()
@@ -140,7 +142,7 @@ SWITCHES = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=[LONG] * (SWITCHES[one] is TWO_AND_A_PERSON)) for one in SWITCHES]
+    "name", [pytest.param(one, marks=LONG if SWITCHES[one] is TWO_AND_A_PERSON else ()) for one in SWITCHES]
 )
 def test_no_commit_of_the_old_timeline_lands_after_a_rollback(
     name: str, record_property: Callable[[str, object], None]

@@ -30,12 +30,11 @@ from milepost.airflow.operators.job_specs import (
     resume_dag_id,
     rollback_dag_id,
     savepoint_dag_id,
-    spec_files,
 )
 from milepost.airflow.task_output.task_log import keep_task_log_short
 from milepost.protocol.records.errors import CheckpointError, NotFound
 from milepost.spec.job.spec import JobSpec, ScheduleSpec
-from milepost.spec.load.load import LoadedJob
+from milepost.spec.load.load import LoadedJob, spec_files
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ def job_dags(config: Path) -> dict[str, DAG]:
         name, makers = _makers(path)
         if name in names:
             message = f"{path.name}: another spec in {config} has the job name of {name} too; names are unique."
-            makers = {f"{epoch_dag_id(name)}{DUPLICATE}": partial(broken_dag, path, message, suffix=DUPLICATE)}
+            makers = _broken(path, message, f"{epoch_dag_id(name)}{DUPLICATE}", _rescued(path)[1])
         names.add(name)
         dags |= {dag_id: make() for dag_id, make in makers.items() if asked in (None, dag_id)}
     return dags
@@ -83,10 +82,14 @@ def _makers(path: Path) -> tuple[str, dict[str, Callable[[], DAG]]]:
     try:
         job = parsed_spec(path)
     except CheckpointError as error:
-        name, _ = _rescued(path)
-        return name, {epoch_dag_id(name): partial(broken_dag, path, error.message)}
+        name, schedule = _rescued(path)
+        return name, _broken(path, error.message, epoch_dag_id(name), schedule)
     name = job.spec.name
     return name, {dag_id(name): partial(make, job) for dag_id, make in _DAGS.items()}
+
+
+def _broken(path: Path, problem: str, dag_id: str, schedule: ScheduleSpec | None) -> dict[str, Callable[[], DAG]]:
+    return {dag_id: partial(broken_dag, path, problem, dag_id, schedule)}
 
 
 def epoch_dag(job: LoadedJob) -> DAG:
@@ -128,16 +131,17 @@ class BrokenSpecOperator(BaseOperator):
         raise AirflowFailException(self.problem)
 
 
-def broken_dag(path: Path, problem: str, suffix: str = "") -> DAG:
+def broken_dag(path: Path, problem: str, dag_id: str, schedule: ScheduleSpec | None) -> DAG:
     """Return a DAG in place of a job whose spec is not valid.
 
-    Raising instead would take the DAGs of all other jobs of the same file off the schedule. The schedule is kept as far
-    as it can still be read, so that whoever watches for failed runs hears of it.
+    Raising instead would take the DAGs of all other jobs of the same file off the schedule.
+
+    Args:
+        schedule: as far as it can still be read, so that whoever watches for failed runs hears of it.
     """
     log.warning("%s", problem)
-    name, schedule = _rescued(path)
     dag = DAG(
-        dag_id=epoch_dag_id(name) + suffix,
+        dag_id=dag_id,
         description=f"{path.name} is not a valid job spec",
         doc_md=f"This job's spec is not valid:\n\n```\n{problem.replace('`', chr(39))}\n```\n",
         schedule=airflow_schedule(schedule),

@@ -1,12 +1,9 @@
-"""The job specs of a folder, the ids of their DAGs, and the spec as a task documents it."""
+"""The ids of a job's DAGs, and its spec as a task documents it."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from milepost.spec.load.load import LoadedJob
 
-SPEC_SUFFIXES = (".yaml", ".yml")
 EPOCH_SUFFIX = "__epoch"
 ROLLBACK_SUFFIX = "__rollback"
 SAVEPOINT_SUFFIX = "__savepoint"
@@ -32,11 +29,6 @@ def backfill_dag_id(job: str) -> str:
 
 def resume_dag_id(job: str) -> str:
     return f"{job}{RESUME_SUFFIX}"
-
-
-def spec_files(config: Path) -> list[Path]:
-    """Return the spec files directly in a folder, by name; those in its subfolders are examples and the demo's."""
-    return sorted(path for path in config.glob("*") if path.suffix in SPEC_SUFFIXES and path.is_file())
 
 
 def spec_as_docs(job: LoadedJob) -> dict[str, str]:

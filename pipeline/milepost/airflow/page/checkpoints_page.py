@@ -68,10 +68,11 @@ def _answer(dag_id: str, name: str, template: str, read: Callable[[LoadedJob], d
     about: dict[str, Any] = {"dag_id": dag_id}
     try:
         jobs = jobs_of_dag(dag_id)
-        if name and name not in jobs:
-            raise NotFound(f"DAG {dag_id} has no job {name}.", hint=f"Its jobs: {', '.join(jobs)}.")
-        about["others"] = sorted(set(jobs) - {name or next(iter(jobs))})
-        shown = read(jobs[name] if name else next(iter(jobs.values())))
+        named = name or next(iter(jobs))
+        if named not in jobs:
+            raise NotFound(f"DAG {dag_id} has no job {named}.", hint=f"Its jobs: {', '.join(jobs)}.")
+        about["others"] = [other for other in jobs if other != named]
+        shown = read(jobs[named])
     except NotFound as error:
         return _page(404, **about, problem=error.message, hint=error.hint)
     except CheckpointError as error:

@@ -20,9 +20,9 @@ Complete = Callable[[typer.Context, str], list[str]]
 
 def job_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of specs under config/ that begin so."""
-    from milepost.spec.load.load import spec_files
+    from milepost.spec.load.load import CONFIG_FOLDER, spec_files
 
-    return _beginning(incomplete, (path.stem for path in spec_files(Path.cwd())))
+    return _beginning(incomplete, (path.stem for path in spec_files(Path.cwd() / CONFIG_FOLDER)))
 
 
 def sink_names(ctx: typer.Context, incomplete: str) -> list[str]:

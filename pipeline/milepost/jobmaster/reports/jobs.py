@@ -58,7 +58,7 @@ def jobs_of_folder(root: Path) -> list[JobSummary]:
             hint="name a storage, as in milepost jobs s3://bucket/prefix, or the spec of one of its jobs",
         )
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return _in_order(pool.map(_of_spec, spec_files(root)))
+        return _in_order(pool.map(_of_spec, spec_files(root / CONFIG_FOLDER)))
 
 
 def jobs_beside(job: LoadedJob) -> list[JobSummary]:

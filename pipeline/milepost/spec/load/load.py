@@ -176,7 +176,7 @@ def find_spec(path_or_name: str, root: Path) -> Path:
             return candidate
     if is_path:
         raise NotFound(f"there is no spec file {path_or_name}. Nothing was run.", hint="Check the path.")
-    known = sorted({path.stem for path in spec_files(root)})
+    known = sorted({path.stem for path in spec_files(folder)})
     near = nearest(path_or_name, known)
     guess = f' Did you mean "{near}"?' if near else ""
     raise NotFound(
@@ -187,9 +187,9 @@ def find_spec(path_or_name: str, root: Path) -> Path:
     )
 
 
-def spec_files(root: Path) -> list[Path]:
-    """Return the spec files right below `root/config`, by name."""
-    return sorted(path for suffix in _SUFFIXES for path in (root / CONFIG_FOLDER).glob(f"*{suffix}"))
+def spec_files(folder: Path) -> list[Path]:
+    """Return the spec files directly in a folder, by name; those in its subfolders are examples and the demo's."""
+    return sorted(path for path in folder.glob("*") if path.suffix in _SUFFIXES and path.is_file())
 
 
 def is_spec(text: str) -> bool:
