@@ -21,25 +21,6 @@ DISK = "/var/tmp"
 INHERITED = ("PIP_", "SSL_", "LC_")
 SERVER_S = 120
 
-SERVER = """
-import os, sys
-from pathlib import Path
-import pyspark
-from milepost.spark.driver.java import find_java
-from milepost.spark.driver.session import properties_text
-from milepost.spec.values.spark_settings import TASK_ATTEMPTS, settings_of
-
-file, port = Path(sys.argv[1]), sys.argv[2]
-binding = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": port}
-settings = {"spark.master": f"local[2,{TASK_ATTEMPTS}]", **settings_of("local[2]", {}), **binding}
-file.write_text(properties_text(settings), encoding="ascii")
-os.environ["JAVA_HOME"] = str(find_java().home)
-submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
-server = "org.apache.spark.sql.connect.service.SparkConnectServer"
-os.execv(submit, [submit, "--properties-file", str(file), "--class", server, "spark-internal"])
-"""
-"""Becomes a Spark Connect server on the loopback; its settings are those of the installed Milepost."""
-
 
 @dataclass(frozen=True)
 class BareEnvironment:
@@ -96,12 +77,13 @@ class BareEnvironment:
 
     @contextmanager
     def connect_server(self, token: str) -> Iterator[str]:
-        """A Spark Connect server of this environment while the block runs; gives its address."""
+        """The Spark Connect server that the installed command starts, while the block runs; gives its address."""
         (port,) = free_ports(1)
-        command = [self.program("python"), "-c", SERVER, str(self.folder / "spark.properties"), str(port)]
-        environ = self.environ({"SPARK_CONNECT_AUTHENTICATE_TOKEN": token, "PYSPARK_PYTHON": self.program("python")})
+        file = self.folder / "token"
+        file.write_text(token, encoding="ascii")
+        command = [self.program("milepost"), "spark-server", "--port", str(port), "--token-file", str(file)]
         with (self.folder / "server.log").open("w") as log:
-            process = psutil.Popen(command, cwd=self.work, env=environ, stdout=log, stderr=log)
+            process = psutil.Popen(command, cwd=self.work, env=self.environ(), stdout=log, stderr=log)
             try:
                 wait_until(lambda: accepts(port), seconds=SERVER_S, what="the Connect server", process=process)
                 yield f"sc://127.0.0.1:{port}"

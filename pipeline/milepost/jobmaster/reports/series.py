@@ -13,7 +13,9 @@ from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.history import History
 from milepost.jobmaster.reports.timings import kept, phases_of
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import ManifestState
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +41,17 @@ class EpochFigures:
 
 def series_of(context: JobContext, limit: int) -> list[EpochFigures]:
     """Return the figures of the newest completed epochs of the live lineage, oldest first; [] before the first."""
-    return [_figures(context, report) for report in reversed(History(context).live(limit))]
+    state = context.head().state
+    return [_figures(context, state, report) for report in reversed(History(context).live(limit))]
 
 
-def _figures(context: JobContext, report: CheckpointReport) -> EpochFigures:
+def _figures(context: JobContext, state: ManifestState, report: CheckpointReport) -> EpochFigures:
     return EpochFigures(
         checkpoint_id=report.checkpoint_id,
         epoch=report.epoch,
         trigger_time=report.trigger_time,
         duration_ms=report.duration_ms,
-        phases=_phases(context, report),
+        phases=_phases(context, state.checkpoint(CheckpointId(report.checkpoint_id))),
         rows_in=report.rows_in,
         rows_out=report.rows_out,
         late_rows=report.late_rows,
@@ -57,8 +60,7 @@ def _figures(context: JobContext, report: CheckpointReport) -> EpochFigures:
     )
 
 
-def _phases(context: JobContext, report: CheckpointReport) -> Mapping[str, int | None] | None:
-    checkpoint = context.head().state.checkpoint(CheckpointId(report.checkpoint_id))
+def _phases(context: JobContext, checkpoint: CompletedCheckpoint | None) -> Mapping[str, int | None] | None:
     if checkpoint is None:
         return None
     return phases_of(context.metadata(checkpoint), kept(context, checkpoint.checkpoint_id, checkpoint.token))
