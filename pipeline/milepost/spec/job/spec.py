@@ -22,6 +22,7 @@ from milepost.spec.values.fields import (
     JobName,
     Many,
     NodeName,
+    QueueUrl,
     SinkName,
     Size,
     SpecModel,
@@ -57,8 +58,9 @@ class StoreSpec(SpecModel):
     """How to reach S3. Credentials come from a Connection or the standard AWS chain, never from the spec.
 
     Attributes:
-        conn_id: Airflow Connection of type `aws` with credentials, endpoint and region; outside Airflow it is the
-            environment variable AIRFLOW_CONN_<ID>. None = the other two keys, and the standard AWS chain.
+        conn_id: Airflow Connection of type `aws` or `milepost_s3` with credentials, endpoint and region; outside
+            Airflow it is the environment variable AIRFLOW_CONN_<ID>. None = the other two keys, and the standard AWS
+            chain.
         endpoint_url: an S3 endpoint other than AWS; empty = AWS.
         region: S3 region.
     """
@@ -302,8 +304,8 @@ class SparkSpec(SpecModel):
     """Attributes:
     master: Spark master URL; unused where `remote` says a server.
     remote: address of a Spark Connect server, `sc://host:port`; None, or empty once resolved: a session with `master`.
-    conn_id: Airflow Connection of type `spark_connect`: address and token of a server, in place of `remote`; outside
-        Airflow it is the environment variable AIRFLOW_CONN_<ID>.
+    conn_id: Airflow Connection of type `spark_connect` or `milepost_spark`: address and token of a server, in place of
+        `remote`; outside Airflow it is the environment variable AIRFLOW_CONN_<ID>.
     parallelism: subtasks per level, at most checkpointing.max_parallelism.
     conf: Spark settings by name; numbers and booleans become text.
     buffer_size: bytes of rows that one exchange buffer holds before it is sent.
@@ -318,17 +320,20 @@ class SparkSpec(SpecModel):
 
 
 class ScheduleSpec(SpecModel):
-    """When Airflow starts an epoch by itself: at times, or when assets were updated; one of the three.
+    """When Airflow starts an epoch by itself: at times, when assets were updated, or when objects landed; one of them.
 
     Attributes:
         timezone: of the cron expression.
         asset: the URI of one asset. any_of: URIs of several; an update of one is enough.
+        sqs: the URL of a queue of SQS that the landing's bucket tells of new objects; Airflow's triggerer watches it.
+            What may read it is the Connection of `store`, or the standard AWS chain.
     """
 
     cron: Cron | None = None
     timezone: TimeZone = "UTC"
     asset: AssetUri | None = None
     any_of: Annotated[Many[AssetUri], Field(min_length=1)] | None = None
+    sqs: QueueUrl | None = None
 
 
 class AirflowSpec(SpecModel):
