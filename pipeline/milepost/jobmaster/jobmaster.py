@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.run.trigger import Trigger
     from milepost.jobmaster.run.triggered import NothingToDo, Triggered
     from milepost.jobmaster.savepoints.bootstrap import Bootstrap
+    from milepost.jobmaster.savepoints.listed import ListedSavepoint
     from milepost.jobmaster.savepoints.restore import Restores, StartedFromSavepoint
     from milepost.jobmaster.savepoints.savepoints import Savepoints
 
@@ -129,8 +130,6 @@ class JobMaster:
 
     create_savepoint = _UseCase(lambda master: master._savepoints.create_savepoint)
     export = _UseCase(lambda master: master._savepoints.export)
-    list_savepoints = _UseCase(lambda master: master._savepoints.list_savepoints)
-    find_savepoint = _UseCase(lambda master: master._savepoints.find_savepoint)
     dispose_savepoint = _UseCase(lambda master: master._savepoints.dispose_savepoint)
 
     list_checkpoints = _UseCase(lambda master: master._reports.list_checkpoints)
@@ -146,6 +145,18 @@ class JobMaster:
     verify = _UseCase(lambda master: master._reports.verify)
     fsck = _UseCase(lambda master: master._reports.fsck)
     compatibility = _UseCase(lambda master: master._reports.compatibility)
+
+    def list_savepoints(self) -> list[ListedSavepoint]:
+        """Return the job's savepoints by name."""
+        from milepost.jobmaster.savepoints.listed import list_savepoints
+
+        return list_savepoints(self.context)
+
+    def find_savepoint(self, name: str) -> ListedSavepoint:
+        """Return one of the job's savepoints, as `list_savepoints` shows it. Raises NotFound."""
+        from milepost.jobmaster.savepoints.listed import find_savepoint
+
+        return find_savepoint(self.context, name)
 
     def collect_garbage(self, *, dry_run: bool = False) -> Collection:
         """List what is provably unreachable, delete what has been listed for the grace period (I8); leads nothing.
