@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milepost.dataflow.sources.objects import split_path
-from milepost.protocol.manifest.decisions import Request, decide
 from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.errors import NotFound, ProtocolViolation
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from milepost.dataflow.sinks.contract import Sink
     from milepost.dataflow.sources.consumed import ConsumedSet
     from milepost.epoch.metadata import CheckpointMetadata
+    from milepost.protocol.manifest.decisions import Request
 
 NODE_CACHE_VARIABLE = "MILEPOST_CACHE_DIR"
 """Environment variable that names another folder for the node-local state cache."""
@@ -187,6 +187,7 @@ class JobContext:
             check: raises for a head of which nothing may be decided; asked again when another session was faster.
             at_least_ms: a time by the store's clock that was read before; the clock may have gone back since.
         """
+        from milepost.protocol.manifest.decisions import decide
 
         def decision(state: ManifestState | None, now_ms: int) -> Answer:
             head = _present(state)
