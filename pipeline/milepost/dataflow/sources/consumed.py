@@ -80,7 +80,7 @@ def read_run(store: ObjectStore, handle: ObjectHandle) -> pa.Table:
     if fault is not None:
         raise _corrupt(handle, fault)
     try:
-        return pq.read_table(pa.BufferReader(body)).cast(SCHEMA)
+        return pq.ParquetFile(pa.BufferReader(body)).read().cast(SCHEMA)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _corrupt(handle, f"it is not a run of consumed objects ({error})") from error
 

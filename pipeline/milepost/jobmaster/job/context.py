@@ -12,6 +12,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.load import LoadedJob
+from milepost.storage.at_once import at_once
 from milepost.storage.checked import handle_of, read_handle
 from milepost.storage.layout import heartbeat_key, metadata_key
 from milepost.storage.manifest_log import Head, ManifestLog
@@ -151,7 +153,9 @@ class JobContext:
         from milepost.dataflow.sources.consumed import ConsumedSet, read_run
 
         known = self._consumed_runs.get(source, {})
-        runs = {one: known[one] if one in known else read_run(self.store, one) for one in handles}
+        new = [one for one in handles if one not in known]
+        known = known | dict(zip(new, at_once(self.store, partial(read_run, self.store), new), strict=True))
+        runs = {one: known[one] for one in handles}
         self._consumed_runs[source] = runs
         return ConsumedSet.of(runs.values())
 
