@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -18,7 +19,7 @@ from typing import Any
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
-from botocore.loaders import Loader, create_loader
+from botocore.loaders import Loader
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError
 
@@ -36,10 +37,23 @@ _READ_TIMEOUT_S = 60
 _ATTEMPTS = 4
 
 
+class _ModelOfS3(Loader):
+    """The description of S3, without a look at those of 400 other services."""
+
+    def list_available_services(self, type_name: str) -> list[str]:
+        return ["s3"]
+
+
 @cache
 def _service_models() -> Loader:
     """Parse the description of S3 once per process: it is most of the cost of a client."""
-    return create_loader()
+    return _ModelOfS3()
+
+
+_clients: dict[tuple[int, bool, StoreConfig], Any] = {}
+"""Clients of this process, by process, attempts and how they are reached: stores share them and their connections."""
+
+_making = threading.Lock()
 
 
 class _BrokenBody(StoreUnavailable):
@@ -60,8 +74,6 @@ class S3Store:
         self._bucket = root.bucket
         self._prefix = f"{root.prefix}/" if root.prefix else ""
         self._errors = S3Errors(config, root.bucket)
-        self._lock = threading.Lock()
-        self._clients: dict[tuple[int, bool], Any] = {}
 
     def __reduce__(self) -> tuple[type[S3Store], tuple[StoreConfig]]:
         return (S3Store, (self.config,))
@@ -231,13 +243,13 @@ class S3Store:
 
     def _client(self, *, single_attempt: bool = False) -> Any:
         # A client must not cross a fork: its connections would be shared with the parent.
-        slot = (os.getpid(), single_attempt)
-        client = self._clients.get(slot)
+        slot = (os.getpid(), single_attempt, replace(self.config, url=""))
+        client = _clients.get(slot)
         if client is None:
-            with self._lock:
-                client = self._clients.get(slot)
+            with _making:
+                client = _clients.get(slot)
                 if client is None:
-                    client = self._clients[slot] = self._new_client(1 if single_attempt else _ATTEMPTS)
+                    client = _clients[slot] = self._new_client(1 if single_attempt else _ATTEMPTS)
         return client
 
     def _new_client(self, attempts: int) -> Any:
