@@ -31,7 +31,7 @@ MODE ?= quick
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format check test referees mutants fuzz bench demo transcripts down status clean
+.PHONY: help env lint format check test referees mutants fuzz bench demo docs reference transcripts down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,12 @@ bench: env ## side by side with Structured Streaming and PyFlink; writes bench/R
 
 demo: env ## S3, Spark, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
 	@exec $(PY) -m scripts.demo --days $(MILEPOST_DAYS)
+
+docs: env ## build the documentation as a site into site/: open site/index.html
+	@$(PY) -m mkdocs build --strict --quiet
+
+reference: env ## write the pages of docs/ that follow from the code
+	@$(PY) -m scripts.reference
 
 transcripts: env ## run the commands that the README shows, on the demo's flights, and write what they print there
 	@$(PY) -m scripts.transcripts

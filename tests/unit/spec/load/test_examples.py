@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from milepost.spec.job.spec import CheckpointingSpec, ScheduleSpec
+from milepost.spec.job.checkpointing_spec import CheckpointingSpec
+from milepost.spec.job.spec import ScheduleSpec
 from milepost.spec.load.document import read_document
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
