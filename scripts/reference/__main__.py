@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from scripts.reference.pages import PAGES, ROOT
+from scripts.processes import ROOT
+from scripts.reference.pages import PAGES
 
 
 def main() -> None:

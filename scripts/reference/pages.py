@@ -6,17 +6,17 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from milepost.cli.main import app
 from milepost.protocol.records.errors import Action, CheckpointError
 from milepost.protocol.records.reasons import RESERVED, CheckpointFailureReason
 from milepost.spec.values.described import described
+from scripts.processes import ROOT
 from scripts.reference.api_page import api_page, class_names, first_paragraph
 from scripts.reference.markdown import note, table
+from scripts.reference.source_pages import process_page, stored_page
 from scripts.reference.spec_page import spec_page
 
-ROOT = Path(__file__).resolve().parents[2]
 DECISIONS = "docs/explanation/decisions"
 _COMMON_OPTIONS = re.compile(r"^\* `(?:--json|-v, --verbose|--help)`: .*\n", re.MULTILINE)
 _COMMANDS = re.compile(r"\*\*Commands\*\*:\n\n(?:\* .*\n)+\n?")
@@ -110,6 +110,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/errors.md": errors_page,
     "docs/reference/abort-reasons.md": reasons_page,
     "docs/reference/api.md": api_page,
+    "docs/reference/process.md": process_page,
+    "docs/reference/stored.md": stored_page,
     f"{DECISIONS}/index.md": decisions_page,
 }
 """Where a page lies below the root of the repository, and what makes it."""
