@@ -88,5 +88,5 @@ status: ## what of the demo is running, and where
 	@if [ -x $(PY) ]; then exec $(PY) -m scripts.stack status; else echo "nothing is running: $(PY) does not exist"; fi
 
 clean: down ## stop the demo and delete its data and every cache; keeps the environments
-	@rm -rf .milepost .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .milepost site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -44,7 +44,7 @@ print(job.read("totals").to_pandas())
 def api_page() -> str:
     """Return the page."""
     errors = [name for name in sorted(milepost.api.__all__) if _is_error(getattr(milepost.api, name))]
-    others = [name for name in sorted(milepost.api.__all__) if name not in errors]
+    others = sorted(set(milepost.api.__all__) - {*errors}, key=_order)
     listed = ", ".join(f"`{name}`" for name in errors)
     parts = ["# Python API\n", note("`milepost.api`"), INTRODUCTION]
     parts += [part for name in others for part in _described(name, getattr(milepost.api, name))]
@@ -66,6 +66,12 @@ def first_paragraph(thing: Any) -> str:
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 
+def _order(name: str) -> tuple[int, str]:
+    """Return what sorts functions first, then the job master, then records and contracts."""
+    thing = getattr(milepost.api, name)
+    return (2 if thing is not JobMaster else 1) if inspect.isclass(thing) else 0, name
+
+
 def _is_error(thing: Any) -> bool:
     return inspect.isclass(thing) and issubclass(thing, CheckpointError)
 
@@ -79,7 +85,7 @@ def _described(name: str, thing: Any) -> Iterator[str]:
     elif inspect.isclass(thing):
         yield f"## {name}\n\n{_text(thing)}"
         if is_dataclass(thing):
-            yield "Fields: " + ", ".join(f"`{field.name}: {field.type}`" for field in fields(thing)) + ".\n"
+            yield "**Fields**: " + ", ".join(f"`{field.name}: {field.type}`" for field in fields(thing)) + ".\n"
         for method, value in _public(thing).items():
             call = getattr(value, "__func__", value)
             if isinstance(value, property):
@@ -145,5 +151,10 @@ def _text(thing: Any) -> str:
     for name, body in zip(said[1::2], said[2::2], strict=True):
         lines = textwrap.dedent(body).strip("\n").splitlines()
         items = re.split(r"\n(?=\S)", "\n".join(lines)) if body.startswith(" ") else [body]
-        parts.append(f"**{name}**\n\n" + "\n".join("* " + " ".join(item.split()) for item in items))
+        parts.append(f"**{name}**\n\n" + "\n".join(map(_item, items)))
     return "\n\n".join(parts) + "\n"
+
+
+def _item(text: str) -> str:
+    """Return an item of a list; the name that it begins with is code."""
+    return "* " + re.sub(r"^(\w+):", r"`\1`:", " ".join(text.split()))

@@ -80,6 +80,16 @@ def test_every_form_that_the_example_shows_in_comments_is_valid() -> None:
     assert [(one.asset is None, one.any_of is None) for one in schedules] == [(False, True), (True, False)]
 
 
+def test_the_defaults_of_the_schema_are_as_a_spec_writes_them() -> None:
+    """An editor that fills one in writes what is accepted: `2s`, not `PT2S`."""
+    schema = json_schema()
+    parts = (schema, *schema["$defs"].values())
+    filled = [key for part in parts for key in part["properties"].values() if isinstance(key.get("default"), str)]
+    assert filled and all(re.fullmatch(key.get("pattern", ".*"), key["default"]) for key in filled)
+    nullable = schema["$defs"]["SourceSpec"]["properties"]["max_event_time_ahead"]
+    assert nullable["default"] == "7d"
+
+
 def test_the_schema_has_nothing_that_this_version_refuses() -> None:
     text = json.dumps(json_schema())
     for word in (
