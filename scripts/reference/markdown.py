@@ -13,4 +13,14 @@ def note(origin: str) -> str:
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table; a bar in a cell is no border of it."""
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+
+
+def _cell(text: object) -> str:
+    return plain(str(text)).replace("|", "\\|")
+
+
+def plain(text: str) -> str:
+    """Return a text in which `<…>` outside of code is no element of HTML."""
+    parts = text.split("`")
+    return "`".join(part if index % 2 else part.replace("<", "&lt;") for index, part in enumerate(parts))

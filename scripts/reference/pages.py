@@ -13,7 +13,7 @@ from milepost.protocol.records.reasons import RESERVED, CheckpointFailureReason
 from milepost.spec.values.described import described
 from scripts.processes import ROOT
 from scripts.reference.api_page import api_page, class_names, first_paragraph
-from scripts.reference.markdown import note, table
+from scripts.reference.markdown import note, plain, table
 from scripts.reference.source_pages import process_page, stored_page
 from scripts.reference.spec_page import spec_page
 
@@ -26,7 +26,7 @@ _NO_OPTIONS = re.compile(r"\*\*Options\*\*:\n\n(?=#|\Z)")
 def cli_page() -> str:
     """Return what Typer says of every command; options that all of them take are said once."""
     words = [sys.executable, "-m", "typer", "milepost.cli.main", "utils", "docs", "--name", "milepost"]
-    made = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    made = plain(subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
     root, commands = _COMMANDS.sub("", made).split("\n## ", 1)
     _, _, root = root.partition("\n")
     commands = _NO_OPTIONS.sub("", _COMMON_OPTIONS.sub("", f"## {commands}"))

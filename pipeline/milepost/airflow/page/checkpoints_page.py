@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from airflow.api_fastapi.core_api.security import requires_access_dag
@@ -17,6 +18,8 @@ from airflow.plugins_manager import AirflowPlugin
 from fastapi import Depends, FastAPI, Path
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from milepost.airflow.connections import airflow_connection
 
 if TYPE_CHECKING:
     from milepost.spec.load.load import LoadedJob
@@ -93,7 +96,8 @@ def jobs_of_dag(dag_id: str) -> dict[str, LoadedJob]:
     dag = SerializedDagModel.get_dag(dag_id)
     plain = [task for task in dag.tasks if not task.is_mapped] if dag is not None else []
     documented = [task for task in plain if task._task_module.startswith("milepost.") and task.doc_yaml]
-    loaded = [from_text(task.doc_yaml, pathlib.Path(task.doc)) for task in documented]
+    specs = [from_text(task.doc_yaml, pathlib.Path(task.doc)) for task in documented]
+    loaded = [replace(job, connections=airflow_connection) for job in specs]
     if not loaded:
         raise NotFound(
             f"DAG {dag_id} is not a DAG of a job: no task of it documents a job's spec.",

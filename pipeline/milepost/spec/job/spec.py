@@ -16,6 +16,7 @@ from milepost.spec.values.fields import (
     Aggregate,
     AssetUri,
     ColumnName,
+    ConnId,
     Cron,
     Duration,
     Function,
@@ -44,13 +45,17 @@ Aggregates = Annotated[dict[ColumnName, Aggregate], Field(min_length=1)]
 
 
 class StoreSpec(SpecModel):
-    """How to reach S3. Credentials come from the standard AWS chain, never from the spec.
+    """How to reach S3. Credentials come from a Connection or the standard AWS chain, never from the spec.
 
     Attributes:
+        conn_id: Airflow Connection of type `aws` with credentials, endpoint and region; outside Airflow it is the
+            environment variable `AIRFLOW_CONN_<ID>`. null: the other two keys, which are refused beside it, and the
+            standard AWS chain.
         endpoint_url: an S3 endpoint other than AWS, with its scheme; empty: AWS. `${env:…}` may stand here.
         region: the S3 region. `${env:…}` may stand here.
     """
 
+    conn_id: ConnId | None = None
     endpoint_url: str = ""
     region: Text = "us-east-1"
 
@@ -233,10 +238,12 @@ class SparkSpec(SpecModel):
     """Where an epoch's Spark is.
 
     Attributes:
-        master: Spark master URL of a session in the process that runs the epoch; refused beside a `remote` that is
+        master: Spark master URL of a session in the process that runs the epoch; refused beside a server that is
             written out.
         remote: address of a Spark Connect server, `sc://host:port`; null, or empty once `${env:…}` is resolved: a
             session with `master`.
+        conn_id: Airflow Connection of type `spark_connect`: address and token of a server, in place of `remote`;
+            outside Airflow it is the environment variable `AIRFLOW_CONN_<ID>`. Refused beside `remote` and `master`.
         parallelism: subtasks per level, at most `checkpointing.max_parallelism`. May change between epochs.
         conf: Spark settings by name; numbers and booleans become text. Those that Milepost makes itself are refused.
         buffer_size: bytes of rows that one exchange buffer holds before it is sent.
@@ -244,6 +251,7 @@ class SparkSpec(SpecModel):
 
     master: Text = "local[2]"
     remote: Text | None = None
+    conn_id: ConnId | None = None
     parallelism: Annotated[int, Field(ge=1, le=MAX_KEY_GROUPS)] = 2
     conf: dict[Text, Annotated[str, BeforeValidator(_conf_text)]] = Field(default_factory=dict)
     buffer_size: Annotated[Size, Field(ge=1)] = 1_000_000

@@ -100,6 +100,18 @@ SinkName = Annotated[str, AfterValidator(names.check_sink_name)]
 ColumnName = Annotated[str, AfterValidator(names.check_column_name)]
 
 
+_CONN_ID = r"^[A-Za-z0-9_.-]{1,250}$"
+
+
+def _check_conn_id(text: str) -> str:
+    if not re.fullmatch(_CONN_ID, text):
+        raise ValueError(f"expected the id of an Airflow Connection, of letters, digits and `_.-`, got {text!r}")
+    return text
+
+
+ConnId = Annotated[str, AfterValidator(_check_conn_id), _text_schema(_CONN_ID, "id of an Airflow Connection")]
+
+
 def _non_empty(text: str) -> str:
     if not text.strip():
         raise ValueError("expected text, got an empty one")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from milepost.spec.job.checkpointing_spec import CheckpointingSpec
-from milepost.spec.job.spec import ScheduleSpec
+from milepost.spec.job.spec import ScheduleSpec, SparkSpec, StoreSpec
 from milepost.spec.load.document import read_document
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
@@ -68,7 +68,7 @@ def test_the_example_with_every_key_has_every_key_of_the_schema() -> None:
 
 def other_forms(text: str) -> list[Any]:
     """What the example shows in comments, because only one form of it can be there."""
-    shown = (line.removeprefix("#   ") for line in text.splitlines() if line.startswith(("#   restart: ", "#   sch")))
+    shown = (line.removeprefix("#   ") for line in text.splitlines() if line.startswith(("#   restart: ", "#   s")))
     return [read_document(line).value for line in shown]
 
 
@@ -78,6 +78,9 @@ def test_every_form_that_the_example_shows_in_comments_is_valid() -> None:
     assert {one.restart.strategy for one in restarts} == {"none", "exponential_delay", "failure_rate"}
     schedules = [ScheduleSpec.model_validate(form["schedule"]) for form in forms if "schedule" in form]
     assert [(one.asset is None, one.any_of is None) for one in schedules] == [(False, True), (True, False)]
+    (store,) = [StoreSpec.model_validate(form["store"]) for form in forms if "store" in form]
+    (spark,) = [SparkSpec.model_validate(form["spark"]) for form in forms if "spark" in form]
+    assert (store.conn_id, spark.conn_id) == ("lake", "spark_connect")
 
 
 def test_the_defaults_of_the_schema_are_as_a_spec_writes_them() -> None:
