@@ -66,7 +66,8 @@ def _formats() -> Iterator[tuple[str, str]]:
     """Yield each stored format, and the first sentence of the record, or of the module, that has it."""
     for file in sorted(PRODUCT.rglob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        for owner in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))):
+        owners: list[ast.Module | ast.ClassDef] = [tree, *(one for one in tree.body if isinstance(one, ast.ClassDef))]
+        for owner in owners:
             for name in re.findall(r"'(milepost\.[a-z-]+/\d+)'", "\n".join(map(ast.unparse, _assigned(owner)))):
                 yield name, " ".join((ast.get_docstring(owner) or "").split("\n\n")[0].split())
 

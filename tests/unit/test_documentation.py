@@ -43,6 +43,12 @@ def test_a_page_written_by_hand_can_be_read_in_one_go() -> None:
     assert {name: count for name, count in words.items() if count > LONGEST_WORDS} == {}
 
 
+@pytest.mark.parametrize("place", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
+def test_a_page_beside_the_site_links_to_what_is_there(place: str) -> None:
+    links = re.findall(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)", (REPOSITORY / place).read_text(encoding="utf-8"))
+    assert [link for link in links if not (REPOSITORY / link).exists()] == []
+
+
 @pytest.mark.long
 def test_the_site_is_whole_and_asks_no_other_host(tmp_path: Path) -> None:
     """A strict build fails for a link, an anchor or a picture that is not there."""
