@@ -11,8 +11,10 @@ from milepost.spec.load.lint import json_schema
 from milepost.spec.values.fields import DURATION_PATTERN
 from milepost.spec.values.formats import OPTIONS
 from milepost.spec.values.types import TYPE_GRAMMAR
+from scripts.processes import ROOT
 from scripts.reference.markdown import note, table
 
+EXAMPLE = "config/examples/all_keys.yaml"
 INTRODUCTION = """\
 A job is one YAML file. Unknown keys are refused with the nearest known name, file and line; so are keys that are
 planned and not built. `milepost lint JOB` checks all of it, `milepost schema` prints the JSON Schema that this page is
@@ -60,7 +62,8 @@ def spec_page() -> str:
         raise KeyError(f"no heading for {', '.join(sorted(unplaced))}")
     sections = [_section(heading, parts[name]) for name, heading in HEADINGS.items()]
     introduction = INTRODUCTION.format(types=f"`{TYPE_GRAMMAR}`")
-    return "\n".join(["# The spec's keys\n", note("the JSON Schema of a spec"), introduction, *sections, _options()])
+    head = ["# The spec's keys\n", note("the JSON Schema of a spec"), introduction]
+    return "\n".join([*head, *sections, _options(), _example()])
 
 
 def _section(heading: str, part: dict[str, Any]) -> str:
@@ -80,6 +83,11 @@ def _section(heading: str, part: dict[str, Any]) -> str:
 def _options() -> str:
     rows = [(f"`{name}`", what) for name, what in OPTIONS["csv"].items()]
     return f"## sources.options of csv\n\nThose of pyarrow's reader.\n\n{table(('option', 'value'), rows)}\n"
+
+
+def _example() -> str:
+    text = (ROOT / EXAMPLE).read_text(encoding="utf-8")
+    return f"## A spec with every key\n\n`{EXAMPLE}`, which `lint` passes:\n\n```yaml\n{text.strip()}\n```\n"
 
 
 def _sentence(text: str) -> str:

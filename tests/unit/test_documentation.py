@@ -52,7 +52,7 @@ def test_a_page_beside_the_site_links_to_what_is_there(place: str) -> None:
 @pytest.mark.long
 def test_the_site_is_whole_and_asks_no_other_host(tmp_path: Path) -> None:
     """A strict build fails for a link, an anchor or a picture that is not there."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     built = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     pages = list(tmp_path.rglob("*.html"))

@@ -39,13 +39,13 @@ class SourceSpec(SpecModel):
         start: earliest, latest or a time: which objects the first epoch takes. latest: what it finds is recorded as
             consumed, but for objects that may still be written (`settle`), which are new.
         limits_per_epoch: caps of one epoch's input.
-        on_change: what a consumed object means that now has another version: fail, ignore (it stays as consumed) or
-            reprocess (it is read again).
-        on_missing: what an object means that is gone between plan and read: fail, or skip (read when it is back).
-        on_bad_name: what an object means whose name cannot be used: fail, or skip (left out, counted and named).
+        on_change: when a consumed object now has another version: fail, ignore (it stays as consumed) or reprocess (it
+            is read again).
+        on_missing: when a planned object is gone before it is read: fail, or skip (it is read when it is back).
+        on_bad_name: when an object's name cannot be used: fail, or skip (it is left out, counted and named).
         settle: an object of a local path that was modified less than so long ago is left for the next plan; 0s: none.
             Refused on S3, where an object appears as a whole.
-        bad_records: what a record means that cannot be read: the epoch fails.
+        bad_records: when a record cannot be read: the epoch fails.
     """
 
     format: Literal["csv", "json", "parquet"]
