@@ -72,8 +72,9 @@ bench: env ## side by side with Structured Streaming and PyFlink; writes bench/R
 demo: env ## S3, Spark, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
 	@exec $(PY) -m scripts.demo --days $(MILEPOST_DAYS)
 
-docs: env ## build the documentation as a site into site/: open site/index.html
-	@$(PY) -m mkdocs build --strict --quiet
+docs: env ## build the documentation as a site into site/
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "site/index.html"
 
 reference: env ## write the pages of docs/ that follow from the code
 	@$(PY) -m scripts.reference
