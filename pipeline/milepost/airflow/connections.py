@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spec.job.connections import Connection, connection_of
 
-_FIELDS = ("conn_type", "host", "port", "schema", "login", "password", "extra")
+if TYPE_CHECKING:
+    from airflow.sdk import Connection as AirflowConnection
+
+
+def connection_fields(found: AirflowConnection) -> dict[str, Any]:
+    """Return what a Connection of Airflow holds, by the names of its fields."""
+    names = ("conn_type", "host", "port", "schema", "login", "password", "extra")
+    return {name: getattr(found, name) for name in names}
 
 
 def airflow_connection(conn_id: str) -> Connection:
@@ -17,8 +26,7 @@ def airflow_connection(conn_id: str) -> Connection:
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     try:
-        found = AirflowConnection.get(conn_id)
-        return connection_of(conn_id, {name: getattr(found, name) for name in _FIELDS})
+        return connection_of(conn_id, connection_fields(AirflowConnection.get(conn_id)))
     except (AirflowNotFoundException, ValueError) as error:
         says = f"cannot be read: {error}" if isinstance(error, ValueError) else "is not in Airflow"
         raise EnvironmentUnusable(

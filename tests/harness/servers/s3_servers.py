@@ -116,7 +116,7 @@ class S3Server(ABC):
 
 
 class Ministack(S3Server):
-    """ministack with its data on disk. It accepts any credentials."""
+    """ministack with its data on disk: buckets, and queues that they tell of new objects. It takes any credentials."""
 
     name = "ministack"
 
@@ -132,7 +132,7 @@ class Ministack(S3Server):
             "GATEWAY_PORT": str(self.port),
             "S3_PERSIST": "1",
             "S3_DATA_DIR": str(self.directory / "data"),
-            "SERVICES": "s3",
+            "SERVICES": "s3,sqs",
         }
 
 

@@ -27,6 +27,7 @@ from airflow.sdk.exceptions import (
 from milepost.airflow.operators.base import RETURN_VALUE, JobOperator, in_words
 from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
 from milepost.airflow.operators.job_specs import backfill_dag_id, resume_dag_id
+from milepost.airflow.provider.checkpoint_link import CheckpointLink
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
 from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.protocol.codec.records import from_json, to_json
@@ -145,7 +146,13 @@ class TriggerCheckpointOperator(EpochOperator):
         return to_json(acting)
 
 
-class RunEpochOperator(EpochOperator):
+class CheckpointOperator(EpochOperator):
+    """Base of those that a person looks at when an epoch was slow, failed or was published: with a link to its page."""
+
+    operator_extra_links = (CheckpointLink(),)
+
+
+class RunEpochOperator(CheckpointOperator):
     """Runs the epoch's Spark job under a token of this try (I3), up to acknowledgements, verdict and `_metadata`."""
 
     def act(self, context: Context) -> Any:
@@ -179,7 +186,7 @@ class ValidateOperator(EpochOperator):
         return {"checkpoint_id": checkpoint_id}
 
 
-class CompleteCheckpointOperator(EpochOperator):
+class CompleteCheckpointOperator(CheckpointOperator):
     """The commit point: after this transition the checkpoint is the head.
 
     Returns: one entry per sink that must be told: `notify_complete` is mapped over it.
@@ -267,7 +274,7 @@ class SubsumeOperator(EpochOperator):
         )
 
 
-class AbortCheckpointOperator(EpochOperator):
+class AbortCheckpointOperator(CheckpointOperator):
     """Gives up the pending checkpoint of a failed run, discards its files, and ends by failing unless tolerated."""
 
     ui_color = "#f7e8e8"

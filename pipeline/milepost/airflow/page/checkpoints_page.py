@@ -20,11 +20,11 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from milepost.airflow.connections import airflow_connection
+from milepost.airflow.provider.checkpoint_link import PAGES, checkpoints_path
 
 if TYPE_CHECKING:
     from milepost.spec.load.load import LoadedJob
 
-PREFIX = "/milepost"
 SHOWN_CHECKPOINTS = 50
 SHOWN_EVENTS = 50
 HERE = pathlib.Path(__file__).resolve().parent
@@ -188,11 +188,11 @@ templates.filters.update(seconds=seconds, milliseconds=milliseconds, size=size, 
 
 class CheckpointsPage(AirflowPlugin):
     name = "milepost_checkpoints"
-    fastapi_apps = [{"app": pages, "url_prefix": PREFIX, "name": "Milepost"}]  # noqa: RUF012 - Airflow's own shape
+    fastapi_apps = [{"app": pages, "url_prefix": PAGES, "name": "Milepost"}]  # noqa: RUF012 - Airflow's own shape
     external_views = [  # noqa: RUF012 - Airflow's own shape
         {
             "name": "Checkpoints",
-            "href": f"{PREFIX}/checkpoints/{{DAG_ID}}",
+            "href": checkpoints_path("{DAG_ID}"),
             "destination": "dag",
             "url_route": "checkpoints",
         }

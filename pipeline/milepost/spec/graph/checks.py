@@ -237,7 +237,7 @@ def _spark(spec: JobSpec) -> Iterator[Problem]:
 def _schedule(spec: JobSpec) -> Iterator[Problem]:
     if (schedule := spec.schedule) is None:
         return
-    ways = ("cron", "asset", "any_of")
+    ways = ("cron", "asset", "any_of", "sqs")
     stated = [way for way in ways if getattr(schedule, way) is not None]
     if len(stated) != 1:
         yield Problem(("schedule",), f"expected one of {', '.join(ways)}, got {' and '.join(stated) or 'none'}")

@@ -156,7 +156,10 @@ def s3_access(connection: Connection) -> S3Access:
     Raises: EnvironmentUnusable: it has another type, or says what is not followed here.
     """
     extra = _checked(
-        connection, "aws", ("region_name", "endpoint_url", "aws_session_token"), unused=("host", "port", "schema")
+        connection,
+        ("aws", "milepost_s3"),
+        ("region_name", "endpoint_url", "aws_session_token"),
+        unused=("host", "port", "schema"),
     )
     if bool(connection.login) != bool(connection.password):
         raise _unusable(connection, "it has one of login and password, expected both or, for the AWS chain, none")
@@ -175,7 +178,7 @@ def spark_server(connection: Connection) -> SparkRemote:
 
     Raises: EnvironmentUnusable: it has another type, or says what is not followed here.
     """
-    extra = _checked(connection, "spark_connect", ("use_ssl",), unused=("login", "schema"))
+    extra = _checked(connection, ("spark_connect", "milepost_spark"), ("use_ssl",), unused=("login", "schema"))
     host = connection.host if "://" in connection.host else f"sc://{connection.host}"
     port = "" if connection.port is None else f":{connection.port}"
     tls = extra.get("use_ssl", "").lower()
@@ -186,10 +189,12 @@ def spark_server(connection: Connection) -> SparkRemote:
     return SparkRemote(remote.host, remote.port, remote.tls, connection.conn_id, connection.password or None)
 
 
-def _checked(connection: Connection, conn_type: str, known: tuple[str, ...], unused: tuple[str, ...]) -> dict[str, str]:
-    """Return the extra as texts, of a Connection of this type that has nothing which would be ignored."""
-    if connection.conn_type != conn_type:
-        raise _unusable(connection, f"it has the type {connection.conn_type or 'none'}, expected {conn_type}")
+def _checked(
+    connection: Connection, types: tuple[str, ...], known: tuple[str, ...], unused: tuple[str, ...]
+) -> dict[str, str]:
+    """Return the extra as texts, of a Connection of one of these types that has nothing which would be ignored."""
+    if connection.conn_type not in types:
+        raise _unusable(connection, f"it has the type {connection.conn_type or 'none'}, expected {' or '.join(types)}")
     ignored = [name for name in unused if getattr(connection, name)]
     ignored += sorted(f"extra.{name}" for name in set(connection.extra) - set(known))
     if ignored:

@@ -24,6 +24,7 @@ from milepost.spec.values.fields import (
     Many,
     NodeName,
     PositiveDuration,
+    QueueUrl,
     SinkName,
     Size,
     SpecModel,
@@ -48,9 +49,9 @@ class StoreSpec(SpecModel):
     """How to reach S3. Credentials come from a Connection or the standard AWS chain, never from the spec.
 
     Attributes:
-        conn_id: Airflow Connection of type `aws` with credentials, endpoint and region; outside Airflow it is the
-            environment variable `AIRFLOW_CONN_<ID>`. null: the other two keys, which are refused beside it, and the
-            standard AWS chain.
+        conn_id: Airflow Connection of type `aws` or `milepost_s3` with credentials, endpoint and region; outside
+            Airflow it is the environment variable `AIRFLOW_CONN_<ID>`. null: the other two keys, which are refused
+            beside it, and the standard AWS chain.
         endpoint_url: an S3 endpoint other than AWS, with its scheme; empty: AWS. `${env:…}` may stand here.
         region: the S3 region. `${env:…}` may stand here.
     """
@@ -242,8 +243,9 @@ class SparkSpec(SpecModel):
             written out.
         remote: address of a Spark Connect server, `sc://host:port`; null, or empty once `${env:…}` is resolved: a
             session with `master`.
-        conn_id: Airflow Connection of type `spark_connect`: address and token of a server, in place of `remote`;
-            outside Airflow it is the environment variable `AIRFLOW_CONN_<ID>`. Refused beside `remote` and `master`.
+        conn_id: Airflow Connection of type `spark_connect` or `milepost_spark`: address and token of a server, in
+            place of `remote`; outside Airflow it is the environment variable `AIRFLOW_CONN_<ID>`. Refused beside
+            `remote` and `master`.
         parallelism: subtasks per level, at most `checkpointing.max_parallelism`. May change between epochs.
         conf: Spark settings by name; numbers and booleans become text. Those that Milepost makes itself are refused.
         buffer_size: bytes of rows that one exchange buffer holds before it is sent.
@@ -258,19 +260,22 @@ class SparkSpec(SpecModel):
 
 
 class ScheduleSpec(SpecModel):
-    """When Airflow starts an epoch by itself: at times, or when assets were updated; one of the three.
+    """When Airflow starts an epoch by itself: at times, when assets were updated, or when objects landed; one of them.
 
     Attributes:
         cron: five fields such as `*/10 * * * *`, or @hourly, @daily, @weekly, @monthly, @yearly.
         timezone: of the cron expression, such as Europe/Berlin; refused beside assets.
         asset: the URI of one Airflow asset.
         any_of: URIs of several assets; an update of one is enough.
+        sqs: the URL of a queue of SQS that the landing's bucket tells of new objects; Airflow's triggerer watches it.
+            What may read it is the Connection of `store`, or the standard AWS chain.
     """
 
     cron: Cron | None = None
     timezone: TimeZone = "UTC"
     asset: AssetUri | None = None
     any_of: Annotated[Many[AssetUri], Field(min_length=1)] | None = None
+    sqs: QueueUrl | None = None
 
 
 class AirflowSpec(SpecModel):

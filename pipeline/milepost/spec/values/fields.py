@@ -169,6 +169,16 @@ def _check_asset(text: str) -> str:
     return text
 
 
+_QUEUE_URL = r"^https?://[^\s${}@/]+/[^\s${}@?#]+$"
+
+
+def _check_queue(text: str) -> str:
+    if not re.fullmatch(_QUEUE_URL, text):
+        example = "https://sqs.eu-west-1.amazonaws.com/123456789012/landing"
+        raise ValueError(f"expected the URL of a queue, such as {example}, got {text!r}")
+    return text
+
+
 _FUNCTION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 
 
@@ -183,6 +193,7 @@ Function = Annotated[str, AfterValidator(_check_function), _text_schema(_FUNCTIO
 Start = Annotated[str, AfterValidator(parse_start)]
 TimeZone = Annotated[str, AfterValidator(_check_timezone)]
 Cron = Annotated[str, AfterValidator(_check_cron)]
+QueueUrl = Annotated[str, AfterValidator(_check_queue), _text_schema(_QUEUE_URL, "URL of a queue of SQS")]
 AssetUri = Annotated[str, AfterValidator(_check_asset), _text_schema(_ASSET_URI, "URI of an Airflow asset")]
 
 Many = Annotated[tuple[T, ...], Strict(False)]

@@ -77,7 +77,7 @@ def test_every_form_that_the_example_shows_in_comments_is_valid() -> None:
     restarts = [CheckpointingSpec.model_validate(form) for form in forms if "restart" in form]
     assert {one.restart.strategy for one in restarts} == {"none", "exponential_delay", "failure_rate"}
     schedules = [ScheduleSpec.model_validate(form["schedule"]) for form in forms if "schedule" in form]
-    assert [(one.asset is None, one.any_of is None) for one in schedules] == [(False, True), (True, False)]
+    assert [one.model_fields_set for one in schedules] == [{"asset"}, {"sqs"}, {"any_of"}]
     (store,) = [StoreSpec.model_validate(form["store"]) for form in forms if "store" in form]
     (spark,) = [SparkSpec.model_validate(form["spark"]) for form in forms if "spark" in form]
     assert (store.conn_id, spark.conn_id) == ("lake", "spark_connect")
