@@ -6,24 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
-from botocore.config import Config
 
 from tests.harness.servers.airflow_instance import AirflowInstance
 from tests.harness.servers.s3_servers import Ministack
-
-
-@pytest.fixture
-def sqs(ministack: Ministack) -> Any:
-    return boto3.session.Session().client(
-        "sqs",
-        endpoint_url=ministack.endpoint_url,
-        region_name="us-east-1",
-        aws_access_key_id=ministack.access_key,
-        aws_secret_access_key=ministack.secret_key,
-        config=Config(proxies={}),
-    )
 
 
 @pytest.fixture
@@ -35,12 +21,12 @@ def triggerer(airflow: AirflowInstance) -> Iterator[None]:
 
 
 def test_objects_that_land_start_an_epoch_and_their_messages_are_taken_off_the_queue(
-    airflow: AirflowInstance, ministack: Ministack, sqs: Any, triggerer: None
+    airflow: AirflowInstance, ministack: Ministack, triggerer: None
 ) -> None:
     """Airflow keeps an asset's event in its database before the messages that made it are deleted."""
     bucket = ministack.new_bucket()
-    queue = sqs.create_queue(QueueName=bucket, Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    queue = ministack.queues.create_queue(QueueName=bucket, Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
+    arn = ministack.queues.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     told = {"QueueConfigurations": [{"QueueArn": arn, "Events": ["s3:ObjectCreated:*"], "Filter": below("landing/")}]}
     ministack.client.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=told)
     lake = {"conn_type": "milepost_s3", "login": ministack.access_key, "password": ministack.secret_key}
@@ -60,7 +46,8 @@ def test_objects_that_land_start_an_epoch_and_their_messages_are_taken_off_the_q
     attributes = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
 
     def left() -> list[str]:
-        return list(sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=attributes)["Attributes"].values())
+        about = ministack.queues.get_queue_attributes(QueueUrl=queue, AttributeNames=attributes)
+        return list(about["Attributes"].values())
 
     airflow.until(lambda: left() == ["0", "0"], "no message is left")
     (event,) = airflow.rest.ask("GET", "/assets/events", params={"source_dag_id": None})["asset_events"][:1]

@@ -135,6 +135,18 @@ class Ministack(S3Server):
             "SERVICES": "s3,sqs",
         }
 
+    @cached_property
+    def queues(self) -> Any:
+        """A plain client of its queues."""
+        return boto3.session.Session().client(
+            "sqs",
+            endpoint_url=self.endpoint_url,
+            region_name="us-east-1",
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+            config=Config(proxies={}),
+        )
+
 
 class Seaweed(S3Server):
     """SeaweedFS: master, volume server, filer and S3 gateway in one process. It checks signatures."""

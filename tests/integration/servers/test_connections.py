@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 
-from milepost.protocol.records.object_store import Credentials, ObjectStore, StoreConfig
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.open import open_store
-from tests.harness.jobs.flights_job import FLIGHTS_SPEC, FlightsJob
+from tests.harness.jobs.connected_job import ConnectedJob, lake_connection
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost, milepost_process
-from tests.harness.jobs.recovering_job import quality_section
 from tests.harness.servers.connect_server import ConnectServer, connect_server
 from tests.harness.servers.processes import free_ports
 from tests.harness.servers.s3_servers import Seaweed
-
-OWN_STORE = 'store: {endpoint_url: "${env:MILEPOST_S3_ENDPOINT:-}", region: us-east-1}'
-OWN_SPARK = 'spark: {master: "local[2]", remote: "${env:MILEPOST_SPARK_REMOTE:-}"'
-
-
-@dataclass(frozen=True)
-class ConnectedJob(FlightsJob):
-    """The flights job in three buckets of a server that checks signatures, by Connections alone."""
-
-    store: StoreConfig
-
-    @property
-    def landing(self) -> ObjectStore:
-        return open_store(self.store)
 
 
 @pytest.fixture(scope="module")
@@ -47,20 +30,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
 
 @pytest.fixture
 def job(seaweed: Seaweed, server: ConnectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConnectedJob:
-    extra = {"endpoint_url": seaweed.endpoint_url}
-    keys = {"login": seaweed.access_key, "password": seaweed.secret_key}
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps({"conn_type": "aws", **keys, "extra": extra}))
+    for name, value in lake_connection(seaweed).items():
+        monkeypatch.setenv(name, value)
     spark = f"spark-connect://:{server.stack.spark_token}@{server.remote.removeprefix('sc://')}"
     monkeypatch.setenv("AIRFLOW_CONN_SPARK", spark)
-    buckets = {name: seaweed.new_bucket() for name in ("milepost", "landing", "lake")}
-    credentials = Credentials(seaweed.access_key, seaweed.secret_key)
-    landing = StoreConfig(f"s3://{buckets['landing']}", seaweed.endpoint_url, credentials=credentials)
-    job = ConnectedJob(tmp_path / "job", landing)
-    job.spec_path.parent.mkdir(parents=True)
-    edit = {f"s3://{name}": f"s3://{bucket}" for name, bucket in buckets.items()}
-    connections = {OWN_STORE: "store: {conn_id: lake}", OWN_SPARK: "spark: {conn_id: spark"}
-    job.edit(FLIGHTS_SPEC.read_text(), edit | connections | {quality_section(): ""})
-    return job
+    return ConnectedJob.connected(tmp_path / "job", seaweed, "spark: {conn_id: spark")
 
 
 def test_only_an_epoch_s_tasks_have_the_credentials_of_its_connection(
@@ -105,7 +79,7 @@ def test_wrong_credentials_name_the_connection_and_lose_nothing(
 ) -> None:
     job.land([1, 2])
     with monkeypatch.context() as wrong:
-        wrong.setenv("AIRFLOW_CONN_LAKE", f"aws://somebody:a-wrong-secret@/?endpoint_url={job.store.endpoint_url}")
+        wrong.setenv("AIRFLOW_CONN_LAKE", f"aws://somebody:a-wrong-secret@/?endpoint_url={job.objects.endpoint_url}")
         refused = milepost("run", job.spec_path)
         assert_clear_error(refused, 8, "no valid credentials", "Correct login and password of Connection lake")
         assert "a-wrong-secret" not in refused.stderr

@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 RETURN_VALUE = "return_value"
 """XCom key of a task's result."""
 
+TRIGGER = "trigger_checkpoint"
+"""The first task of an epoch: what it leaves names the checkpoint that the others act for."""
+
 
 def in_words(facts: Mapping[str, Any]) -> str:
     """Return measured facts as a line of a log; what is not known is left out."""

@@ -24,10 +24,10 @@ from airflow.sdk.exceptions import (
     DownstreamTasksSkipped,
 )
 
-from milepost.airflow.operators.base import RETURN_VALUE, JobOperator, in_words
+from milepost.airflow.operators.base import RETURN_VALUE, TRIGGER, JobOperator, in_words
+from milepost.airflow.operators.checkpoint_link import CheckpointLink
 from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
 from milepost.airflow.operators.job_specs import backfill_dag_id, resume_dag_id
-from milepost.airflow.provider.checkpoint_link import CheckpointLink
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
 from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.protocol.codec.records import from_json, to_json
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TRIGGER = "trigger_checkpoint"
 RUN = "run_epoch"
 VALIDATE = "validate"
 COMPLETE = "complete_checkpoint"

@@ -20,7 +20,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from milepost.airflow.connections import airflow_connection
-from milepost.airflow.provider.checkpoint_link import PAGES, checkpoints_path
+from milepost.airflow.operators.checkpoint_link import PAGES, checkpoints_path
 
 if TYPE_CHECKING:
     from milepost.spec.load.load import LoadedJob

@@ -23,6 +23,6 @@ def get_provider_info() -> dict[str, Any]:
                 "hook-class-name": "milepost.airflow.provider.hooks.SparkHook",
             },
         ],
-        "extra-links": ["milepost.airflow.provider.checkpoint_link.CheckpointLink"],
+        "extra-links": ["milepost.airflow.operators.checkpoint_link.CheckpointLink"],
         "asset-uris": [{"schemes": ["milepost"], "handler": "milepost.airflow.provider.asset_uris.normalized"}],
     }

@@ -16,11 +16,12 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
 from milepost.airflow.connections import connection_fields
+from milepost.extras import require
 from milepost.protocol.records.errors import CheckpointError
 from milepost.spec.job.connections import connection_of, s3_access
 
 if TYPE_CHECKING:
-    from milepost.storage.new_objects import NewObjectsQueue
+    from milepost.storage.s3_queue import NewObjectsQueue
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,8 @@ class WatchedQueue(SharedStreamProducer):
     async def _opened(self) -> NewObjectsQueue:
         from airflow.sdk import Connection
 
-        from milepost.storage.new_objects import NewObjectsQueue
+        require("s3", f"the queue {self._url}")
+        from milepost.storage.s3_queue import NewObjectsQueue
 
         if self._conn_id is None:
             return await asyncio.to_thread(NewObjectsQueue, self._url)

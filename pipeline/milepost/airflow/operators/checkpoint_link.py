@@ -7,6 +7,8 @@ from urllib.parse import quote, urlencode
 
 from airflow.sdk import BaseOperatorLink
 
+from milepost.airflow.operators.base import RETURN_VALUE, TRIGGER, JobOperator
+
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
     from airflow.sdk.types import TaskInstanceKey
@@ -28,13 +30,11 @@ class CheckpointLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         from airflow.sdk.execution_time.xcom import XCom
 
-        from milepost.airflow.operators.tasks import TRIGGER, EpochOperator
         from milepost.spec.load.load import load_job
 
-        assert isinstance(operator, EpochOperator)
-        triggered = XCom.get_one(
-            key="return_value", dag_id=ti_key.dag_id, task_id=operator.beside(TRIGGER), run_id=ti_key.run_id
-        )
+        assert isinstance(operator, JobOperator)
+        trigger = operator.beside(TRIGGER)
+        triggered = XCom.get_one(key=RETURN_VALUE, dag_id=ti_key.dag_id, task_id=trigger, run_id=ti_key.run_id)
         shown = f"/{triggered['checkpoint_id']}" if triggered and "checkpoint_id" in triggered else ""
         job = urlencode({"job": load_job(operator.spec_path).spec.name})
         return f"{checkpoints_path(quote(ti_key.dag_id))}{shown}?{job}"
