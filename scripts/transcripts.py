@@ -50,7 +50,7 @@ TYPED_IN_S = 10.0
 """So much older than its command a file is: who types takes longer than a source's `settle`."""
 
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"\n]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-_PROGRESS = re.compile(r"^[^$]+ \(\d+ s\)\n", re.MULTILINE)
+_PROGRESS = re.compile(r"^[^\n]+ \(\d+ s\)\n", re.MULTILINE)
 _CLOCK = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)?")
 _CHANGING = (
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),
@@ -58,6 +58,7 @@ _CHANGING = (
     (re.compile(r"\b[\d,.]+ (?:bytes|[kMG]B)\b"), "<size>"),
     (re.compile(r"\b\d+(?:\.\d+)? (?:ms|s|min|h)\b"), "<duration>"),
     (re.compile(r"\bon +\S+, process \d+"), "on <machine>"),
+    (re.compile(r"\bt[1-9]\d*\b"), "<timeline>"),
     (re.compile(r" {2,}"), " "),
     (re.compile(r"-{2,}"), "--"),
     (re.compile(r" +$", re.MULTILINE), ""),
