@@ -10,6 +10,7 @@ from milepost.dataflow.sinks.contract import ReadableSink
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.reports.row_changes import ordered
 from milepost.jobmaster.reports.state_values import state_values
 from milepost.jobmaster.retention.table_references import staged_files
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
@@ -82,9 +83,10 @@ class Tables:
         return operator_rows(self._context.store, *self._operator(uid, at))
 
     def state_values(self, uid: str, at: int | None) -> pa.Table:
-        """As `state`, as a person reads them; see `state_values`."""
+        """As `state`, as a person reads them, in the order of their key; see `state_values`."""
         metadata, _, snapshot = found = self._operator(uid, at)
-        return state_values(self._context, metadata, uid, snapshot, operator_rows(self._context.store, *found))
+        rows = ordered(operator_rows(self._context.store, *found), snapshot.key)
+        return state_values(self._context, metadata, uid, snapshot, rows)
 
     def _operator(self, uid: str, at: int | None) -> tuple[CheckpointMetadata, str, OperatorSnapshot]:
         checkpoint = self.checkpoint(at)
