@@ -59,6 +59,10 @@ _CHANGING = (
     (re.compile(r"\b\d+(?:\.\d+)? (?:ms|s|min|h)\b"), "<duration>"),
     (re.compile(r"\bon +\S+, process \d+"), "on <machine>"),
     (re.compile(r"\bt[1-9]\d*\b"), "<timeline>"),
+    (
+        re.compile(r"(?:\d+ -> )?\b\d+ objects\b"),
+        "<objects>",
+    ),  # a table's and a state's: by the hash of each job's keys
     (re.compile(r" {2,}"), " "),
     (re.compile(r"-{2,}"), "--"),
     (re.compile(r" +$", re.MULTILINE), ""),

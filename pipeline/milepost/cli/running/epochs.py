@@ -162,10 +162,8 @@ def _show_epoch(result: CheckpointReport, output: Output) -> None:
 def _show_faults(name: str, source: SourceDetails, output: Output) -> None:
     """Say what of a source's input does not count as it stands."""
     if source.bad_names:
-        count = source.skipped["bad_names"]
-        output.note(
-            f"source {name}: {counted(count, 'object')} left out for their names, such as {source.bad_names[0]}"
-        )
+        left_out = counted(source.skipped["bad_names"], "object")
+        output.note(f"source {name}: {left_out} left out for their names, such as {source.bad_names[0]}")
     ahead = source.ahead
     if ahead.rows:
         first = ahead.objects[0]

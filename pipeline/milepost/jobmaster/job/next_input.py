@@ -119,9 +119,8 @@ def nothing_new(context: JobContext, plans: SourcePlans) -> str:
     for name, plan in plans.items():
         if plan.settling:
             settle = format_duration(context.spec.sources[name].settle)
-            words.append(
-                f"source {name}: {counted(plan.settling, 'object')} modified less than {settle} ago may still be written"
-            )
+            recent = counted(plan.settling, "object")
+            words.append(f"source {name}: {recent} modified less than {settle} ago may still be written")
         if plan.bad_names:
             words.append(f"source {name}: {left_out(plan)}")
         if not plan.listed:

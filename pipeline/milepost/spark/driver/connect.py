@@ -244,7 +244,7 @@ def _reach(remote: SparkRemote) -> None:
     except OSError as error:
         raise EnvironmentUnusable(
             f"no Spark Connect server answers at {remote.url}: {error.strerror or error}. Nothing was run.",
-            hint="start it, or correct `spark.remote`; `make demo` starts one of its own",
+            hint="start it, or correct `spark.remote`; `milepost spark-server` starts one on this machine",
             remote=remote.url,
         ) from None
     asking = _Channel(remote, str(uuid.uuid4()))
