@@ -120,11 +120,14 @@ class Tables:
         ids = [int(checkpoint.checkpoint_id) for checkpoint in checkpoints]
         if problems:
             shown = "\n".join(problems[:_SHOWN])
-            head = f"checkpoint {state.timeline().head}: "
-            rollback_hint = self._rollback_hint(state) if any(problem.startswith(head) for problem in problems) else ""
+            head = state.timeline().head
+            if any(problem.startswith(f"checkpoint {head}: ") for problem in problems):
+                way_on = self._rollback_hint(state)
+            else:
+                way_on = "; the head is whole, so the job goes on without them" if head in ids else ""
             raise StateCorrupt(
                 f"{len(problems)} of {checked} objects of job {state.job} are broken:\n{shown}",
-                hint=f"restore the objects from a copy of the bucket{rollback_hint}; nothing was changed or skipped",
+                hint=f"restore the objects from a copy of the bucket{way_on}; nothing was changed or skipped",
                 problems=problems,
             )
         return VerifiedObjects(tuple(ids), checked, deep)
