@@ -36,7 +36,7 @@ def marked(page: Path) -> object:
     return pytest.param(page, id=name, marks=marks)
 
 
-@pytest.mark.parametrize("page", map(marked, pages()))
+@pytest.mark.parametrize("page", [marked(page) for page in pages()])
 def test_a_page_prints_what_it_shows(page: Path, environ: dict[str, str], tmp_path: Path) -> None:
     shown = page.read_text("utf-8")
     printed = run_page(shown, tmp_path, environ)
