@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "api": {"jobmaster", "spec", "storage", "protocol"},
     "__main__": {"cli"},
 }
-ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"airflow": {"spark"}, "cli": {"spark"}, "api": {"spark"}}
+ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"airflow": {"spark", "storage"}, "cli": {"spark"}, "api": {"spark"}}
 
 FLOORS: dict[str, tuple[str, ...]] = {
     "protocol": ("records", "retention failure subtask", "manifest", "codec", "exchange"),
@@ -51,7 +51,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "spark": ("worker", "wire", "task", "driver"),
     "spec": ("values", "job sql", "graph", "load"),
-    "airflow": ("provider task_output", "operators", "dags page"),
+    "airflow": ("connections task_output", "provider", "operators", "dags page"),
     "cli": ("terminal", "running reading workspace", "switching", "main"),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),
 }
@@ -259,10 +259,10 @@ def homeless(imports: Iterable[Import]) -> list[Import]:
 def around_the_task_sdk(imports: Iterable[Import]) -> list[Import]:
     """Those of Airflow that a task may not use: it has no metadata database, and these would be a way around that.
 
-    The standard provider is made for tasks: its operators use that kit, as ours do. The page is no task: Airflow's own
-    server runs it.
+    The standard provider is made for tasks: its operators use that kit, as ours do, and the kit has no triggers of its
+    own. The page is no task: Airflow's own server runs it.
     """
-    of_tasks = ("airflow.sdk.", "airflow.providers.standard.")
+    of_tasks = ("airflow.sdk.", "airflow.providers.standard.", "airflow.triggers.")
     page = REPOSITORY / FOLDER / "airflow" / "page"
     return [
         imported

@@ -25,7 +25,13 @@ OF_USERS = [
 RANGES = [*OF_USERS, *map(Requirement, EXTRAS["dev"])]
 ASKED_FOR, NEEDED_BY_THOSE = (REPOSITORY / "requirements.txt").read_text(encoding="utf-8").split("What those need")
 
-ROOMS = {"spark": "spark", "airflow": "airflow", "storage/s3.py": "s3", "storage/s3_errors.py": "s3"}
+ROOMS = {
+    "spark": "spark",
+    "airflow": "airflow",
+    "storage/s3.py": "s3",
+    "storage/s3_errors.py": "s3",
+    "storage/s3_queue.py": "s3",
+}
 """Below the product: what only an extra's owner imports, and the extra."""
 
 COMES_WITH = {

@@ -24,6 +24,7 @@ from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.load import LoadedJob
+from milepost.spec.values.spark_remote import SparkRemote
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.evolution import evolved
@@ -180,6 +181,7 @@ class EpochPlan:
         notifications: what its subtasks are told of other checkpoints, before their first row.
         timeout_ms: how long the Spark job may take, from its start.
         job_store: rooted at the job. sinks: rooted at each sink's path. sources: rooted at each source's.
+        server: the Spark Connect server it runs on; None: a session of its own.
     """
 
     job: LoadedJob
@@ -204,6 +206,7 @@ class EpochPlan:
     job_store: StoreConfig
     sources: Mapping[str, StoreConfig]
     sinks: Mapping[str, StoreConfig]
+    server: SparkRemote | None
     functions: Mapping[str, ProcessFunction]
     code_hash: str
     cache_directory: str

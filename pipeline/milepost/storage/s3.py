@@ -50,7 +50,8 @@ class _BrokenBody(StoreUnavailable):
 class S3Store:
     """Objects below ``s3://bucket/prefix``. Pickles as its configuration; clients are made per process, on first use.
 
-    Credentials come from the standard AWS chain; none is kept, logged or pickled here.
+    Credentials come from the standard AWS chain, and none is kept, logged or pickled here; or they are those of the
+    configuration, which a Connection gave.
     """
 
     def __init__(self, config: StoreConfig) -> None:
@@ -251,6 +252,8 @@ class S3Store:
         try:
             session = botocore.session.get_session()
             session.register_component("data_loader", _service_models())
+            if (given := self.config.credentials) is not None:
+                session.set_credentials(given.access_key, given.secret_key, given.session_token)
             return boto3.session.Session(botocore_session=session).client(
                 "s3",
                 endpoint_url=endpoint,

@@ -51,10 +51,7 @@ _NEVER_SENT = (
     ParamValidationError,
 )
 
-_CREDENTIALS_HINT = (
-    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE, or a role) for this endpoint, "
-    "then check it with `milepost doctor JOB`"
-)
+_CHAIN_HINT = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE, or a role) for this endpoint"
 _WRONG_CREDENTIALS = frozenset(
     {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "ExpiredTokenException",
      "TokenRefreshRequired", "InvalidSecurity", "AuthorizationHeaderMalformed", "NotSignedUp", "AccountProblem",
@@ -141,7 +138,7 @@ class S3Errors:
             return self._credentials(type(error).__name__)
         return EnvironmentUnusable(
             f"{self.where} cannot be used: {_line(error)}. Nothing was read or written.",
-            hint="correct `store.endpoint_url` and `store.region`, or the AWS configuration file",
+            hint="correct endpoint and region, in `store` or in its Connection, or the AWS configuration file",
         )
 
     def of(self, error: Exception, doing: str, key: str | None) -> CheckpointError:
@@ -221,9 +218,12 @@ class S3Errors:
         return StoreUnavailable(f"{doing}: {self.where} answered {_reason(error)}.", hint=_TRY_AGAIN, **details)
 
     def _credentials(self, reason: str) -> EnvironmentUnusable:
+        conn_id = self._config.conn_id
+        ours = conn_id is not None and self._config.credentials is not None
+        hint = f"correct login and password of Connection {conn_id}" if ours else _CHAIN_HINT
         return EnvironmentUnusable(
             f"{self.where} cannot be used: no valid credentials ({reason}). Nothing was read or written.",
-            hint=_CREDENTIALS_HINT,
+            hint=f"{hint}, then check it with `milepost doctor JOB`",
             bucket=self._bucket,
         )
 

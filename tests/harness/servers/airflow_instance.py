@@ -265,19 +265,23 @@ class AirflowInstance:
         folder = self.folder / "jobs" / name
         (folder / "landing").mkdir(parents=True)
         job = E2eJob(self, name, folder, spec.format(**(self._fields(name) | values)) + more)
+        self.parsed_until(lambda: job.dag_id in self.rest.dags(), f"{job.dag_id} is listed")
+        if unpaused:
+            self.rest.set_paused(job.dag_id, False)
+        return job
+
+    def parsed_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Have the DAG file parsed now, and again and again, until a condition holds that follows from it."""
         asked = -math.inf
 
-        def listed() -> bool:
+        def holds() -> bool:
             nonlocal asked
             if time.monotonic() - asked > PARSE_AGAIN_S:
                 self.reparse()
                 asked = time.monotonic()
-            return job.dag_id in self.rest.dags()
+            return condition()
 
-        self.until(listed, f"{job.dag_id} is listed")
-        if unpaused:
-            self.rest.set_paused(job.dag_id, False)
-        return job
+        self.until(holds, what)
 
     def add_pool(self, name: str, slots: int) -> None:
         self.rest.ask("POST", "/pools", json={"name": name, "slots": slots})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 
@@ -16,7 +17,7 @@ from scripts.stack import SPARK, Stack
 class ConnectServer:
     """A running server. Attributes: stack: it alone. modules: folder that its Python workers import from."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self.folder = folder
         self.modules = folder / "modules"
         self.modules.mkdir(parents=True)
@@ -25,7 +26,7 @@ class ConnectServer:
             # This checkout's code, wherever the environment was made for.
             environ={"PYTHONPATH": os.pathsep.join((PYTHON_PATH, str(self.modules)))},
             # A job that nobody waits for ends because it was interrupted, or not at all.
-            spark={"spark.connect.execute.manager.detachedTimeout": "1h"},
+            spark={"spark.connect.execute.manager.detachedTimeout": "1h", **settings},
             say=lambda text: None,
         )
 
@@ -55,9 +56,9 @@ class ConnectServer:
 
 
 @contextmanager
-def connect_server(folder: Path) -> Iterator[ConnectServer]:
-    """A server while the block runs."""
-    server = ConnectServer(folder)
+def connect_server(folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[ConnectServer]:
+    """A server while the block runs, with these settings of Spark over those of the demo's."""
+    server = ConnectServer(folder, settings)
     try:
         server.start()
         yield server

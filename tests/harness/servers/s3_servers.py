@@ -116,7 +116,7 @@ class S3Server(ABC):
 
 
 class Ministack(S3Server):
-    """ministack with its data on disk. It accepts any credentials."""
+    """ministack with its data on disk: buckets, and queues that they tell of new objects. It takes any credentials."""
 
     name = "ministack"
 
@@ -132,8 +132,20 @@ class Ministack(S3Server):
             "GATEWAY_PORT": str(self.port),
             "S3_PERSIST": "1",
             "S3_DATA_DIR": str(self.directory / "data"),
-            "SERVICES": "s3",
+            "SERVICES": "s3,sqs",
         }
+
+    @cached_property
+    def queues(self) -> Any:
+        """A plain client of its queues."""
+        return boto3.session.Session().client(
+            "sqs",
+            endpoint_url=self.endpoint_url,
+            region_name="us-east-1",
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+            config=Config(proxies={}),
+        )
 
 
 class Seaweed(S3Server):

@@ -42,11 +42,12 @@ class OutletEvents:
         self.emitted.append((asset.uri, extra))
 
 
-class FormDagRun:
-    """One run of a DAG with a form.
+class RunHere:
+    """One run of a DAG, whose tasks are executed here.
 
     Attributes:
         form: the DAG's presets, with the given values over them. skipped: tasks that must not run any more.
+        why_skipped: what those said that skipped themselves.
         shown: what the approval shows to a person: subject and body.
     """
 
@@ -54,6 +55,7 @@ class FormDagRun:
         self.dag, self.form = dag, {**dag.params.dump(), **form}
         self.pushed: dict[tuple[str, str], Any] = {}
         self.skipped: set[str] = set()
+        self.why_skipped: dict[str, str] = {}
         self.shown: dict[str, Any] = {}
         self._parked: dict[str, Any] = {}
         self.outlets = OutletEvents()
@@ -92,17 +94,23 @@ class FormDagRun:
             "outlet_events": self.outlets,
         }
 
-    def execute(self, task_id: str, *, try_number: int = 1) -> Any:
-        """Execute one task. Returns its result. Raises what tells Airflow to fail or retry it."""
+    def execute(self, task_id: str, *, try_number: int = 1, **mapped: Any) -> Any:
+        """Execute one task. Returns its result. Raises what tells Airflow to fail or retry it.
+
+        Args:
+            mapped: what one instance of a mapped task gets.
+        """
         assert task_id not in self.skipped
         ti = TaskInstance(task_id, self.pushed, try_number)
+        task = self.dag.get_task(task_id)
         try:
-            result = self.dag.get_task(task_id).execute(self._context(ti))
+            result = (task.unmap(mapped) if task.is_mapped else task).execute(self._context(ti))
         except DownstreamTasksSkipped as skip:
-            self.skipped |= {str(task) for task in skip.tasks}
+            self.skipped |= {str(one) for one in skip.tasks}
             return ti.xcom_pull(task_id)
-        except AirflowSkipException:
+        except AirflowSkipException as skip:
             self.skipped.add(task_id)
+            self.why_skipped[task_id] = str(skip)
             return None
         ti.xcom_push(RETURN_VALUE, result)
         return result

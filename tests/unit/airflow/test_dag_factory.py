@@ -201,6 +201,23 @@ def test_a_job_is_scheduled_by_updates_of_assets(tmp_path: Path) -> None:
     assert dags["one__rollback"].schedule is None
 
 
+def test_a_job_is_scheduled_by_the_messages_of_a_queue(tmp_path: Path) -> None:
+    """What Airflow keeps of it has the id of a Connection, and no credentials; the job's other DAGs do not watch it."""
+    queue = "https://sqs.eu-west-1.amazonaws.com/123456789012/landing"
+    write(tmp_path, "woken", f"schedule: {{sqs: '{queue}'}}\nstore: {{conn_id: lake}}\n")
+    dags = job_dags(tmp_path)
+    (asset,) = dags["woken__epoch"].schedule.objects
+    (watcher,) = asset.watchers
+    kept = ("milepost.airflow.provider.new_objects.NewObjectsTrigger", {"queue_url": queue, "conn_id": "lake"})
+    assert (asset.uri, watcher.trigger.serialize()) == (queue, kept)
+    assert dags["woken__rollback"].schedule is None
+
+
+def test_a_broken_job_leaves_the_messages_of_its_queue_where_they_are(tmp_path: Path) -> None:
+    write(tmp_path, "woken", "schedule: {sqs: 'https://queue/landing'}\nno_such_key: 1\n")
+    assert job_dags(tmp_path)["woken__epoch"].schedule is None
+
+
 def test_a_kept_spec_is_what_the_file_says_down_to_what_it_leaves_out(tmp_path: Path) -> None:
     path = write(tmp_path, "flights", SCHEDULE, AIRFLOW)
     loaded = load_job(path)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG, BaseOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags import MilepostTaskGroup
 from milepost.airflow.operators.base import RETURN_VALUE
@@ -18,7 +17,7 @@ from milepost.protocol.records.errors import InvalidRequest, NotFound
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.servers.kept_dags import jobs_on_the_page, keep_dags
-from tests.harness.servers.task_runs import OutletEvents, TaskInstance
+from tests.harness.servers.task_runs import RunHere
 
 
 class TeamTask(BaseOperator):
@@ -43,27 +42,6 @@ def spec_of(job: SparklessJob) -> Path:
     return job.folder / "config" / "small.yaml"
 
 
-class GroupRun:
-    """One run of the DAG, whose tasks of the group are executed here in place of Airflow."""
-
-    def __init__(self, dag: DAG, run_id: str = "manual__1") -> None:
-        self.dag, self.pushed, self.skipped = dag, dict[tuple[str, str], Any](), set[str]()
-        self.outlets = OutletEvents()
-        run = SimpleNamespace(dag_id=dag.dag_id, run_id=run_id, run_type="manual", logical_date=None)
-        self.context: dict[str, Any] = {"dag_run": run, "params": {}, "outlet_events": self.outlets}
-
-    def execute(self, name: str) -> Any:
-        task = self.dag.get_task(f"small.{name}")
-        ti = TaskInstance(task.task_id, self.pushed)
-        try:
-            result = task.execute(self.context | {"ti": ti})
-        except DownstreamTasksSkipped as skip:
-            self.skipped |= {str(one) for one in skip.tasks}
-            return None
-        ti.xcom_push(RETURN_VALUE, result)
-        return result
-
-
 def test_what_follows_the_group_waits_for_the_published_epoch_and_not_for_the_abort(job: SparklessJob) -> None:
     """The task that aborts is skipped when all is well; whoever waited for it would be skipped with it."""
     dag = team_dag(spec_of(job))
@@ -76,13 +54,12 @@ def test_the_tasks_of_a_group_run_an_epoch_between_them(job: SparklessJob, monke
     """Each finds what the others left under their ids in the group; the session is the run of the team's DAG."""
     monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
     job.land("a.csv")
-    run = GroupRun(team_dag(spec_of(job)))
+    run = RunHere(team_dag(spec_of(job)))
     for name in ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint"):
-        run.execute(name)
+        run.execute(f"small.{name}")
     (unpublished,) = run.pushed["small.complete_checkpoint", RETURN_VALUE]
-    notify = run.dag.get_task("small.notify_complete").unmap({"committed": unpublished})
-    notify.execute(run.context | {"ti": TaskInstance("small.notify_complete", run.pushed)})
-    run.execute("subsume")
+    run.execute("small.notify_complete", committed=unpublished)
+    run.execute("small.subsume")
     (checkpoint,) = job.master.list_checkpoints()
     led = checkpoint.airflow
     assert (checkpoint.status, led.dag_id, led.run_id) == ("completed", "ours", "manual__1")
@@ -91,23 +68,23 @@ def test_the_tasks_of_a_group_run_an_epoch_between_them(job: SparklessJob, monke
 
 
 def test_a_group_with_nothing_to_do_skips_its_own_tasks_and_not_what_follows(job: SparklessJob) -> None:
-    run = GroupRun(team_dag(spec_of(job)))
-    run.execute("trigger_checkpoint")
+    run = RunHere(team_dag(spec_of(job)))
+    run.execute("small.trigger_checkpoint")
     assert run.skipped == {"small.run_epoch"}
-    run.execute("subsume")  # what follows the group waits for this one
-    covered = GroupRun(team_dag(spec_of(job)))
+    run.execute("small.subsume")  # what follows the group waits for this one
+    covered = RunHere(team_dag(spec_of(job)))
     covered.pushed["small.trigger_checkpoint", RETURN_VALUE] = {"nothing_to_do": "covered"}
-    with pytest.raises(AirflowSkipException, match="already covered"):
-        covered.execute("subsume")
+    covered.execute("small.subsume")
+    assert "already covered" in covered.why_skipped["small.subsume"]
 
 
 def test_a_failed_task_of_a_group_aborts_the_checkpoint_with_what_it_left(job: SparklessJob) -> None:
     job.land("a.csv")
-    run = GroupRun(team_dag(spec_of(job)))
-    run.execute("trigger_checkpoint")
+    run = RunHere(team_dag(spec_of(job)))
+    run.execute("small.trigger_checkpoint")
     run.pushed["small.run_epoch", FAILURE_KEY] = {"reason": "TASK_FAILURE", "detail": "out of luck"}
     with pytest.raises(AirflowFailException, match="checkpoint 1 is aborted: TASK_FAILURE: out of luck"):
-        run.execute("abort_checkpoint")
+        run.execute("small.abort_checkpoint")
     assert [one.status for one in job.master.list_checkpoints()] == ["aborted"]
 
 

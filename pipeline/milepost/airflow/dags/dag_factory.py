@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetAny, BaseOperator, CronTriggerTimetable, get_parsing_context
+from airflow.sdk import DAG, Asset, AssetAny, AssetWatcher, BaseOperator, CronTriggerTimetable, get_parsing_context
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.backfill_dag import backfill_dag
@@ -99,7 +99,7 @@ def epoch_dag(job: LoadedJob) -> DAG:
         dag_id=epoch_dag_id(spec.name),
         description=f"One epoch of {spec.name}: a checkpoint of state, positions, in-flight data and tables",
         doc_md=_describe(spec),
-        schedule=airflow_schedule(spec.schedule),
+        schedule=airflow_schedule(spec.schedule, spec.store.conn_id),
         start_date=START,
         catchup=False,
         max_active_runs=1,
@@ -156,7 +156,10 @@ def broken_dag(path: Path, problem: str, dag_id: str, schedule: ScheduleSpec | N
 
 
 def _rescued(path: Path) -> tuple[str, ScheduleSpec | None]:
-    """Return what can still be read of a broken spec: the job's name, else the file's; the schedule, else none."""
+    """Return what can still be read of a broken spec: the job's name, else the file's; the schedule, else none.
+
+    The messages of a queue are left there: a DAG that cannot run would only use them up.
+    """
     from milepost.protocol.records.ids import JOB_NAME_PATTERN
     from milepost.spec.load.document import Unreadable, read_document
 
@@ -170,9 +173,10 @@ def _rescued(path: Path) -> tuple[str, ScheduleSpec | None]:
     stated = value.get("name")
     name = stated if isinstance(stated, str) and JOB_NAME_PATTERN.fullmatch(stated) else stem
     try:
-        return name, ScheduleSpec.model_validate(value.get("schedule"))
+        schedule = ScheduleSpec.model_validate(value.get("schedule"))
     except ValueError:
         return name, None
+    return name, schedule if schedule.sqs is None else None
 
 
 _DAGS: dict[Callable[[str], str], Callable[[LoadedJob], DAG]] = {
@@ -185,13 +189,29 @@ _DAGS: dict[Callable[[str], str], Callable[[LoadedJob], DAG]] = {
 """The DAGs of a job: how each gets its id from the job's name, and what makes it."""
 
 
-def airflow_schedule(schedule: ScheduleSpec | None) -> CronTriggerTimetable | AssetAny | None:
-    """Return what a DAG takes as its schedule: times, or assets of which one must have been updated."""
+def airflow_schedule(
+    schedule: ScheduleSpec | None, conn_id: str | None = None
+) -> CronTriggerTimetable | AssetAny | None:
+    """Return what a DAG takes as its schedule: times, or assets of which one must have been updated.
+
+    Args:
+        conn_id: of the Connection whose credentials may read a queue.
+    """
     if schedule is None:
         return None
     if schedule.cron is not None:
         return CronTriggerTimetable(schedule.cron, timezone=schedule.timezone)
+    if schedule.sqs is not None:
+        return AssetAny(_watched_queue(schedule.sqs, conn_id))
     return AssetAny(*(Asset(uri) for uri in filter(None, (schedule.asset, *(schedule.any_of or ())))))
+
+
+def _watched_queue(queue_url: str, conn_id: str | None) -> Asset:
+    """Return the asset of a queue: one that is updated when the triggerer finds messages in it."""
+    from milepost.airflow.provider.new_objects import NewObjectsTrigger
+
+    trigger = NewObjectsTrigger(queue_url=queue_url, conn_id=conn_id)
+    return Asset(queue_url, watchers=[AssetWatcher(name=f"messages of {queue_url}", trigger=trigger)])
 
 
 def _describe(spec: JobSpec) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from milepost.airflow.connections import airflow_connection
 from milepost.airflow.task_output.outcome import Reaction, translate_errors
 from milepost.airflow.task_output.task_log import keep_task_log_short
 from milepost.airflow.task_output.task_secrets import mask_secrets
@@ -21,6 +23,9 @@ log = logging.getLogger(__name__)
 
 RETURN_VALUE = "return_value"
 """XCom key of a task's result."""
+
+TRIGGER = "trigger_checkpoint"
+"""The first task of an epoch: what it leaves names the checkpoint that the others act for."""
 
 
 def in_words(facts: Mapping[str, Any]) -> str:
@@ -66,7 +71,7 @@ class JobOperator(BaseOperator):
         from milepost.jobmaster.jobmaster import JobMaster
         from milepost.spec.load.load import load_job
 
-        return JobMaster(load_job(self.spec_path))
+        return JobMaster(replace(load_job(self.spec_path), connections=airflow_connection))
 
     def beside(self, task_id: str) -> str:
         """Return the id of another task of the same job: in a task group both have the group's prefix."""

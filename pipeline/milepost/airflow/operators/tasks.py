@@ -24,7 +24,8 @@ from airflow.sdk.exceptions import (
     DownstreamTasksSkipped,
 )
 
-from milepost.airflow.operators.base import RETURN_VALUE, JobOperator, in_words
+from milepost.airflow.operators.base import RETURN_VALUE, TRIGGER, JobOperator, in_words
+from milepost.airflow.operators.checkpoint_link import CheckpointLink
 from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
 from milepost.airflow.operators.job_specs import backfill_dag_id, resume_dag_id
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TRIGGER = "trigger_checkpoint"
 RUN = "run_epoch"
 VALIDATE = "validate"
 COMPLETE = "complete_checkpoint"
@@ -145,7 +145,13 @@ class TriggerCheckpointOperator(EpochOperator):
         return to_json(acting)
 
 
-class RunEpochOperator(EpochOperator):
+class CheckpointOperator(EpochOperator):
+    """Base of those that a person looks at when an epoch was slow, failed or was published: with a link to its page."""
+
+    operator_extra_links = (CheckpointLink(),)
+
+
+class RunEpochOperator(CheckpointOperator):
     """Runs the epoch's Spark job under a token of this try (I3), up to acknowledgements, verdict and `_metadata`."""
 
     def act(self, context: Context) -> Any:
@@ -179,7 +185,7 @@ class ValidateOperator(EpochOperator):
         return {"checkpoint_id": checkpoint_id}
 
 
-class CompleteCheckpointOperator(EpochOperator):
+class CompleteCheckpointOperator(CheckpointOperator):
     """The commit point: after this transition the checkpoint is the head.
 
     Returns: one entry per sink that must be told: `notify_complete` is mapped over it.
@@ -267,7 +273,7 @@ class SubsumeOperator(EpochOperator):
         )
 
 
-class AbortCheckpointOperator(EpochOperator):
+class AbortCheckpointOperator(CheckpointOperator):
     """Gives up the pending checkpoint of a failed run, discards its files, and ends by failing unless tolerated."""
 
     ui_color = "#f7e8e8"

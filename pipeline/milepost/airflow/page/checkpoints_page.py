@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from airflow.api_fastapi.core_api.security import requires_access_dag
@@ -18,10 +19,12 @@ from fastapi import Depends, FastAPI, Path
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from milepost.airflow.connections import airflow_connection
+from milepost.airflow.operators.checkpoint_link import PAGES, checkpoints_path
+
 if TYPE_CHECKING:
     from milepost.spec.load.load import LoadedJob
 
-PREFIX = "/milepost"
 SHOWN_CHECKPOINTS = 50
 SHOWN_EVENTS = 50
 HERE = pathlib.Path(__file__).resolve().parent
@@ -93,7 +96,8 @@ def jobs_of_dag(dag_id: str) -> dict[str, LoadedJob]:
     dag = SerializedDagModel.get_dag(dag_id)
     plain = [task for task in dag.tasks if not task.is_mapped] if dag is not None else []
     documented = [task for task in plain if task._task_module.startswith("milepost.") and task.doc_yaml]
-    loaded = [from_text(task.doc_yaml, pathlib.Path(task.doc)) for task in documented]
+    specs = [from_text(task.doc_yaml, pathlib.Path(task.doc)) for task in documented]
+    loaded = [replace(job, connections=airflow_connection) for job in specs]
     if not loaded:
         raise NotFound(
             f"DAG {dag_id} is not a DAG of a job: no task of it documents a job's spec.",
@@ -184,11 +188,11 @@ templates.filters.update(seconds=seconds, milliseconds=milliseconds, size=size, 
 
 class CheckpointsPage(AirflowPlugin):
     name = "milepost_checkpoints"
-    fastapi_apps = [{"app": pages, "url_prefix": PREFIX, "name": "Milepost"}]  # noqa: RUF012 - Airflow's own shape
+    fastapi_apps = [{"app": pages, "url_prefix": PAGES, "name": "Milepost"}]  # noqa: RUF012 - Airflow's own shape
     external_views = [  # noqa: RUF012 - Airflow's own shape
         {
             "name": "Checkpoints",
-            "href": f"{PREFIX}/checkpoints/{{DAG_ID}}",
+            "href": checkpoints_path("{DAG_ID}"),
             "destination": "dag",
             "url_route": "checkpoints",
         }

@@ -79,14 +79,14 @@ def job_checks(job: LoadedJob) -> list[Check]:
 
 
 def _server(job: LoadedJob) -> Iterator[Check]:
-    text = job.resolved().spark.remote
-    if text is None:
-        return
     try:
+        server = job.spark_server()
+        if server is None:
+            return
         require("spark", "a Spark Connect server")
         from milepost.spark.driver.connect import check_server
 
-        yield _check("spark server", True, check_server(text))
+        yield _check("spark server", True, check_server(server))
     except CheckpointError as error:
         yield _check("spark server", False, f"{error.message} {error.hint}".strip())
 

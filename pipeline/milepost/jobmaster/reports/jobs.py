@@ -97,7 +97,7 @@ def _names(store: ObjectStore) -> Iterator[str]:
 
 
 def _child(config: StoreConfig, name: str) -> StoreConfig:
-    return StoreConfig(child_url(config.url, name), config.endpoint_url, config.region, config.endpoint_variables)
+    return replace(config, url=child_url(config.url, name))
 
 
 def _of_spec(path: Path) -> JobSummary:

@@ -34,25 +34,38 @@ class ObjectStat:
 
 
 @dataclass(frozen=True, slots=True)
+class Credentials:
+    """Keys of S3 that a Connection has. Never stored, shown or logged: they live in memory, and in pickled tasks."""
+
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """How to reach a store; picklable, holds no secret (credentials: the standard AWS chain).
+    """How to reach a store; picklable, with the credentials of a Connection where the spec names one.
 
     Attributes:
         url: ``file:///abs/dir`` or ``s3://bucket/prefix``: the store's root.
         endpoint_url: an S3 endpoint other than AWS, or None.
         region: S3 region.
-        endpoint_variables: environment variables that `endpoint_url` was made from, for messages.
+        endpoint_origins: what `endpoint_url` was made from, environment variables or a Connection, for messages.
+        conn_id: of the Connection that endpoint, region and credentials are from; None: it is the spec's.
+        credentials: of that Connection; None: the standard AWS chain of whichever process opens the store.
     """
 
     url: str
     endpoint_url: str | None = None
     region: str = "us-east-1"
-    endpoint_variables: tuple[str, ...] = field(default=(), compare=False)
+    endpoint_origins: tuple[str, ...] = field(default=(), compare=False)
+    conn_id: str | None = field(default=None, compare=False)
+    credentials: Credentials | None = field(default=None, compare=False, repr=False)
 
     @property
     def endpoint(self) -> str:
         """The endpoint in words, and where it was taken from; empty for AWS and for a directory."""
-        origin = f" (from {', '.join(self.endpoint_variables)})" if self.endpoint_variables else ""
+        origin = f" (from {', '.join(self.endpoint_origins)})" if self.endpoint_origins else ""
         return f"{self.endpoint_url}{origin}" if self.endpoint_url else ""
 
     @property

@@ -30,7 +30,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
 from milepost.spark.driver.engine import epoch_tag
 from milepost.spark.driver.session import quiet_pyspark
-from milepost.spec.values.spark_remote import TOKEN_VARIABLE, SparkRemote, parse_remote
+from milepost.spec.values.spark_remote import TOKEN_VARIABLE, SparkRemote
 from milepost.spec.values.spark_settings import session_settings
 
 _LOG = logging.getLogger(__name__)
@@ -167,8 +167,8 @@ def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngi
         EnvironmentUnusable: nobody answers, the token is not the server's, another Spark, or a setting of the spec
             that only the server's start can make.
     """
-    assert plan.spec.spark.remote is not None
-    remote = _parsed(plan.spec.spark.remote)
+    assert plan.server is not None
+    remote = plan.server
     owner = "\0".join((remote.url, *_owner(plan)))
     if kept is not None and kept.owner == owner:
         try:
@@ -188,9 +188,8 @@ def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngi
         raise engine.lost(error) or _refused(remote, error) from error
 
 
-def check_server(text: str) -> str:
+def check_server(remote: SparkRemote) -> str:
     """Return what answers at an address, in a few words. Raises EnvironmentUnusable as `open_remote` does."""
-    remote = _parsed(text)
     quiet_pyspark()
     _reach(remote)
     session = _opened(remote, str(uuid.uuid4()))
@@ -214,13 +213,14 @@ class _Channel(DefaultChannelBuilder):
     def __init__(self, remote: SparkRemote, session_id: str) -> None:
         super().__init__(f"{remote.url}/;session_id={session_id};use_ssl={str(remote.tls).lower()}")
         self._is_local = remote.is_loopback and not remote.tls
+        self._token = remote.token
         if remote.is_loopback:
             self.setChannelOption("grpc.enable_http_proxy", 0)
 
     @property
     def token(self) -> str | None:
-        """As Spark finds it; an empty one is none, as in a shell that cannot unset what it inherited."""
-        return super().token or None
+        """The Connection's, or as Spark finds it; an empty one is none, as in a shell that cannot unset one."""
+        return self._token or super().token or None
 
     @property
     def is_encrypted(self) -> bool:
@@ -244,7 +244,7 @@ def _reach(remote: SparkRemote) -> None:
     except OSError as error:
         raise EnvironmentUnusable(
             f"no Spark Connect server answers at {remote.url}: {error.strerror or error}. Nothing was run.",
-            hint="start it, or correct `spark.remote`; `milepost spark-server` starts one on this machine",
+            hint=f"start it, or correct {remote.origin}; `milepost spark-server` starts one",
             remote=remote.url,
         ) from None
     asking = _Channel(remote, str(uuid.uuid4()))
@@ -261,18 +261,9 @@ def _reach(remote: SparkRemote) -> None:
             raise EnvironmentUnusable(
                 f"what listens at {remote.url} does not answer as a Spark Connect server {tls} within {ANSWER_S:.0f} "
                 "s. Nothing was run.",
-                hint="correct `spark.remote`; a token is sent without TLS only to this machine itself",
+                hint=f"correct {remote.origin}; a token is sent without TLS only to this machine itself",
                 remote=remote.url,
             ) from None
-
-
-def _parsed(text: str) -> SparkRemote:
-    try:
-        return parse_remote(text)
-    except ValueError as problem:
-        raise EnvironmentUnusable(
-            f"spark.remote: {problem}. Nothing was run.", hint="correct `spark.remote`, or the variable it refers to"
-        ) from None
 
 
 class _Closed(Exception):
@@ -365,10 +356,11 @@ def _owner(plan: EpochPlan) -> tuple[str, ...]:
 
 def _refused(remote: SparkRemote, error: PySparkException) -> EnvironmentUnusable:
     if getattr(error, "_grpc_status_code", None) is grpc.StatusCode.UNAUTHENTICATED:
-        given = "the token was refused" if os.environ.get(TOKEN_VARIABLE) else "it asks for a token"
+        given = "the token was refused" if remote.token or os.environ.get(TOKEN_VARIABLE) else "it asks for a token"
+        ours = TOKEN_VARIABLE if remote.conn_id is None else f"the password of Connection {remote.conn_id}"
         return EnvironmentUnusable(
             f"the Spark Connect server at {remote.url} does not let this process in: {given}. Nothing was run.",
-            hint=f"set {TOKEN_VARIABLE} to the server's token",
+            hint=f"set {ours} to the server's token",
             remote=remote.url,
         )
     lines = str(error).strip().splitlines()

@@ -10,7 +10,7 @@ from milepost.spark.driver.session import open_session
 
 def load_engine(plan: EpochPlan) -> None:
     """Import the modules of the kind of session that a plan's spec asks for."""
-    if plan.spec.spark.remote is not None:
+    if plan.server is not None:
         import milepost.spark.driver.connect  # noqa: F401
 
 
@@ -19,7 +19,7 @@ def open_engine(plan: EpochPlan, kept: Engine | None = None) -> Engine:
 
     Raises: EnvironmentUnusable.
     """
-    if plan.spec.spark.remote is None:
+    if plan.server is None:
         return ClassicEngine(open_session(plan.spec.name, plan.spec.spark))
     from milepost.spark.driver.connect import RemoteEngine, open_remote  # they need gRPC, which the other kind does not
 

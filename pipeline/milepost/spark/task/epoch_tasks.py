@@ -33,7 +33,7 @@ from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Snapshot
 from milepost.spark.worker.task_memory import told
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import MemoryBudget
-from milepost.spec.load.load import LoadedJob
+from milepost.spec.job.spec import SinkSpec
 from milepost.storage.layout import metrics_prefix
 
 Batches = Iterator[pa.RecordBatch]
@@ -43,14 +43,13 @@ Batches = Iterator[pa.RecordBatch]
 class SinkPlan:
     """How a task opens one sink."""
 
-    job: LoadedJob
-    name: str
+    spec: SinkSpec
+    job: str
     key: tuple[str, ...]
     store: StoreConfig
 
     def open(self, attempt: Attempt) -> StagingSink:
-        spec = self.job.spec.sink(self.name)
-        return build_sink(spec, job=self.job.spec.name, key=self.key, store=attempt.open_store(self.store))
+        return build_sink(self.spec, job=self.job, key=self.key, store=attempt.open_store(self.store))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +134,7 @@ class OutputStage:
 
     def run(self, attempt: Attempt, items: Iterable[TaskOutput]) -> Batches:
         """Yield what one attempt sends to the next level, or to the driver."""
-        sinks = {sink.name: sink.open(attempt) for sink in self.sinks}
+        sinks = {sink.spec.name: sink.open(attempt) for sink in self.sinks}
         return run_output_stage(self.plan, attempt.subtask, items, sinks, attempt.memory)
 
 
@@ -169,7 +168,10 @@ def subtask_answers(rows: Iterable[tuple[str, bytes]]) -> tuple[SubtaskAnswer, .
 
 def _sinks(plan: EpochPlan, level: Level) -> tuple[SinkPlan, ...]:
     names = sorted({name for sinks in level.output.sinks.values() for name in sinks})
-    return tuple(SinkPlan(plan.job, name, plan.graph.sink_inputs[name].key, plan.sinks[name]) for name in names)
+    return tuple(
+        SinkPlan(plan.job.spec.sink(name), plan.job.spec.name, plan.graph.sink_inputs[name].key, plan.sinks[name])
+        for name in names
+    )
 
 
 def _drain(batches: Batches) -> None:

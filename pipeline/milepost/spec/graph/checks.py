@@ -197,6 +197,9 @@ def _locations(spec: JobSpec) -> Iterator[Problem]:
     problem = None if "${env:" in endpoint else endpoint_problem(endpoint)
     if problem:
         yield Problem(("store", "endpoint_url"), problem)
+    if spec.store.conn_id is not None:
+        for key in sorted(spec.store.model_fields_set - {"conn_id"}):
+            yield Problem(("store", key), "the Connection of `conn_id` has it; remove one of them")
 
 
 def _sizes(spec: JobSpec) -> Iterator[Problem]:
@@ -221,8 +224,12 @@ def _spark(spec: JobSpec) -> Iterator[Problem]:
         problem = remote_problem(remote)
         if problem:
             yield Problem(("spark", "remote"), problem)
-        if "master" in spec.spark.model_fields_set:
-            yield Problem(("spark", "master"), "the server of `remote` has a master of its own; remove it")
+    stated = spec.spark.model_fields_set & {"master", "remote", "conn_id"}
+    if spec.spark.conn_id is not None and "remote" in stated:
+        yield Problem(("spark", "remote"), "the Connection of `conn_id` has the address; remove one of them")
+    elif "master" in stated and (spec.spark.conn_id is not None or (remote is not None and "${env:" not in remote)):
+        server = "`conn_id`" if spec.spark.conn_id is not None else "`remote`"
+        yield Problem(("spark", "master"), f"the server of {server} has a master of its own; remove it")
     for key, message in conf_problems(spec.spark.master, spec.spark.conf):
         yield Problem(("spark", "conf", key), message, at_key=True)
 
@@ -230,7 +237,7 @@ def _spark(spec: JobSpec) -> Iterator[Problem]:
 def _schedule(spec: JobSpec) -> Iterator[Problem]:
     if (schedule := spec.schedule) is None:
         return
-    ways = ("cron", "asset", "any_of")
+    ways = ("cron", "asset", "any_of", "sqs")
     stated = [way for way in ways if getattr(schedule, way) is not None]
     if len(stated) != 1:
         yield Problem(("schedule",), f"expected one of {', '.join(ways)}, got {' and '.join(stated) or 'none'}")

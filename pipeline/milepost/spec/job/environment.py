@@ -41,7 +41,8 @@ def referenced_variables(text: str) -> list[str]:
 
 def resolve_spec(spec: JobSpec, environment: Mapping[str, str]) -> JobSpec:
     """Return the spec with its connection fields resolved. Raises InvalidRequest."""
-    store = {name: resolve_text(text, environment, f"store.{name}") for name, text in spec.store.model_dump().items()}
+    texts = {"endpoint_url": spec.store.endpoint_url, "region": spec.store.region}
+    store = {name: resolve_text(text, environment, f"store.{name}") for name, text in texts.items()}
     sinks = tuple(
         sink.model_copy(update={"path": resolve_text(sink.path, environment, f"sinks[{index}].path")})
         for index, sink in enumerate(spec.sinks)

@@ -15,12 +15,14 @@ from milepost.spec.values.fields import (
     Aggregate,
     AssetUri,
     ColumnName,
+    ConnId,
     Cron,
     Duration,
     Function,
     JobName,
     Many,
     NodeName,
+    QueueUrl,
     SinkName,
     Size,
     SpecModel,
@@ -53,13 +55,17 @@ Aggregates = Annotated[dict[ColumnName, Aggregate], Field(min_length=1)]
 
 
 class StoreSpec(SpecModel):
-    """How to reach S3. Credentials come from the standard AWS chain, never from the spec.
+    """How to reach S3. Credentials come from a Connection or the standard AWS chain, never from the spec.
 
     Attributes:
+        conn_id: Airflow Connection of type `aws` or `milepost_s3` with credentials, endpoint and region; outside
+            Airflow it is the environment variable AIRFLOW_CONN_<ID>. None = the other two keys, and the standard AWS
+            chain.
         endpoint_url: an S3 endpoint other than AWS; empty = AWS.
         region: S3 region.
     """
 
+    conn_id: ConnId | None = None
     endpoint_url: str = ""
     region: Text = "us-east-1"
 
@@ -298,6 +304,8 @@ class SparkSpec(SpecModel):
     """Attributes:
     master: Spark master URL; unused where `remote` says a server.
     remote: address of a Spark Connect server, `sc://host:port`; None, or empty once resolved: a session with `master`.
+    conn_id: Airflow Connection of type `spark_connect` or `milepost_spark`: address and token of a server, in place of
+        `remote`; outside Airflow it is the environment variable AIRFLOW_CONN_<ID>.
     parallelism: subtasks per level, at most checkpointing.max_parallelism.
     conf: Spark settings by name; numbers and booleans become text.
     buffer_size: bytes of rows that one exchange buffer holds before it is sent.
@@ -305,23 +313,27 @@ class SparkSpec(SpecModel):
 
     master: Text = "local[2]"
     remote: Text | None = None
+    conn_id: ConnId | None = None
     parallelism: Annotated[int, Field(ge=1, le=MAX_KEY_GROUPS)] = 2
     conf: dict[Text, Annotated[str, BeforeValidator(_conf_text)]] = Field(default_factory=dict)
     buffer_size: Annotated[Size, Field(ge=1)] = 1_000_000
 
 
 class ScheduleSpec(SpecModel):
-    """When Airflow starts an epoch by itself: at times, or when assets were updated; one of the three.
+    """When Airflow starts an epoch by itself: at times, when assets were updated, or when objects landed; one of them.
 
     Attributes:
         timezone: of the cron expression.
         asset: the URI of one asset. any_of: URIs of several; an update of one is enough.
+        sqs: the URL of a queue of SQS that the landing's bucket tells of new objects; Airflow's triggerer watches it.
+            What may read it is the Connection of `store`, or the standard AWS chain.
     """
 
     cron: Cron | None = None
     timezone: TimeZone = "UTC"
     asset: AssetUri | None = None
     any_of: Annotated[Many[AssetUri], Field(min_length=1)] | None = None
+    sqs: QueueUrl | None = None
 
 
 class AirflowSpec(SpecModel):

@@ -7,15 +7,16 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milepost.protocol.records.errors import InvalidRequest, NotFound
+from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest, NotFound
 from milepost.protocol.records.locations import absolute_url, child_url, endpoint_problem, location_problem
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.checks import structure_problems
+from milepost.spec.job.connections import ConnectionLookup, environment_connection, s3_access, spark_server
 from milepost.spec.job.environment import referenced_variables, resolve_spec, resolve_text
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.document import Document, Unreadable, read_document
@@ -23,6 +24,7 @@ from milepost.spec.load.placement import placement_problems
 from milepost.spec.load.validation import validate_spec
 from milepost.spec.values.names import nearest
 from milepost.spec.values.problems import Problem, invalid_spec
+from milepost.spec.values.spark_remote import SparkRemote, parse_remote
 
 if TYPE_CHECKING:
     from milepost.spec.graph.graph import JobGraph, Outputs
@@ -42,6 +44,7 @@ class LoadedJob:
         spec_hash: hex SHA-256 of the canonical unresolved spec: comments, order of keys and spelled-out defaults
             do not change it.
         module_dir: where modules beside the spec are found.
+        connections: looks Connections up, when something is opened.
     """
 
     spec: JobSpec
@@ -49,6 +52,7 @@ class LoadedJob:
     text: str
     spec_hash: str
     module_dir: Path
+    connections: ConnectionLookup = field(default=environment_connection, compare=False, repr=False)
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> JobSpec:
         """Return the spec with `${env:…}` resolved now. Raises InvalidRequest naming a variable that is not set."""
@@ -85,14 +89,41 @@ class LoadedJob:
         return absolute_url(text, self.module_dir)
 
     def store_config(self, url: str) -> StoreConfig:
-        """Return how to reach a store root with this job's connection. Raises InvalidRequest as `resolved` does."""
+        """Return how to reach a store root with this job's connection.
+
+        Raises:
+            InvalidRequest: as `resolved` does. EnvironmentUnusable: the Connection that it names is of no use.
+        """
+        conn_id = self.spec.store.conn_id
+        if conn_id is not None and url.startswith("s3:"):
+            access = s3_access(self.connections(conn_id))
+            return StoreConfig(
+                url, access.endpoint_url, access.region, (f"Connection {conn_id}",), conn_id, access.credentials
+            )
         endpoint = resolve_text(self.spec.store.endpoint_url, os.environ, "store.endpoint_url")
         problem = endpoint_problem(endpoint)
         if problem:
             raise InvalidRequest(f"store.endpoint_url of job {self.spec.name}: {problem}. Nothing was run or changed.")
         region = resolve_text(self.spec.store.region, os.environ, "store.region")
         named = referenced_variables(self.spec.store.endpoint_url)
-        return StoreConfig(url=url, endpoint_url=endpoint or None, region=region, endpoint_variables=tuple(named))
+        return StoreConfig(url=url, endpoint_url=endpoint or None, region=region, endpoint_origins=tuple(named))
+
+    def spark_server(self) -> SparkRemote | None:
+        """Return the Spark Connect server that epochs run on, looked up now; None: a session of their own.
+
+        Raises:
+            InvalidRequest: as `resolved` does. EnvironmentUnusable: its address or its Connection is of no use.
+        """
+        if self.spec.spark.conn_id is not None:
+            return spark_server(self.connections(self.spec.spark.conn_id))
+        text = self.resolved().spark.remote
+        try:
+            return None if text is None else parse_remote(text)
+        except ValueError as problem:
+            raise EnvironmentUnusable(
+                f"spark.remote: {problem}. Nothing was run.",
+                hint="correct `spark.remote`, or the variable it refers to",
+            ) from None
 
     @property
     def job_store(self) -> StoreConfig:

@@ -64,6 +64,18 @@ SinkName = Annotated[str, AfterValidator(names.check_sink_name)]
 ColumnName = Annotated[str, AfterValidator(names.check_column_name)]
 
 
+_CONN_ID = r"^[A-Za-z0-9_.-]{1,250}$"
+
+
+def _check_conn_id(text: str) -> str:
+    if not re.fullmatch(_CONN_ID, text):
+        raise ValueError(f"expected the id of an Airflow Connection, of letters, digits and `_.-`, got {text!r}")
+    return text
+
+
+ConnId = Annotated[str, AfterValidator(_check_conn_id), _text_schema(_CONN_ID, "id of an Airflow Connection")]
+
+
 def _non_empty(text: str) -> str:
     if not text.strip():
         raise ValueError("expected text, got an empty one")
@@ -121,6 +133,16 @@ def _check_asset(text: str) -> str:
     return text
 
 
+_QUEUE_URL = r"^https?://[^\s${}@/]+/[^\s${}@?#]+$"
+
+
+def _check_queue(text: str) -> str:
+    if not re.fullmatch(_QUEUE_URL, text):
+        example = "https://sqs.eu-west-1.amazonaws.com/123456789012/landing"
+        raise ValueError(f"expected the URL of a queue, such as {example}, got {text!r}")
+    return text
+
+
 _FUNCTION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 
 
@@ -135,6 +157,7 @@ Function = Annotated[str, AfterValidator(_check_function), _text_schema(_FUNCTIO
 Start = Annotated[str, AfterValidator(parse_start)]
 TimeZone = Annotated[str, AfterValidator(_check_timezone)]
 Cron = Annotated[str, AfterValidator(_check_cron)]
+QueueUrl = Annotated[str, AfterValidator(_check_queue), _text_schema(_QUEUE_URL, "URL of a queue of SQS")]
 AssetUri = Annotated[str, AfterValidator(_check_asset), _text_schema(_ASSET_URI, "URI of an Airflow asset")]
 
 Many = Annotated[tuple[T, ...], Strict(False)]

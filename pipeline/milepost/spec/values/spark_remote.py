@@ -6,7 +6,7 @@ The token never stands there: what stands in a spec is pinned, logged and shown.
 from __future__ import annotations
 
 import urllib.parse
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 DEFAULT_PORT = 15002
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -17,11 +17,23 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class SparkRemote:
-    """Where a Spark Connect server answers, and whether TLS is asked for."""
+    """Where a Spark Connect server answers, and whether TLS is asked for.
+
+    Attributes:
+        conn_id: of the Connection that says so; None: it is the spec.
+        token: of that Connection; None: the one of the environment, if there is one.
+    """
 
     host: str
     port: int
     tls: bool
+    conn_id: str | None = None
+    token: str | None = field(default=None, repr=False)
+
+    @property
+    def origin(self) -> str:
+        """Where the address can be corrected."""
+        return f"Connection {self.conn_id}" if self.conn_id is not None else "`spark.remote`"
 
     @property
     def is_loopback(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from milepost.spec.job.spec import CheckpointingSpec, ScheduleSpec
+from milepost.spec.job.spec import CheckpointingSpec, ScheduleSpec, SparkSpec, StoreSpec
 from milepost.spec.load.document import read_document
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
@@ -67,7 +67,7 @@ def test_the_example_with_every_key_has_every_key_of_the_schema() -> None:
 
 def other_forms(text: str) -> list[Any]:
     """What the example shows in comments, because only one form of it can be there."""
-    shown = (line.removeprefix("#   ") for line in text.splitlines() if line.startswith(("#   restart: ", "#   sch")))
+    shown = (line.removeprefix("#   ") for line in text.splitlines() if line.startswith(("#   restart: ", "#   s")))
     return [read_document(line).value for line in shown]
 
 
@@ -76,7 +76,10 @@ def test_every_form_that_the_example_shows_in_comments_is_valid() -> None:
     restarts = [CheckpointingSpec.model_validate(form) for form in forms if "restart" in form]
     assert {one.restart.strategy for one in restarts} == {"none", "exponential_delay", "failure_rate"}
     schedules = [ScheduleSpec.model_validate(form["schedule"]) for form in forms if "schedule" in form]
-    assert [(one.asset is None, one.any_of is None) for one in schedules] == [(False, True), (True, False)]
+    assert [one.model_fields_set for one in schedules] == [{"asset"}, {"sqs"}, {"any_of"}]
+    (store,) = [StoreSpec.model_validate(form["store"]) for form in forms if "store" in form]
+    (spark,) = [SparkSpec.model_validate(form["spark"]) for form in forms if "spark" in form]
+    assert (store.conn_id, spark.conn_id) == ("lake", "spark_connect")
 
 
 def test_the_schema_has_nothing_that_this_version_refuses() -> None:

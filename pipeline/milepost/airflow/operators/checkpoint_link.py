@@ -1,0 +1,40 @@
+"""The button of a task that leads to its checkpoint on the Checkpoints page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+from airflow.sdk import BaseOperatorLink
+
+from milepost.airflow.operators.base import RETURN_VALUE, TRIGGER, JobOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+    from airflow.sdk.types import TaskInstanceKey
+
+PAGES = "/milepost"
+"""Where Airflow's API server has the pages of Milepost."""
+
+
+def checkpoints_path(dag_id: str) -> str:
+    """Return where the Checkpoints page of a DAG is; behind a further `/`, the page of a checkpoint by its id."""
+    return f"{PAGES}/checkpoints/{dag_id}"
+
+
+class CheckpointLink(BaseOperatorLink):
+    """Leads to the page of the checkpoint that a task of an epoch acted for; to that of its job, if for none."""
+
+    name = "Checkpoint"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        from airflow.sdk.execution_time.xcom import XCom
+
+        from milepost.spec.load.load import load_job
+
+        assert isinstance(operator, JobOperator)
+        trigger = operator.beside(TRIGGER)
+        triggered = XCom.get_one(key=RETURN_VALUE, dag_id=ti_key.dag_id, task_id=trigger, run_id=ti_key.run_id)
+        shown = f"/{triggered['checkpoint_id']}" if triggered and "checkpoint_id" in triggered else ""
+        job = urlencode({"job": load_job(operator.spec_path).spec.name})
+        return f"{checkpoints_path(quote(ti_key.dag_id))}{shown}?{job}"

@@ -1,0 +1,105 @@
+"""New objects start an epoch: a bucket tells a queue of SQS, and the triggerer watches that queue.
+
+Airflow's triggerer takes messages off the queue only once the events that they made are in its database, so a
+triggerer that dies loses none (`SharedStreamProducer`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowException
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
+
+from milepost.airflow.connections import connection_fields
+from milepost.extras import require
+from milepost.protocol.records.errors import CheckpointError
+from milepost.spec.job.connections import connection_of, s3_access
+
+if TYPE_CHECKING:
+    from milepost.storage.s3_queue import NewObjectsQueue
+
+log = logging.getLogger(__name__)
+
+PAUSE_S = 30.0
+"""How long the triggerer waits before it asks a queue again that it could not read."""
+
+
+class NewObjectsTrigger(BaseEventTrigger):
+    """Fires when a queue has messages: once for all that wait there.
+
+    Args:
+        queue_url: of the queue. conn_id: of the Connection whose credentials may read it; None: the AWS chain.
+    """
+
+    def __init__(self, *, queue_url: str, conn_id: str | None = None) -> None:
+        super().__init__()
+        self.queue_url = queue_url
+        self.conn_id = conn_id
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """What Airflow keeps of it, and makes it again from: no credentials."""
+        about = {"queue_url": self.queue_url, "conn_id": self.conn_id}
+        return f"{type(self).__module__}.{type(self).__qualname__}", about
+
+    def shared_stream_key(self) -> Hashable:
+        """All jobs that one queue starts are told of each message."""
+        return self.queue_url, self.conn_id
+
+    @classmethod
+    def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
+        return WatchedQueue(**kwargs)
+
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[int]) -> AsyncIterator[TriggerEvent]:
+        async for messages in shared_stream:
+            yield TriggerEvent({"queue": self.queue_url, "messages": messages})
+
+    def run(self) -> AsyncIterator[TriggerEvent]:
+        """Never called: Airflow asks a trigger with a shared stream for its filter instead."""
+        raise NotImplementedError(f"{type(self).__name__} is fed by its shared stream")
+
+
+class WatchedQueue(SharedStreamProducer):
+    """A queue as the triggerer watches it: yields how many messages wait, and deletes them when told to."""
+
+    def __init__(self, *, queue_url: str, conn_id: str | None) -> None:
+        self._url, self._conn_id = queue_url, conn_id
+        self._queue: NewObjectsQueue | None = None
+
+    async def open_stream(self) -> AsyncIterator[tuple[int, list[str]]]:
+        """Yield, for ever, a number of messages and their receipts; what cannot be read is tried again."""
+        while True:
+            try:
+                queue = self._queue = self._queue or await self._opened()
+                receipts = await asyncio.to_thread(queue.receive)
+            except (CheckpointError, AirflowException) as error:  # a trigger that has failed is not started again
+                log.warning("queue %s is tried again in %.0f s: %s", self._url, PAUSE_S, error)
+                self._queue = None
+                await asyncio.sleep(PAUSE_S)
+                continue
+            if receipts:
+                yield len(receipts), receipts
+
+    async def advance(self, batch: Sequence[AdvanceItem]) -> None:
+        """Delete the messages whose events are in Airflow's database."""
+        assert self._queue is not None
+        told = [receipt for item in batch if item.outcome.is_clean for receipt in item.broker_payload]
+        try:
+            await asyncio.to_thread(self._queue.delete, told)
+        except CheckpointError as error:  # they come again: a run with nothing to do
+            log.warning("%d messages were not deleted: %s", len(told), error)
+
+    async def _opened(self) -> NewObjectsQueue:
+        from airflow.sdk import Connection
+
+        require("s3", f"the queue {self._url}")
+        from milepost.storage.s3_queue import NewObjectsQueue
+
+        if self._conn_id is None:
+            return await asyncio.to_thread(NewObjectsQueue, self._url)
+        found = connection_of(self._conn_id, connection_fields(await Connection.async_get(self._conn_id)))
+        return await asyncio.to_thread(NewObjectsQueue, self._url, s3_access(found).credentials)

@@ -1,0 +1,215 @@
+"""Airflow Connections say where a store or a Spark Connect server is, and with which credentials it is reached.
+
+A spec names a Connection; it is looked up when something is opened, never when the spec is read, so what is hashed,
+pinned, logged or shown is its id. Outside Airflow it is the environment variable AIRFLOW_CONN_<ID>, as JSON or as a
+URI, read here without Airflow. Inside Airflow its secrets backends are asked (`milepost.airflow.connections`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.protocol.records.locations import endpoint_problem
+from milepost.protocol.records.object_store import Credentials
+from milepost.spec.values.spark_remote import SparkRemote, parse_remote
+
+_NOTHING_DONE = "Nothing was run or changed."
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What a Connection holds, by Airflow's names for it. Only its id and type are shown.
+
+    Attributes:
+        extra: the JSON object of its field `extra`.
+    """
+
+    conn_id: str
+    conn_type: str
+    host: str = field(default="", repr=False)
+    port: int | None = field(default=None, repr=False)
+    schema: str = field(default="", repr=False)
+    login: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+ConnectionLookup = Callable[[str], Connection]
+"""Returns the Connection of an id. Raises EnvironmentUnusable: there is none, or it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class S3Access:
+    """What a Connection of type `aws` says.
+
+    Attributes:
+        endpoint_url: None: AWS. credentials: None: the standard AWS chain.
+    """
+
+    endpoint_url: str | None
+    region: str
+    credentials: Credentials | None
+
+
+def environment_connection(conn_id: str) -> Connection:
+    """Return the Connection of AIRFLOW_CONN_<ID>. Raises EnvironmentUnusable; what the variable holds is not shown."""
+    variable = f"AIRFLOW_CONN_{conn_id.upper()}"
+    text = os.environ.get(variable, "")
+    if not text:
+        raise EnvironmentUnusable(
+            f"there is no Connection {conn_id}: the environment variable {variable} is not set. {_NOTHING_DONE}",
+            hint=f"set {variable}, as JSON or as a URI, to what Airflow has as the Connection",
+            conn_id=conn_id,
+        )
+    try:
+        return parse_connection(conn_id, text)
+    except ValueError as problem:  # it quotes nothing of the text
+        raise EnvironmentUnusable(
+            f"Connection {conn_id} cannot be read from {variable}: {problem}. {_NOTHING_DONE}",
+            hint=f"correct {variable}; what Airflow has is shown by `airflow connections get {conn_id} -o json`",
+            conn_id=conn_id,
+        ) from None
+
+
+def parse_connection(conn_id: str, text: str) -> Connection:
+    """Read a Connection as Airflow writes it, JSON or a URI. Raises ValueError, which quotes nothing of the text."""
+    if text.lstrip().startswith("{"):
+        return connection_of(conn_id, _object(text, "the JSON"))
+    return _of_uri(conn_id, text)
+
+
+def connection_of(conn_id: str, value: Mapping[str, Any]) -> Connection:
+    """Return the Connection of these fields, `extra` as an object or its JSON. Raises ValueError, as above."""
+    extra = value.get("extra") or {}
+    if isinstance(extra, str):
+        extra = _object(extra, "its `extra`")
+    port = value.get("port") or None
+    texts = {name: value.get(name) or "" for name in ("conn_type", "host", "schema", "login", "password")}
+    if not isinstance(extra, dict) or not all(isinstance(one, str) for one in texts.values()):
+        raise ValueError("expected texts, and an object as `extra`")
+    if port is not None and not str(port).isdecimal():
+        raise ValueError("expected a number as `port`")
+    return Connection(
+        conn_id,
+        _type(texts.pop("conn_type")),
+        port=None if port is None else int(port),
+        extra=extra,
+        **texts,
+    )
+
+
+def _object(text: str, what: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise ValueError(f"{what} is none") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is no object")
+    return value
+
+
+def _of_uri(conn_id: str, text: str) -> Connection:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError("it is no URI") from None
+    if not parts.scheme:
+        raise ValueError("expected JSON or a URI, type://login:password@host:port/schema?extra")
+    rest = parts
+    protocol = ""
+    if parts.netloc.count(":") == 1 and parts.netloc.endswith(":") and parts.path.startswith("//"):
+        # A host with a protocol of its own is type://protocol://host.
+        protocol = f"{parts.netloc[:-1]}://"
+        try:
+            rest = urlsplit(f"{parts.scheme}:{parts.path}?{parts.query}")
+            port = rest.port
+        except ValueError:
+            raise ValueError("it is no URI") from None
+    query = dict(parse_qsl(rest.query, keep_blank_values=True))
+    extra = _object(query["__extra__"], "its `__extra__`") if query.get("__extra__") else query
+    return Connection(
+        conn_id,
+        _type(parts.scheme),
+        host=protocol + unquote(rest.hostname or ""),
+        port=port,
+        schema=unquote(rest.path.removeprefix("/")),
+        login=unquote(rest.username or ""),
+        password=unquote(rest.password or ""),
+        extra=extra,
+    )
+
+
+def _type(text: str) -> str:
+    return text.lower().replace("-", "_")
+
+
+def s3_access(connection: Connection) -> S3Access:
+    """Return what a Connection says of S3: login and password are the keys, the rest is in `extra`.
+
+    Raises: EnvironmentUnusable: it has another type, or says what is not followed here.
+    """
+    extra = _checked(
+        connection,
+        ("aws", "milepost_s3"),
+        ("region_name", "endpoint_url", "aws_session_token"),
+        unused=("host", "port", "schema"),
+    )
+    if bool(connection.login) != bool(connection.password):
+        raise _unusable(connection, "it has one of login and password, expected both or, for the AWS chain, none")
+    token = extra.get("aws_session_token", "")
+    if token and not connection.login:
+        raise _unusable(connection, "it has an `aws_session_token` without login and password")
+    endpoint = extra.get("endpoint_url", "")
+    if problem := endpoint_problem(endpoint):
+        raise _unusable(connection, f"endpoint_url: {problem}")
+    keys = Credentials(connection.login, connection.password, token or None) if connection.login else None
+    return S3Access(endpoint or None, extra.get("region_name", "") or "us-east-1", keys)
+
+
+def spark_server(connection: Connection) -> SparkRemote:
+    """Return the server of a Connection: host and port, the password is the token, `use_ssl` is in `extra`.
+
+    Raises: EnvironmentUnusable: it has another type, or says what is not followed here.
+    """
+    extra = _checked(connection, ("spark_connect", "milepost_spark"), ("use_ssl",), unused=("login", "schema"))
+    host = connection.host if "://" in connection.host else f"sc://{connection.host}"
+    port = "" if connection.port is None else f":{connection.port}"
+    tls = extra.get("use_ssl", "").lower()
+    try:
+        remote = parse_remote(f"{host.rstrip('/')}{port}{f'/;use_ssl={tls}' if tls else ''}")
+    except ValueError as problem:
+        raise _unusable(connection, str(problem)) from None
+    return SparkRemote(remote.host, remote.port, remote.tls, connection.conn_id, connection.password or None)
+
+
+def _checked(
+    connection: Connection, types: tuple[str, ...], known: tuple[str, ...], unused: tuple[str, ...]
+) -> dict[str, str]:
+    """Return the extra as texts, of a Connection of one of these types that has nothing which would be ignored."""
+    if connection.conn_type not in types:
+        raise _unusable(connection, f"it has the type {connection.conn_type or 'none'}, expected {' or '.join(types)}")
+    ignored = [name for name in unused if getattr(connection, name)]
+    ignored += sorted(f"extra.{name}" for name in set(connection.extra) - set(known))
+    if ignored:
+        known_here = f"of `extra` Milepost knows {', '.join(known)}"
+        raise _unusable(connection, f"it has {', '.join(ignored)}, which is not followed here; {known_here}")
+    return {name: _text(value) for name, value in connection.extra.items()}
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _unusable(connection: Connection, problem: str) -> EnvironmentUnusable:
+    return EnvironmentUnusable(
+        f"Connection {connection.conn_id} cannot be used: {problem}. {_NOTHING_DONE}",
+        hint=f"correct Connection {connection.conn_id}",
+        conn_id=connection.conn_id,
+    )

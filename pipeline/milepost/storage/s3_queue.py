@@ -1,0 +1,87 @@
+"""A queue of SQS to which a bucket tells of new objects.
+
+What the messages say is not read: an epoch lists what is there. A message is a reason to look; one that is delivered
+twice, or tells of something else, is an epoch with nothing to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from milepost.protocol.records.errors import StoreUnavailable
+from milepost.protocol.records.object_store import Credentials
+from milepost.storage.keys import is_loopback
+
+WAIT_S = 10
+"""How long one request waits for a first message; so long a process that ends may have to wait for it."""
+
+AT_ONCE = 1000
+"""How many messages are taken together, at most: many objects that land at one time are one reason."""
+
+_REQUEST = 10
+"""How many messages SQS takes or gives in one request."""
+
+
+class NewObjectsQueue:
+    """The queue of a URL. Credentials: those given, or the standard AWS chain."""
+
+    def __init__(self, url: str, credentials: Credentials | None = None) -> None:
+        self._url = url
+        parts = urlsplit(url)
+        region = re.match(r"sqs\.([a-z0-9-]+)\.amazonaws\.", parts.netloc)
+        keys = {} if credentials is None else {
+            "aws_access_key_id": credentials.access_key,
+            "aws_secret_access_key": credentials.secret_key,
+            "aws_session_token": credentials.session_token,
+        }  # fmt: skip
+        endpoint = f"{parts.scheme}://{parts.netloc}"
+        with self._told("opened"):
+            self._client = boto3.session.Session().client(
+                "sqs",
+                endpoint_url=endpoint,
+                region_name=region[1] if region else "us-east-1",
+                config=Config(read_timeout=WAIT_S + 10, **({"proxies": {}} if is_loopback(endpoint) else {})),
+                **keys,
+            )
+
+    def receive(self) -> list[str]:
+        """Wait for messages, at most `WAIT_S`. Returns their receipts, by which they are deleted; [] for none.
+
+        Raises: StoreUnavailable.
+        """
+        with self._told("read"):
+            receipts = self._received(WAIT_S)
+            while receipts and len(receipts) < AT_ONCE and (more := self._received(0)):
+                receipts += more
+        return receipts
+
+    def delete(self, receipts: list[str]) -> None:
+        """Delete messages; one that is not deleted comes again. Raises StoreUnavailable."""
+        for begin in range(0, len(receipts), _REQUEST):
+            some = enumerate(receipts[begin : begin + _REQUEST])
+            entries = [{"Id": str(index), "ReceiptHandle": receipt} for index, receipt in some]
+            with self._told("told what was seen"):
+                self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
+
+    @contextmanager
+    def _told(self, doing: str) -> Iterator[None]:
+        """What AWS' library raises, as our error: without the reply, which may quote a key."""
+        try:
+            yield
+        except (BotoCoreError, ClientError, ValueError) as error:
+            reason = error.response["Error"].get("Code") if isinstance(error, ClientError) else type(error).__name__
+            raise StoreUnavailable(
+                f"queue {self._url} could not be {doing} ({reason}).",
+                hint="check its URL, and that the credentials in use may receive and delete its messages",
+            ) from error
+
+    def _received(self, wait_s: int) -> list[str]:
+        reply = self._client.receive_message(QueueUrl=self._url, MaxNumberOfMessages=_REQUEST, WaitTimeSeconds=wait_s)
+        return [message["ReceiptHandle"] for message in reply.get("Messages", ())]

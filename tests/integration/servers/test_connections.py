@@ -1,0 +1,92 @@
+"""A job whose store and Spark server are Connections: its tasks get the credentials, and nobody else does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.open import open_store
+from tests.harness.jobs.connected_job import ConnectedJob, lake_connection
+from tests.harness.jobs.milepost_cli import assert_clear_error, milepost, milepost_process
+from tests.harness.servers.connect_server import ConnectServer, connect_server
+from tests.harness.servers.processes import free_ports
+from tests.harness.servers.s3_servers import Seaweed
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """A Spark server whose processes have no credentials of any store, with Spark's UI and event log."""
+    folder = tmp_path_factory.mktemp("connect")
+    (folder / "events").mkdir()
+    events = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": (folder / "events").as_uri()}
+    ui = {"spark.ui.enabled": "true", "spark.ui.port": str(free_ports(1)[0])}
+    with connect_server(folder / "server", events | ui) as server:
+        yield server
+
+
+@pytest.fixture
+def job(seaweed: Seaweed, server: ConnectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConnectedJob:
+    for name, value in lake_connection(seaweed).items():
+        monkeypatch.setenv(name, value)
+    spark = f"spark-connect://:{server.stack.spark_token}@{server.remote.removeprefix('sc://')}"
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK", spark)
+    return ConnectedJob.connected(tmp_path / "job", seaweed, "spark: {conn_id: spark")
+
+
+def test_only_an_epoch_s_tasks_have_the_credentials_of_its_connection(
+    job: ConnectedJob, server: ConnectServer, seaweed: Seaweed
+) -> None:
+    """Not the plan, nor a log, Spark's UI and event log, a checkpoint, or what a command says (TABLES 1.15)."""
+    job.land([1, 2])
+    ran = milepost_process("run", job.spec_path, "-v")
+    assert ran.exit_code == 0, ran.stderr
+    job.assert_tables_equal_the_oracle()
+    words = (["show", "--json"], ["show", "--spec"], ["status"], ["history", "--json"], ["lint", "--json"], ["doctor"])
+    said = [ran, *(milepost(command, job.spec_path, *options) for command, *options in words)]
+    assert [one.exit_code for one in said] == [0] * len(said)
+    own = [file for file in server.folder.parent.rglob("*") if file.is_file() and file.name != "spark-token"]
+    texts = [
+        *(f"{one.stdout}{one.stderr}".encode() for one in said),
+        *shown_by_spark(server),
+        *(file.read_bytes() for file in own),
+        *(store.get(stat.key) for store in stores_of(job) for stat in store.list("")),
+    ]
+    assert any(b"mapInArrow" in text or b"MapInArrow" in text for text in texts), "Spark shows what it ran"
+    for secret in (seaweed.access_key, seaweed.secret_key, server.stack.spark_token):
+        assert not [text for text in texts if secret.encode() in text]
+
+
+def shown_by_spark(server: ConnectServer) -> Iterator[bytes]:
+    """Yield what Spark's UI says of the server and all it ran."""
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.stack.spark['spark.ui.port']}", trust_env=False) as ui:
+        (application,) = ui.get("/api/v1/applications").json()
+        of_it = f"/api/v1/applications/{application['id']}"
+        for page in ("/connect/", "/SQL/", "/environment/", f"{of_it}/sql?details=true", f"{of_it}/jobs"):
+            yield ui.get(page).raise_for_status().content
+
+
+def stores_of(job: ConnectedJob) -> list[ObjectStore]:
+    context = job.master().context
+    return [context.store, *(open_store(context.sink_config(sink.name)) for sink in context.spec.sinks)]
+
+
+def test_wrong_credentials_name_the_connection_and_lose_nothing(
+    job: ConnectedJob, server: ConnectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.land([1, 2])
+    with monkeypatch.context() as wrong:
+        wrong.setenv("AIRFLOW_CONN_LAKE", f"aws://somebody:a-wrong-secret@/?endpoint_url={job.objects.endpoint_url}")
+        refused = milepost("run", job.spec_path)
+        assert_clear_error(refused, 8, "no valid credentials", "Correct login and password of Connection lake")
+        assert "a-wrong-secret" not in refused.stderr
+    with monkeypatch.context() as wrong:
+        address = server.remote.removeprefix("sc://")
+        wrong.setenv("AIRFLOW_CONN_SPARK", f"spark-connect://:a-wrong-token@{address}")
+        refused = milepost("run", job.spec_path)
+        assert_clear_error(refused, 8, "the token was refused", "the password of Connection spark")
+    assert milepost("run", job.spec_path).exit_code == 0
+    job.assert_tables_equal_the_oracle()

@@ -1,0 +1,57 @@
+"""Connections as Airflow has them: read as Airflow reads them, and masked from then on."""
+
+from __future__ import annotations
+
+import json
+import string
+
+import pytest
+from airflow.sdk import Connection as AirflowConnection
+from airflow.sdk._shared.secrets_masker import redact
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.airflow.connections import airflow_connection
+from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.spec.job.connections import Connection, connection_of, parse_connection
+
+TEXTS = st.none() | st.text(string.printable.strip() + " éß", min_size=1, max_size=12)
+HOSTS = st.none() | st.sampled_from(["store", "Store.example", "sc://host", "http://host"])
+EXTRAS = st.none() | st.dictionaries(st.text(min_size=1, max_size=5), TEXTS | st.integers() | st.lists(st.integers()))
+
+
+@given(login=TEXTS, password=TEXTS, schema=TEXTS, host=HOSTS, port=st.none() | st.integers(1, 65535), extra=EXTRAS)
+def test_a_connection_is_read_as_airflow_reads_it(
+    login: str | None, password: str | None, schema: str | None, host: str | None, port: int | None, extra: object
+) -> None:
+    """Both of what Airflow writes of one: the JSON, and the URI, as far as Airflow itself reads it back."""
+    theirs = AirflowConnection(
+        conn_id="lake",
+        conn_type="spark_connect",
+        login=login,
+        password=password,
+        schema=schema,
+        host=host,
+        port=port,
+        extra=None if extra is None else json.dumps(extra),
+    )
+    assert parse_connection("lake", theirs.as_json()) == ours(theirs)
+    again = AirflowConnection.from_uri(theirs.get_uri(), "lake")
+    assert parse_connection("lake", theirs.get_uri()) == ours(again)
+
+
+def ours(theirs: AirflowConnection) -> Connection:
+    names = ("conn_type", "host", "port", "schema", "login", "password", "extra")
+    return connection_of("lake", {name: getattr(theirs, name) for name in names})
+
+
+def test_airflow_s_connection_is_found_and_its_password_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_OF_AIRFLOW", "aws://AKIA2:the-secret-of-a-connection@/?region_name=eu-1")
+    assert airflow_connection("of_airflow").password == "the-secret-of-a-connection"
+    assert redact("key=the-secret-of-a-connection") == "key=***"
+
+
+def test_a_connection_that_airflow_does_not_have_is_named() -> None:
+    with pytest.raises(EnvironmentUnusable, match="Connection nowhere is not in Airflow") as refused:
+        airflow_connection("nowhere")
+    assert "Admin, Connections" in refused.value.hint

@@ -1,0 +1,85 @@
+"""What the provider brings to Airflow: kinds of Connection, assets of sinks, the link to a checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from airflow.sdk import Asset, Connection
+from airflow.sdk._shared.module_loading import import_string
+from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+
+from milepost.airflow.connections import airflow_connection
+from milepost.airflow.operators.checkpoint_link import CheckpointLink
+from milepost.airflow.provider import get_provider_info
+from milepost.airflow.provider.hooks import SparkHook
+from milepost.spec.job.connections import s3_access, spark_server
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.servers.processes import free_ports
+from tests.harness.servers.task_runs import RunHere
+from tests.unit.airflow.test_task_group import spec_of, team_dag
+
+
+def test_everything_that_the_provider_names_is_there() -> None:
+    info = get_provider_info()
+    hooks = {one["connection-type"]: import_string(one["hook-class-name"]) for one in info["connection-types"]}
+    assert {(hook.conn_type, hook.hook_name) for hook in hooks.values()} == {
+        (one["connection-type"], one["hook-name"]) for one in info["connection-types"]
+    }
+    assert [import_string(name) for name in info["extra-links"]] == [CheckpointLink]
+    assert [callable(import_string(one["handler"])) for one in info["asset-uris"]] == [True]
+
+
+def test_airflow_offers_the_kinds_of_connection_in_its_form() -> None:
+    shown = ProvidersManagerTaskRuntime().hooks
+    assert {"milepost_s3", "milepost_spark"} <= set(shown)
+    assert not [conn_type for conn_type in ("milepost_s3", "milepost_spark") if shown[conn_type] is None]
+
+
+def test_the_kinds_of_connection_say_the_same_as_those_of_other_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for theirs, ours in (("aws", "milepost-s3"), ("spark-connect", "milepost-spark")):
+        monkeypatch.setenv(
+            "AIRFLOW_CONN_THEIRS", f"{theirs}://@host" if ours == "milepost-spark" else f"{theirs}://a:b@"
+        )
+        monkeypatch.setenv("AIRFLOW_CONN_OURS", f"{ours}://@host" if ours == "milepost-spark" else f"{ours}://a:b@")
+        read = spark_server if ours == "milepost-spark" else s3_access
+        found = [read(airflow_connection(conn_id)) for conn_id in ("theirs", "ours")]
+        assert repr(found[0]).replace("theirs", "ours") == repr(found[1])
+
+
+def test_the_test_button_says_that_no_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_ports(1)[0]
+    monkeypatch.setenv("AIRFLOW_CONN_HERE", f"milepost-spark://:the-secret-of-a-server@localhost:{port}")
+    assert isinstance(Connection.get("here").get_hook(), SparkHook)
+    ok, says = Connection.get("here").test_connection()
+    assert (ok, f"no Spark Connect server answers at sc://localhost:{port}" in says) == (False, True)
+    assert "correct Connection here" in says and "the-secret-of-a-server" not in says
+
+
+@pytest.mark.parametrize("uri", ["milepost://flights/carriers", "milepost://a-job/a_sink"])
+def test_the_asset_of_a_sink_is_of_a_job_and_a_sink(uri: str) -> None:
+    assert Asset(uri).uri == uri
+
+
+@pytest.mark.parametrize(
+    "uri", ["milepost://flights", "milepost://Flights/carriers", "milepost://a/b/c", "milepost://a/b?c=d"]
+)
+def test_an_asset_that_names_no_sink_is_refused(uri: str) -> None:
+    with pytest.raises(ValueError, match="expected milepost://job/sink"):
+        Asset(uri)
+
+
+def test_a_task_s_link_leads_to_its_checkpoint(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    run = RunHere(team_dag(spec_of(job)))
+    told: dict[str, Any] = {}
+    monkeypatch.setattr(
+        "airflow.sdk.execution_time.xcom.XCom.get_one",
+        lambda key, dag_id, task_id, run_id: told.get(task_id),
+    )
+    task = run.dag.get_task("small.run_epoch")
+    (link,) = task.operator_extra_links
+    assert link.get_link(task, ti_key=run.run) == "/milepost/checkpoints/ours?job=small"
+    told["small.trigger_checkpoint"] = run.execute("small.trigger_checkpoint")
+    assert link.get_link(task, ti_key=run.run) == "/milepost/checkpoints/ours/1?job=small"

@@ -1,0 +1,195 @@
+"""Connections outside Airflow: what AIRFLOW_CONN_<ID> holds, and what of it a store and a Spark server follow."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, InvalidRequest
+from milepost.protocol.records.object_store import Credentials
+from milepost.spec.job.connections import S3Access, environment_connection, parse_connection, s3_access, spark_server
+from milepost.spec.load.load import LoadedJob, from_text
+from milepost.spec.values.spark_remote import SparkRemote
+
+LAKE = {"conn_type": "aws", "login": "AKIA1", "password": "a/secret+key", "extra": {"endpoint_url": "http://store:1"}}
+SPEC = """\
+name: visits
+storage: s3://jobs
+store: {conn_id: lake}
+sources: {visits: {format: csv, path: s3://landing/*.csv, schema: {page: string}}}
+operators: [{uid: pages, kind: aggregate, inputs: [visits], key: [page], aggregates: {visits: count(*)}}]
+sinks: [{name: pages, input: pages, format: parquet, path: s3://lake/pages, mode: upsert}]
+spark: {conn_id: spark-here}
+"""
+
+
+def job(text: str = SPEC) -> LoadedJob:
+    return from_text(text, Path("/jobs/visits.yaml"))
+
+
+def given(monkeypatch: pytest.MonkeyPatch, conn_id: str, value: str | dict[str, Any]) -> None:
+    monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", value if isinstance(value, str) else json.dumps(value))
+
+
+def test_a_store_has_endpoint_region_and_credentials_of_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    given(monkeypatch, "lake", LAKE)
+    store = job().job_store
+    assert (store.url, store.endpoint_url, store.region) == ("s3://jobs/visits", "http://store:1", "us-east-1")
+    assert store.credentials == Credentials("AKIA1", "a/secret+key")
+    assert store.endpoint == "http://store:1 (from Connection lake)"
+
+
+def test_a_connection_is_looked_up_when_it_is_used_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = job()
+    with pytest.raises(
+        EnvironmentUnusable, match="no Connection lake: the environment variable AIRFLOW_CONN_LAKE is not set"
+    ) as refused:
+        _ = loaded.job_store
+    assert "set AIRFLOW_CONN_LAKE" in refused.value.hint
+    given(monkeypatch, "lake", LAKE)
+    first = loaded.job_store.credentials
+    given(monkeypatch, "lake", LAKE | {"password": "another"})
+    assert (first, loaded.job_store.credentials) == (
+        Credentials("AKIA1", "a/secret+key"),
+        Credentials("AKIA1", "another"),
+    )
+
+
+def test_the_store_of_a_local_path_asks_for_no_connection() -> None:
+    assert job(SPEC.replace("s3://jobs", "jobs")).job_store.url == "file:///jobs/jobs/visits"
+
+
+def test_the_secrets_of_a_connection_are_in_no_text_of_what_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a pickled store configuration has them, because that is how tasks get them."""
+    given(monkeypatch, "lake", LAKE | {"extra": {"aws_session_token": "a-session-token"}})
+    given(monkeypatch, "spark-here", {"conn_type": "spark_connect", "host": "here", "password": "a-spark-token"})
+    loaded = job()
+    store, server = loaded.job_store, loaded.spark_server()
+    assert server is not None
+    connections = [environment_connection("lake"), environment_connection("spark-here")]
+    shown = f"{loaded!r} {store!r} {store.credentials!r} {server!r} {connections!r} {s3_access(connections[0])!r}"
+    for secret in ("a/secret+key", "AKIA1", "a-session-token", "a-spark-token"):
+        assert secret not in shown
+        assert secret.encode() not in pickle.dumps(loaded)
+    assert b"a/secret+key" in pickle.dumps(store)
+    assert pickle.loads(pickle.dumps(loaded)).job_store.credentials == store.credentials
+
+
+@pytest.mark.parametrize(
+    ("text", "access"),
+    [
+        ("aws://AKIA1:a%2Fsecret%2Bkey@", S3Access(None, "us-east-1", Credentials("AKIA1", "a/secret+key"))),
+        ("aws://?region_name=eu-west-1", S3Access(None, "eu-west-1", None)),
+        ("aws:///?endpoint_url=http%3A%2F%2Fs%3A1", S3Access("http://s:1", "us-east-1", None)),
+        (
+            'aws://a:b@/?__extra__=%7B%22aws_session_token%22%3A+%22t%22%7D',
+            S3Access(None, "us-east-1", Credentials("a", "b", "t")),
+        ),
+        ('{"conn_type": "aws", "extra": "{\\"region_name\\": \\"eu-1\\"}"}', S3Access(None, "eu-1", None)),
+    ],
+)  # fmt: skip
+def test_a_store_s_connection_is_a_uri_or_json(text: str, access: S3Access) -> None:
+    found = s3_access(parse_connection("lake", text))
+    assert found == access
+    assert found.credentials == access.credentials
+
+
+@pytest.mark.parametrize(
+    ("text", "server"),
+    [
+        ("spark-connect://:a%3Atoken@host:7", SparkRemote("host", 7, False, "s", "a:token")),
+        ("spark-connect://sc://host:7", SparkRemote("host", 7, False, "s")),
+        ("spark-connect://host/?use_ssl=true", SparkRemote("host", 15002, True, "s")),
+        (
+            '{"conn_type": "spark_connect", "host": "sc://Host", "port": 9, "extra": {"use_ssl": true}}',
+            SparkRemote("host", 9, True, "s"),
+        ),
+    ],
+)
+def test_a_spark_server_s_connection_has_its_address_and_token(text: str, server: SparkRemote) -> None:
+    assert spark_server(parse_connection("s", text)) == server
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("{", "the JSON is none"),
+        ("[]", "expected JSON or a URI"),
+        ('{"conn_type": "aws", "extra": "{"}', "its `extra` is none"),
+        ('{"conn_type": "aws", "extra": [1]}', "an object as `extra`"),
+        ('{"conn_type": "aws", "port": "none"}', "a number as `port`"),
+        ("aws://a:b@host:port", "no URI"),
+        ('{"conn_type": "postgres"}', "it has the type postgres, expected aws"),
+        ("{}", "it has the type none, expected aws"),
+        ('{"conn_type": "aws", "login": "a"}', "one of login and password"),
+        ('{"conn_type": "aws", "extra": {"aws_session_token": "t"}}', "without login and password"),
+        ('{"conn_type": "aws", "host": "store", "extra": {"role_arn": "arn"}}', "it has host, extra.role_arn"),
+        ('{"conn_type": "aws", "extra": {"endpoint_url": "store:1"}}', "endpoint_url: expected http://host:port"),
+    ],
+)
+def test_what_a_connection_says_that_is_not_followed_is_refused_by_name(
+    value: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given(monkeypatch, "lake", value)
+    with pytest.raises(EnvironmentUnusable, match=re.escape(says)) as refused:
+        _ = job().job_store
+    assert "Connection lake" in refused.value.message and "Nothing was run or changed" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ('{"conn_type": "spark", "host": "local"}', "it has the type spark, expected spark_connect"),
+        ('{"conn_type": "spark_connect"}', "expected the address of a Spark Connect server, sc://host:port"),
+        ('{"conn_type": "spark_connect", "host": "h", "login": "ann"}', "it has login"),
+        ('{"conn_type": "spark_connect", "host": "h", "extra": {"use_ssl": "perhaps"}}', "use_ssl=true"),
+    ],
+)
+def test_a_spark_connection_that_is_not_followed_is_refused_by_name(
+    value: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given(monkeypatch, "spark-here", value)
+    with pytest.raises(EnvironmentUnusable, match=re.escape(says)):
+        job().spark_server()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("{conn_id: lake}", "{conn_id: lake, region: eu-1}", "store.region: the Connection of `conn_id` has it"),
+        (
+            "{conn_id: lake}",
+            "{conn_id: lake, endpoint_url: ''}",
+            "store.endpoint_url: the Connection of `conn_id` has it",
+        ),
+        ("{conn_id: lake}", "{conn_id: '${env:LAKE}'}", "expected the id of an Airflow Connection"),
+        ("{conn_id: spark-here}", "{conn_id: a, remote: 'sc://h'}", "spark.remote: the Connection of `conn_id` has"),
+        (
+            "{conn_id: spark-here}",
+            "{conn_id: a, master: 'local[2]'}",
+            "the server of `conn_id` has a master of its own",
+        ),
+    ],
+)
+def test_a_spec_says_each_thing_once(old: str, new: str, says: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(says)):
+        job(SPEC.replace(old, new))
+
+
+def test_a_variable_that_cannot_be_read_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    for secret in (
+        "{a-secret",
+        "a-secret",
+        "aws://u:a-secret@host:a-secret",
+        '{"conn_type": "a-secret", "extra": "a-secret"}',
+    ):
+        given(monkeypatch, "lake", secret)
+        with pytest.raises(CheckpointError) as refused:
+            environment_connection("lake")
+        assert "a-secret" not in f"{refused.value.message} {refused.value.hint} {refused.value.details}"
+        assert refused.value.__cause__ is None
