@@ -27,6 +27,8 @@ OBJECTS ?= 20000
 MILEPOST_DAYS ?= 28
 # Of the benchmark: quick or full; BENCH_ARGS="--resume", or "--only workload/window".
 MODE ?= quick
+# Which pages `make transcripts` runs; none: all.
+PAGES ?=
 # How many places `make mutants` changes at random; none: it runs the named mutants.
 SAMPLE ?=
 BENCH_ARGS ?=
@@ -79,8 +81,8 @@ docs: env ## build the documentation as a site into site/
 reference: env ## write the pages of docs/ that follow from the code
 	@$(PY) -m scripts.reference
 
-transcripts: env ## run the commands that the README shows, on the demo's flights, and write what they print there
-	@$(PY) -m scripts.transcripts
+transcripts: env ## run the pages of README and docs, and write there what their commands print (PAGES=docs/how-to/gate.md)
+	@$(PY) -m scripts.transcripts $(PAGES)
 
 down: ## stop exactly what `make demo` started
 	@if [ -x $(PY) ]; then exec $(PY) -m scripts.stack down; else echo "nothing is running: $(PY) does not exist"; fi

@@ -1,158 +1,331 @@
-"""`make transcripts`: runs the README's commands on the demo's flights, and writes there what they printed.
+"""The pages of the documentation are run: what they show of commands is what the commands print.
 
-On servers of its own, below `.milepost/transcripts/`, which are stopped at the end. A block of the README stands
-between a line `<!-- transcript: NAME -->` and the end of the fenced text that follows it.
+`make transcripts` runs the pages and writes what was printed where it differs; a test runs them and compares. A page is
+run from its top in one empty folder and one shell, by its fenced blocks:
+
+* `console`: lines that begin with `$ ` are typed, `> ` continues them, the other lines are their output. A line `...`
+  stands for lines that the page leaves out. With `title="another terminal"` its one command stays running, until
+  the page ends; its output is what it prints at first.
+* any other language with `title="FILE"`: the file is written as it is shown.
+* `diff` with `title="FILE"`: its lines with a blank or `-` are in the file once; those with a blank or `+` replace
+  them.
+
+Nothing else is run. Outputs are compared without what is another one each time: see `comparable`.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import re
-import shlex
 import shutil
-import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.demo import DAYS_PER_EPOCH, LANDER
-from scripts.processes import python
-from scripts.stack import ROOT, Stack
+import psutil
 
-README = ROOT / "README.md"
-EPOCHS = 7
-_BLOCK = re.compile(r"(<!-- transcript: (\w+) -->\n```\n)(.*?)(\n```\n)", re.DOTALL)
+from milepost.spec.values.spark_remote import TOKEN_VARIABLE
+from scripts.processes import PYTHON_PATH, ROOT, clean_environ, free_port, python
+from scripts.stack import REMOTE_VARIABLE, Stack
+
+FOLDER = "/home/ada/jobs"
+"""Where a page says that it is typed."""
+
+PORT = "15010"
+"""The port of a server on a page; it is run with one that is free."""
+
+ELISION = "..."
+ANOTHER_TERMINAL = "another terminal"
+COMMAND_S = 240.0
+STOP_S = 30.0
+DATA_BEFORE = "2026-06"
+"""A time from then on is the clock's; the data of the pages are older, and their times are compared."""
+
+TYPED_IN_S = 10.0
+"""So much older than its command a file is: who types takes longer than a source's `settle`."""
+
+_FENCE = re.compile(r'^```(\w+)(?: title="([^"\n]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+_PROGRESS = re.compile(r"^[^\n]+ \(\d+ s\)\n", re.MULTILINE)
+_CLOCK = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)?")
+_CHANGING = (
+    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),
+    (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,64}\b"), "<hex>"),
+    (re.compile(r"\b[\d,.]+ (?:bytes|[kMG]B)\b"), "<size>"),
+    (re.compile(r"\b\d+(?:\.\d+)? (?:ms|s|min|h)\b"), "<duration>"),
+    (re.compile(r"\bon +\S+, process \d+"), "on <machine>"),
+    (re.compile(r"\bt[1-9]\d*\b"), "<timeline>"),
+    (
+        re.compile(r"(?:\d+ -> )?\b\d+ objects\b"),
+        "<objects>",
+    ),  # a table's and a state's: by the hash of each job's keys
+    (re.compile(r" {2,}"), " "),
+    (re.compile(r"-{2,}"), "--"),
+    (re.compile(r" +$", re.MULTILINE), ""),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block. Attributes: start, end: of its lines in the text of the page."""
+
+    language: str
+    title: str
+    body: str
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command of a block.
-
-    Attributes:
-        text: what is typed; `{place}` is where the savepoint lies that the command before it made.
-        remark: shown behind the command.
-        killed_after: so many epochs on a fork are completed when it is killed with SIGKILL; 0: it is left alone.
-    """
+    """One command of a page. Attributes: text: as bash gets it. shown: as the page shows it. output: that it shows."""
 
     text: str
-    remark: str = ""
-    killed_after: int = 0
+    shown: str
+    output: str
 
 
-BACKFILL = "milepost backfill flights --from 2013-01-15T05:00Z"
-BLOCKS: dict[str, tuple[Command, ...]] = {
-    "rollback": (
-        Command("milepost rollback flights --to 5 --dry-run"),
-        Command("milepost rollback flights --to 5 --yes"),
-        Command("milepost run flights"),
-        Command("milepost rollback flights --to 7 --yes"),
-    ),
-    "savepoint": (
-        Command("milepost savepoint create flights --name middle"),
-        Command("milepost start second --from {place}"),
-    ),
-    "backfill": (
-        Command(f"{BACKFILL} --dry-run"),
-        Command(f"{BACKFILL} --yes", "killed with SIGKILL after two epochs", killed_after=2),
-        Command("milepost run flights", "the schedule goes on, on main"),
-        Command(f"{BACKFILL} --yes", "the same command goes on with its fork"),
-    ),
-}
-"""Each is run on a job of its own, after seven epochs of the demo."""
+def pages() -> list[Path]:
+    """Return the pages that are run: the README, the tutorials and the how-to's with a command."""
+    guides = [path for folder in ("tutorial", "how-to") for path in sorted((ROOT / "docs" / folder).glob("*.md"))]
+    found = [ROOT / "README.md", *guides]
+    return [page for page in found if any(one.language == "console" for one in blocks(page.read_text("utf-8")))]
 
 
-def blocks_of(text: str) -> dict[str, list[str]]:
-    """Return the lines of each marked block of a README, by name."""
-    return {match[2]: match[3].splitlines() for match in _BLOCK.finditer(text)}
+def blocks(text: str) -> list[Block]:
+    """Return the fenced blocks of a page, in order."""
+    return [Block(one[1], one[2] or "", one[3], one.start(3), one.end(3)) for one in _FENCE.finditer(text)]
 
 
-def typed(line: str) -> str:
-    """Return the command in a line of a block, without prompt and remark."""
-    return line.removeprefix("$ ").split("  #")[0].rstrip()
+def commands(body: str) -> list[Command]:
+    """Return the commands of a block `console` with the output of each. Raises ValueError: it begins with none."""
+    made: list[Command] = []
+    for part in re.split(r"^(?=\$ )", body, flags=re.MULTILINE):
+        if not part.strip():
+            continue
+        typed = re.match(r"\$ .*\n(?:>(?: .*)?\n)*", part)
+        if typed is None:
+            raise ValueError(f"no command before {part!r}")
+        lines = [line[2:] for line in typed[0].splitlines()]
+        made.append(Command("\n".join(lines) + "\n", typed[0], part[typed.end() :]))
+    return made
 
 
-def main() -> int:
-    """Run every command and rewrite the README. Returns the exit code."""
+def comparable(output: str) -> str:
+    """Return an output without what is another one on each machine and at each time: clocks, sizes, names drawn."""
+    text = _PROGRESS.sub("", output)
+    text = _CLOCK.sub(lambda found: found[0] if found[1] < DATA_BEFORE else "<time>", text)
+    for pattern, instead in _CHANGING:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def is_shown(shown: str, printed: str) -> bool:
+    """Return whether a page shows what was printed; `...` in it stands for any lines."""
+    parts = re.split(rf"^{re.escape(ELISION)}\n", shown, flags=re.MULTILINE)
+    pattern = r"(?:.*\n)*".join(re.escape(comparable(part)) for part in parts)
+    return re.fullmatch(pattern, comparable(printed)) is not None
+
+
+def run_page(text: str, folder: Path, environ: Mapping[str, str]) -> str:
+    """Run a page; return its text with what was printed, where that is not what it shows.
+
+    Args:
+        folder: empty; the page's own. environ: of its shell.
+    Raises:
+        ValueError: a block cannot be run as it is written.
+        TimeoutError: a command did not end.
+    """
+    made, last = [], 0
+    with ExitStack() as running, Shell(folder, environ) as shell:
+        for block in blocks(text):
+            new = block.body
+            if block.language == "console" and block.title == ANOTHER_TERMINAL:
+                new = running.enter_context(left_running(block, shell))
+            elif block.language == "console":
+                new = "".join(shell.outcome(command) for command in commands(block.body))
+            elif block.title:
+                write(folder / block.title, block)
+                shell.let_time_pass()
+            made += [text[last : block.start], new]
+            last = block.end
+    return "".join([*made, text[last:]])
+
+
+def write(path: Path, block: Block) -> None:
+    """Write the file of a block, or change what its `diff` names. Raises ValueError: that is not there exactly once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = block.body
+    if block.language == "diff":
+        before, after = (_lines(text, kept) for kept in (" -", " +"))
+        there = path.read_text("utf-8")
+        if there.count(before) != 1:
+            raise ValueError(f"{there.count(before)} times in {path.name}:\n{before}")
+        text = there.replace(before, after)
+    path.write_text(text, "utf-8")
+
+
+def _lines(diff: str, kept: str) -> str:
+    return "".join(f"{line[1:]}\n" for line in diff.splitlines() if line[:1] in kept)
+
+
+class Shell:
+    """A bash in the folder of a page."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.environ = environ
+        self._port = str(free_port())
+        self._bash = self.begin("bash --norc")
+
+    def __enter__(self) -> Shell:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        stop(self._bash)
+
+    def begin(self, command: str) -> psutil.Popen:
+        """Start a program whose output is read, and that ends with its whole tree by `stop`."""
+        return psutil.Popen(
+            ["bash", "-c", f"exec {self._as_run(command)}"], cwd=self.folder, env=dict(self.environ), text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def outcome(self, command: Command) -> str:
+        """Run a command; return its lines as the page is to show them."""
+        printed = self._run(command.text)
+        self.let_time_pass()
+        return command.shown + (command.output if is_shown(command.output, printed) else printed)
+
+    def let_time_pass(self) -> None:
+        """Make what was just written older, but for what Milepost keeps."""
+        for path in self.folder.rglob("*"):
+            if ".milepost" not in path.relative_to(self.folder).parts and path.is_file() and not path.is_symlink():
+                about = path.stat()
+                if about.st_mtime > time.time() - TYPED_IN_S / 2:
+                    os.utime(path, (about.st_atime, about.st_mtime - TYPED_IN_S))
+
+    def as_shown(self, printed: str) -> str:
+        """Return an output as the page shows it: without progress, in its folder and with its port."""
+        shown = printed.replace(str(self.folder), FOLDER).replace(self._port, PORT)
+        return _PROGRESS.sub("", shown)
+
+    def _as_run(self, text: str) -> str:
+        return text.replace(FOLDER, str(self.folder)).replace(PORT, self._port)
+
+    def _run(self, text: str) -> str:
+        assert self._bash.stdin is not None and self._bash.stdout is not None
+        end = "-- the command has ended --"
+        print(f"$ {text}", end="", file=sys.stderr, flush=True)
+        self._bash.stdin.write(f"{{\n{self._as_run(text)}}} < /dev/null\ncode=$?; printf '\\n{end}\\n'; (exit $code)\n")
+        self._bash.stdin.flush()
+        lines: list[str] = []
+        with limited(self._bash):
+            for line in self._bash.stdout:
+                if line == f"{end}\n":
+                    printed = "".join(lines).removesuffix("\n")
+                    return self.as_shown(printed if printed.endswith("\n") or not printed else f"{printed}\n")
+                lines.append(line)
+        told = "".join(lines)
+        raise TimeoutError(f"{text}did not end within {COMMAND_S:.0f} s, or ended the shell; it printed:\n{told}")
+
+
+@contextmanager
+def left_running(block: Block, shell: Shell) -> Iterator[str]:
+    """Run the command of a block while the page goes on, once it has printed as many lines as the block shows."""
+    (command,) = commands(block.body)
+    process = shell.begin(command.text)
+    try:
+        with limited(process):
+            assert process.stdout is not None
+            printed = "".join(process.stdout.readline() for _ in command.output.splitlines())
+        printed = shell.as_shown(printed)
+        yield command.shown + (command.output if is_shown(command.output, printed) else printed)
+    finally:
+        stop(process)
+
+
+@contextmanager
+def limited(process: psutil.Popen) -> Iterator[None]:
+    """End a process unless the block does so in time: then what reads from it reads its end."""
+    timer = threading.Timer(COMMAND_S, stop, [process])
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def stop(process: psutil.Popen) -> None:
+    """End a process of ours with all that it started."""
+    tree = [process]
+    with suppress(psutil.NoSuchProcess):
+        tree += process.children(recursive=True)
+    for one in tree:
+        with suppress(psutil.NoSuchProcess):
+            one.terminate()
+    _, alive = psutil.wait_procs(tree, timeout=STOP_S)
+    for one in alive:
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()
+
+
+def page_environ(folder: Path, server: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a page's shell, in which `milepost` is the command of this tree.
+
+    Args:
+        folder: where its programs and its home are made. server: address and token of a Spark Connect server.
+    """
+    for name in ("bin", "home"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    command = folder / "bin" / "milepost"
+    command.write_text(f'#!/bin/sh\nexec "{python()}" -m milepost "$@"\n', "utf-8")
+    command.chmod(0o700)
+    paths = (str(command.parent), str(Path(python()).parent), os.environ.get("PATH", os.defpath))
+    return clean_environ(
+        {
+            "PATH": os.pathsep.join(paths),
+            "HOME": str(folder / "home"),
+            "PYTHONPATH": PYTHON_PATH,
+            "PYSPARK_PYTHON": python(),
+            "SPARK_LOCAL_HOSTNAME": "localhost",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "NO_COLOR": "1",
+            "COLUMNS": "80",
+            **server,
+        }
+    )
+
+
+def main(names: list[str]) -> int:
+    """Run the pages, or those named, and write what they print. Returns the exit code."""
     folder = ROOT / ".milepost" / "transcripts"
     Stack(folder).stop()
     shutil.rmtree(folder)
-    stack = Stack(folder)
-    made = {}
+    stack = Stack(folder, environ={"PYTHONPATH": PYTHON_PATH})
     try:
-        _write_specs(folder / "config")
-        for name, commands in BLOCKS.items():
-            stack.stop()
-            shutil.rmtree(folder / "s3", ignore_errors=True)
-            stack.start_s3()
-            stack.start_spark()
-            stack.wait_for_spark()
-            shell = _Shell(stack)
-            for epoch in range(EPOCHS):
-                shell.land(epoch)
-                shell.run(Command("milepost run flights"))
-            shell.land(EPOCHS)
-            made[name] = "\n".join(line for command in commands for line in shell.run(command))
+        stack.start_spark()
+        stack.wait_for_spark()
+        environ = page_environ(folder, {REMOTE_VARIABLE: stack.spark_url, TOKEN_VARIABLE: stack.spark_token})
+        for page in [Path(name).absolute() for name in names] or pages():
+            print(f"== {page.relative_to(ROOT)}", file=sys.stderr)
+            place = folder / "pages" / page.stem
+            place.mkdir(parents=True)
+            text = page.read_text("utf-8")
+            made = run_page(text, place, environ)
+            print("   written" if made != text else "   as it is", file=sys.stderr)
+            page.write_text(made, "utf-8")
     finally:
         stack.stop()
-    text = _BLOCK.sub(lambda match: match[1] + made[match[2]] + match[4], README.read_text(encoding="utf-8"))
-    README.write_text(text, encoding="utf-8")
     return 0
 
 
-def _write_specs(config: Path) -> None:
-    """Write the demo's job, and a second one with tables of its own."""
-    config.mkdir()
-    text = (ROOT / "config" / "flights.yaml").read_text(encoding="utf-8")
-    (config / "flights.yaml").write_text(text, encoding="utf-8")
-    second = text.replace("name: flights\n", "name: second\n").replace("s3://lake/", "s3://lake/second/")
-    (config / "second.yaml").write_text(second, encoding="utf-8")
-
-
-class _Shell:
-    """Runs commands as a person would, one after another, and keeps what they print."""
-
-    def __init__(self, stack: Stack) -> None:
-        self._folder = stack.folder
-        self._environ = stack.process_environ() | {"NO_COLOR": "1"}
-        self._s3_url = stack.s3_url
-        self._place = ""
-
-    def land(self, epoch: int) -> None:
-        """Land the days of one epoch, from 0."""
-        days = f"{epoch * DAYS_PER_EPOCH + 1}-{(epoch + 1) * DAYS_PER_EPOCH}"
-        lander = [python(), str(LANDER), "--root", "s3://landing", "--endpoint", self._s3_url, "--days", days]
-        subprocess.run(lander, check=True, env=self._environ, cwd=ROOT, stdout=subprocess.DEVNULL)
-
-    def run(self, command: Command) -> list[str]:
-        """Return the command's line and what it printed. Raises CalledProcessError: it failed."""
-        text = command.text.format(place=self._place)
-        line = f"$ {text}" + (f"     # {command.remark}" if command.remark else "")
-        print(line, flush=True)
-        with self._begin(text) as process:
-            while command.killed_after and self._forked() < command.killed_after and process.poll() is None:
-                time.sleep(0.2)
-            if command.killed_after:
-                process.kill()
-            assert process.stdout is not None
-            lines = [line, *process.stdout.read().splitlines()]
-        if process.returncode != (-signal.SIGKILL if command.killed_after else 0):
-            raise subprocess.CalledProcessError(process.returncode, text)
-        self._place = next((line.removeprefix("at ") for line in lines if line.startswith("at s3://")), self._place)
-        return lines
-
-    def _begin(self, text: str) -> subprocess.Popen[str]:
-        words = [python(), "-m", "milepost", *shlex.split(text)[1:]]
-        return subprocess.Popen(words, env=self._environ, cwd=self._folder, stdout=subprocess.PIPE, text=True)
-
-    def _forked(self) -> int:
-        """Return how many checkpoints are completed beside the live timeline."""
-        with self._begin("milepost list flights --limit 50 --json") as process:
-            assert process.stdout is not None
-            listed = json.loads(process.stdout.read())["data"]["checkpoints"]
-        return sum(item["timeline"] != "main" and item["status"] == "completed" for item in listed)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -100,6 +100,7 @@ SHARED = {"Airflow": ("tests/e2e/",), "Spark": ("tests/integration/", "tests/cha
 
 SHARES_NOTHING = (
     "tests/integration/epochs/test_key_hash_in_spark",
+    "tests/integration/docs/",
     "tests/integration/installed/",
     "tests/integration/servers/",
     "tests/unit/spark/driver/",

@@ -20,6 +20,11 @@ def install_command(extra: str) -> str:
     return f'pip install "milepost[{extra}]"'
 
 
+def missing_libraries(extra: str) -> tuple[str, ...]:
+    """Return the distributions of an extra that are not installed; imports none of them."""
+    return tuple(dict.fromkeys(name for module, name in EXTRAS[extra].items() if find_spec(module) is None))
+
+
 def require(extra: str, what: str) -> None:
     """Refuse to go on without the libraries of an extra; imports none of them.
 
@@ -31,10 +36,9 @@ def require(extra: str, what: str) -> None:
     Raises:
         EnvironmentUnusable: one is not installed; the hint says which command installs it.
     """
-    missing = next((name for module, name in EXTRAS[extra].items() if find_spec(module) is None), None)
-    if missing is not None:
+    if missing := missing_libraries(extra):
         raise EnvironmentUnusable(
-            f"{what} needs {missing}, which is not installed.",
+            f"{what} needs {missing[0]}, which is not installed.",
             hint=f"install it: {install_command(extra)}",
             extra=extra,
         )

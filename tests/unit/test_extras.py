@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from milepost.cli.workspace.scaffold import write_job
 from milepost.extras import EXTRAS
 from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.spec.load.load import load_job
 from tests.harness.distribution import OF_EXTRAS, link_libraries, run_installed
 from tests.harness.servers.processes import REPOSITORY
 
@@ -31,9 +33,9 @@ def without_quality(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture
-def jobs(without_extras: list[Path], tmp_path: Path) -> Path:
-    """A folder with the job `orders`, and `orders_s3`, which is the same in a bucket."""
-    milepost(without_extras, tmp_path, "init", "orders")
+def jobs(tmp_path: Path) -> Path:
+    """A folder with the job `orders`, which has a gate, and `orders_s3`, which is the same in a bucket."""
+    write_job("orders", tmp_path, gated=True)
     text = (tmp_path / "config" / "orders.yaml").read_text(encoding="utf-8")
     in_bucket = text.replace("name: orders", "name: orders_s3").replace("storage: ..", "storage: s3://bucket/")
     (tmp_path / "config" / "orders_s3.yaml").write_text(in_bucket, encoding="utf-8")
@@ -83,6 +85,24 @@ def test_a_gate_without_great_expectations_is_refused_before_an_epoch_is_trigger
     assert_refused(milepost(without_quality, jobs, "run", "orders"), "great-expectations", "quality")
     listed = milepost(without_quality, jobs, "list", "orders", "--json")
     assert json.loads(listed.stdout)["data"]["checkpoints"] == []
+
+
+def test_init_writes_a_job_that_runs_with_what_is_installed(
+    without_extras: list[Path], without_quality: list[Path], tmp_path: Path
+) -> None:
+    """What it would miss is named at once, by the line that installs it: not by the refusal of its first run."""
+    for name, path, missing in (
+        ("bare", without_extras, ["spark", "quality"]),
+        ("plain", without_quality, ["quality"]),
+    ):
+        ran = milepost(path, tmp_path, "init", name)
+        assert [extra for extra in EXTRAS if f'`pip install "milepost[{extra}]"`' in ran.stderr] == missing
+        assert milepost(path, tmp_path, "lint", name).returncode == 0
+        spec = tmp_path / "config" / f"{name}.yaml"
+        assert not load_job(spec).spec.quality
+        before, _, gate = spec.read_text(encoding="utf-8").partition("these comment marks.\n")
+        spec.write_text(before + "\n" + "".join(line.removeprefix("# ") for line in gate.splitlines(keepends=True)))
+        assert [one.sink for one in load_job(spec).spec.quality] == ["totals"]
 
 
 def test_dags_without_airflow_are_refused_by_the_extra(without_extras: list[Path], tmp_path: Path) -> None:

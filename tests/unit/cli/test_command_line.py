@@ -107,6 +107,7 @@ def test_init_writes_a_job_that_lints_and_never_overwrites(workdir: Path) -> Non
     result = milepost("init", "visits", "--json")
     assert result.exit_code == 0
     files = document(result)["data"]["files"]
+    assert document(result)["data"]["missing_extras"] == []
     assert files == ["config/visits_data/2026-01-01.csv", "config/visits_data/2026-01-02.csv", "config/visits.yaml"]
     report_ = lint_report(load_job("visits"))
     assert [node["uid"] for node in report_["nodes"]] == ["visits", "known", "totals"]
@@ -136,6 +137,7 @@ def test_lint_shows_the_graph_and_the_kinds_of_output(workdir: Path) -> None:
     milepost("init", "visits")
     result = milepost("lint", "visits")
     assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("config/visits.yaml: job visits is valid")
     assert "totals" in result.stdout
     assert "updates" in result.stdout
     data = document(milepost("lint", "visits", "--json"))["data"]

@@ -53,7 +53,7 @@ def test_until_caught_up_waits_for_what_has_just_landed(
     small.land("a.csv")
     outcome = run(small, "--until-caught-up")
     assert outcome.exit_code == 0, outcome.stderr
-    assert "1 object(s) modified less than 1h ago may still be written; waiting 3" in outcome.stderr
+    assert "1 object modified less than 1h ago may still be written; waiting 3" in outcome.stderr
     assert rows(small) == [{"k": 1, "rows": 1}]
     assert len(waits) == 1 and 3_590 < waits[0] < 3_601
 
@@ -117,7 +117,7 @@ def test_an_object_left_out_for_its_name_is_named_by_run_status_and_doctor(
     small = SparklessJob.create(tmp_path, {"settle: 0s": "settle: 0s\n    on_bad_name: skip"})
     small.land("a.csv")
     small.land(os.fsdecode(b"b\xff.csv"))
-    spec, words = tmp_path / "config" / "small.yaml", r"1 object(s) left out for their names, such as b\xff.csv"
+    spec, words = tmp_path / "config" / "small.yaml", r"1 object left out for their names, such as b\xff.csv"
     outcome = run(small)
     assert outcome.exit_code == 0 and words in outcome.stderr and rows(small) == [{"k": 1, "rows": 1}]
     (name,) = small.master.show(1).sources["rows"].bad_names

@@ -159,8 +159,8 @@ def _freshness(source: SourceHealth) -> str:
     """Return how old a source's input is, what of it is not counted on, and a path that names nothing."""
     told = [f"newest object {show_time(source.newest_object)}"] if source.newest_object else []
     told += [f"newest event time {show_time(source.newest_event_time)}"] if source.newest_event_time else []
-    told += [f"{source.settling} object(s) may still be written"] if source.settling else []
+    told += [f"{counted(source.settling, 'object')} may still be written"] if source.settling else []
     bad = source.bad_names
-    told += [f"{bad.count} object(s) left out for their names, such as {bad.first[0]}"] if bad.count else []
+    told += [f"{counted(bad.count, 'object')} left out for their names, such as {bad.first[0]}"] if bad.count else []
     told += [source.no_match] if source.no_match else []
     return ", ".join(told) or "nothing known"

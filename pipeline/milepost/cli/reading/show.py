@@ -130,9 +130,8 @@ def _show_flow(report: CheckpointDetails, output: Output) -> None:
     _fact("verdict", output.paint(report.verdict.status.value), output)
     for verdict in report.verdict.verdicts:
         for result in verdict.expectations:
-            judged = "met" if result.success else f"{result.describe()} ({result.severity})"
-            column = f"({result.column})" if result.column else ""
-            _fact(verdict.sink, f"{result.type}{column}: {judged}", output)
+            judged = f"{result.subject}: met" if result.success else f"{result.describe()} ({result.severity})"
+            _fact(verdict.sink, judged, output)
 
 
 def _source_note(source: Any) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, show_count, show_rows
+from milepost.epoch.quantities import counted
 from milepost.protocol.failure.restart import RestartAfter
 from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest
 
@@ -161,8 +162,8 @@ def _show_epoch(result: CheckpointReport, output: Output) -> None:
 def _show_faults(name: str, source: SourceDetails, output: Output) -> None:
     """Say what of a source's input does not count as it stands."""
     if source.bad_names:
-        count = source.skipped["bad_names"]
-        output.note(f"source {name}: {count} object(s) left out for their names, such as {source.bad_names[0]}")
+        left_out = counted(source.skipped["bad_names"], "object")
+        output.note(f"source {name}: {left_out} left out for their names, such as {source.bad_names[0]}")
     ahead = source.ahead
     if ahead.rows:
         first = ahead.objects[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from milepost.extras import install_command
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 from milepost.spec.values.names import check_job_name
 
@@ -30,10 +31,16 @@ operators:
 sinks:
   - {{name: totals, input: totals, format: parquet, path: ../.milepost/tables/{name}/totals, mode: upsert}}
 
+# On the Spark Connect server that the environment names; where it names none, in a Spark of the run's own.
+spark: {{master: "local[2]", remote: "${{env:MILEPOST_SPARK_REMOTE:-}}"}}
+
+{gate}"""
+
+_GATE = """\
 quality:
   - sink: totals
     expectations:
-      - {{type: expect_column_values_to_be_between, column: minutes, min_value: 0, severity: critical}}
+      - {type: expect_column_values_to_be_between, column: minutes, min_value: 0, severity: critical}
 """
 
 _DAYS = {
@@ -52,9 +59,11 @@ Quito,dora,60,2026-01-02T12:20:00Z
 }
 
 
-def write_job(name: str, root: Path) -> list[Path]:
+def write_job(name: str, root: Path, *, gated: bool) -> list[Path]:
     """Write `config/<name>.yaml` and `config/<name>_data/*.csv` below `root`; nothing that exists is touched.
 
+    Args:
+        gated: with a quality gate; else it is a comment, which says what it needs.
     Raises:
         InvalidRequest: a name no job may have, or something of that name exists: nothing was written.
         EnvironmentUnusable: the folder cannot be written.
@@ -71,7 +80,8 @@ def write_job(name: str, root: Path) -> list[Path]:
             raise InvalidRequest(f"{shown} already exists. Nothing was written.", hint="Choose another name.")
     landing = f"config/{data.name}/"
     texts = {data / file: text for file, text in _DAYS.items()}
-    texts[spec] = _SPEC.format(name=name, landing=landing, source=json.dumps(f"{data.name}/*.csv"))
+    gate = _GATE if gated else _gate_to_come()
+    texts[spec] = _SPEC.format(name=name, landing=landing, source=json.dumps(f"{data.name}/*.csv"), gate=gate)
     try:
         data.mkdir(parents=True)
         for path, text in texts.items():
@@ -80,3 +90,8 @@ def write_job(name: str, root: Path) -> list[Path]:
     except OSError as problem:
         raise EnvironmentUnusable(f"{landing} cannot be written: {problem.strerror}.") from None
     return [path.relative_to(root) for path in texts]
+
+
+def _gate_to_come() -> str:
+    told = f"A quality gate, once its extra is installed ({install_command('quality')}): remove these comment marks."
+    return f"# {told}\n" + "".join(f"# {line}\n" for line in _GATE.splitlines())

@@ -11,6 +11,7 @@ import typer
 from milepost.cli.terminal.completion import job_names
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
+from milepost.extras import install_command, missing_libraries
 from milepost.protocol.records.errors import EnvironmentUnusable
 
 
@@ -32,19 +33,23 @@ def init(
     from milepost.cli.workspace.scaffold import write_job
 
     output: Output = ctx.obj
-    files = write_job(name, Path.cwd())
+    missing = [extra for extra in ("spark", "quality") if missing_libraries(extra)]
+    files = write_job(name, Path.cwd(), gated="quality" not in missing)
     if output.json:
-        return output.document({"job": name, "files": [str(path) for path in files]})
+        return output.document({"job": name, "files": [str(path) for path in files], "missing_extras": missing})
     for path in files:
         output.text(f"wrote {path}")
-    return output.note(f"Next: `milepost run {name}`, then `milepost read {name} totals`.")
+    if "quality" in missing:
+        output.note(f"Its quality gate is a comment for now: it needs `{install_command('quality')}`.")
+    first = f"`{install_command('spark')}`, then " if "spark" in missing else ""
+    return output.note(f"Next: {first}`milepost run {name}`, then `milepost read {name} totals`.")
 
 
 def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
     """Validate a spec, show its graph, and compare it with the job's head."""
     from milepost.jobmaster.jobmaster import advice
     from milepost.spec.load.lint import lint_report
-    from milepost.spec.load.load import load_job
+    from milepost.spec.load.load import load_job, shown_path
 
     output: Output = ctx.obj
     loaded = load_job(job)
@@ -58,7 +63,7 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
     nodes = report["nodes"]
     rows = [[node["uid"], node["kind"], node["level"], ", ".join(node["inputs"]), node["output"]] for node in nodes]
     keys = [f"key {', '.join(node['key'])}" if node["key"] else "" for node in nodes]
-    output.text(f"{loaded.path}: job {report['job']} is valid; exchanges per epoch: {report['levels']}")
+    output.text(f"{shown_path(loaded.path)}: job {report['job']} is valid; exchanges per epoch: {report['levels']}")
     output.table(["uid", "kind", "level", "inputs", "output"], rows, optional=("level",), notes=keys)
     if report["columns_unknown"]:
         names = ", ".join(report["columns_unknown"])

@@ -52,9 +52,13 @@ class ExpectationResult:
     observed: Mapping[str, int | float]
     exception: str | None
 
+    @property
+    def subject(self) -> str:
+        return f"{self.type}({self.column})" if self.column else self.type
+
     def describe(self) -> str:
         """Return one clause for a person."""
-        subject = f"{self.type}({self.column})" if self.column else self.type
+        subject = self.subject
         if self.exception is not None:
             return f"{subject} raised: {self.exception}"
         unexpected, seen = self.observed.get("unexpected_count"), self.observed.get("element_count")

@@ -121,7 +121,7 @@ def report_lines(report: list[dict[str, str]]) -> list[str]:
     lines = ["spec or code differ from the head's; what is continued:"]
     for row in report:
         if row["detail"] != UNCHANGED:
-            need = f" {row['verdict']}" if row["outcome"] == REFUSED else ""
+            need = f", {row['verdict']}" if row["outcome"] == REFUSED else ""
             lines.append(f"  {row['uid']}: {row['outcome']}{need}: {row['detail']}")
     same = [row["uid"] for row in report if row["detail"] == UNCHANGED and row["kind"] != "job"]
     return [*lines, f"  restored unchanged: {', '.join(same)}"] if same else lines

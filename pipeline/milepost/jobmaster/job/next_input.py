@@ -19,6 +19,7 @@ from milepost.dataflow.sources.path_columns import PathColumns
 from milepost.dataflow.sources.plan import SourcePlan, SourceRules, plan_source
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord, SourceInput, source_input
+from milepost.epoch.quantities import counted
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.spec.graph.graph import JobGraph
@@ -118,9 +119,8 @@ def nothing_new(context: JobContext, plans: SourcePlans) -> str:
     for name, plan in plans.items():
         if plan.settling:
             settle = format_duration(context.spec.sources[name].settle)
-            words.append(
-                f"source {name}: {plan.settling} object(s) modified less than {settle} ago may still be written"
-            )
+            recent = counted(plan.settling, "object")
+            words.append(f"source {name}: {recent} modified less than {settle} ago may still be written")
         if plan.bad_names:
             words.append(f"source {name}: {left_out(plan)}")
         if not plan.listed:
@@ -138,7 +138,7 @@ def no_match(context: JobContext, name: str, plan: SourcePlan) -> str:
 def left_out(plan: SourcePlan) -> str:
     """Return how many objects a plan leaves out for their names, and the first of them."""
     first = plan.bad_names[0]
-    return f"{len(plan.bad_names)} object(s) left out for their names, such as {first.name} ({first.reason})"
+    return f"{counted(len(plan.bad_names), 'object')} left out for their names, such as {first.name} ({first.reason})"
 
 
 def has_due_timer(base: CheckpointMetadata, graph: JobGraph) -> bool:

@@ -65,7 +65,7 @@ def changes_by_key(
         (ADDED, None, new_shown.filter(pa.array(~known))),
     ]
     tables = [_piece(*piece, key, old_shown, new_shown) for piece in pieces]
-    return RowChanges(_ordered(pa.concat_tables(tables), key))
+    return RowChanges(ordered(pa.concat_tables(tables), [*key, CHANGE]))
 
 
 def changes_of_rows(before: pa.Table, after: pa.Table) -> RowChanges:
@@ -87,12 +87,12 @@ def changes_of_rows(before: pa.Table, after: pa.Table) -> RowChanges:
         rows = table.take(pa.array(chosen, pa.int64()))
         columns = [_column(rows, name, fields[name].type) for name in fields]
         parts.append(pa.table([pa.array([change] * len(chosen), pa.string()), *columns], schema=schema))
-    return RowChanges(_ordered(pa.concat_tables(parts), list(fields)))
+    return RowChanges(ordered(pa.concat_tables(parts), [*fields, CHANGE]))
 
 
-def _ordered(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Return the rows by these columns, then by what happened: state lies in the order of its keys' hashes."""
-    by = [table.column(name) for name in (*names, CHANGE)]
+def ordered(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return the rows in the order of these columns: state lies in the order of its keys' hashes."""
+    by = [table.column(name) for name in names]
     shown = [pa.array(map(repr, one.to_pylist()), pa.string()) if pa.types.is_nested(one.type) else one for one in by]
     named = {str(number): one for number, one in enumerate(shown)}
     return table.take(pc.sort_indices(pa.table(named), [(name, "ascending") for name in named]))

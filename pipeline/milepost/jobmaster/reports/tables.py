@@ -10,6 +10,7 @@ from milepost.dataflow.sinks.contract import ReadableSink
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.reports.row_changes import ordered
 from milepost.jobmaster.reports.state_values import state_values
 from milepost.jobmaster.retention.table_references import staged_files
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
@@ -86,9 +87,10 @@ class Tables:
         return operator_rows(self._context.store, *self._operator(uid, at))
 
     def state_values(self, uid: str, at: int | None) -> pa.Table:
-        """As `state`, as a person reads them; see `state_values`."""
+        """As `state`, as a person reads them, in the order of their key; see `state_values`."""
         metadata, _, snapshot = found = self._operator(uid, at)
-        return state_values(self._context, metadata, uid, snapshot, operator_rows(self._context.store, *found))
+        rows = ordered(operator_rows(self._context.store, *found), snapshot.key)
+        return state_values(self._context, metadata, uid, snapshot, rows)
 
     def _operator(self, uid: str, at: int | None) -> tuple[CheckpointMetadata, str, OperatorSnapshot]:
         checkpoint = self.checkpoint(at)
@@ -122,11 +124,14 @@ class Tables:
         ids = [int(checkpoint.checkpoint_id) for checkpoint in checkpoints]
         if problems:
             shown = "\n".join(problems[:_SHOWN])
-            head = f"checkpoint {state.timeline().head}: "
-            rollback_hint = self._rollback_hint(state) if any(problem.startswith(head) for problem in problems) else ""
+            head = state.timeline().head
+            if any(problem.startswith(f"checkpoint {head}: ") for problem in problems):
+                way_on = self._rollback_hint(state)
+            else:
+                way_on = "; the head is whole, so the job goes on without them" if head in ids else ""
             raise StateCorrupt(
                 f"{len(problems)} of {checked} objects of job {state.job} are broken:\n{shown}",
-                hint=f"restore the objects from a copy of the bucket{rollback_hint}; nothing was changed or skipped",
+                hint=f"restore the objects from a copy of the bucket{way_on}; nothing was changed or skipped",
                 problems=problems,
             )
         return VerifiedObjects(tuple(ids), checked, deep)

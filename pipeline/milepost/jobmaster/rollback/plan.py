@@ -338,7 +338,8 @@ def _text(plan: RollbackPlan) -> Iterator[str]:
 def _changes(plan: RollbackPlan) -> Iterator[str]:
     yield f"job {plan.job}: from {_named(plan.head)} back to {_named(plan.target)}"
     left = ", ".join(str(one.checkpoint_id) for one in plan.discarded)
-    kept = f" (checkpoints {left}); they stay until retention takes them, so this can be rolled back too"
+    noun = "checkpoint" if len(plan.discarded) == 1 else "checkpoints"
+    kept = f" ({noun} {left}); they stay until retention takes them, so this can be rolled back too"
     yield f"epochs discarded: {len(plan.discarded)}{kept if left else ''}"
     for uid, rows in plan.operators.items():
         yield f"state {uid}: {_count(rows.state_rows_now)} -> {_count(rows.state_rows_then)} rows"

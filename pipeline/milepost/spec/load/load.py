@@ -152,9 +152,9 @@ def read_spec(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as problem:
-        raise InvalidRequest(f"{_shown(path)} is not UTF-8 text (byte {problem.start}). Nothing was run.") from None
+        raise InvalidRequest(f"{shown_path(path)} is not UTF-8 text (byte {problem.start}). Nothing was run.") from None
     except OSError as problem:
-        raise InvalidRequest(f"{_shown(path)} cannot be read: {problem.strerror}. Nothing was run.") from None
+        raise InvalidRequest(f"{shown_path(path)} cannot be read: {problem.strerror}. Nothing was run.") from None
 
 
 def from_text(text: str, path: Path) -> LoadedJob:
@@ -211,7 +211,7 @@ def find_spec(path_or_name: str, root: Path) -> Path:
     near = nearest(path_or_name, known)
     guess = f' Did you mean "{near}"?' if near else ""
     raise NotFound(
-        f"there is no job {path_or_name}: {_shown(folder / (path_or_name + '.yaml'))} does not exist.{guess}",
+        f"there is no job {path_or_name}: {shown_path(folder / (path_or_name + '.yaml'))} does not exist.{guess}",
         hint=f"Jobs there: {', '.join(known[:20]) or 'none'}. `milepost init {path_or_name}` writes a new one."
         if not near
         else f"Jobs there: {', '.join(known[:20])}.",
@@ -228,7 +228,7 @@ def is_spec(text: str) -> bool:
     return "/" not in text or text.endswith(_SUFFIXES)
 
 
-def _shown(path: Path) -> str:
+def shown_path(path: Path) -> str:
     """Return a path as its user knows it: relative to the working directory when it lies below."""
     absolute = _plain(path)
     return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(absolute)
@@ -244,4 +244,4 @@ def _plain(path: Path) -> Path:
 
 
 def _invalid(problems: list[Problem], path: Path, document: Document) -> InvalidRequest:
-    return invalid_spec(problems, file=_shown(path), keys=document.keys, values=document.values)
+    return invalid_spec(problems, file=shown_path(path), keys=document.keys, values=document.values)

@@ -49,7 +49,7 @@ def test_a_young_file_is_left_for_the_next_plan_and_counts_as_unread(tmp_path: P
     answer = job.master.trigger(Session.cli())
     assert isinstance(answer, NothingToDo) and answer.status == "empty"
     assert answer.settles_in_ms is not None and 3_500_000 < answer.settles_in_ms <= 3_600_000
-    assert "source rows: 1 object(s) modified less than 1h ago may still be written" in answer.message
+    assert "source rows: 1 object modified less than 1h ago may still be written" in answer.message
     status = job.master.status()
     assert (status.unread_objects, status.sources["rows"].settling) == (1, 1)
     aged(path, 1.1)

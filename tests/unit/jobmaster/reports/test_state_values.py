@@ -38,16 +38,25 @@ def job_of(folder: Path) -> SparklessJob:
 
 def test_aggregates_have_their_results_and_windows_their_ends(tmp_path: Path) -> None:
     job = job_of(tmp_path)
-    rows = sorted(job.master.state_values("latest").to_pylist(), key=lambda row: row["k"])
+    rows = job.master.state_values("latest").to_pylist()
     assert rows == [
         {"k": 1, "rows": 2, "sum_v": 7, "mean": 3.5, "cents": Decimal("0.30"), "low": 2},
         {"k": 2, "rows": 1, "sum_v": -7, "mean": -7.0, "cents": None, "low": -7},
     ]
     start, end = (dt.datetime(2026, 1, 1, hour, tzinfo=dt.UTC) for hour in (0, 1))
-    windows = sorted(job.master.state_values("hourly").to_pylist(), key=lambda row: row["k"])
+    windows = job.master.state_values("hourly").to_pylist()
     assert windows[0] == {"k": 1, "window_start": start, "window_end": end, "n": 2, "s": 7}
     firsts = job.master.state_values("once")
     assert firsts.column_names == ["k", "expires"] and firsts.to_pylist()[0]["expires"].date() == dt.date(2026, 1, 2)
+
+
+def test_state_is_shown_in_the_order_of_its_key_and_stored_in_that_of_its_hashes(tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path, EDIT)
+    job.land("a.csv", "k,v,d,at\n" + "".join(f"{key},1,0,2026-01-01T00:10:00Z\n" for key in range(20)))
+    job.master.run(Session.cli(), SparklessRunner())
+    keys = list(range(20))
+    assert job.master.state_values("latest").column("k").to_pylist() == keys
+    assert job.master.state("latest").column("k").to_pylist() != keys
 
 
 def test_each_checkpoint_is_read_by_the_spec_that_it_ran_by(tmp_path: Path) -> None:

@@ -1,0 +1,44 @@
+"""The documentation's pages are run, and print what they show; `make transcripts` writes there what they print."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from milepost.spec.values.spark_remote import TOKEN_VARIABLE
+from scripts.stack import REMOTE_VARIABLE
+from scripts.transcripts import page_environ, pages, run_page
+from tests.harness.servers.connect_server import ConnectServer, connect_server
+from tests.harness.servers.processes import REPOSITORY
+
+IN_EVERY_RUN = ("README.md", "docs/tutorial")
+"""What newcomers type; the how-to's are the referees'."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    with connect_server(tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def environ(server: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    named = {REMOTE_VARIABLE: server.remote, TOKEN_VARIABLE: server.stack.spark_token}
+    return page_environ(tmp_path_factory.mktemp("page"), named)
+
+
+def marked(page: Path) -> object:
+    name = str(page.relative_to(REPOSITORY))
+    marks = () if name.startswith(IN_EVERY_RUN) else (pytest.mark.referee,)
+    return pytest.param(page, id=name, marks=marks)
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in pages()])
+def test_a_page_prints_what_it_shows(page: Path, environ: dict[str, str], tmp_path: Path) -> None:
+    shown = page.read_text("utf-8")
+    printed = run_page(shown, tmp_path, environ)
+    changes = difflib.unified_diff(shown.splitlines(), printed.splitlines(), "shown", "printed", n=2, lineterm="")
+    assert printed == shown, "\n".join([f"`make transcripts` writes {page.name} anew:", *changes])
