@@ -33,7 +33,7 @@ PAGES ?=
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format check test referees mutants fuzz bench demo transcripts down status clean
+.PHONY: help env lint format check test referees mutants fuzz bench demo docs reference transcripts down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,13 @@ bench: env ## side by side with Structured Streaming and PyFlink; writes bench/R
 demo: env ## S3, Spark, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
 	@exec $(PY) -m scripts.demo --days $(MILEPOST_DAYS)
 
+docs: env ## build the documentation as a site into site/
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+reference: env ## write the pages of docs/ that follow from the code
+	@$(PY) -m scripts.reference
+
 transcripts: env ## run the pages of README and docs, and write there what their commands print (PAGES=docs/how-to/gate.md)
 	@$(PY) -m scripts.transcripts $(PAGES)
 
@@ -84,5 +91,5 @@ status: ## what of the demo is running, and where
 	@if [ -x $(PY) ]; then exec $(PY) -m scripts.stack status; else echo "nothing is running: $(PY) does not exist"; fi
 
 clean: down ## stop the demo and delete its data and every cache; keeps the environments
-	@rm -rf .milepost .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .milepost site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -72,7 +72,7 @@ class OldJob:
         self.archive.mkdir()
         os.environ["MILEPOST_CACHE_DIR"] = str(folder / "cache")
         self.spec = folder / "old.yaml"
-        self.spec.write_text(json.dumps(_spec(folder), indent=1) + "\n", encoding="utf-8")
+        self.spec.write_text(json.dumps(spec_of("old", folder.as_uri()), indent=1) + "\n", encoding="utf-8")
         self.master, self.runner = JobMaster(load_job(str(self.spec))), spark_runner()
         self.store = folder / "store" / "old"
         self.landed = self._version = 0
@@ -201,19 +201,20 @@ def summary_of(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _spec(folder: Path) -> dict[str, Any]:
+def spec_of(name: str, root: str) -> dict[str, Any]:
+    """The job below a location: what lands in `landing`, its store, and its tables in `lake`."""
+
     def sink(name: str, mode: str) -> dict[str, str]:
-        path = (folder / "lake" / name).as_uri()
-        return {"name": name, "input": name, "format": "parquet", "path": path, "mode": mode}
+        return {"name": name, "input": name, "format": "parquet", "path": f"{root}/lake/{name}", "mode": mode}
 
     aggregates = {"n": "count(*)", "total": "sum(price)"}
     return {
-        "name": "old",
-        "storage": (folder / "store").as_uri(),
+        "name": name,
+        "storage": f"{root}/store",
         "sources": {
             "bids": {
                 "format": "parquet",
-                "path": f"{(folder / 'landing').as_uri()}/*.parquet",
+                "path": f"{root}/landing/*.parquet",
                 "schema": {"k": "int64", "price": "int64", "at": "timestamp[us, UTC]"},
                 "event_time": "at",
                 "watermark_delay": "1m",

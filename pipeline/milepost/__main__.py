@@ -35,15 +35,29 @@ class _End:
         os._exit(self.code)
 
 
+class _NoPandas:
+    """Says that there is no pandas, for a process that only reads: nothing there converts to it, or runs users' code.
+
+    Arrow looks for it at its first array, and would wait a fifth of a second until it is imported.
+    """
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError(f"{fullname} is left alone", name=fullname)
+
+
 def main() -> None:
     """Run the command line, and end the process."""
     gc.set_threshold(_NEW_OBJECTS, 10, 10)
     end = _End()
     atexit.register(end)  # before anything else is imported: the first to be registered is the last to be called
     try:
-        from milepost.cli.main import app
+        from milepost.cli.main import app_for, only_reads
 
-        app(prog_name="milepost")
+        words = sys.argv[1:]
+        if only_reads(words):
+            sys.meta_path.insert(0, _NoPandas())
+        app_for(words)(prog_name="milepost")
     except SystemExit as asked:
         signal.signal(signal.SIGINT, _leave)  # all is said: a second Ctrl-C ends the process without a stack trace
         end.code = asked.code if isinstance(asked.code, int) else None

@@ -36,7 +36,7 @@ def test_the_table_of_the_protocol_names_every_module_where_it_lies() -> None:
     assert named == {module for module in found if not module.endswith("__init__")}
 
 
-def test_the_readme_says_how_many_processes_share_the_tests() -> None:
+def test_a_contributor_is_told_how_many_processes_share_the_tests() -> None:
     workers = re.search(r"^WORKERS \?= (\d+)$", (REPOSITORY / "Makefile").read_text(), re.M)
-    said = re.search(r"processes share the tests \((\d+)\)", (REPOSITORY / "README.md").read_text())
+    said = re.search(r"processes share the tests \((\d+)\)", (REPOSITORY / "CONTRIBUTING.md").read_text())
     assert workers and said and workers[1] == said[1]

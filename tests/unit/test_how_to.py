@@ -10,6 +10,7 @@ import pytest
 from airflow.sdk import DAG, Asset, AssetAny
 
 from milepost.airflow.dags.dag_factory import airflow_schedule
+from milepost.spec.job.connections import parse_connection, s3_access, spark_server
 from milepost.spec.job.spec import ScheduleSpec
 from milepost.spec.load.document import read_document
 from tests.harness.jobs.sparkless_job import SparklessJob
@@ -55,9 +56,20 @@ def test_the_epoch_among_other_tasks_is_between_them(folder: Path) -> None:
 
 
 def test_the_schedules_by_assets_are_valid() -> None:
-    (by_one,) = blocks("yaml")
+    by_one, by_queue = blocks("yaml")
     by_any = re.findall(r"`(schedule: \{any_of.*?\})`", OWN_AIRFLOW)
-    schedules = [read_document(text).value["schedule"] for text in (by_one, *by_any)]
-    made = [airflow_schedule(ScheduleSpec.model_validate(one)) for one in schedules]
+    schedules = [read_document(text).value["schedule"] for text in (by_one, *by_any, by_queue)]
+    *made, watched = [airflow_schedule(ScheduleSpec.model_validate(one)) for one in schedules]
     visits, orders = Asset("s3://lake/visits"), Asset("s3://landing/orders")
     assert made == [AssetAny(visits), AssetAny(visits, orders)]
+    assert isinstance(watched, AssetAny) and len(watched.objects[0].watchers) == 1
+
+
+def test_the_connections_of_the_how_to_are_followed() -> None:
+    page = (REPOSITORY / "docs" / "how-to" / "connections.md").read_text(encoding="utf-8")
+    spec = read_document(re.findall(r"```yaml\n(.*?)```", page, re.S)[0]).value
+    exported = dict(re.findall(r"export AIRFLOW_CONN_(\w+)='(.*)'", page))
+    assert {spec["store"]["conn_id"], spec["spark"]["conn_id"]} == {name.lower() for name in exported}
+    assert s3_access(parse_connection("lake", exported["LAKE"])).region == "eu-west-1"
+    server = spark_server(parse_connection("spark_here", exported["SPARK_HERE"]))
+    assert (server.url, server.tls, server.token) == ("sc://spark.example:15002", True, "TOKEN")

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
 from typer.core import TyperGroup
+from typer.main import get_command_name
+from typer.models import CommandInfo
 
 from milepost import __version__
 from milepost.cli.reading import checkpoints, data, diff, health, jobs, plot, show
@@ -85,17 +87,19 @@ def _usage_hint(error: UsageError) -> str:
     return f"`{path} --help` shows how it is used."
 
 
-app = typer.Typer(
-    cls=MilepostGroup,
-    add_completion=True,
-    suggest_commands=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    help="Stateful, exactly-once data pipelines as scheduled micro-batch epochs.",
-    epilog="Exit codes: 0 ok, 1 failed, 2 usage or bad spec, 3 not found, 4 fenced or conflict, 5 quality abort, "
+_SETTINGS: dict[str, Any] = {
+    "cls": MilepostGroup,
+    "add_completion": True,
+    "suggest_commands": False,
+    "no_args_is_help": True,
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "help": "Stateful, exactly-once data pipelines as scheduled micro-batch epochs.",
+    "epilog": "Exit codes: 0 ok, 1 failed, 2 usage or bad spec, 3 not found, 4 fenced or conflict, 5 quality abort, "
     "6 timeout or lag, 7 corrupt checkpoint, 8 environment, 130 interrupted.",
-)
+}
+
+app = typer.Typer(**_SETTINGS)
 
 
 def _version(asked: bool) -> None:
@@ -119,5 +123,35 @@ _READING = (jobs, checkpoints, show, health, data, diff, plot)
 
 for _module in (specs, epochs, control, rollback, backfill, *_READING, maintenance, savepoints, server):
     _module.register(app)
+
+READERS = ("diff", "history", "jobs", "list", "plot", "read", "show", "state", "status", "verify")
+
+
+def only_reads(words: Sequence[str]) -> bool:
+    """Return whether a command line asks for a report, or for a plan that changes nothing."""
+    asked = _asked(words)
+    return asked in READERS or (asked == "rollback" and "--dry-run" in words)
+
+
+def app_for(words: Sequence[str]) -> typer.Typer:
+    """Return the group with the command alone that a command line names: to build them all takes as long as to run one.
+
+    Where it names none, as for help, or none that there is, the group is whole.
+    """
+    asked = _asked(words)
+    alone = typer.Typer(**_SETTINGS)
+    alone.registered_callback = app.registered_callback
+    alone.registered_commands = [one for one in app.registered_commands if _name(one) == asked]
+    alone.registered_groups = [one for one in app.registered_groups if one.name == asked]
+    return alone if alone.registered_commands or alone.registered_groups else app
+
+
+def _asked(words: Sequence[str]) -> str | None:
+    return next((word for word in words if not word.startswith("-")), None)
+
+
+def _name(command: CommandInfo) -> str | None:
+    return command.name or (get_command_name(command.callback.__name__) if command.callback is not None else None)
+
 
 __all__ = ["INTERRUPTED", "UNAVAILABLE", "app"]

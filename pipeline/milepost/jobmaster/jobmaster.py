@@ -1,75 +1,93 @@
-"""The facade of a job: it composes the rooms of the job master, and names each use case in one line."""
+"""The facade of a job: it composes the rooms of the job master, and names each use case in one line.
+
+A room is composed, and what it imports is loaded, when the first of its use cases is asked for; a record's name is
+looked up when it is first used. A command that reads one object waits for no backfill.
+"""
 
 from __future__ import annotations
 
-from milepost.jobmaster.backfill.backfill import BackfillResult, Backfills, DisposedBackfills
-from milepost.jobmaster.backfill.plan import ApprovedBackfill
-from milepost.jobmaster.compatibility.preflight import advice, report_lines
+from collections.abc import Callable
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.installed_suite import suite_faults
-from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.job.store_checks import probe_stores
-from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobmaster.leadership.lifecycle import Lifecycle
-from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, CanceledJob, CheckpointCopy
-from milepost.jobmaster.leadership.reconciliation import SinkReconciler
-from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails, SourceDetails
-from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
-from milepost.jobmaster.reports.diff import Difference
-from milepost.jobmaster.reports.jobs import JobSummary, jobs_beside, jobs_of_folder, jobs_under
-from milepost.jobmaster.reports.reports import Reports
-from milepost.jobmaster.reports.series import EpochFigures
-from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
-from milepost.jobmaster.reports.status import Status
-from milepost.jobmaster.retention.fsck import Audit, StoredObject
-from milepost.jobmaster.retention.garbage_collection import Collection, collect_garbage
-from milepost.jobmaster.rollback.plan import ApprovedRollback, RollbackPlan
-from milepost.jobmaster.rollback.rollback import RollbackResult, Rollbacks
-from milepost.jobmaster.run.epochs import Epochs
-from milepost.jobmaster.run.restarts import Recovery
-from milepost.jobmaster.run.trigger import Trigger
-from milepost.jobmaster.run.triggered import NothingToDo, Triggered
-from milepost.jobmaster.savepoints.bootstrap import Bootstrap
-from milepost.jobmaster.savepoints.restore import Restores, StartedFromSavepoint
-from milepost.jobmaster.savepoints.savepoints import Savepoints
 from milepost.spec.load.load import LoadedJob
 
-__all__ = [
-    "AbortedCheckpoint",
-    "ApprovedBackfill",
-    "ApprovedRollback",
-    "Audit",
-    "BackfillResult",
-    "CanceledJob",
-    "CheckpointCopy",
-    "CheckpointDetails",
-    "CheckpointReport",
-    "Collection",
-    "Difference",
-    "DisposedBackfills",
-    "EpochFigures",
-    "JobMaster",
-    "JobSummary",
-    "NothingToDo",
-    "Recovery",
-    "RollbackPlan",
-    "RollbackResult",
-    "Session",
-    "SourceDetails",
-    "SourceHealth",
-    "StartedFromSavepoint",
-    "Status",
-    "StoredObject",
-    "Triggered",
-    "advice",
-    "jobs_beside",
-    "jobs_of_folder",
-    "jobs_under",
-    "probe_stores",
-    "report_lines",
-    "source_checks",
-    "suite_faults",
-]
+if TYPE_CHECKING:
+    from milepost.jobmaster.backfill.backfill import BackfillResult, Backfills, DisposedBackfills
+    from milepost.jobmaster.backfill.plan import ApprovedBackfill
+    from milepost.jobmaster.compatibility.preflight import advice, report_lines
+    from milepost.jobmaster.job.installed_suite import suite_faults
+    from milepost.jobmaster.job.session import Session
+    from milepost.jobmaster.job.store_checks import probe_stores
+    from milepost.jobmaster.leadership.leadership import Leadership
+    from milepost.jobmaster.leadership.lifecycle import Lifecycle
+    from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, CanceledJob, CheckpointCopy
+    from milepost.jobmaster.leadership.reconciliation import SinkReconciler
+    from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails, SourceDetails
+    from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
+    from milepost.jobmaster.reports.diff import Difference
+    from milepost.jobmaster.reports.jobs import JobSummary, jobs_beside, jobs_of_folder, jobs_under
+    from milepost.jobmaster.reports.reports import Reports
+    from milepost.jobmaster.reports.series import EpochFigures
+    from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
+    from milepost.jobmaster.reports.status import Status
+    from milepost.jobmaster.retention.fsck import Audit, StoredObject
+    from milepost.jobmaster.retention.garbage_collection import Collection
+    from milepost.jobmaster.rollback.plan import ApprovedRollback, RollbackPlan
+    from milepost.jobmaster.rollback.rollback import RollbackResult, Rollbacks
+    from milepost.jobmaster.run.epochs import Epochs
+    from milepost.jobmaster.run.restarts import Recovery
+    from milepost.jobmaster.run.trigger import Trigger
+    from milepost.jobmaster.run.triggered import NothingToDo, Triggered
+    from milepost.jobmaster.savepoints.bootstrap import Bootstrap
+    from milepost.jobmaster.savepoints.listed import ListedSavepoint
+    from milepost.jobmaster.savepoints.restore import Restores, StartedFromSavepoint
+    from milepost.jobmaster.savepoints.savepoints import Savepoints
+
+_HOMES = {
+    "backfill.backfill": ("BackfillResult", "DisposedBackfills"),
+    "backfill.plan": ("ApprovedBackfill",),
+    "compatibility.preflight": ("advice", "report_lines"),
+    "job.installed_suite": ("suite_faults",),
+    "job.session": ("Session",),
+    "job.store_checks": ("probe_stores",),
+    "leadership.outcomes": ("AbortedCheckpoint", "CanceledJob", "CheckpointCopy"),
+    "reports.checkpoint_details": ("CheckpointDetails", "SourceDetails"),
+    "reports.checkpoint_document": ("CheckpointReport",),
+    "reports.diff": ("Difference",),
+    "reports.jobs": ("JobSummary", "jobs_beside", "jobs_of_folder", "jobs_under"),
+    "reports.series": ("EpochFigures",),
+    "reports.source_health": ("SourceHealth", "source_checks"),
+    "reports.status": ("Status",),
+    "retention.fsck": ("Audit", "StoredObject"),
+    "retention.garbage_collection": ("Collection",),
+    "rollback.plan": ("ApprovedRollback", "RollbackPlan"),
+    "rollback.rollback": ("RollbackResult",),
+    "run.restarts": ("Recovery",),
+    "run.triggered": ("NothingToDo", "Triggered"),
+    "savepoints.restore": ("StartedFromSavepoint",),
+}
+_HOME_OF = {name: f"milepost.jobmaster.{module}" for module, names in _HOMES.items() for name in names}
+
+__all__ = ["JobMaster", *_HOME_OF]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"{__name__} has no {name!r}; it has {', '.join(sorted(__all__))}")
+    return getattr(import_module(_HOME_OF[name]), name)
+
+
+T = TypeVar("T")
+
+
+class _UseCase(cached_property[T]):
+    """A method of a room, found when it is first asked for."""
+
+    def __init__(self, find: Callable[[JobMaster], T]) -> None:
+        super().__init__(find)
 
 
 class JobMaster:
@@ -81,67 +99,137 @@ class JobMaster:
 
     def __init__(self, job: LoadedJob) -> None:
         self.job = job
-        self.context = context = JobContext(job)
-        leadership, reconciler = Leadership(context), SinkReconciler(context)
-        lifecycle = Lifecycle(context, leadership, reconciler)
-        rollbacks = Rollbacks(context, leadership, reconciler, lifecycle)
-        savepoints = Savepoints(context, lifecycle)
-        restores = Restores(context, leadership, lifecycle, rollbacks, savepoints)
-        trigger = Trigger(context, leadership, reconciler, lifecycle)
-        epochs = Epochs(context, leadership, lifecycle, trigger)
-        backfills = Backfills(context, epochs, leadership, reconciler)
-        reports = Reports(context)
+        self.context = JobContext(job)
 
-        self.run = epochs.run
-        self.trigger = trigger.trigger
-        self.run_epoch = epochs.run_epoch
-        self.run_opened = epochs.run_opened
-        self.validate = epochs.validate
-        self.complete = epochs.complete
-        self.notify_complete = epochs.notify_complete
-        self.subsume = epochs.subsume
-        self.abort = epochs.abort
-        self.keep_times = epochs.keep_times
+    run = _UseCase(lambda master: master._epochs.run)
+    trigger = _UseCase(lambda master: master._trigger.trigger)
+    run_epoch = _UseCase(lambda master: master._epochs.run_epoch)
+    run_opened = _UseCase(lambda master: master._epochs.run_opened)
+    validate = _UseCase(lambda master: master._epochs.validate)
+    complete = _UseCase(lambda master: master._epochs.complete)
+    notify_complete = _UseCase(lambda master: master._epochs.notify_complete)
+    subsume = _UseCase(lambda master: master._epochs.subsume)
+    abort = _UseCase(lambda master: master._epochs.abort)
+    keep_times = _UseCase(lambda master: master._epochs.keep_times)
 
-        self.abort_running = lifecycle.abort_running
-        self.finish = lifecycle.finish
-        self.resume = lifecycle.resume
-        self.cancel = savepoints.cancel
-        self.start = restores.start
-        self.restore = restores.restore
-        self.bootstrap = Bootstrap(context, leadership, lifecycle, rollbacks).bootstrap
+    abort_running = _UseCase(lambda master: master._lifecycle.abort_running)
+    finish = _UseCase(lambda master: master._lifecycle.finish)
+    resume = _UseCase(lambda master: master._lifecycle.resume)
+    cancel = _UseCase(lambda master: master._savepoints.cancel)
+    start = _UseCase(lambda master: master._restores.start)
+    restore = _UseCase(lambda master: master._restores.restore)
+    bootstrap = _UseCase(lambda master: master._bootstrap.bootstrap)
 
-        self.plan_rollback = rollbacks.plan_rollback
-        self.rollback_target = rollbacks.rollback_target
-        self.rollback = rollbacks.rollback
-        self.finish_reconciliation = rollbacks.finish_reconciliation
-        self.plan_backfill = backfills.plan_backfill
-        self.backfill = backfills.backfill
-        self.dispose_backfills = backfills.dispose_backfills
+    plan_rollback = _UseCase(lambda master: master._rollbacks.plan_rollback)
+    rollback_target = _UseCase(lambda master: master._rollbacks.rollback_target)
+    rollback = _UseCase(lambda master: master._rollbacks.rollback)
+    finish_reconciliation = _UseCase(lambda master: master._rollbacks.finish_reconciliation)
+    plan_backfill = _UseCase(lambda master: master._backfills.plan_backfill)
+    backfill = _UseCase(lambda master: master._backfills.backfill)
+    dispose_backfills = _UseCase(lambda master: master._backfills.dispose_backfills)
 
-        self.create_savepoint = savepoints.create_savepoint
-        self.export = savepoints.export
-        self.list_savepoints = savepoints.list_savepoints
-        self.find_savepoint = savepoints.find_savepoint
-        self.dispose_savepoint = savepoints.dispose_savepoint
+    create_savepoint = _UseCase(lambda master: master._savepoints.create_savepoint)
+    export = _UseCase(lambda master: master._savepoints.export)
+    dispose_savepoint = _UseCase(lambda master: master._savepoints.dispose_savepoint)
 
-        self.list_checkpoints = reports.list_checkpoints
-        self.show = reports.show
-        self.history = reports.history
-        self.job_state = reports.job_state
-        self.status = reports.status
-        self.read = reports.read
-        self.state = reports.state
-        self.state_values = reports.state_values
-        self.diff = reports.diff
-        self.series = reports.series
-        self.verify = reports.verify
-        self.fsck = reports.fsck
-        self.compatibility = reports.compatibility
+    list_checkpoints = _UseCase(lambda master: master._reports.list_checkpoints)
+    show = _UseCase(lambda master: master._reports.show)
+    history = _UseCase(lambda master: master._reports.history)
+    job_state = _UseCase(lambda master: master._reports.job_state)
+    status = _UseCase(lambda master: master._reports.status)
+    read = _UseCase(lambda master: master._reports.read)
+    state = _UseCase(lambda master: master._reports.state)
+    state_values = _UseCase(lambda master: master._reports.state_values)
+    diff = _UseCase(lambda master: master._reports.diff)
+    series = _UseCase(lambda master: master._reports.series)
+    verify = _UseCase(lambda master: master._reports.verify)
+    fsck = _UseCase(lambda master: master._reports.fsck)
+    compatibility = _UseCase(lambda master: master._reports.compatibility)
+
+    def list_savepoints(self) -> list[ListedSavepoint]:
+        """Return the job's savepoints by name."""
+        from milepost.jobmaster.savepoints.listed import list_savepoints
+
+        return list_savepoints(self.context)
+
+    def find_savepoint(self, name: str) -> ListedSavepoint:
+        """Return one of the job's savepoints, as `list_savepoints` shows it. Raises NotFound."""
+        from milepost.jobmaster.savepoints.listed import find_savepoint
+
+        return find_savepoint(self.context, name)
 
     def collect_garbage(self, *, dry_run: bool = False) -> Collection:
         """List what is provably unreachable, delete what has been listed for the grace period (I8); leads nothing.
 
         Raises: StateCorrupt when not every root can be walked; CommitConflict when the head keeps moving.
         """
+        from milepost.jobmaster.job.session import Session
+        from milepost.jobmaster.retention.garbage_collection import collect_garbage
+
         return collect_garbage(self.context, Session.cli().session_id, self.context.timeout_ms, dry_run=dry_run)
+
+    @cached_property
+    def _leadership(self) -> Leadership:
+        from milepost.jobmaster.leadership.leadership import Leadership
+
+        return Leadership(self.context)
+
+    @cached_property
+    def _reconciler(self) -> SinkReconciler:
+        from milepost.jobmaster.leadership.reconciliation import SinkReconciler
+
+        return SinkReconciler(self.context)
+
+    @cached_property
+    def _lifecycle(self) -> Lifecycle:
+        from milepost.jobmaster.leadership.lifecycle import Lifecycle
+
+        return Lifecycle(self.context, self._leadership, self._reconciler)
+
+    @cached_property
+    def _rollbacks(self) -> Rollbacks:
+        from milepost.jobmaster.rollback.rollback import Rollbacks
+
+        return Rollbacks(self.context, self._leadership, self._reconciler, self._lifecycle)
+
+    @cached_property
+    def _savepoints(self) -> Savepoints:
+        from milepost.jobmaster.savepoints.savepoints import Savepoints
+
+        return Savepoints(self.context, self._lifecycle)
+
+    @cached_property
+    def _restores(self) -> Restores:
+        from milepost.jobmaster.savepoints.restore import Restores
+
+        return Restores(self.context, self._leadership, self._lifecycle, self._rollbacks, self._savepoints)
+
+    @cached_property
+    def _bootstrap(self) -> Bootstrap:
+        from milepost.jobmaster.savepoints.bootstrap import Bootstrap
+
+        return Bootstrap(self.context, self._leadership, self._lifecycle, self._rollbacks)
+
+    @cached_property
+    def _trigger(self) -> Trigger:
+        from milepost.jobmaster.run.trigger import Trigger
+
+        return Trigger(self.context, self._leadership, self._reconciler, self._lifecycle)
+
+    @cached_property
+    def _epochs(self) -> Epochs:
+        from milepost.jobmaster.run.epochs import Epochs
+
+        return Epochs(self.context, self._leadership, self._lifecycle, self._trigger)
+
+    @cached_property
+    def _backfills(self) -> Backfills:
+        from milepost.jobmaster.backfill.backfill import Backfills
+
+        return Backfills(self.context, self._epochs, self._leadership, self._reconciler)
+
+    @cached_property
+    def _reports(self) -> Reports:
+        from milepost.jobmaster.reports.reports import Reports
+
+        return Reports(self.context)

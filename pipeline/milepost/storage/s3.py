@@ -1,4 +1,4 @@
-"""S3 and whatever speaks it, through boto3.
+"""S3 and whatever speaks it, through botocore: what boto3 adds is not used, and takes as long to import again.
 
 Two clients: one that retries what is safe to repeat, and one that never repeats itself, for conditional creates:
 a retry after a lost reply would answer 412 for our own success (I1).
@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
-import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
-from botocore.loaders import Loader, create_loader
+from botocore.loaders import Loader
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError
 
@@ -37,10 +39,33 @@ _READ_TIMEOUT_S = 60
 _ATTEMPTS = 4
 
 
+class _ModelOfS3(Loader):
+    """The description of S3, without a look at those of 400 other services."""
+
+    def list_available_services(self, type_name: str) -> list[str]:
+        return ["s3"]
+
+
 @cache
 def _service_models() -> Loader:
     """Parse the description of S3 once per process: it is most of the cost of a client."""
-    return create_loader()
+    return _ModelOfS3()
+
+
+_clients: dict[tuple[int, bool, StoreConfig, Hashable], Any] = {}
+"""Clients of this process, by process, attempts, how S3 is reached and with what: stores share their connections."""
+
+_making = threading.Lock()
+
+
+def _chain() -> Hashable:
+    """Return what the standard AWS chain takes credentials from, as it is now; roles and SSO renew themselves."""
+    environment = sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_"))
+    changed = []
+    for variable, usual in (("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config")):
+        with suppress(OSError, RuntimeError):
+            changed.append(Path(os.environ.get(variable) or f"~/.aws/{usual}").expanduser().stat().st_mtime_ns)
+    return tuple(environment), tuple(changed)
 
 
 class _BrokenBody(StoreUnavailable):
@@ -62,8 +87,6 @@ class S3Store:
         self._bucket = root.bucket
         self._prefix = f"{root.prefix}/" if root.prefix else ""
         self._errors = S3Errors(config, root.bucket)
-        self._lock = threading.Lock()
-        self._clients: dict[tuple[int, bool], Any] = {}
 
     def __reduce__(self) -> tuple[type[S3Store], tuple[StoreConfig]]:
         return (S3Store, (self.config,))
@@ -231,15 +254,20 @@ class S3Store:
 
     # -- clients ------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _reached(self) -> tuple[StoreConfig, Hashable]:
+        """How S3 is reached, and with what: settled when the store is first used."""
+        return replace(self.config, url=""), None if self.config.credentials is not None else _chain()
+
     def _client(self, *, single_attempt: bool = False) -> Any:
         # A client must not cross a fork: its connections would be shared with the parent.
-        slot = (os.getpid(), single_attempt)
-        client = self._clients.get(slot)
+        slot = (os.getpid(), single_attempt, *self._reached)
+        client = _clients.get(slot)
         if client is None:
-            with self._lock:
-                client = self._clients.get(slot)
+            with _making:
+                client = _clients.get(slot)
                 if client is None:
-                    client = self._clients[slot] = self._new_client(1 if single_attempt else _ATTEMPTS)
+                    client = _clients[slot] = self._new_client(1 if single_attempt else _ATTEMPTS)
         return client
 
     def _new_client(self, attempts: int) -> Any:
@@ -254,7 +282,7 @@ class S3Store:
             session.register_component("data_loader", _service_models())
             if (given := self.config.credentials) is not None:
                 session.set_credentials(given.access_key, given.secret_key, given.session_token)
-            return boto3.session.Session(botocore_session=session).client(
+            return session.create_client(
                 "s3",
                 endpoint_url=endpoint,
                 region_name=self.config.region,

@@ -30,6 +30,7 @@ from milepost.dataflow.sinks.sink_head import (
 )
 from milepost.protocol.records.errors import InvalidRequest, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.at_once import at_once
 from milepost.storage.newest import newest_object
 
 
@@ -53,11 +54,18 @@ EMPTY_TABLE = TablePoint((), (), 0, None)
 
 
 class ChainReader:
-    """Reads the chain of heads of one table in one store."""
+    """Reads the chain of heads of one table in one store.
 
-    def __init__(self, store: ObjectStore, owner: ChainOwner) -> None:
+    Args:
+        remembers: what was read once is not read again, for one look: no head or snapshot is ever changed.
+    """
+
+    def __init__(self, store: ObjectStore, owner: ChainOwner, *, remembers: bool = False) -> None:
         self._store = store
         self._owner = owner
+        self._remembers = remembers
+        self._known_heads: dict[int, SinkHead] = {}
+        self._known_contents: dict[int, ChainContent] = {}
 
     def newest(self) -> SinkHead | None:
         """Return the head, whoever owns it is checked. Raises InvalidRequest (foreign owner), StateCorrupt."""
@@ -66,10 +74,14 @@ class ChainReader:
 
     def at(self, version: int) -> SinkHead:
         """Head `version` of this owner's table. Raises NotFound, InvalidRequest, StateCorrupt."""
+        if version in self._known_heads:
+            return self._known_heads[version]
         head = head_from_bytes(head_key(version), self._store.get(head_key(version)))
         if head.version != version:
             raise StateCorrupt(f"{head_key(version)}: says version {head.version}, its name {version}")
         self._check_owner(head.owner)
+        if self._remembers:
+            self._known_heads[version] = head
         return head
 
     def content(self, head: SinkHead | None) -> ChainContent:
@@ -79,10 +91,15 @@ class ChainReader:
         """
         if head is None:
             return EMPTY_CONTENT
+        if head.version in self._known_contents:
+            return self._known_contents[head.version]
         content = self._snapshot(head.snapshot) if head.snapshot else EMPTY_CONTENT
-        first = head.snapshot.version + 1 if head.snapshot else 1
-        for version in range(first, head.version + 1):
-            content = content_after(content, head if version == head.version else self._linked(version))
+        after = head.snapshot.version if head.snapshot else 0
+        for older in at_once(self._store, self._linked, range(after + 1, head.version)):
+            content = content_after(content, older)
+        content = content_after(content, head) if after < head.version else content
+        if self._remembers:
+            self._known_contents[head.version] = content
         return content
 
     def find(self, head: SinkHead | None, checkpoint_id: int) -> MarkEntry | None:

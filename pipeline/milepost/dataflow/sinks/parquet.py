@@ -41,6 +41,7 @@ from milepost.dataflow.sinks.table_schema import check_rows_schema, latest_per_k
 from milepost.protocol.records.errors import InvalidRequest, NotFound, ProtocolViolation, StateCorrupt, Superseded
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.at_once import at_once
 
 COMPACT_FILES = 64
 """An upsert table with at least so many live files is compacted by the next epoch that can."""
@@ -318,11 +319,15 @@ class ParquetSink:
         return TableGarbage(self._store)
 
     def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        sizes = {}
-        for key in keys:
-            with suppress(NotFound):
-                sizes[key] = self._store.stat(key).size
-        return sizes
+        def size(key: str) -> int | None:
+            try:
+                return self._store.stat(key).size
+            except NotFound:
+                return None
+
+        every = list(keys)
+        sizes = zip(every, at_once(self._store, size, every), strict=True)
+        return {key: size for key, size in sizes if size is not None}
 
     def _at(self, checkpoint_id: int | None) -> TablePoint:
         head = self._chain.newest()

@@ -17,6 +17,7 @@ from milepost.dataflow.sinks.committables import StagedFile
 from milepost.dataflow.sinks.table_schema import conform
 from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.at_once import at_once
 
 DATA = "data/"
 _PARALLEL_READS = 8
@@ -97,18 +98,20 @@ class ParquetFiles:
 
         `deep`: content, rows, columns.
         """
-        found = []
-        for file in files:
+
+        def problem(file: StagedFile) -> str | None:
             try:
                 if deep:
                     self.fetch(file, schema, verify=True)
                 elif (size := self._store.stat(file.key).size) != file.size:
-                    found.append(f"{file.key}: {size} bytes, recorded {file.size}")
+                    return f"{file.key}: {size} bytes, recorded {file.size}"
             except NotFound:
-                found.append(f"{file.key}: missing")
+                return f"{file.key}: missing"
             except StateCorrupt as error:
-                found.append(error.message)
-        return found
+                return error.message
+            return None
+
+        return [found for found in at_once(self._store, problem, files) if found is not None]
 
     def fetch(
         self, file: StagedFile, schema: pa.Schema, *, verify: bool, columns: tuple[str, ...] | None = None

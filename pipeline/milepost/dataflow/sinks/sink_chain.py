@@ -73,16 +73,21 @@ class SinkChain(ChainReader):
     """Reads and extends the chain of heads of one table in one store."""
 
     def __init__(
-        self, store: ObjectStore, owner: ChainOwner, *, new_write_id: Callable[[], str] = lambda: uuid4().hex
+        self,
+        store: ObjectStore,
+        owner: ChainOwner,
+        *,
+        new_write_id: Callable[[], str] = lambda: uuid4().hex,
+        remembers: bool = False,
     ) -> None:
-        super().__init__(store, owner)
+        super().__init__(store, owner, remembers=remembers)
         self._new_write_id = new_write_id
         self._stands_at: tuple[SinkHead | None] | None = None
 
     def as_it_stands(self) -> SinkChain:
-        """This chain for one look: its newest head is read once. It extends nothing: a commit reads the head anew."""
-        chain = SinkChain(self._store, self._owner, new_write_id=self._new_write_id)
-        chain._stands_at = (self.newest(),)
+        """This chain for one look: what of it was read is not read again, but for a commit, which looks for newer."""
+        chain = SinkChain(self._store, self._owner, new_write_id=self._new_write_id, remembers=True)
+        chain._stands_at = (super(SinkChain, chain).newest(),)
         return chain
 
     def newest(self) -> SinkHead | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from milepost.dataflow.sinks.chain_reader import ChainReader
 from milepost.dataflow.sinks.committables import Committable, StagedFile, TableReference
-from milepost.dataflow.sinks.sink_head import ChainContent, ChainOwner, SinkHead, committable_digest
+from milepost.dataflow.sinks.sink_head import ChainOwner, SinkHead, committable_digest
 from milepost.protocol.records.object_store import ObjectStore
 
 
@@ -14,30 +14,14 @@ class TableHistory(ChainReader):
     """Answers for the head that was newest when it was first asked; made for one look, and thrown away."""
 
     def __init__(self, store: ObjectStore, owner: ChainOwner) -> None:
-        super().__init__(store, owner)
+        super().__init__(store, owner, remembers=True)
         self._newest: tuple[SinkHead | None] | None = None
-        self._heads: dict[int, SinkHead] = {}
-        self._contents: dict[int, ChainContent] = {}
 
     def newest(self) -> SinkHead | None:
         """As in the chain, asked once."""
         if self._newest is None:
             self._newest = (super().newest(),)
         return self._newest[0]
-
-    def at(self, version: int) -> SinkHead:
-        """As in the chain, read once."""
-        if version not in self._heads:
-            self._heads[version] = super().at(version)
-        return self._heads[version]
-
-    def content(self, head: SinkHead | None) -> ChainContent:
-        """As in the chain, read once."""
-        if head is None:
-            return super().content(head)
-        if head.version not in self._contents:
-            self._contents[head.version] = super().content(head)
-        return self._contents[head.version]
 
     def shows(self, timeline: str, checkpoint_id: int, committable: Committable) -> bool:
         """Return whether the newest head is exactly this checkpoint on this timeline, with this content."""

@@ -33,6 +33,9 @@ SCHEMA = pa.schema(
     ]
 )
 
+_EMPTY = pa.Table.from_batches([], SCHEMA)
+"""Without a list of Python in it: of the first one that Arrow meets, it looks in pandas, which takes long to import."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumedSet:
@@ -46,12 +49,12 @@ class ConsumedSet:
 
     @staticmethod
     def empty() -> ConsumedSet:
-        return ConsumedSet(SCHEMA.empty_table())
+        return ConsumedSet(_EMPTY)
 
     @staticmethod
     def of(runs: Iterable[pa.Table]) -> ConsumedSet:
         """Return the set that these runs hold together, oldest first."""
-        return ConsumedSet(pa.concat_tables([SCHEMA.empty_table(), *runs]).combine_chunks())
+        return ConsumedSet(pa.concat_tables([_EMPTY, *runs]).combine_chunks())
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -80,7 +83,7 @@ def read_run(store: ObjectStore, handle: ObjectHandle) -> pa.Table:
     if fault is not None:
         raise _corrupt(handle, fault)
     try:
-        return pq.read_table(pa.BufferReader(body)).cast(SCHEMA)
+        return pq.ParquetFile(pa.BufferReader(body)).read().cast(SCHEMA)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _corrupt(handle, f"it is not a run of consumed objects ({error})") from error
 

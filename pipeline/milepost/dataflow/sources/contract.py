@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from milepost.protocol.records.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MAX_VALUE = 80
 """Characters of a bad value that are kept: enough to find it, not a copy of somebody's data."""

@@ -1,4 +1,7 @@
-"""One job, opened: its spec, its stores, its manifest log. What every use case starts from."""
+"""One job, opened: its spec, its stores, its manifest log. What every use case starts from.
+
+What reads metadata, tables or what was consumed imports Arrow; a use case of the log alone does not wait for that.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,11 @@ import tempfile
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from milepost.dataflow.sinks.build import build_sink
-from milepost.dataflow.sinks.contract import Sink
-from milepost.dataflow.sources.consumed import ConsumedSet, read_run
 from milepost.dataflow.sources.objects import split_path
-from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
-from milepost.epoch.renames import with_names_of
-from milepost.protocol.manifest.decisions import Request, decide
 from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.errors import NotFound, ProtocolViolation
@@ -29,10 +26,19 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.load import LoadedJob
+from milepost.storage.at_once import at_once
 from milepost.storage.checked import handle_of, read_handle
 from milepost.storage.layout import heartbeat_key, metadata_key
 from milepost.storage.manifest_log import Head, ManifestLog
 from milepost.storage.open import open_store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from milepost.dataflow.sinks.contract import Sink
+    from milepost.dataflow.sources.consumed import ConsumedSet
+    from milepost.epoch.metadata import CheckpointMetadata
+    from milepost.protocol.manifest.decisions import Request
 
 NODE_CACHE_VARIABLE = "MILEPOST_CACHE_DIR"
 """Environment variable that names another folder for the node-local state cache."""
@@ -112,6 +118,8 @@ class JobContext:
 
     def sink(self, name: str) -> Sink:
         """Raises NotFound for a sink that the spec does not have."""
+        from milepost.dataflow.sinks.build import build_sink
+
         known = {sink.name for sink in self.spec.sinks}
         if name not in known:
             raise NotFound(
@@ -142,8 +150,12 @@ class JobContext:
 
     def consumed(self, source: str, handles: Sequence[ObjectHandle]) -> ConsumedSet:
         """Return what a source has consumed, by the runs of one checkpoint; runs are read once. Raises StateCorrupt."""
+        from milepost.dataflow.sources.consumed import ConsumedSet, read_run
+
         known = self._consumed_runs.get(source, {})
-        runs = {one: known[one] if one in known else read_run(self.store, one) for one in handles}
+        new = [one for one in handles if one not in known]
+        known = known | dict(zip(new, at_once(self.store, partial(read_run, self.store), new), strict=True))
+        runs = {one: known[one] for one in handles}
         self._consumed_runs[source] = runs
         return ConsumedSet.of(runs.values())
 
@@ -179,6 +191,7 @@ class JobContext:
             check: raises for a head of which nothing may be decided; asked again when another session was faster.
             at_least_ms: a time by the store's clock that was read before; the clock may have gone back since.
         """
+        from milepost.protocol.manifest.decisions import decide
 
         def decision(state: ManifestState | None, now_ms: int) -> Answer:
             head = _present(state)
@@ -234,10 +247,14 @@ class JobContext:
         checkpoint = state.checkpoint(CheckpointId(base))
         if checkpoint is None:
             raise NotFound(f"checkpoint {base} of job {self.spec.name} is not retained any more", checkpoint_id=base)
+        from milepost.epoch.renames import with_names_of
+
         return with_names_of(self.job.spec, self.metadata(checkpoint))
 
 
 def _read_metadata(store: ObjectStore, handle: ObjectHandle) -> CheckpointMetadata:
+    from milepost.epoch.metadata import decode_metadata
+
     return decode_metadata(read_handle(store, handle), handle.key)
 
 

@@ -7,8 +7,6 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from milepost.protocol.records.checkpoints import Holder, Run
 from milepost.protocol.records.ids import SessionId
 
@@ -43,6 +41,8 @@ class Session:
 
 
 def _this_process(kind: str) -> Holder:
+    import psutil
+
     process = psutil.Process()
     return Holder(kind, socket.gethostname(), process.pid, round(process.create_time() * 1000), this_machine())
 
@@ -74,6 +74,8 @@ def _is_cli_run_here(holder: Holder) -> bool:
 
 
 def _lives(holder: Holder) -> bool:
+    import psutil
+
     try:
         process = psutil.Process(holder.pid)
         same = abs(round(process.create_time() * 1000) - holder.create_time_ms) <= _CLOCK_GRAIN_MS

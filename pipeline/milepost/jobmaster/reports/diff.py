@@ -130,7 +130,7 @@ class Diff:
         here = self._context.sink_location(name)
         if any(mark is not None and mark.location != here for mark in marks):
             return Difference(SINK, name, RowChanges(_NO_ROWS), "its table lay elsewhere: it is not read")
-        sink = self._context.sink(name)
+        sink = self._context.sink(name).as_it_stands()
         try:
             old, new = _tables([None if mark is None else sink.read(mark.checkpoint_id) for mark in marks])
         except NotFound as error:  # completed, and not published yet

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.reports.checkpoint_details import detailed
 from milepost.jobmaster.reports.checkpoint_document import (
     CheckpointReport,
     aborted_report,
@@ -18,8 +17,6 @@ from milepost.jobmaster.reports.checkpoint_document import (
     pending_report,
 )
 from milepost.jobmaster.reports.log_search import confirmed_after, end_of, leads_to
-from milepost.jobmaster.reports.timings import AfterCommit
-from milepost.jobmaster.retention.vetoes import read_veto
 from milepost.protocol.codec.log_entries import LogEntry, Tombstone, aborted_by, completion_of
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.manifest.transaction.events import (
@@ -36,6 +33,9 @@ from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.lineage import continues, lineage
+
+if TYPE_CHECKING:
+    from milepost.jobmaster.reports.timings import AfterCommit
 
 
 class History:
@@ -89,6 +89,9 @@ class History:
                 f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",
                 checkpoint_id=checkpoint_id,
             )
+        from milepost.jobmaster.reports.checkpoint_details import detailed
+        from milepost.jobmaster.retention.vetoes import read_veto
+
         named = tuple(one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id)
         veto = report.veto
         shown = read_veto(self._context, veto) if isinstance(veto, ObjectHandle) else veto

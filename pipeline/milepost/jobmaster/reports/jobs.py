@@ -14,7 +14,6 @@ from milepost.protocol.records.locations import absolute_url, child_url, locatio
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.load.load import CONFIG_FOLDER, LoadedJob, load_job, spec_files
-from milepost.storage.layout import MANIFEST_PREFIX
 from milepost.storage.manifest_log import ManifestLog
 from milepost.storage.open import open_store
 
@@ -120,10 +119,7 @@ def _of_store(name: str, config: StoreConfig) -> JobSummary | None:
     """Return the job that lies at a store root; None: none has run there."""
     storage = config.url.rpartition("/")[0]
     try:
-        store = open_store(config)
-        if next(iter(store.list(MANIFEST_PREFIX, limit=1)), None) is None:
-            return None
-        head = ManifestLog(store, lambda: "").head()
+        head = ManifestLog(open_store(config), lambda: "").head()
     except CheckpointError as error:
         return JobSummary(name, storage=storage, problem=_one_line(error))
     return None if head is None else _summary(head.state, storage)

@@ -1,25 +1,26 @@
-"""The reports of a job: checkpoints, history, health, tables. Only a reader's pin is ever changed."""
+"""The reports of a job: checkpoints, history, health, tables. Only a reader's pin is ever changed.
+
+Each imports what it needs when it is asked for.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from milepost.jobmaster.compatibility.preflight import preflight
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.pins import pin_for_read
-from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
-from milepost.jobmaster.reports.diff import Diff, Difference
-from milepost.jobmaster.reports.history import History
-from milepost.jobmaster.reports.job_report import JobState, report_job
-from milepost.jobmaster.reports.row_filter import rows_where
-from milepost.jobmaster.reports.series import EpochFigures, series_of
-from milepost.jobmaster.reports.status import Status, status_of
-from milepost.jobmaster.reports.tables import Tables, VerifiedObjects
-from milepost.jobmaster.retention.fsck import Audit, check_job
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
+    from milepost.jobmaster.reports.diff import Difference
+    from milepost.jobmaster.reports.job_report import JobState
+    from milepost.jobmaster.reports.series import EpochFigures
+    from milepost.jobmaster.reports.status import Status
+    from milepost.jobmaster.reports.tables import VerifiedObjects
+    from milepost.jobmaster.retention.fsck import Audit
 
 
 class Reports:
@@ -30,6 +31,8 @@ class Reports:
 
     def list_checkpoints(self, status: str | None = None, limit: int | None = None) -> list[CheckpointReport]:
         """Return checkpoints, newest first, as DESIGN 8.2 describes one."""
+        from milepost.jobmaster.reports.history import History
+
         return History(self._context).checkpoints(status, limit)
 
     def show(self, checkpoint_id: int | None = None) -> CheckpointReport:
@@ -37,15 +40,22 @@ class Reports:
 
         Raises: NotFound: there is no such checkpoint, or none is completed yet.
         """
+        from milepost.jobmaster.reports.history import History
+
         history = History(self._context)
         return history.show(history.head() if checkpoint_id is None else checkpoint_id)
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the manifest log, newest first."""
+        from milepost.jobmaster.reports.history import History
+
         return History(self._context).log(limit)
 
     def job_state(self) -> JobState:
         """Return the job as a whole: status, incarnation, result, leader, timelines, sinks to follow, last failure."""
+        from milepost.jobmaster.job.extended import extended
+        from milepost.jobmaster.reports.job_report import JobState, report_job
+
         head = self._context.log.head()
         failures = head.state.failures if head is not None else None
         return extended(
@@ -58,6 +68,8 @@ class Reports:
     @suggest_rollback
     def status(self, max_lag_ms: int | None = None) -> Status:
         """Return the job's health: state, lag, unread objects, last success, next step."""
+        from milepost.jobmaster.reports.status import status_of
+
         return status_of(self._context, max_lag_ms)
 
     def read(self, sink: str, at: int | None = None, where: str | None = None) -> pa.Table:
@@ -67,13 +79,21 @@ class Reports:
             where: a SQL predicate over its columns, as `rows_where` takes it; None: all rows.
         Raises: NotFound. InvalidRequest: the predicate cannot be used.
         """
+        from milepost.jobmaster.reports.tables import Tables
+
         with pin_for_read(self._context, at):
             table = Tables(self._context).read(sink, at)
-        return table if where is None else rows_where(table, where)
+        if where is None:
+            return table
+        from milepost.jobmaster.reports.row_filter import rows_where
+
+        return rows_where(table, where)
 
     @suggest_rollback
     def state(self, uid: str, at: int | None = None) -> pa.Table:
         """Return an operator's keyed state as it is stored, and `bootstrap` takes it. Raises NotFound."""
+        from milepost.jobmaster.reports.tables import Tables
+
         with pin_for_read(self._context, at):
             return Tables(self._context).state(uid, at)
 
@@ -83,6 +103,8 @@ class Reports:
 
         Raises: NotFound; InvalidRequest: a result does not fit its type.
         """
+        from milepost.jobmaster.reports.tables import Tables
+
         with pin_for_read(self._context, at):
             return Tables(self._context).state_values(uid, at)
 
@@ -91,21 +113,29 @@ class Reports:
 
         Raises: NotFound: a checkpoint is not retained, or neither has it.
         """
+        from milepost.jobmaster.reports.diff import Diff
+
         with pin_for_read(self._context, before), pin_for_read(self._context, after):
             found = Diff(self._context, before, after)
             return list(found.all()) if only is None else [found.one(*only)]
 
     def series(self, limit: int) -> list[EpochFigures]:
         """Return figures of the newest completed epochs of the live lineage, oldest first."""
+        from milepost.jobmaster.reports.series import series_of
+
         return series_of(self._context, limit)
 
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> VerifiedObjects:
         """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""
+        from milepost.jobmaster.reports.tables import Tables
+
         with pin_for_read(self._context, checkpoint_id):
             return Tables(self._context).verify(checkpoint_id, deep=deep)
 
     def fsck(self) -> Audit:
         """Compare what is stored with what every root needs: missing and unreachable objects, each with its proof."""
+        from milepost.jobmaster.retention.fsck import check_job
+
         return check_job(self._context)
 
     @suggest_rollback
@@ -114,6 +144,8 @@ class Reports:
 
         No class of a process operator is loaded: what depends on one, `run` compares.
         """
+        from milepost.jobmaster.compatibility.preflight import preflight
+
         head = self._context.log.head()
         base = self._context.base_metadata(head.state, head.state.timeline().head) if head is not None else None
         return preflight(self._context, base, None)

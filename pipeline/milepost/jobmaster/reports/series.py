@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from milepost.epoch.iso_times import watermark_us
@@ -16,6 +17,7 @@ from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
+from milepost.storage.at_once import at_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class EpochFigures:
 def series_of(context: JobContext, limit: int) -> list[EpochFigures]:
     """Return the figures of the newest completed epochs of the live lineage, oldest first; [] before the first."""
     state = context.head().state
-    return [_figures(context, state, report) for report in reversed(History(context).live(limit))]
+    return at_once(context.store, partial(_figures, context, state), reversed(History(context).live(limit)))
 
 
 def _figures(context: JobContext, state: ManifestState, report: CheckpointReport) -> EpochFigures:

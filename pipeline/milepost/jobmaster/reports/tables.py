@@ -21,7 +21,9 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.retention import handle_conflicts
 from milepost.state.keyed.keyed_state import restore_state
 from milepost.state.layers.layer import KeySpec
+from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
+from milepost.storage.at_once import at_once
 from milepost.storage.checked import read_handle, stat_handle
 
 
@@ -42,11 +44,13 @@ def operator_rows(
     """
     keys = KeySpec(snapshot.key, snapshot.routing_key, metadata.hasher)
     objects = CheckpointObjects(store, metadata.checkpoint_id, metadata.job, bodies)
-    # Each subtask's rows are dead by its own firing watermark.
-    parts = []
-    for handle, firing_us in zip(snapshot.handles, snapshot.firing, strict=True):
+
+    def rows(part: tuple[StateHandle, int | None]) -> pa.Table:
+        handle, firing_us = part  # each subtask's rows are dead by its own firing watermark
         own = StateIdentity.of(uid, keys, snapshot.state_schema, handle.key_groups, handle.max_parallelism)
-        parts.append(restore_state(own, [handle], objects, watermark_us=firing_us).rows())
+        return restore_state(own, [handle], objects, watermark_us=firing_us).rows()
+
+    parts = at_once(store, rows, zip(snapshot.handles, snapshot.firing, strict=True))
     schema = pa.schema([pa.field(field.name, field.type) for field in snapshot.state_schema])
     return pa.concat_tables([schema.empty_table(), *parts])
 
@@ -76,7 +80,7 @@ class Tables:
         self._context.head()
         if at is not None:
             self.checkpoint(at)
-        return self._context.sink(sink).read(at)
+        return self._context.sink(sink).as_it_stands().read(at)
 
     def state(self, uid: str, at: int | None) -> pa.Table:
         """Return all live rows of one operator's state, over all key groups, as they are stored."""
@@ -143,16 +147,17 @@ class Tables:
             metadata = self._context.stored_metadata(checkpoint)
         except CheckpointError as error:
             return [], [error.message]
-        problems = []
-        handles = metadata.handles()
-        for handle in handles:
+        store, handles = self._context.store, metadata.handles()
+        check = read_handle if deep else stat_handle
+
+        def problem(handle: ObjectHandle) -> str | None:
             try:
-                if deep:
-                    read_handle(self._context.store, handle)
-                else:
-                    stat_handle(self._context.store, handle)
+                check(store, handle)
             except CheckpointError as error:
-                problems.append(error.message)
+                return error.message
+            return None
+
+        problems = [found for found in at_once(store, problem, handles) if found is not None]
         for name in metadata.sinks:
             problems += self._verify_sink(name, checkpoint, deep=deep)
         if deep and not problems:
@@ -163,7 +168,7 @@ class Tables:
     def _verify_sink(self, name: str, checkpoint: CompletedCheckpoint, *, deep: bool) -> list[str]:
         if name not in {sink.name for sink in self._context.spec.sinks}:
             return []  # no longer of the job: nothing that this checkpoint needs
-        sink = self._context.sink(name)
+        sink = self._context.sink(name).as_it_stands()
         if sink.find(checkpoint.checkpoint_id) is None:
             problems = self._verify_staged(name, sink, checkpoint)
         else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sources.consumed import load
 from milepost.dataflow.sources.objects import list_objects
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
@@ -84,7 +83,7 @@ def _since(
 def _versions(context: JobContext, metadata: CheckpointMetadata | None, source: str) -> Versions:
     if metadata is None or source not in metadata.sources:
         return {}
-    table = load(context.store, metadata.sources[source].consumed).table
+    table = context.consumed(source, metadata.sources[source].consumed).table
     rows = zip(*(table[name].to_pylist() for name in ("key", "etag", "size")), strict=True)
     return {(key, etag): size for key, etag, size in rows}
 

@@ -21,7 +21,7 @@ from milepost.protocol.failure.restart import (
     restart_after,
 )
 from milepost.protocol.records.errors import CheckpointError
-from milepost.spec.job.spec import (
+from milepost.spec.job.checkpointing_spec import (
     ExponentialDelayRestart,
     FailureRateRestart,
     FixedDelayRestart,

@@ -28,6 +28,7 @@ from milepost.jobmaster.leadership.outcomes import StartedJob
 from milepost.jobmaster.rollback.imported_checkpoint import Provenance, imported, importing_session
 from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
+from milepost.jobmaster.savepoints.listed import savepoint_named, savepoint_store
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint, read_savepoint
 from milepost.jobmaster.savepoints.restored_copy import SavepointCopier, own_metadata
 from milepost.jobmaster.savepoints.savepoints import Savepoints, delete_copy
@@ -193,8 +194,8 @@ class Restores:
                 f"job {self._context.spec.name} has never run and has no savepoint {location}. Nothing was changed.",
                 hint="name the savepoint of another job by its location, with a `/`: milepost savepoint list tells it",
             )
-        own = self._savepoints.savepoint(state, location)
-        store = self._savepoints.savepoint_store(own)
+        own = savepoint_named(state, location)
+        store = savepoint_store(self._context, own)
         saved = read_savepoint(store)
         self._savepoints.document(own, store)  # what lies there is what was listed under that name
         return own, saved

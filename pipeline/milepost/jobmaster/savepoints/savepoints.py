@@ -13,19 +13,19 @@ import uuid
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.pins import pin_for_copy
 from milepost.jobmaster.job.savepoint_document import SavepointDocument, decode_document
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.lifecycle import HeadMoved, Lifecycle
 from milepost.jobmaster.leadership.outcomes import CanceledJob, CheckpointCopy, CopiedTable, SavedHead
+from milepost.jobmaster.savepoints.listed import savepoint_named, savepoint_store
 from milepost.jobmaster.savepoints.savepoint_copy import Contents, contents_of, require_free, write_copy
 from milepost.jobmaster.savepoints.savepoint_places import require_outside, require_unread
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import SavepointDisposed
 from milepost.protocol.manifest.transaction.requests import DisposeSavepointRequest, RecordSavepointRequest
-from milepost.protocol.records.checkpoints import CheckpointKind, ObjectHandle
+from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,
@@ -56,19 +56,6 @@ _TRIES = 5
 
 def _unwatched(size: int) -> None:
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class ListedSavepoint:
-    """A savepoint that the job lists; epoch, timeline: None once its checkpoint is not retained any more."""
-
-    name: str
-    kind: str
-    checkpoint_id: int
-    epoch: int | None
-    timeline: str | None
-    created: str
-    location: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,24 +136,14 @@ class Savepoints:
             write_copy(contents, root, copied)
         return _made(contents, root)
 
-    def list_savepoints(self) -> list[ListedSavepoint]:
-        """Return the job's savepoints by name."""
-        state = self._context.head().state
-        return [self._shown(state, savepoint) for savepoint in state.savepoints]
-
-    def find_savepoint(self, name: str) -> ListedSavepoint:
-        """Return one of the job's savepoints, as `list_savepoints` shows it. Raises NotFound."""
-        state = self._context.head().state
-        return self._shown(state, self.savepoint(state, name))
-
     def dispose_savepoint(self, name: str) -> DisposedSavepoint:
         """Take a savepoint off the list, then delete the objects that its document names below its own root.
 
         Raises: NotFound: the job has no savepoint of that name.
         """
         context, session = self._context, Session.cli()
-        savepoint = self.savepoint(context.head().state, name)
-        root = self.savepoint_store(savepoint)
+        savepoint = savepoint_named(context.head().state, name)
+        root = savepoint_store(context, savepoint)
         try:
             document: SavepointDocument | None = self.document(savepoint, root)
             left = None
@@ -220,27 +197,6 @@ class Savepoints:
             return SavedHead(there.name, int(there.checkpoint_id))
         return self.create_savepoint()
 
-    def savepoint(self, state: ManifestState, name: str) -> Savepoint:
-        """Return the listed savepoint of that name. Raises NotFound."""
-        found = next((one for one in state.savepoints if one.name == name), None)
-        if found is None:
-            known = ", ".join(one.name for one in state.savepoints) or "none"
-            raise NotFound(f"job {state.job} has no savepoint {name}; it has: {known}. Nothing was changed.", name=name)
-        return found
-
-    def savepoint_store(self, savepoint: Savepoint) -> ObjectStore:
-        """Return the store rooted at a listed savepoint. Raises StateCorrupt: the manifest names no place for one."""
-        if savepoint.location is not None:
-            return self._context.other_store(savepoint.location)
-        creation, _, rest = savepoint.document.key.partition("/")
-        try:
-            prefix = savepoint_root(savepoint.name, creation)
-        except InvalidRequest as error:
-            raise StateCorrupt(f"savepoint {savepoint.name}: {error.message}", key=savepoint.document.key) from error
-        if rest != SAVEPOINT_DOCUMENT:
-            raise StateCorrupt(f"savepoint {savepoint.name}: {savepoint.document.key!r} is no {SAVEPOINT_DOCUMENT}.")
-        return self._below(prefix)
-
     def document(self, savepoint: Savepoint, root: ObjectStore) -> SavepointDocument:
         """The document of a listed savepoint. Raises StateCorrupt: it is not the one that was listed, or damaged."""
         recorded = savepoint.document
@@ -293,18 +249,6 @@ class Savepoints:
             self._context.store.delete([stat.key for stat in self._context.store.list(prefix)])
         except CheckpointError as error:
             _LOG.warning("%s stays, unreachable: %s", prefix, error.message)
-
-    def _shown(self, state: ManifestState, savepoint: Savepoint) -> ListedSavepoint:
-        checkpoint = state.checkpoint(savepoint.checkpoint_id)
-        return ListedSavepoint(
-            name=savepoint.name,
-            kind=CheckpointKind.SAVEPOINT.value,
-            checkpoint_id=int(savepoint.checkpoint_id),
-            epoch=None if checkpoint is None else int(checkpoint.epoch),
-            timeline=None if checkpoint is None else checkpoint.timeline,
-            created=iso_ms(savepoint.created_ms),
-            location=self.savepoint_store(savepoint).config.url,
-        )
 
 
 def delete_copy(document: SavepointDocument, root: ObjectStore) -> int:

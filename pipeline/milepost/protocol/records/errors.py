@@ -13,7 +13,15 @@ from typing import ClassVar
 
 
 class Action(Enum):
-    """What whoever receives the error must do."""
+    """What whoever receives the error must do.
+
+    Attributes:
+        RETRY: the same again, once what is there now has been read.
+        SKIP: nothing: somebody else does it, or it is done.
+        ABORT_CHECKPOINT: give the epoch up; nothing of it becomes visible.
+        STOP: no more by itself; a person decides.
+        FIX_INPUT: put right what was given: the request, the data or the machine. Then again.
+    """
 
     RETRY = "retry"
     SKIP = "skip"

@@ -60,7 +60,7 @@ class StoreConfig:
     region: str = "us-east-1"
     endpoint_origins: tuple[str, ...] = field(default=(), compare=False)
     conn_id: str | None = field(default=None, compare=False)
-    credentials: Credentials | None = field(default=None, compare=False, repr=False)
+    credentials: Credentials | None = field(default=None, repr=False)
 
     @property
     def endpoint(self) -> str:

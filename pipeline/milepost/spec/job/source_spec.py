@@ -11,7 +11,12 @@ from milepost.spec.values.fields import ColumnName, Duration, Size, SpecModel, S
 
 
 class EpochLimits(SpecModel):
-    """Caps of one epoch's input, soft at object borders: at least one object, never part of one."""
+    """Caps of one epoch's input, soft at object borders: at least one object, never part of one.
+
+    Attributes:
+        max_files: objects of one epoch; null: any number.
+        max_bytes: their bytes as stored; null: any number.
+    """
 
     max_files: Annotated[int, Field(ge=1)] | None = None
     max_bytes: Annotated[Size, Field(ge=1)] | None = None
@@ -21,15 +26,26 @@ class SourceSpec(SpecModel):
     """Objects that keep landing under a path.
 
     Attributes:
-        columns: `schema` in the file: the columns of the objects, by name.
+        format: what the objects are: csv, json (a JSON object per line) or parquet.
+        path: which objects: an S3 or file URL, or a path relative to the spec. `*` within one part, `**` across parts.
+            `.gz`, `.zst` and `.bz2` are decompressed. What the job itself writes is refused.
+        options: of the format's pyarrow reader, by their names there; json and parquet have none.
         partitions: further columns, taken from `name=value` parts of the object's key.
-        event_time: column that times rows; None = a static source, without watermark.
+        columns: the columns of the objects, by name. A csv cannot hold lists and structs.
+        event_time: timestamp column that times rows; null: a static source, without watermark.
+        watermark_delay: how far the watermark stays behind the newest event time read. Needs `event_time`.
         max_event_time_ahead: a row whose event time is further ahead of the trigger of its epoch is kept, and does not
-            move the watermark; None: every row does.
+            move the watermark; null: every row does. Needs `event_time`.
         start: earliest, latest or a time: which objects the first epoch takes. latest: what it finds is recorded as
             consumed, but for objects that may still be written (`settle`), which are new.
-        on_bad_name: what an object means whose name cannot be used: fail, or skip (left out, counted and named).
+        limits_per_epoch: caps of one epoch's input.
+        on_change: when a consumed object now has another version: fail, ignore (it stays as consumed) or reprocess (it
+            is read again).
+        on_missing: when a planned object is gone before it is read: fail, or skip (it is read when it is back).
+        on_bad_name: when an object's name cannot be used: fail, or skip (it is left out, counted and named).
         settle: an object of a local path that was modified less than so long ago is left for the next plan; 0s: none.
+            Refused on S3, where an object appears as a whole.
+        bad_records: when a record cannot be read: the epoch fails.
     """
 
     format: Literal["csv", "json", "parquet"]

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
+from milepost.spec.job.checkpointing_spec import MAX_KEY_GROUPS, CheckpointingSpec
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.values.fields import (
     Aggregate,
@@ -22,6 +23,7 @@ from milepost.spec.values.fields import (
     JobName,
     Many,
     NodeName,
+    PositiveDuration,
     QueueUrl,
     SinkName,
     Size,
@@ -29,17 +31,6 @@ from milepost.spec.values.fields import (
     Text,
     TimeZone,
 )
-
-MAX_KEY_GROUPS = 32_768
-
-
-def _positive(value: timedelta) -> timedelta:
-    if not value:
-        raise ValueError("expected a duration above 0s")
-    return value
-
-
-PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 
 
 def _distinct(columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -59,10 +50,10 @@ class StoreSpec(SpecModel):
 
     Attributes:
         conn_id: Airflow Connection of type `aws` or `milepost_s3` with credentials, endpoint and region; outside
-            Airflow it is the environment variable AIRFLOW_CONN_<ID>. None = the other two keys, and the standard AWS
-            chain.
-        endpoint_url: an S3 endpoint other than AWS; empty = AWS.
-        region: S3 region.
+            Airflow it is the environment variable `AIRFLOW_CONN_<ID>`. null: the other two keys, which are refused
+            beside it, and the standard AWS chain.
+        endpoint_url: an S3 endpoint other than AWS, with its scheme; empty: AWS. `${env:…}` may stand here.
+        region: the S3 region. `${env:…}` may stand here.
     """
 
     conn_id: ConnId | None = None
@@ -71,7 +62,14 @@ class StoreSpec(SpecModel):
 
 
 class SqlOperator(SpecModel):
-    """A row-wise SELECT over one input."""
+    """A row-wise SELECT over one input.
+
+    Attributes:
+        uid: the operator's name: `[a-z][a-z0-9_]{0,62}` without `__`; no source or other operator has it.
+        inputs: the name of one source or operator. Rows of updates (an aggregate, a window with allowed lateness) are
+            refused.
+        sql: one `SELECT … FROM input WHERE …` of Spark SQL, with the input's name behind FROM.
+    """
 
     uid: NodeName
     kind: Literal["sql"]
@@ -80,11 +78,7 @@ class SqlOperator(SpecModel):
 
 
 class KeyedOperator(SpecModel):
-    """What every operator with state has.
-
-    Attributes:
-        renamed_from: the uid under which earlier checkpoints have its state.
-    """
+    """What every operator with state has."""
 
     uid: NodeName
     renamed_from: NodeName | None = None
@@ -92,7 +86,16 @@ class KeyedOperator(SpecModel):
 
 
 class AggregateOperator(KeyedOperator):
-    """Running aggregates per key; emits, per epoch, the keys that changed."""
+    """Running aggregates per key; emits, per epoch, the keys that changed.
+
+    Attributes:
+        uid: the operator's name, under which its state is kept: `[a-z][a-z0-9_]{0,62}` without `__`.
+        renamed_from: the uid under which earlier checkpoints have its state.
+        inputs: the name of one source or operator; its rows are append, never updates.
+        key: columns, each once.
+        aggregates: column of the output, and what it holds. Nulls count as in SQL; sums of integers are int64, averages
+            float64.
+    """
 
     kind: Literal["aggregate"]
     key: KeyColumns
@@ -100,15 +103,25 @@ class AggregateOperator(KeyedOperator):
 
 
 class TumblingWindow(SpecModel):
-    """Windows of one size that touch, aligned to 1970-01-01T00:00Z."""
+    """Windows of one size that touch, aligned to 1970-01-01T00:00Z.
+
+    Attributes:
+        tumbling: the length of each, above 0s.
+    """
 
     tumbling: PositiveDuration
 
 
 class WindowOperator(KeyedOperator):
-    """Aggregates per key and event-time window; output has window_start and window_end.
+    """Aggregates per key and event-time window; output has window_start and window_end, and `<uid>.late` its late rows.
 
     Attributes:
+        uid: the operator's name, under which its state is kept: `[a-z][a-z0-9_]{0,62}` without `__`.
+        renamed_from: the uid under which earlier checkpoints have its state.
+        inputs: the name of one source or operator; its rows are append, never updates, with an event time.
+        key: columns, each once.
+        window: which windows a row belongs to.
+        aggregates: column of the output, and what it holds, as of an aggregate operator.
         allowed_lateness: how long after its end a window still takes rows up. 0s: it is emitted once, then final
             (append); more: again with each epoch that brings it rows (updates).
     """
@@ -124,7 +137,12 @@ class DeduplicateOperator(KeyedOperator):
     """The first row of each key.
 
     Attributes:
-        ttl: event time for which a key is remembered; None = for ever, and nothing is late.
+        uid: the operator's name, under which its state is kept: `[a-z][a-z0-9_]{0,62}` without `__`.
+        renamed_from: the uid under which earlier checkpoints have its state.
+        inputs: the name of one source or operator; its rows are append, never updates.
+        key: columns, each once.
+        ttl: event time for which a key is remembered, above 0s, and `<uid>.late` has what comes later; null: for ever,
+            and nothing is late.
     """
 
     kind: Literal["deduplicate"]
@@ -136,6 +154,10 @@ class ProcessOperator(KeyedOperator):
     """A user's class that sees the rows of one key at a time, with state and timers of that key.
 
     Attributes:
+        uid: the operator's name, under which its state is kept: `[a-z][a-z0-9_]{0,62}` without `__`.
+        renamed_from: the uid under which earlier checkpoints have its state.
+        inputs: the name of one source or operator; its rows are append, never updates.
+        key: columns, each once.
         function: `module:Class`; the module lies beside the spec or is installed.
     """
 
@@ -155,8 +177,12 @@ class SinkSpec(SpecModel):
     """A published table.
 
     Attributes:
+        name: `[a-z][a-z0-9_-]{0,62}` without `__`; no other sink has it.
         input: a source, an operator, or `<uid>.late`.
-        mode: append keeps every row; upsert keeps the latest row per key.
+        format: what the table's files are.
+        path: where the table is: an S3 or file URL, or a path relative to the spec, in no other table's place and in
+            no source's. `${env:…}` may stand here.
+        mode: append keeps every row; upsert keeps the latest row per key, and needs an input with a key.
     """
 
     name: SinkName
@@ -167,7 +193,12 @@ class SinkSpec(SpecModel):
 
 
 class Expectation(SpecModel):
-    """One Great Expectations rule; its arguments are the other keys, by their names there."""
+    """One Great Expectations rule; its arguments are the other keys, by their names there.
+
+    Attributes:
+        type: the rule's name, such as `expect_column_values_to_be_between`.
+        severity: critical vetoes the epoch; warning and info are recorded.
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
@@ -181,117 +212,21 @@ class Expectation(SpecModel):
 
 
 class QualitySpec(SpecModel):
-    """Expectations on the rows that an epoch would publish to one sink."""
+    """Expectations on the rows that an epoch would publish to one sink.
+
+    Attributes:
+        sink: the sink's name; it has one suite.
+        scope: which rows are judged: those of this epoch.
+        engine: what runs the expectations.
+        rows: failing rows that `show` has of each expectation that vetoed; 0: none.
+        expectations: at least one.
+    """
 
     sink: SinkName
     scope: Literal["epoch"] = "epoch"
     engine: Literal["pandas"] = "pandas"
-    rows: Annotated[int, Field(ge=0, le=20)] = 20  # failing ones that `show` has of each expectation that vetoed
+    rows: Annotated[int, Field(ge=0, le=20)] = 20
     expectations: Annotated[Many[Expectation], Field(min_length=1)]
-
-
-class Retained(SpecModel):
-    """Which completed checkpoints stay; what any of the three keeps stays.
-
-    Attributes:
-        last: the newest so many.
-        hourly, daily: the newest of each of the newest so many hours, and days, that have one: in UTC, by trigger time.
-    """
-
-    last: Annotated[int, Field(ge=1, le=10_000)] = 10
-    hourly: Annotated[int, Field(ge=0, le=10_000)] = 0
-    daily: Annotated[int, Field(ge=0, le=10_000)] = 0
-
-
-def _number(value: object) -> object:
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def _retained(value: object) -> object:
-    return {"last": value} if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-class NoneRestart(SpecModel):
-    """`milepost run` ends with the failure."""
-
-    strategy: Literal["none"] = "none"
-
-
-class FixedDelayRestart(SpecModel):
-    """Attributes:
-    attempts: restarts of one run; a completed epoch gives none back.
-    delay: before each.
-    """
-
-    strategy: Literal["fixed_delay"]
-    attempts: Annotated[int, Field(ge=1)] = 1
-    delay: Duration = timedelta(seconds=1)
-
-
-class ExponentialDelayRestart(SpecModel):
-    """Attributes:
-    initial_backoff, max_backoff: the first delay, and the longest.
-    backoff_multiplier: each delay is so many times the one before.
-    jitter: fraction by which a delay may differ.
-    reset_backoff_threshold: no failure for so long starts over.
-    attempts: restarts since it started over; None = any number.
-    """
-
-    strategy: Literal["exponential_delay"]
-    initial_backoff: PositiveDuration = timedelta(seconds=1)
-    max_backoff: PositiveDuration = timedelta(minutes=1)
-    backoff_multiplier: Annotated[float, BeforeValidator(_number), Field(gt=1)] = 1.5
-    jitter: Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)] = 0.1
-    reset_backoff_threshold: PositiveDuration = timedelta(hours=1)
-    attempts: Annotated[int, Field(ge=1)] | None = None
-
-
-class FailureRateRestart(SpecModel):
-    """Attributes:
-    max_failures_per_interval: more failures than that within `interval` end the run.
-    delay: before each restart.
-    """
-
-    strategy: Literal["failure_rate"]
-    max_failures_per_interval: Annotated[int, Field(ge=1)] = 1
-    interval: PositiveDuration = timedelta(minutes=1)
-    delay: Duration = timedelta(seconds=1)
-
-
-Restart = Annotated[
-    NoneRestart | FixedDelayRestart | ExponentialDelayRestart | FailureRateRestart, Field(discriminator="strategy")
-]
-
-
-class CheckpointingSpec(SpecModel):
-    """Attributes:
-    retained: which completed checkpoints stay.
-    timeout: of one checkpoint, from its trigger; the lease of its session.
-    tolerable_failures: failed epochs in a row before the job is FAILED.
-    min_pause: least time between the end of one checkpoint and the next trigger.
-    max_parallelism: number of key groups, fixed for the job's life.
-    restart: what `milepost run` does after a failed epoch; under Airflow the next run is the retry.
-    aligned_timeout: how long a subtask aligns and processes, from its start, before it leaves the rest of its input in
-        flight, as part of the checkpoint; None = it processes all of it.
-    epoch_budget: how long an epoch may take from the start of its run to its commit point; its subtasks leave rows in
-        flight, and its plan is scaled by the measured rate, so that it fits; None = as long as it takes.
-    max_in_flight: bytes in flight above which no new input is planned; None = any number.
-    """
-
-    retained: Annotated[Retained, BeforeValidator(_retained)] = Retained()
-    timeout: PositiveDuration = timedelta(minutes=10)
-    tolerable_failures: Annotated[int, Field(ge=0)] = 0
-    min_pause: Duration = timedelta(0)
-    max_parallelism: Annotated[int, Field(ge=1, le=MAX_KEY_GROUPS)] = 128
-    restart: Restart = NoneRestart()
-    aligned_timeout: PositiveDuration | None = None
-    epoch_budget: PositiveDuration | None = None
-    max_in_flight: Size | None = None
-
-    @property
-    def cuts_epochs(self) -> bool:
-        """Whether an epoch may end with rows in flight."""
-        return self.aligned_timeout is not None or self.epoch_budget is not None
 
 
 def _conf_text(value: object) -> object:
@@ -301,14 +236,19 @@ def _conf_text(value: object) -> object:
 
 
 class SparkSpec(SpecModel):
-    """Attributes:
-    master: Spark master URL; unused where `remote` says a server.
-    remote: address of a Spark Connect server, `sc://host:port`; None, or empty once resolved: a session with `master`.
-    conn_id: Airflow Connection of type `spark_connect` or `milepost_spark`: address and token of a server, in place of
-        `remote`; outside Airflow it is the environment variable AIRFLOW_CONN_<ID>.
-    parallelism: subtasks per level, at most checkpointing.max_parallelism.
-    conf: Spark settings by name; numbers and booleans become text.
-    buffer_size: bytes of rows that one exchange buffer holds before it is sent.
+    """Where an epoch's Spark is.
+
+    Attributes:
+        master: Spark master URL of a session in the process that runs the epoch; refused beside a server that is
+            written out.
+        remote: address of a Spark Connect server, `sc://host:port`; null, or empty once `${env:…}` is resolved: a
+            session with `master`.
+        conn_id: Airflow Connection of type `spark_connect` or `milepost_spark`: address and token of a server, in
+            place of `remote`; outside Airflow it is the environment variable `AIRFLOW_CONN_<ID>`. Refused beside
+            `remote` and `master`.
+        parallelism: subtasks per level, at most `checkpointing.max_parallelism`. May change between epochs.
+        conf: Spark settings by name; numbers and booleans become text. Those that Milepost makes itself are refused.
+        buffer_size: bytes of rows that one exchange buffer holds before it is sent.
     """
 
     master: Text = "local[2]"
@@ -323,8 +263,10 @@ class ScheduleSpec(SpecModel):
     """When Airflow starts an epoch by itself: at times, when assets were updated, or when objects landed; one of them.
 
     Attributes:
-        timezone: of the cron expression.
-        asset: the URI of one asset. any_of: URIs of several; an update of one is enough.
+        cron: five fields such as `*/10 * * * *`, or @hourly, @daily, @weekly, @monthly, @yearly.
+        timezone: of the cron expression, such as Europe/Berlin; refused beside assets.
+        asset: the URI of one Airflow asset.
+        any_of: URIs of several assets; an update of one is enough.
         sqs: the URL of a queue of SQS that the landing's bucket tells of new objects; Airflow's triggerer watches it.
             What may read it is the Connection of `store`, or the standard AWS chain.
     """
@@ -337,9 +279,13 @@ class ScheduleSpec(SpecModel):
 
 
 class AirflowSpec(SpecModel):
-    """Attributes:
-    retries: of each task of the epoch DAG.
-    pool: Airflow pool of the tasks; None = the default pool.
+    """What Airflow is told of the job's DAGs.
+
+    Attributes:
+        owner: of the tasks.
+        tags: of the DAGs.
+        retries: of each task of the epoch DAG.
+        pool: Airflow pool of the tasks; null: the default pool.
     """
 
     owner: Text = "data"
@@ -352,8 +298,18 @@ class JobSpec(SpecModel):
     """One job: everything its YAML says.
 
     Attributes:
-        storage: root shared by jobs; all of this job lies under `<storage>/<name>/`.
-        schedule: None = epochs only on request.
+        name: `[a-z][a-z0-9_-]{0,62}` without `__`: names the job's folder in the storage, and its DAGs.
+        storage: root shared by jobs; all of this job lies under `<storage>/<name>/`. An S3 or file URL, or a path
+            relative to the spec.
+        store: how S3 is reached.
+        sources: by name, at least one.
+        operators: a graph by uid; none: sinks show sources.
+        sinks: the published tables.
+        quality: at most one suite per sink.
+        checkpointing: what is kept, and how long an epoch may take.
+        spark: where an epoch's Spark is.
+        schedule: when Airflow starts an epoch; null: only on request.
+        airflow: what Airflow is told of the job's DAGs.
     """
 
     name: JobName

@@ -7,10 +7,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, Strict, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    Strict,
+    WithJsonSchema,
+)
+from pydantic.json_schema import JsonSchemaValue
 
 from milepost.spec.values import names
 from milepost.spec.values.aggregates import AggregateCall, parse_aggregate
+from milepost.spec.values.described import described
 from milepost.spec.values.durations import format_duration, parse_duration, parse_size
 from milepost.spec.values.types import TYPE_GRAMMAR, ColumnType, parse_type
 
@@ -24,6 +35,20 @@ class SpecModel(BaseModel):
         extra="forbid", frozen=True, strict=True, hide_input_in_errors=True, arbitrary_types_allowed=True
     )
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the part's JSON Schema, in which each key has what the class's docstring says of it."""
+        schema = handler(core_schema)
+        part = handler.resolve_ref_schema(schema)
+        part["description"], texts = described(cls.__doc__ or "")
+        for name, field in cls.model_fields.items():
+            key = part["properties"][field.alias or name]
+            if name in texts:
+                key["description"] = texts[name]
+            if isinstance(field.default, timedelta):  # pydantic would write it as ISO 8601, which no spec may hold
+                key["default"] = format_duration(field.default)
+        return schema
+
 
 def _text_schema(pattern: str | None = None, description: str | None = None) -> WithJsonSchema:
     schema: dict[str, Any] = {"type": "string"}
@@ -34,12 +59,23 @@ def _text_schema(pattern: str | None = None, description: str | None = None) -> 
     return WithJsonSchema(schema)
 
 
+DURATION_PATTERN = r"^\d{1,9}(ms|s|m|h|d)$"
+
 Duration = Annotated[
     timedelta,
     BeforeValidator(parse_duration),
     PlainSerializer(format_duration, return_type=str),
-    _text_schema(r"^\d{1,9}(ms|s|m|h|d)$", "30s 5m 2h 3d"),
+    _text_schema(DURATION_PATTERN, "30s 5m 2h 3d"),
 ]
+
+
+def _positive(value: timedelta) -> timedelta:
+    if not value:
+        raise ValueError("expected a duration above 0s")
+    return value
+
+
+PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 
 Size = Annotated[
     int,

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from milepost.spec.job.spec import CheckpointingSpec, ScheduleSpec, SparkSpec, StoreSpec
+from milepost.spec.job.checkpointing_spec import CheckpointingSpec
+from milepost.spec.job.spec import ScheduleSpec, SparkSpec, StoreSpec
 from milepost.spec.load.document import read_document
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
@@ -80,6 +81,16 @@ def test_every_form_that_the_example_shows_in_comments_is_valid() -> None:
     (store,) = [StoreSpec.model_validate(form["store"]) for form in forms if "store" in form]
     (spark,) = [SparkSpec.model_validate(form["spark"]) for form in forms if "spark" in form]
     assert (store.conn_id, spark.conn_id) == ("lake", "spark_connect")
+
+
+def test_the_defaults_of_the_schema_are_as_a_spec_writes_them() -> None:
+    """An editor that fills one in writes what is accepted: `2s`, not `PT2S`."""
+    schema = json_schema()
+    parts = (schema, *schema["$defs"].values())
+    filled = [key for part in parts for key in part["properties"].values() if isinstance(key.get("default"), str)]
+    assert filled and all(re.fullmatch(key.get("pattern", ".*"), key["default"]) for key in filled)
+    nullable = schema["$defs"]["SourceSpec"]["properties"]["max_event_time_ahead"]
+    assert nullable["default"] == "7d"
 
 
 def test_the_schema_has_nothing_that_this_version_refuses() -> None:

@@ -1,0 +1,75 @@
+"""The listed savepoints of a job, as its manifest names them: nothing of them is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from milepost.epoch.iso_times import iso_ms
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.records.checkpoints import CheckpointKind
+from milepost.protocol.records.errors import InvalidRequest, NotFound, StateCorrupt
+from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT, savepoint_root
+from milepost.protocol.records.manifest_state import ManifestState, Savepoint
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.below import StoreBelow
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSavepoint:
+    """A savepoint that the job lists; epoch, timeline: None once its checkpoint is not retained any more."""
+
+    name: str
+    kind: str
+    checkpoint_id: int
+    epoch: int | None
+    timeline: str | None
+    created: str
+    location: str
+
+
+def list_savepoints(context: JobContext) -> list[ListedSavepoint]:
+    """Return the job's savepoints by name."""
+    state = context.head().state
+    return [_shown(context, state, savepoint) for savepoint in state.savepoints]
+
+
+def find_savepoint(context: JobContext, name: str) -> ListedSavepoint:
+    """Return one of the job's savepoints, as `list_savepoints` shows it. Raises NotFound."""
+    state = context.head().state
+    return _shown(context, state, savepoint_named(state, name))
+
+
+def savepoint_named(state: ManifestState, name: str) -> Savepoint:
+    """Return the listed savepoint of that name. Raises NotFound."""
+    found = next((one for one in state.savepoints if one.name == name), None)
+    if found is None:
+        known = ", ".join(one.name for one in state.savepoints) or "none"
+        raise NotFound(f"job {state.job} has no savepoint {name}; it has: {known}. Nothing was changed.", name=name)
+    return found
+
+
+def savepoint_store(context: JobContext, savepoint: Savepoint) -> ObjectStore:
+    """Return the store rooted at a listed savepoint. Raises StateCorrupt: the manifest names no place for one."""
+    if savepoint.location is not None:
+        return context.other_store(savepoint.location)
+    creation, _, rest = savepoint.document.key.partition("/")
+    try:
+        prefix = savepoint_root(savepoint.name, creation)
+    except InvalidRequest as error:
+        raise StateCorrupt(f"savepoint {savepoint.name}: {error.message}", key=savepoint.document.key) from error
+    if rest != SAVEPOINT_DOCUMENT:
+        raise StateCorrupt(f"savepoint {savepoint.name}: {savepoint.document.key!r} is no {SAVEPOINT_DOCUMENT}.")
+    return StoreBelow(context.store, prefix)
+
+
+def _shown(context: JobContext, state: ManifestState, savepoint: Savepoint) -> ListedSavepoint:
+    checkpoint = state.checkpoint(savepoint.checkpoint_id)
+    return ListedSavepoint(
+        name=savepoint.name,
+        kind=CheckpointKind.SAVEPOINT.value,
+        checkpoint_id=int(savepoint.checkpoint_id),
+        epoch=None if checkpoint is None else int(checkpoint.epoch),
+        timeline=None if checkpoint is None else checkpoint.timeline,
+        created=iso_ms(savepoint.created_ms),
+        location=savepoint_store(context, savepoint).config.url,
+    )

@@ -1,0 +1,29 @@
+"""Requests at once: what does not wait for one another is asked side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from milepost.protocol.records.object_store import ObjectStore
+
+_AT_ONCE = 16
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def at_once(store: ObjectStore, ask: Callable[[T], R], subjects: Iterable[T]) -> list[R]:
+    """Return the answers, in the order of the subjects; the first error in that order is raised.
+
+    A directory answers at once: there it is one after another.
+
+    Args:
+        store: the one that is asked. ask: may be called by several threads.
+    """
+    every = list(subjects)
+    if store.config.is_local or len(every) < 2:
+        return [ask(subject) for subject in every]
+    with ThreadPoolExecutor(min(_AT_ONCE, len(every))) as pool:
+        return list(pool.map(ask, every))

@@ -1,0 +1,160 @@
+"""The page of `milepost.api`, from the signatures and docstrings of what it exports."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import milepost.api
+from milepost.api import CheckpointError, JobMaster
+from milepost.spec.load.load import from_text
+from scripts.reference.markdown import note
+
+SPEC = """\
+name: any
+storage: {folder}/storage
+sources:
+  any: {{format: csv, path: "{folder}/*.csv", schema: {{k: int64}}}}
+"""
+_WIDTH = 100
+_SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):[ \n]", re.MULTILINE)
+
+INTRODUCTION = """\
+What code outside of Milepost may import, from `milepost.api`; everything else may change in any version. A name is
+looked up when it is first used, so a script that only opens a store waits for nothing else.
+
+```python
+from milepost.api import JobMaster, Session, load_job, spark_runner
+
+job = JobMaster(load_job("orders"))             # config/orders.yaml, or a path
+print(job.run(Session.cli(), spark_runner()).status)
+print(job.read("totals").to_pandas())
+```
+"""
+
+
+def api_page() -> str:
+    """Return the page."""
+    errors = [name for name in sorted(milepost.api.__all__) if _is_error(getattr(milepost.api, name))]
+    others = sorted(set(milepost.api.__all__) - {*errors}, key=_order)
+    listed = ", ".join(f"`{name}`" for name in errors)
+    parts = ["# Python API\n", note("`milepost.api`"), INTRODUCTION]
+    parts += [part for name in others for part in _described(name, getattr(milepost.api, name))]
+    parts += ["## Errors\n", f"{listed}: what they mean is [a page of its own](errors.md).\n"]
+    return "\n".join(parts)
+
+
+def class_names(module: str, base: type) -> list[Any]:
+    """Return the classes of a module that are, or come of, the base, in the order of their lines."""
+    return [
+        kind
+        for kind in vars(importlib.import_module(module)).values()
+        if inspect.isclass(kind) and issubclass(kind, base)
+    ]
+
+
+def first_paragraph(thing: Any) -> str:
+    """Return the first paragraph of what the docstring says, on one line."""
+    return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+
+
+def _order(name: str) -> tuple[int, str]:
+    """Return what sorts functions first, then the job master, then records and contracts."""
+    thing = getattr(milepost.api, name)
+    return (2 if thing is not JobMaster else 1) if inspect.isclass(thing) else 0, name
+
+
+def _is_error(thing: Any) -> bool:
+    return inspect.isclass(thing) and issubclass(thing, CheckpointError)
+
+
+def _described(name: str, thing: Any) -> Iterator[str]:
+    if thing is JobMaster:
+        yield f"## JobMaster\n\n{_text(thing)}"
+        yield "`JobMaster(job: LoadedJob)`\n"
+        for method, call in _use_cases().items():
+            yield f"### {method}\n\n{_code(method, call)}\n\n{_text(call)}"
+    elif inspect.isclass(thing):
+        yield f"## {name}\n\n{_text(thing)}"
+        if is_dataclass(thing):
+            yield "**Fields**: " + ", ".join(f"`{field.name}: {field.type}`" for field in fields(thing)) + ".\n"
+        for method, value in _public(thing).items():
+            call = getattr(value, "__func__", value)
+            if isinstance(value, property):
+                yield f"`{method}`\n:   {first_paragraph(value)}\n"
+            elif inspect.isfunction(call):
+                yield f"{_code(method, call)}\n\n{_text(call)}"
+    else:
+        yield f"## {name}\n\n{_code(name, thing)}\n\n{_text(thing)}"
+
+
+def _public(kind: type) -> dict[str, Any]:
+    """Return what a class and those below it declare under names of their own, each with a docstring."""
+    found = {name: value for one in reversed(kind.__mro__[:-1]) for name, value in vars(one).items()}
+    calls = (property, staticmethod, classmethod)
+    return {
+        name: value
+        for name, value in found.items()
+        if not name.startswith("_")
+        and (isinstance(value, calls) or inspect.isfunction(value))
+        and inspect.getdoc(value)
+    }
+
+
+def _use_cases() -> dict[str, Callable[..., Any]]:
+    """Return the use cases of a job by name, each the method of the class that does it."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = from_text(SPEC.format(folder=folder), Path(folder) / "any.yaml")
+        master = JobMaster(job)
+    own = {name: value for name, value in vars(JobMaster).items() if inspect.isfunction(value) and name[0] != "_"}
+    return {name: value.__func__ for name, value in vars(master).items() if inspect.ismethod(value)} | own
+
+
+def _code(name: str, call: Callable[..., Any]) -> str:
+    """Return the signature as it is written, without self, cls and decorators."""
+    made = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(call)))).body[0]
+    assert isinstance(made, ast.FunctionDef), name
+    made.args.args = [argument for argument in made.args.args if argument.arg not in ("self", "cls")]
+    arguments = ast.unparse(made.args)
+    returned = f" -> {ast.unparse(made.returns)}" if made.returns is not None else ""
+    line = f"{name}({arguments}){returned}"
+    if len(line) > _WIDTH:
+        each = "".join(f"\n    {argument}," for argument in _at_commas(arguments))
+        line = f"{name}({each}\n){returned}"
+    return f"```python\n{line}\n```"
+
+
+def _at_commas(arguments: str) -> list[str]:
+    """Return the arguments of a signature; a comma within brackets parts none."""
+    parts = [""]
+    for character in arguments:
+        outside = parts[-1].count("[") == parts[-1].count("]")
+        if character == "," and outside:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
+
+
+def _text(thing: Any) -> str:
+    """Return a docstring as Markdown: its sections begin in bold, and what they list is a list."""
+    said = _SECTION.split(inspect.getdoc(thing) or "")
+    parts = [said[0].strip()]
+    for name, body in zip(said[1::2], said[2::2], strict=True):
+        lines = textwrap.dedent(body).strip("\n").splitlines()
+        items = re.split(r"\n(?=\S)", "\n".join(lines)) if body.startswith(" ") else [body]
+        parts.append(f"**{name}**\n\n" + "\n".join(map(_item, items)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _item(text: str) -> str:
+    """Return an item of a list; the name that it begins with is code."""
+    return "* " + re.sub(r"^(\w+):", r"`\1`:", " ".join(text.split()))

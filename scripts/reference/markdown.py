@@ -1,0 +1,26 @@
+"""Pieces of Markdown that the generated pages share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def note(origin: str) -> str:
+    """Return the line that says where a page comes from."""
+    return f"<!-- Made by `make reference`, not by hand. -->\n\n*From {origin}.*\n"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table; a bar in a cell is no border of it."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+
+
+def _cell(text: object) -> str:
+    return plain(str(text)).replace("|", "\\|")
+
+
+def plain(text: str) -> str:
+    """Return a text in which `<…>` outside of code is no element of HTML."""
+    parts = text.split("`")
+    return "`".join(part if index % 2 else part.replace("<", "&lt;") for index, part in enumerate(parts))

@@ -1,0 +1,117 @@
+"""The generated pages: where each lies, and what makes its text."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+from milepost.cli.main import app
+from milepost.protocol.records.errors import Action, CheckpointError
+from milepost.protocol.records.reasons import RESERVED, CheckpointFailureReason
+from milepost.spec.values.described import described
+from scripts.processes import ROOT
+from scripts.reference.api_page import api_page, class_names, first_paragraph
+from scripts.reference.markdown import note, plain, table
+from scripts.reference.source_pages import process_page, stored_page
+from scripts.reference.spec_page import spec_page
+
+DECISIONS = "docs/explanation/decisions"
+_COMMON_OPTIONS = re.compile(r"^\* `(?:--json|-v, --verbose|--help)`: .*\n", re.MULTILINE)
+_COMMANDS = re.compile(r"\*\*Commands\*\*:\n\n(?:\* .*\n)+\n?")
+_NO_OPTIONS = re.compile(r"\*\*Options\*\*:\n\n(?=#|\Z)")
+
+
+def cli_page() -> str:
+    """Return what Typer says of every command; options that all of them take are said once."""
+    words = [sys.executable, "-m", "typer", "milepost.cli.main", "utils", "docs", "--name", "milepost"]
+    made = plain(subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+    root, commands = _COMMANDS.sub("", made).split("\n## ", 1)
+    _, _, root = root.partition("\n")
+    commands = _NO_OPTIONS.sub("", _COMMON_OPTIONS.sub("", f"## {commands}"))
+    every = "Every command takes `--json`, `-v` and `--help` as well; they are not listed again below."
+    return (
+        f"# Command line\n\n{note('the commands of `milepost.cli`')}\n{root.strip()}\n\n{every}\n\n{commands.strip()}\n"
+    )
+
+
+def exit_codes() -> dict[int, str]:
+    """Return each exit code and what it means, as `milepost --help` ends."""
+    _, _, listed = str(app.info.epilog).partition(": ")
+    return {int(code): text for code, text in re.findall(r"(\d+) ([^,.]+)", listed)}
+
+
+def errors_page() -> str:
+    """Return every class of error: its exit code, what to do about it, and what it says."""
+    kinds = class_names("milepost.protocol.records.errors", CheckpointError)
+    by_code = {code: [kind.__name__ for kind in kinds if kind.exit_code == code] for code in exit_codes()}
+    _, actions = described(Action.__doc__ or "")
+    codes = [(code, text, ", ".join(f"`{name}`" for name in by_code[code])) for code, text in exit_codes().items()]
+    classes = [
+        (f"`{kind.__name__}`", kind.exit_code, kind.action.value, first_paragraph(kind))
+        for kind in kinds
+        if kind is not CheckpointError
+    ]
+    return "\n".join([
+        "# Errors and exit codes\n",
+        note("`milepost.protocol.records.errors`"),
+        "Every error that Milepost raises on purpose is a `CheckpointError` with a message, a `hint` and `details`.",
+        "The command line prints message and hint, and with `--json` all of it: `class`, `message`, `hint`,",
+        "`details`, `exit_code`. What is no such error is a bug, or a library's: exit code 1.\n",
+        "## Exit codes\n",
+        table(("code", "meaning", "errors"), codes),
+        "\n## What to do\n",
+        table(("action", "meaning"), [(action.value, actions[action.name]) for action in Action]),
+        "\nUnder Airflow, what is to be tried again is retried as often as the task may be, what is to be skipped is a",
+        "skipped task, and everything else fails the task at once.\n",
+        "## Classes\n",
+        table(("error", "exit", "action", "what it says"), classes),
+        "",
+    ])  # fmt: skip
+
+
+def reasons_page() -> str:
+    """Return every abort reason: what it means, whether it counts, and what to do."""
+    given = [reason for reason in CheckpointFailureReason if reason not in RESERVED]
+    rows = [(f"`{one.value}`", one.meaning, "yes" if one.counted else "", one.remedy) for one in given]
+    return "\n".join([
+        "# Abort reasons\n",
+        note("`milepost.protocol.records.reasons`"),
+        "Why a checkpoint was refused, declined or aborted, as `list`, `show` and `history` say it. The first ones are",
+        "Flink's, by its names. A reason that *counts* says that the epoch itself failed: more of those in a row than",
+        "`checkpointing.tolerable_failures` make the job FAILED, until `milepost resume`.\n",
+        table(("reason", "meaning", "counts", "what to do"), rows),
+        "\n## Never given\n",
+        "Flink's, kept so that its list stays whole:\n",
+        table(("reason", "what is different here"), [(f"`{one.value}`", why) for one, why in RESERVED.items()]),
+        "",
+    ])  # fmt: skip
+
+
+def decisions_page() -> str:
+    """Return the list of decisions, newest first."""
+    files = sorted((file for file in (ROOT / DECISIONS).glob("20*.md")), reverse=True)
+    rows = [(file.name[:10], file.read_text(encoding="utf-8").partition("\n")[0][2:], file.name) for file in files]
+    listed = (f"* {date} [{title}]({name})" for date, title, name in rows)
+    return "\n".join([
+        "# Decisions\n",
+        note("the files beside it"),
+        "One file each: the question, the options, the choice, its price, and what would reverse it. Those about the",
+        "protocol alone are in [PROTOCOL.md](../../../pipeline/milepost/protocol/PROTOCOL.md#decisions).\n",
+        *listed,
+        "",
+    ])  # fmt: skip
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/spec.md": spec_page,
+    "docs/reference/cli.md": cli_page,
+    "docs/reference/errors.md": errors_page,
+    "docs/reference/abort-reasons.md": reasons_page,
+    "docs/reference/api.md": api_page,
+    "docs/reference/process.md": process_page,
+    "docs/reference/stored.md": stored_page,
+    f"{DECISIONS}/index.md": decisions_page,
+}
+"""Where a page lies below the root of the repository, and what makes it."""

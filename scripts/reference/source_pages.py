@@ -1,0 +1,76 @@
+"""Pages made of what modules say of themselves, read off their source: nothing of them is imported."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from scripts.processes import ROOT
+from scripts.reference.markdown import note, table
+
+PRODUCT = ROOT / "pipeline" / "milepost"
+JOB_KEYS, TABLE_KEYS = "storage/layout.py", "dataflow/sinks/sink_chain.py"
+PROCESS = "dataflow/operators/process.py"
+_INDENTED = re.compile(r"(?:^ {4}.*\n(?:^\n(?= {4}))?)+", re.MULTILINE)
+
+STORED = """\
+Everything lies below two places: the job's folder, `<storage>/<job>/`, and the path of each sink. What decides
+anything is JSON, with its format's name and version in the field `format`; state is Parquet, rows in flight are Arrow.
+Nothing is a pickle. An object that lies where one of ours should and does not say so is refused by name.
+
+But for a heartbeat, objects are written once and never changed. What refers to an object names it with its size and
+SHA-256, so `verify` can tell damage from age. [The protocol](../../pipeline/milepost/protocol/PROTOCOL.md) says in
+which order they are written, and what may go when.
+"""
+
+
+def stored_page() -> str:
+    """Return where each stored object lies, and the formats by name."""
+    rows = sorted((f"`{name}`", what) for name, what in _formats())
+    return "\n".join([
+        "# What is stored\n",
+        note("the modules that write it"),
+        STORED,
+        "## Below the job's folder\n",
+        _code(JOB_KEYS),
+        "## Below a sink's path\n",
+        f"Published rows are in `data/chk-<id>/t<token>/<subtask>-<sha256>.parquet`.\n\n{_code(TABLE_KEYS)}",
+        "## Formats\n",
+        table(("format", "what it is"), rows),
+        "",
+    ])  # fmt: skip
+
+
+def process_page() -> str:
+    """Return what a process function has and gets."""
+    said = _docstring(PRODUCT / PROCESS)
+    first, _, rest = said.partition("\n")
+    blocks = _INDENTED.sub(lambda block: f"```python\n{textwrap.dedent(block[0]).strip()}\n```\n", rest, count=1)
+    return f"# Process functions\n\n{note(f'`milepost/{PROCESS}`')}\n{first}\n{blocks.rstrip()}\n"
+
+
+def _code(module: str) -> str:
+    block = _INDENTED.search(_docstring(PRODUCT / module) + "\n")
+    assert block is not None, module
+    return f"```text\n{textwrap.dedent(block[0]).rstrip()}\n```\n"
+
+
+def _docstring(file: Path) -> str:
+    return ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+
+
+def _formats() -> Iterator[tuple[str, str]]:
+    """Yield each stored format, and the first sentence of the record, or of the module, that has it."""
+    for file in sorted(PRODUCT.rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        owners: list[ast.Module | ast.ClassDef] = [tree, *(one for one in tree.body if isinstance(one, ast.ClassDef))]
+        for owner in owners:
+            for name in re.findall(r"'(milepost\.[a-z-]+/\d+)'", "\n".join(map(ast.unparse, _assigned(owner)))):
+                yield name, " ".join((ast.get_docstring(owner) or "").split("\n\n")[0].split())
+
+
+def _assigned(owner: ast.Module | ast.ClassDef) -> list[ast.stmt]:
+    return [node for node in owner.body if isinstance(node, ast.Assign | ast.AnnAssign)]

@@ -1,0 +1,148 @@
+"""The page of the spec's keys, from the JSON Schema that `milepost schema` prints."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from milepost.spec.load.lint import json_schema
+from milepost.spec.values.fields import DURATION_PATTERN
+from milepost.spec.values.formats import OPTIONS
+from milepost.spec.values.types import TYPE_GRAMMAR
+from scripts.processes import ROOT
+from scripts.reference.markdown import note, table
+
+EXAMPLE = "config/examples/all_keys.yaml"
+INTRODUCTION = """\
+A job is one YAML file. Unknown keys are refused with the nearest known name, file and line; so are keys that are
+planned and not built. `milepost lint JOB` checks all of it, `milepost schema` prints the JSON Schema that this page is
+made from, for editors.
+
+* **duration**: a whole number and `ms`, `s`, `m`, `h` or `d`: `30s`, `2h`. Never a bare number.
+* **size**: bytes as a whole number, or a number and `B`, `KB`, `MB`, `GB`, `TB` (powers of 1000) or `KiB`, `MiB`,
+  `GiB`, `TiB` (of 1024).
+* **column type**: {types}.
+* **`${{env:NAME}}`**, **`${{env:NAME:-default}}`**: an environment variable, read when a connection is made, in the
+  fields that say so. What is stored, hashed or shown is the text as it is written.
+"""
+HEADINGS = {
+    "JobSpec": "The job",
+    "StoreSpec": "store",
+    "SourceSpec": "sources",
+    "EpochLimits": "sources.limits_per_epoch",
+    "SqlOperator": "operators: sql",
+    "AggregateOperator": "operators: aggregate",
+    "WindowOperator": "operators: window",
+    "TumblingWindow": "operators: window.window",
+    "DeduplicateOperator": "operators: deduplicate",
+    "ProcessOperator": "operators: process",
+    "SinkSpec": "sinks",
+    "QualitySpec": "quality",
+    "Expectation": "quality.expectations",
+    "CheckpointingSpec": "checkpointing",
+    "Retained": "checkpointing.retained",
+    "NoneRestart": "checkpointing.restart: none",
+    "FixedDelayRestart": "checkpointing.restart: fixed_delay",
+    "ExponentialDelayRestart": "checkpointing.restart: exponential_delay",
+    "FailureRateRestart": "checkpointing.restart: failure_rate",
+    "SparkSpec": "spark",
+    "ScheduleSpec": "schedule",
+    "AirflowSpec": "airflow",
+}
+"""Each part of a spec in the order of the page, and where it stands in a spec."""
+
+
+def spec_page() -> str:
+    """Return the page. Raises KeyError: a part of the schema has no place on it."""
+    schema = json_schema()
+    parts = {"JobSpec": schema, **schema["$defs"]}
+    if unplaced := parts.keys() - HEADINGS.keys():
+        raise KeyError(f"no heading for {', '.join(sorted(unplaced))}")
+    sections = [_section(heading, parts[name]) for name, heading in HEADINGS.items()]
+    introduction = INTRODUCTION.format(types=f"`{TYPE_GRAMMAR}`")
+    head = ["# The spec's keys\n", note("the JSON Schema of a spec"), introduction]
+    return "\n".join([*head, *sections, _options(), _example()])
+
+
+def _section(heading: str, part: dict[str, Any]) -> str:
+    required = part.get("required", ())
+    rows = [
+        (
+            f"`{key}`",
+            _type(value),
+            "required" if key in required else _default(value),
+            _sentence(value.get("description") or f"Always `{value['const']}`."),
+        )
+        for key, value in part["properties"].items()
+    ]
+    return f"## {heading}\n\n{part['description']}\n\n{table(('key', 'type', 'default', 'what it says'), rows)}\n"
+
+
+def _options() -> str:
+    rows = [(f"`{name}`", what) for name, what in OPTIONS["csv"].items()]
+    return f"## sources.options of csv\n\nThose of pyarrow's reader.\n\n{table(('option', 'value'), rows)}\n"
+
+
+def _example() -> str:
+    text = (ROOT / EXAMPLE).read_text(encoding="utf-8")
+    return f"## A spec with every key\n\n`{EXAMPLE}`, which `lint` passes:\n\n```yaml\n{text.strip()}\n```\n"
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _default(value: dict[str, Any]) -> str:
+    default = value.get("default")
+    if isinstance(default, dict) and default:
+        return "see there"
+    return f"`{json.dumps(default)}`" if "default" in value else ""
+
+
+def _type(value: dict[str, Any]) -> str:
+    return " or ".join(dict.fromkeys(_types(value)))
+
+
+def _types(value: dict[str, Any]) -> Iterator[str]:
+    if "$ref" in value:
+        name = value["$ref"].rpartition("/")[2]
+        yield f"[{re.split(r'[.:] ?', HEADINGS[name])[-1]}](#{_anchor(HEADINGS[name])})"
+    elif "oneOf" in value or "anyOf" in value:
+        kinds = value.get("oneOf") or value["anyOf"]
+        if {kind.get("type") for kind in kinds} >= {"integer", "string"}:
+            yield "size"
+            kinds = [kind for kind in kinds if kind.get("type") == "null"]
+        for kind in kinds:
+            yield from _types(kind)
+    elif "enum" in value or "const" in value:
+        yield ", ".join(f"`{one}`" for one in value.get("enum", [value.get("const")]))
+    elif value.get("pattern") == DURATION_PATTERN:
+        yield "duration"
+    elif value.get("type") == "array":
+        yield f"list of {_type(value['items'])}"
+    elif value.get("type") == "object":
+        inner = value.get("additionalProperties")
+        yield f"mapping to {_type(inner)}" if isinstance(inner, dict) else "mapping"
+    else:
+        yield _simple(value)
+
+
+def _simple(value: dict[str, Any]) -> str:
+    if value.get("description") == TYPE_GRAMMAR:
+        return "column type"
+    if str(value.get("description", "")).startswith("count(*)"):
+        return f"`{value['description']}`"
+    bounds = [f"{word} {value[key]}" for key, word in _BOUNDS.items() if key in value]
+    kind = {"integer": "whole number", "string": "text"}.get(value["type"], value["type"])
+    return " ".join([kind, *bounds])
+
+
+_BOUNDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to"}
+
+
+def _anchor(heading: str) -> str:
+    """Return the anchor that the site gives a heading."""
+    text = "".join(character for character in heading.lower() if character.isalnum() or character in " _-")
+    return "-".join(text.split())

@@ -1,0 +1,58 @@
+"""Site hooks put pages that lie elsewhere in the repository into the site, and turn links to them.
+
+MkDocs calls these functions by their names. A link is written as it leads on disk, so it works beside the code too.
+Where its target is one of `ELSEWHERE`, it leads to that page of the site; any other that leads out of `docs/` fails a
+strict build.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path, PurePosixPath
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parent.parent
+_BENCH = [path for pattern in ("*.md", "plots/*.svg", "results-full.json") for path in ROOT.glob(f"bench/{pattern}")]
+ELSEWHERE = {
+    "pipeline/milepost/protocol/PROTOCOL.md": "reference/protocol.md",
+    **{
+        path.relative_to(ROOT).as_posix(): f"reference/benchmark/{path.relative_to(ROOT / 'bench').as_posix()}"
+        for path in sorted(_BENCH)
+    },
+}
+"""Where a file lies below the root of the repository, and below the root of the site."""
+
+_ON_DISK = {page: place for place, page in ELSEWHERE.items()}
+_LINK = re.compile(r"(?<=\]\()([^)\s:#]+)(?=[)#])")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what lies elsewhere."""
+    for place, page in ELSEWHERE.items():
+        files.append(File.generated(config, page, abs_src_path=str(ROOT / place)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Return the text with its links as they lead in the site."""
+    return turned_links(markdown, page.file.src_uri)
+
+
+def turned_links(markdown: str, page: str) -> str:
+    """Return a page's text with each relative link as it leads in the site.
+
+    Args:
+        page: where it is, below the root of the site.
+    """
+    folder = PurePosixPath(_ON_DISK.get(page, f"docs/{page}")).parent
+
+    def turned(match: re.Match[str]) -> str:
+        target = os.path.normpath(folder / match[1])
+        in_site = ELSEWHERE.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else None)
+        return os.path.relpath(in_site, PurePosixPath(page).parent) if in_site else match[1]
+
+    return _LINK.sub(turned, markdown)

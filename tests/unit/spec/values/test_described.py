@@ -1,0 +1,31 @@
+"""What a docstring says of a class and its attributes is found, however long it is."""
+
+from __future__ import annotations
+
+from milepost.spec.values.described import described
+
+
+class Window:
+    """Rows of one hour, aligned
+    to the epoch.
+
+    Attributes:
+        size: how long, such as: 1h.
+        lateness: how long a row
+            may come late: 0s, never.
+    """
+
+
+class Silent:
+    """Says nothing: of what it has."""
+
+
+def test_each_attribute_has_its_text_on_one_line() -> None:
+    assert described(Window.__doc__ or "") == (
+        "Rows of one hour, aligned to the epoch.",
+        {"size": "how long, such as: 1h.", "lateness": "how long a row may come late: 0s, never."},
+    )
+
+
+def test_without_the_section_no_attribute_is_described() -> None:
+    assert described(Silent.__doc__ or "") == ("Says nothing: of what it has.", {})
