@@ -184,9 +184,9 @@ def stop(records: Iterable[Started], stack: str, names: Iterable[str] | None = N
     def is_ours(marker: str) -> bool:
         return marker.startswith(f"{stack}/") if markers is None else marker in markers
 
-    _end(_ours(recorded, is_ours), TERM_S)
+    end(_ours(recorded, is_ours), TERM_S)
     # What was being started in that moment shows up in a second look.
-    _end(_ours(recorded, is_ours), TERM_S)
+    end(_ours(recorded, is_ours), TERM_S)
     left = [f"{process.pid} ({_name(process)})" for process in _ours(recorded, is_ours)]
     taken = [started for started in recorded if started.port and is_listening(started.port)]
     return left + [f"port {started.port} of {started.name}" for started in taken]
@@ -251,7 +251,8 @@ def _name(process: psutil.Process) -> str:
         return "gone"
 
 
-def _end(processes: list[psutil.Process], patience_s: float) -> None:
+def end(processes: list[psutil.Process], patience_s: float) -> None:
+    """End processes and wait until they are gone: TERM, and KILL for those that outlive our patience."""
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.terminate()

@@ -30,7 +30,7 @@ from pathlib import Path
 import psutil
 
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
-from scripts.processes import PYTHON_PATH, ROOT, clean_environ, free_port, python
+from scripts.processes import PYTHON_PATH, ROOT, clean_environ, end, free_port, python
 from scripts.stack import REMOTE_VARIABLE, Stack
 
 FOLDER = "/home/ada/jobs"
@@ -43,8 +43,8 @@ ELISION = "..."
 ANOTHER_TERMINAL = "another terminal"
 COMMAND_S = 240.0
 STOP_S = 30.0
-DATA_BEFORE = "2026-06"
-"""A time from then on is the clock's; the data of the pages are older, and their times are compared."""
+DATA_DAYS = "2026-01-0"
+"""So begin the times of the pages' data, which are compared; any other is the clock's."""
 
 TYPED_IN_S = 10.0
 """So much older than its command a file is: who types takes longer than a source's `settle`."""
@@ -118,7 +118,7 @@ def commands(body: str) -> list[Command]:
 def comparable(output: str) -> str:
     """Return an output without what is another one on each machine and at each time: clocks, sizes, names drawn."""
     text = _PROGRESS.sub("", output)
-    text = _CLOCK.sub(lambda found: found[0] if found[1] < DATA_BEFORE else "<time>", text)
+    text = _CLOCK.sub(lambda found: found[0] if found[1].startswith(DATA_DAYS) else "<time>", text)
     for pattern, instead in _CHANGING:
         text = pattern.sub(instead, text)
     return text
@@ -219,14 +219,15 @@ class Shell:
 
     def _run(self, text: str) -> str:
         assert self._bash.stdin is not None and self._bash.stdout is not None
-        end = "-- the command has ended --"
+        mark = "-- the command has ended --"
         print(f"$ {text}", end="", file=sys.stderr, flush=True)
-        self._bash.stdin.write(f"{{\n{self._as_run(text)}}} < /dev/null\ncode=$?; printf '\\n{end}\\n'; (exit $code)\n")
+        then = f"code=$?; printf '\\n{mark}\\n'; (exit $code)"
+        self._bash.stdin.write(f"{{\n{self._as_run(text)}}} < /dev/null\n{then}\n")
         self._bash.stdin.flush()
         lines: list[str] = []
         with limited(self._bash):
             for line in self._bash.stdout:
-                if line == f"{end}\n":
+                if line == f"{mark}\n":
                     printed = "".join(lines).removesuffix("\n")
                     return self.as_shown(printed if printed.endswith("\n") or not printed else f"{printed}\n")
                 lines.append(line)
@@ -252,7 +253,7 @@ def left_running(block: Block, shell: Shell) -> Iterator[str]:
 @contextmanager
 def limited(process: psutil.Popen) -> Iterator[None]:
     """End a process unless the block does so in time: then what reads from it reads its end."""
-    timer = threading.Timer(COMMAND_S, stop, [process])
+    timer = threading.Timer(COMMAND_S, end_tree, [process])
     timer.start()
     try:
         yield
@@ -260,21 +261,19 @@ def limited(process: psutil.Popen) -> Iterator[None]:
         timer.cancel()
 
 
-def stop(process: psutil.Popen) -> None:
+def end_tree(process: psutil.Popen) -> None:
     """End a process of ours with all that it started."""
     tree = [process]
     with suppress(psutil.NoSuchProcess):
         tree += process.children(recursive=True)
-    for one in tree:
-        with suppress(psutil.NoSuchProcess):
-            one.terminate()
-    _, alive = psutil.wait_procs(tree, timeout=STOP_S)
-    for one in alive:
-        with suppress(psutil.NoSuchProcess):
-            one.kill()
+    end(tree, STOP_S)
+
+
+def stop(process: psutil.Popen) -> None:
+    """End a process with its tree, and close what it was read and written by."""
+    end_tree(process)
     for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            stream.close()
+        stream.close()
 
 
 def page_environ(folder: Path, server: Mapping[str, str]) -> dict[str, str]:

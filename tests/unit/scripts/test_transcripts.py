@@ -72,6 +72,11 @@ def test_another_terminal_runs_on_until_the_page_ends(folder: Path, environ: dic
         os.kill(int((folder / "pid").read_text()), 0)
 
 
+def test_a_command_that_ends_the_shell_is_an_error_with_what_it_printed(folder: Path, environ: dict[str, str]) -> None:
+    with pytest.raises(TimeoutError, match="ended the shell; it printed:\nlast words"):
+        run_page(console("$ echo last words; exit 3"), folder, environ)
+
+
 def test_a_block_without_a_command_is_refused() -> None:
     with pytest.raises(ValueError, match="no command before 'lost"):
         commands("lost\n$ echo\n")

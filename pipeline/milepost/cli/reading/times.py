@@ -33,19 +33,20 @@ _SUBTASK_COLUMNS = {
 
 
 def show_phases(phases: Mapping[str, int | None], output: Output) -> None:
-    """Print the phases that were measured, in their order, the total last, each with its share as a bar."""
+    """Print the phases that were measured, in their order, the total last, each with its share as a bar.
+
+    An epoch of a replay has no total, so its phases have no share.
+    """
     total_ms = phases["total_ms"]
     measured = {name.removesuffix("_ms"): spent for name, spent in phases.items() if spent is not None}
-    rows = [[name, spent, _percent(spent, total_ms), _bar(spent, total_ms)] for name, spent in measured.items()]
-    output.table(["phase", "ms", "%", ""], rows)
+    if not total_ms:
+        return output.table(["phase", "ms"], list(measured.items()))
+    rows = [[name, spent, round(100 * spent / total_ms, 1), _bar(spent, total_ms)] for name, spent in measured.items()]
+    return output.table(["phase", "ms", "%", ""], rows)
 
 
-def _bar(part: int, total: int | None) -> str:
-    return "█" * round(_BAR * part / total) if total else ""
-
-
-def _percent(part: int | None, total: int | None) -> float | None:
-    return round(100 * part / total, 1) if total and part is not None else None
+def _bar(part: int, total: int) -> str:
+    return "█" * round(_BAR * part / total)
 
 
 def show_tasks(tasks: Sequence[Mapping[str, Any]], output: Output) -> None:

@@ -116,7 +116,7 @@ class Diff:
         # A run that replaced older ones replaced them all: with a shared one, no other repeats what it holds.
         shared = set(handles[0]) & set(handles[1])
         tables = [
-            load(self._context.store, [handle for handle in side if handle not in shared]).table.select(_VERSION)
+            _versions(load(self._context.store, [handle for handle in side if handle not in shared]).table)
             for side in handles
         ]
         return Difference(SOURCE, name, changes_of_rows(tables[0], tables[1]))
@@ -139,10 +139,13 @@ class Diff:
         return Difference(SINK, name, changes)
 
 
-_VERSION = ["key", "etag", "size", "last_modified_ms"]
-"""What identifies an object version; which checkpoint consumed it may differ between timelines."""
-
 _NO_ROWS = pa.Table.from_batches([], pa.schema([("change", pa.string())]))
+
+
+def _versions(consumed: pa.Table) -> pa.Table:
+    """Return what identifies object versions; which checkpoint consumed one may differ between timelines."""
+    modified = consumed.column("last_modified_ms").cast(pa.timestamp("ms", "UTC"))
+    return consumed.select(["key", "etag", "size"]).append_column("last_modified", modified)
 
 
 def _tables(sides: list[pa.Table | None]) -> tuple[pa.Table, pa.Table]:

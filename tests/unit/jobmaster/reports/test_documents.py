@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from milepost.cli.terminal.tables import as_rows
 from milepost.epoch.answers import EpochReport
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
@@ -90,7 +91,7 @@ def _rows(*rows: tuple[int, str]) -> str:
 
 
 def _difference(found: Difference) -> dict[str, Any]:
-    return {"kind": found.kind, "name": found.name, "note": found.note, "rows": found.changes.table.to_pylist()}
+    return {"kind": found.kind, "name": found.name, "note": found.note, "rows": as_rows(found.changes.table)}
 
 
 def _told(folder: Path) -> dict[str, Any]:
