@@ -30,7 +30,7 @@ ROOMS = {"spark": "spark", "airflow": "airflow", "storage/s3.py": "s3", "storage
 
 COMES_WITH = {
     "apache-airflow": {"apache-airflow-core", "apache-airflow-task-sdk", "fastapi", "jinja2", "structlog"},
-    "boto3": {"botocore", "urllib3"},
+    "botocore": {"urllib3"},
     "pydantic": {"pydantic-core"},
     "pyspark": {"grpcio", "py4j"},
 }
