@@ -51,7 +51,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "spark": ("worker", "wire", "task", "driver"),
     "spec": ("values", "job sql", "graph", "load"),
-    "airflow": ("connections task_output", "provider", "operators", "dags page"),
+    "airflow": ("connections page_urls task_output", "provider", "operators", "dags page"),
     "cli": ("terminal", "running reading workspace", "switching", "main"),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),
 }
@@ -65,7 +65,7 @@ IMPURE = {
 """Standard library modules that mean I/O, clock, randomness or logging: not for `protocol/`."""
 
 HOMES: dict[str, tuple[set[str], set[str]]] = {
-    "boto3": ({"storage"}, set()),
+    "boto3": (set(), set()),
     "botocore": ({"storage"}, set()),
     "pyspark": ({"spark"}, set(ALLOWED) - {"protocol"}),
     "airflow": ({"airflow"}, set()),
