@@ -65,7 +65,7 @@ IMPURE = {
 """Standard library modules that mean I/O, clock, randomness or logging: not for `protocol/`."""
 
 HOMES: dict[str, tuple[set[str], set[str]]] = {
-    "boto3": (set(), set()),
+    "boto3": ({"storage"}, set()),
     "botocore": ({"storage"}, set()),
     "pyspark": ({"spark"}, set(ALLOWED) - {"protocol"}),
     "airflow": ({"airflow"}, set()),

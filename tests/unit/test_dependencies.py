@@ -36,7 +36,7 @@ ROOMS = {
 
 COMES_WITH = {
     "apache-airflow": {"apache-airflow-core", "apache-airflow-task-sdk", "fastapi", "jinja2", "structlog"},
-    "botocore": {"urllib3"},
+    "boto3": {"botocore", "urllib3"},
     "pydantic": {"pydantic-core"},
     "pyspark": {"grpcio", "py4j"},
 }

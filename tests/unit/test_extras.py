@@ -73,10 +73,10 @@ def test_a_run_without_all_of_spark_is_refused_by_the_extra(library: str, jobs: 
 
 
 @pytest.mark.parametrize("words", [["status", "orders_s3"], ["list", "orders_s3"]], ids=lambda words: words[0])
-def test_a_bucket_without_botocore_is_refused_by_the_extra(
+def test_a_bucket_without_boto3_is_refused_by_the_extra(
     words: list[str], without_extras: list[Path], jobs: Path
 ) -> None:
-    assert_refused(milepost(without_extras, jobs, *words), "botocore", "s3")
+    assert_refused(milepost(without_extras, jobs, *words), "boto3", "s3")
 
 
 def test_a_gate_without_great_expectations_is_refused_before_an_epoch_is_triggered(

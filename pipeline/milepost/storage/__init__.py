@@ -1,1 +1,1 @@
-"""Storage holds object stores, a job's keys and the manifest log. The only home of botocore."""
+"""Storage holds object stores, a job's keys and the manifest log. The only home of boto3."""

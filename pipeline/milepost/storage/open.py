@@ -15,12 +15,12 @@ def open_store(config: StoreConfig) -> ObjectStore:
 
     Raises:
         InvalidRequest: the URL's scheme is neither ``file`` nor ``s3``.
-        EnvironmentUnusable: it is ``s3``, and botocore is not installed.
+        EnvironmentUnusable: it is ``s3``, and boto3 is not installed.
     """
     root = parse_root(config.url)
     if isinstance(root, LocalRoot):
         return LocalStore(config)
     require("s3", f"the store {config.url}")
-    from milepost.storage.s3 import S3Store  # botocore is only loaded by jobs that use it
+    from milepost.storage.s3 import S3Store  # boto3 is only loaded by jobs that use it
 
     return S3Store(config)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
+import boto3.session
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -41,7 +42,7 @@ class NewObjectsQueue:
             session = botocore.session.get_session()
             if credentials is not None:
                 session.set_credentials(credentials.access_key, credentials.secret_key, credentials.session_token)
-            self._client = session.create_client(
+            self._client = boto3.session.Session(botocore_session=session).client(
                 "sqs",
                 endpoint_url=endpoint,
                 region_name=region[1] if region else "us-east-1",
