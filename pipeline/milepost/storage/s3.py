@@ -1,4 +1,4 @@
-"""S3 and whatever speaks it, through botocore: what boto3 adds is not used, and takes as long to import again.
+"""S3 and whatever speaks it, through boto3.
 
 Two clients: one that retries what is safe to repeat, and one that never repeats itself, for conditional creates:
 a retry after a lost reply would answer 412 for our own success (I1).
