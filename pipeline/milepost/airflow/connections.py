@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection as AirflowConnection
 
 
-def connection_fields(found: AirflowConnection) -> dict[str, Any]:
+def connection_fields(connection: AirflowConnection) -> dict[str, Any]:
     """Return what a Connection of Airflow holds, by the names of its fields."""
     names = ("conn_type", "host", "port", "schema", "login", "password", "extra")
-    return {name: getattr(found, name) for name in names}
+    return {name: getattr(connection, name) for name in names}
 
 
 def airflow_connection(conn_id: str) -> Connection:
@@ -28,9 +28,9 @@ def airflow_connection(conn_id: str) -> Connection:
     try:
         return connection_of(conn_id, connection_fields(AirflowConnection.get(conn_id)))
     except (AirflowNotFoundException, ValueError) as error:
-        says = f"cannot be read: {error}" if isinstance(error, ValueError) else "is not in Airflow"
+        problem = f"cannot be read: {error}" if isinstance(error, ValueError) else "is not in Airflow"
         raise EnvironmentUnusable(
-            f"Connection {conn_id} {says}. Nothing was run or changed.",
+            f"Connection {conn_id} {problem}. Nothing was run or changed.",
             hint=f"add or correct {conn_id} under Admin, Connections, or in Airflow's secrets backend",
             conn_id=conn_id,
         ) from None
