@@ -98,7 +98,12 @@ class LoadedJob:
         if conn_id is not None and url.startswith("s3:"):
             access = s3_access(self.connections(conn_id))
             return StoreConfig(
-                url, access.endpoint_url, access.region, (f"Connection {conn_id}",), conn_id, access.credentials
+                url=url,
+                endpoint_url=access.endpoint_url,
+                region=access.region,
+                endpoint_origins=(f"Connection {conn_id}",),
+                conn_id=conn_id,
+                credentials=access.credentials,
             )
         endpoint = resolve_text(self.spec.store.endpoint_url, os.environ, "store.endpoint_url")
         problem = endpoint_problem(endpoint)
