@@ -38,7 +38,7 @@ class NewObjectsQueue:
         parts = urlsplit(url)
         region = re.match(r"sqs\.([a-z0-9-]+)\.amazonaws\.", parts.netloc)
         endpoint = f"{parts.scheme}://{parts.netloc}"
-        with self._told("opened"):
+        with self._translated_errors("opened"):
             session = botocore.session.get_session()
             if credentials is not None:
                 session.set_credentials(credentials.access_key, credentials.secret_key, credentials.session_token)
@@ -54,31 +54,39 @@ class NewObjectsQueue:
 
         Raises: StoreUnavailable.
         """
-        with self._told("read"):
+        with self._translated_errors("read"):
             receipts = self._received(WAIT_S)
             while receipts and len(receipts) < AT_ONCE and (more := self._received(0)):
                 receipts += more
         return receipts
 
     def delete(self, receipts: list[str]) -> None:
-        """Delete messages; one that is not deleted comes again. Raises StoreUnavailable."""
+        """Delete messages, by their receipts.
+
+        Raises: StoreUnavailable: some are not deleted; those come again.
+        """
         for begin in range(0, len(receipts), _REQUEST):
-            some = enumerate(receipts[begin : begin + _REQUEST])
-            entries = [{"Id": str(index), "ReceiptHandle": receipt} for index, receipt in some]
-            with self._told("told what was seen"):
-                self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
+            batch = enumerate(receipts[begin : begin + _REQUEST])
+            entries = [{"Id": str(index), "ReceiptHandle": receipt} for index, receipt in batch]
+            with self._translated_errors("emptied of what was seen"):
+                reply = self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
+            if failed := reply.get("Failed"):
+                raise self._unavailable("emptied of what was seen", failed[0]["Code"])
 
     @contextmanager
-    def _told(self, doing: str) -> Iterator[None]:
-        """What AWS' library raises, as our error: without the reply, which may quote a key."""
+    def _translated_errors(self, doing: str) -> Iterator[None]:
+        """Raise what AWS' library raises as our error: without the reply, which may quote a key."""
         try:
             yield
         except (BotoCoreError, ClientError, ValueError) as error:
             reason = error.response["Error"].get("Code") if isinstance(error, ClientError) else type(error).__name__
-            raise StoreUnavailable(
-                f"queue {self._url} could not be {doing} ({reason}).",
-                hint="check its URL, and that the credentials in use may receive and delete its messages",
-            ) from error
+            raise self._unavailable(doing, reason) from error
+
+    def _unavailable(self, doing: str, reason: str | None) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"queue {self._url} could not be {doing} ({reason}).",
+            hint="check its URL, and that the credentials in use may receive and delete its messages",
+        )
 
     def _received(self, wait_s: int) -> list[str]:
         reply = self._client.receive_message(QueueUrl=self._url, MaxNumberOfMessages=_REQUEST, WaitTimeSeconds=wait_s)

@@ -34,6 +34,12 @@ def test_all_messages_that_wait_are_one_reason_and_are_gone_once_they_are_delete
     assert set(left.values()) == {"0"}
 
 
+def test_a_message_that_could_not_be_deleted_is_not_passed_over(ministack: Ministack, credentials: Credentials) -> None:
+    url = ministack.queues.create_queue(QueueName="refusing")["QueueUrl"]
+    with pytest.raises(StoreUnavailable, match=f"queue {url} could not be emptied of what was seen"):
+        NewObjectsQueue(url, credentials).delete(["no receipt"])
+
+
 @pytest.mark.parametrize("what", ["no queue", "no server"])
 def test_a_queue_that_cannot_be_read_is_named(ministack: Ministack, credentials: Credentials, what: str) -> None:
     place = ministack.endpoint_url if what == "no queue" else f"http://127.0.0.1:{free_ports(1)[0]}"
