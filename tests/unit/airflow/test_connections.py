@@ -11,7 +11,7 @@ from airflow.sdk._shared.secrets_masker import redact
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.airflow.connections import airflow_connection
+from milepost.airflow.connections import airflow_connection, connection_fields
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spec.job.connections import Connection, connection_of, parse_connection
 
@@ -41,8 +41,7 @@ def test_a_connection_is_read_as_airflow_reads_it(
 
 
 def ours(theirs: AirflowConnection) -> Connection:
-    names = ("conn_type", "host", "port", "schema", "login", "password", "extra")
-    return connection_of("lake", {name: getattr(theirs, name) for name in names})
+    return connection_of("lake", connection_fields(theirs))
 
 
 def test_airflow_s_connection_is_found_and_its_password_masked(monkeypatch: pytest.MonkeyPatch) -> None:
