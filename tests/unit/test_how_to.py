@@ -72,4 +72,4 @@ def test_the_connections_of_the_how_to_are_followed() -> None:
     assert {spec["store"]["conn_id"], spec["spark"]["conn_id"]} == {name.lower() for name in exported}
     assert s3_access(parse_connection("lake", exported["LAKE"])).region == "eu-west-1"
     server = spark_server(parse_connection("spark_here", exported["SPARK_HERE"]))
-    assert (server.url, server.tls, server.token) == ("sc://spark.example:15002", True, "TOKEN")
+    assert (server.url, server.tls, server.token) == ("sc://localhost:15010", False, "TOKEN")

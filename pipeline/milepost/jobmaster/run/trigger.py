@@ -148,6 +148,7 @@ class Trigger:
     def _load(self, asked: _Asked, base: CheckpointMetadata | None) -> tuple[JobCode, LoadedCode]:
         """Return the job's code, loaded, and held to itself and to what the epoch continues."""
         context = self._context
+        context.job.spark_server()  # one whose Connection is of no use is refused before anything is planned
         code = read_code(context)
         if base is None or base.spec_hash != context.job.spec_hash:
             for suite in context.spec.quality:  # takes seconds; one that an epoch was judged by is known to be one

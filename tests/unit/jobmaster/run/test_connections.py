@@ -1,0 +1,26 @@
+"""A Connection that is of no use is refused before an epoch is triggered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.records.errors import EnvironmentUnusable
+from tests.harness.jobs.sparkless_job import SparklessJob
+
+
+@pytest.mark.parametrize("held", ["", "aws://a:b@", "{"])
+def test_a_spark_connection_that_is_of_no_use_is_refused_before_the_trigger(
+    held: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same in Airflow's first task: no checkpoint is begun that only the next task could abort."""
+    job = SparklessJob.create(tmp_path, {"checkpointing:": "spark: {conn_id: here}\ncheckpointing:"})
+    job.land("a.csv")
+    monkeypatch.setenv("AIRFLOW_CONN_HERE", held)
+    with pytest.raises(EnvironmentUnusable, match="Connection here"):
+        job.master.trigger(Session.cli())
+    assert job.context.head().state.timeline().pending is None
+    monkeypatch.setenv("AIRFLOW_CONN_HERE", "spark-connect://localhost")
+    assert job.master.trigger(Session.cli()).checkpoint_id == 1
