@@ -9,7 +9,7 @@ from milepost.protocol.records.errors import EnvironmentUnusable
 EXTRAS: dict[str, dict[str, str]] = {
     "airflow": {"airflow": "apache-airflow"},
     "spark": {"pyspark": "pyspark", "py4j": "pyspark", "pandas": "pandas", "grpc": "grpcio"},
-    "s3": {"boto3": "boto3", "botocore": "boto3"},
+    "s3": {"boto3": "boto3"},
     "quality": {"great_expectations": "great-expectations", "pandas": "pandas"},
 }
 """Extra -> what of it is imported, and the distribution that brings it."""

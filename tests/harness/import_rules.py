@@ -51,7 +51,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "spark": ("worker", "wire", "task", "driver"),
     "spec": ("values", "job sql", "graph", "load"),
-    "airflow": ("connections task_output", "provider", "operators", "dags page"),
+    "airflow": ("connections page_urls task_output", "provider", "operators", "dags page"),
     "cli": ("terminal", "running reading workspace", "switching", "main"),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),
 }

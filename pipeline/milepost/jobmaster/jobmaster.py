@@ -146,6 +146,10 @@ class JobMaster:
     fsck = _UseCase(lambda master: master._reports.fsck)
     compatibility = _UseCase(lambda master: master._reports.compatibility)
 
+    def look_ahead(self) -> None:
+        """Begin to read the head; the use case that is asked for next finds it there, or on its way."""
+        self.context.log.look_ahead()
+
     def list_savepoints(self) -> list[ListedSavepoint]:
         """Return the job's savepoints by name."""
         from milepost.jobmaster.savepoints.listed import list_savepoints

@@ -9,9 +9,10 @@ not read again while the LIST says that it is still the newest, and the same by 
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -95,6 +96,19 @@ class ManifestLog:
         self._store = store
         self._new_write_id = write_id_factory
         self._newest: tuple[str, Head] | None = None
+        self._ahead: Future[Head | None] | None = None
+
+    def look_ahead(self) -> None:
+        """Begin to read the head beside what the caller still has to do: the next `head()` waits for that answer."""
+        self._ahead = answer = Future[Head | None]()
+
+        def look() -> None:
+            try:
+                answer.set_result(self._read_head())
+            except Exception as error:  # noqa: BLE001 - handed to whoever asks for the head
+                answer.set_exception(error)
+
+        threading.Thread(target=look, name="look-ahead", daemon=True).start()
 
     def head(self) -> Head | None:
         """Return the newest entry, or None for a job without a manifest.
@@ -102,6 +116,10 @@ class ManifestLog:
         Raises:
             StateCorrupt: the entry is torn, foreign, or a tombstone.
         """
+        ahead, self._ahead = self._ahead, None
+        return self._read_head() if ahead is None else ahead.result()
+
+    def _read_head(self) -> Head | None:
         newest = newest_object(self._store, MANIFEST_PREFIX, manifest_key, manifest_version)
         if newest is None:
             return None

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NoAnswer
 from dataclasses import dataclass
+from typing import TypeVar
 from uuid import uuid4
 
 from milepost.protocol.records.errors import (
@@ -23,6 +25,8 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.keys import storage_fault
 from milepost.storage.layout import PROBE_PREFIX
+
+T = TypeVar("T")
 
 _RACERS = 8
 _LISTED = 100
@@ -56,7 +60,7 @@ def probe_store(store: ObjectStore) -> list[ProbeCheck]:
         EnvironmentUnusable, StoreUnavailable: the store could not even be asked.
     """
     prefix = f"{PROBE_PREFIX}{uuid4().hex}/"
-    _require_answer(store, prefix)
+    first_answer(store, lambda: list(store.list(prefix, limit=1)))
     keys = created, put, raced = [f"{prefix}{name}" for name in ("created", "put", "raced")]
     try:
         checks = [
@@ -74,21 +78,22 @@ def probe_store(store: ObjectStore) -> list[ProbeCheck]:
     return checks
 
 
-def _require_answer(store: ObjectStore, prefix: str) -> None:
-    """Ask a store for anything. Raises StoreUnavailable: it has not answered in `_ANSWER_S`; or what it answered."""
-    answer: Future[None] = Future()
+def first_answer(store: ObjectStore, ask: Callable[[], T]) -> T:
+    """Return what a store answers, which nobody knows yet to answer at all.
 
-    def ask() -> None:
+    Raises: StoreUnavailable: it has not answered in `_ANSWER_S`; or what `ask` raises.
+    """
+    answer: Future[T] = Future()
+
+    def run() -> None:
         try:
-            list(store.list(prefix, limit=1))
+            answer.set_result(ask())
         except Exception as error:  # noqa: BLE001 - handed to the thread that waits
             answer.set_exception(error)
-        else:
-            answer.set_result(None)
 
-    threading.Thread(target=ask, name="store-probe", daemon=True).start()
+    threading.Thread(target=run, name="store-probe", daemon=True).start()
     try:
-        answer.result(_ANSWER_S)
+        return answer.result(_ANSWER_S)
     except NoAnswer:
         at = f" at {store.config.endpoint}" if store.config.endpoint else ""
         raise StoreUnavailable(

@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import boto3.session
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -282,7 +283,7 @@ class S3Store:
             session.register_component("data_loader", _service_models())
             if (given := self.config.credentials) is not None:
                 session.set_credentials(given.access_key, given.secret_key, given.session_token)
-            return session.create_client(
+            return boto3.session.Session(botocore_session=session).client(
                 "s3",
                 endpoint_url=endpoint,
                 region_name=self.config.region,

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-import boto3
+import boto3.session
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -36,19 +37,16 @@ class NewObjectsQueue:
         self._url = url
         parts = urlsplit(url)
         region = re.match(r"sqs\.([a-z0-9-]+)\.amazonaws\.", parts.netloc)
-        keys = {} if credentials is None else {
-            "aws_access_key_id": credentials.access_key,
-            "aws_secret_access_key": credentials.secret_key,
-            "aws_session_token": credentials.session_token,
-        }  # fmt: skip
         endpoint = f"{parts.scheme}://{parts.netloc}"
         with self._told("opened"):
-            self._client = boto3.session.Session().client(
+            session = botocore.session.get_session()
+            if credentials is not None:
+                session.set_credentials(credentials.access_key, credentials.secret_key, credentials.session_token)
+            self._client = boto3.session.Session(botocore_session=session).client(
                 "sqs",
                 endpoint_url=endpoint,
                 region_name=region[1] if region else "us-east-1",
                 config=Config(read_timeout=WAIT_S + 10, **({"proxies": {}} if is_loopback(endpoint) else {})),
-                **keys,
             )
 
     def receive(self) -> list[str]:

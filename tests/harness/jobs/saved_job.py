@@ -11,7 +11,7 @@ from typing import Any
 
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.leadership.outcomes import CheckpointCopy
-from milepost.jobmaster.savepoints.savepoints import ListedSavepoint
+from milepost.jobmaster.savepoints.listed import ListedSavepoint
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
 from milepost.spec.load.load import LoadedJob, load_job
 from tests.harness.jobs.counted_job import CountedJob

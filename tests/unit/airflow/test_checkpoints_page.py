@@ -18,9 +18,9 @@ from tests.harness.stores.job_stores import break_store
 @pytest.fixture(scope="module")
 def plugin() -> ModuleType:
     """The page's module; with it, Airflow's server is imported."""
-    from milepost.airflow.page import checkpoints_page
+    from milepost.airflow.page import pages
 
-    return checkpoints_page
+    return pages
 
 
 def shown(plugin: ModuleType, job: CountedJob) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,19 @@ from airflow.providers_manager import ProvidersManager
 
 known = ProvidersManager().providers["milepost"]
 print(json.dumps({"loaded": heavy, "version": known.version, "info": known.data, "told": get_provider_info()}))
+"""
+
+
+EACH = """
+import json, sys
+import airflow.plugins_manager, airflow.sdk
+from importlib import import_module
+
+before = set(sys.modules)
+for module in sys.argv[1:]:
+    import_module(module)
+loaded = {name.split(".")[0] for name in set(sys.modules) - before}
+print(json.dumps({"loaded": sorted(loaded - sys.stdlib_module_names)}))
 """
 
 
@@ -85,3 +99,18 @@ def test_the_provider_is_listed_and_its_entry_point_loads_nothing(libraries: Pat
     found = answer(PROVIDER, with_entry_points, libraries)
     assert found["loaded"] == [] and found["version"] == "0.1.0"
     assert found["info"].items() >= found["told"].items() and found["told"]["package-name"] == "milepost"
+
+
+def entry_points() -> list[str]:
+    """The modules of the entry points that Airflow loads."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = [project["entry-points"][name] for name in ("airflow.plugins", "apache_airflow_provider")]
+    return [target.partition(":")[0] for group in groups for target in group.values()]
+
+
+@pytest.mark.parametrize("module", [*entry_points(), "milepost.airflow.dags"])
+def test_what_every_process_of_airflow_loads_brings_nothing_but_itself(module: str, libraries: Path) -> None:
+    """Scheduler, workers and triggerer load each entry point: the server alone ever shows a page."""
+    ran = run_installed("-c", EACH, module, path=(REPOSITORY / "pipeline", libraries), environment={})
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout.splitlines()[-1])["loaded"] == ["milepost"]

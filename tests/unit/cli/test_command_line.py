@@ -268,7 +268,7 @@ def test_what_is_registered_for_the_end_is_done_and_the_exit_code_stays() -> Non
     code = (
         "import atexit, sys\nimport milepost.cli.main as cli\nfrom milepost.__main__ import main\nreal = cli.app\n"
         "def app(**words):\n    atexit.register(print, 'at the end')\n    real(**words)\n"
-        "cli.app = app\nsys.argv = ['milepost', 'test', 'x']\nmain()"
+        "cli.app_for = lambda words: app\nsys.argv = ['milepost', 'test', 'x']\nmain()"
     )
     result = _run("-c", code)
     assert (result.returncode, result.stdout) == (2, "at the end\n")

@@ -8,18 +8,11 @@ from urllib.parse import quote, urlencode
 from airflow.sdk import BaseOperatorLink
 
 from milepost.airflow.operators.base import RETURN_VALUE, TRIGGER, JobOperator
+from milepost.airflow.page_urls import checkpoints_url
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
     from airflow.sdk.types import TaskInstanceKey
-
-PAGES = "/milepost"
-"""Where Airflow's API server has the pages of Milepost."""
-
-
-def checkpoints_path(dag_id: str) -> str:
-    """Return where the Checkpoints page of a DAG is; behind a further `/`, the page of a checkpoint by its id."""
-    return f"{PAGES}/checkpoints/{dag_id}"
 
 
 class CheckpointLink(BaseOperatorLink):
@@ -37,4 +30,4 @@ class CheckpointLink(BaseOperatorLink):
         triggered = XCom.get_one(key=RETURN_VALUE, dag_id=ti_key.dag_id, task_id=trigger, run_id=ti_key.run_id)
         shown = f"/{triggered['checkpoint_id']}" if triggered and "checkpoint_id" in triggered else ""
         job = urlencode({"job": load_job(operator.spec_path).spec.name})
-        return f"{checkpoints_path(quote(ti_key.dag_id))}{shown}?{job}"
+        return f"{checkpoints_url(quote(ti_key.dag_id))}{shown}?{job}"

@@ -50,7 +50,7 @@ def list_(
 ) -> None:
     """List the job's checkpoints, newest first; a wide terminal shows more columns."""
     output: Output = ctx.obj
-    found = open_job(job).list_checkpoints(status.value if status else None, _asked(limit, every))
+    found = open_job(job, ahead=True).list_checkpoints(status.value if status else None, _asked(limit, every))
     checkpoints = found if every else found[:limit]
     truncated = _say_more(output, len(checkpoints), len(found))
     if output.json:
@@ -154,7 +154,7 @@ def verify(
 ) -> None:
     """Check everything that the retained checkpoints refer to: exit 7 when something is missing or changed."""
     output: Output = ctx.obj
-    result = open_job(job).verify(checkpoint_id, deep)
+    result = open_job(job, ahead=True).verify(checkpoint_id, deep)
     if output.json:
         return output.document(result)
     checkpoints = ", ".join(str(checkpoint) for checkpoint in result.checkpoints) or "none"

@@ -53,7 +53,7 @@ def read(
 ) -> None:
     """Read a published table at the head, or as of a retained checkpoint."""
     output: Output = ctx.obj
-    master = open_job(job)
+    master = open_job(job, ahead=True)
     table = master.read(sink, checkpoint_at(master, at), where)
     shown = table.slice(0, limit)
     if left_out := table.num_rows - shown.num_rows:
@@ -77,7 +77,7 @@ def state(
     verbose: Verbose = False,
 ) -> None:
     """Read an operator's keyed state as a table: aggregates by their names in the spec."""
-    master = open_job(job)
+    master = open_job(job, ahead=True)
     wanted = checkpoint_at(master, at)
     show_table(master.state(uid, wanted) if stored else master.state_values(uid, wanted), format_, file, ctx.obj)
 

@@ -9,6 +9,7 @@ import typer
 
 from milepost.cli.reading.data import TableFormat, ToFile, show_table
 from milepost.cli.terminal.completion import checkpoint_ids, operator_uids, sink_names, source_names
+from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, printable
 from milepost.protocol.records.errors import InvalidRequest
@@ -70,16 +71,13 @@ def diff(
 
     Rows are in the order of their key, or of their columns where there is none. Counts are of all rows.
     """
-    from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.spec.load.load import load_job
-
     chosen = [(kind, name) for kind, name in (("operator", operator), ("source", source), ("sink", sink)) if name]
     if len(chosen) > 1:
         raise InvalidRequest("--operator, --source and --sink exclude each other. Nothing was read.")
     if not chosen and (file is not None or format_ is not None):
         raise InvalidRequest("--format and --output need --operator, --source or --sink: one table at a time.")
     output: Output = ctx.obj
-    found = JobMaster(load_job(job)).diff(before, after, chosen[0] if chosen else None)
+    found = open_job(job, ahead=True).diff(before, after, chosen[0] if chosen else None)
     if limit is None and not chosen:
         limit = _DOCUMENT_ROWS if output.json else _SHOWN_ROWS
     if chosen and not (output.json and file is None):

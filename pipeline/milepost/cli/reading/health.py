@@ -43,7 +43,7 @@ def status(
     """Show the job's health and the next step: exit 0 healthy, 1 last failed, 4 fenced, 6 beyond the lag."""
     output: Output = ctx.obj
     bound_ms = _bound_ms(max_lag)
-    master = open_job(job)
+    master = open_job(job, ahead=True)
     if watch:
         follow(lambda: output.as_typed(master.status(bound_ms)), lambda: time.sleep(_LOOK_EVERY_S), output)
     health = output.as_typed(master.status(bound_ms))

@@ -67,7 +67,7 @@ def plot(
     if file is not None and file.suffix != ".svg":
         raise InvalidRequest(f"{file} is no .svg: a chart is drawn as SVG. Nothing was written.")
     output: Output = ctx.obj
-    figures = open_job(job).series(limit)
+    figures = open_job(job, ahead=True).series(limit)
     if file is not None and figures:
         svg = _svg(figures, job)
         with new_file(file) as stream:

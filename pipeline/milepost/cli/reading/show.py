@@ -44,7 +44,7 @@ def show(
     from milepost.jobmaster.jobmaster import CheckpointDetails
 
     output: Output = ctx.obj
-    report = open_job(job).show(checkpoint_id)
+    report = open_job(job, ahead=True).show(checkpoint_id)
     if output.json:
         return output.document(report)
     _show_head(report, output)

@@ -57,6 +57,7 @@ def run(
     output: Output = ctx.obj
     loaded = load_job(job)
     master = JobMaster(loaded)
+    master.look_ahead()
     runner = open_runner()
     left = None if until_caught_up or drain else epochs or 1
     several = left is None or left > 1

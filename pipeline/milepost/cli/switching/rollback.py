@@ -8,6 +8,7 @@ import typer
 
 from milepost.cli.running.control import Yes, confirmed
 from milepost.cli.terminal.completion import checkpoint_ids
+from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.protocol.records.ids import checkpoint_name
@@ -42,11 +43,10 @@ def rollback(
     verbose: Verbose = False,
 ) -> None:
     """Return state, source positions, rows in flight and every table to a checkpoint; nothing is deleted."""
-    from milepost.jobmaster.jobmaster import JobMaster, Session
-    from milepost.spec.load.load import load_job
+    from milepost.jobmaster.jobmaster import Session
 
     output: Output = ctx.obj
-    master = JobMaster(load_job(job))
+    master = open_job(job, ahead=True)
     plan = output.as_typed(master.plan_rollback(to))
     if dry_run:
         _show_plan(plan, output)

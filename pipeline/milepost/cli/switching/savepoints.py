@@ -67,7 +67,7 @@ def create(
 def list_(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
     """List the job's savepoints."""
     output: Output = ctx.obj
-    master = open_job(job)
+    master = open_job(job, ahead=True)
     savepoints = master.list_savepoints()
     if output.json:
         return output.document({"savepoints": savepoints})

@@ -8,12 +8,19 @@ if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import JobMaster
 
 
-def open_job(job: str) -> JobMaster:
-    """Return the job master of a spec file, or of a name under config/."""
+def open_job(job: str, *, ahead: bool = False) -> JobMaster:
+    """Return the job master of a spec file, or of a name under config/.
+
+    Args:
+        ahead: the command begins with the head: it is on its way while the rest is imported.
+    """
     from milepost.jobmaster.jobmaster import JobMaster
     from milepost.spec.load.load import load_job
 
-    return JobMaster(load_job(job))
+    master = JobMaster(load_job(job))
+    if ahead:
+        master.look_ahead()
+    return master
 
 
 def checkpoint_at(master: JobMaster, at: str | None) -> int | None:

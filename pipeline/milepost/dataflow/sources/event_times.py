@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING
 
 from milepost.dataflow.sources.contract import SourceObject
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NAMED_AHEAD = 5
 """So many objects with rows ahead are named; all rows are counted."""
@@ -55,9 +56,11 @@ class EventTimes:
         """Take one batch of an object in."""
         if self._column is None or batch.num_rows == 0:
             return
+        import pyarrow.compute as pc  # not by who reads metadata, of which `RowsAhead` is a part
+
         column = batch.column(self._column)
         ns_per_unit = _NS_PER_UNIT[column.type.unit]
-        times = column.cast(pa.int64())
+        times = column.cast("int64")
         newest = pc.max(times).as_py()
         limit_us = None
         if self._ahead_us is not None and obj.planned_ms is not None:

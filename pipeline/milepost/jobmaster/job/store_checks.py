@@ -13,9 +13,11 @@ from pathlib import Path
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.keys import LocalRoot, parse_root
+from milepost.storage.manifest_log import Head
 from milepost.storage.open import open_store
 from milepost.storage.probe import (
     ProbeCheck,
+    first_answer,
     probe_store,
     probe_versioned_reads,
     require_preconditions,
@@ -57,6 +59,16 @@ def require_stores(context: JobContext) -> None:
         elif not require_versioned_reads(use.store, use.prefix, use.user):
             continue  # nothing there yet: asked again when there is
         _TRUSTED.add(place)
+
+
+def first_head(context: JobContext) -> Head | None:
+    """Return the head of a job; of a store that this process has not asked yet, the answer is waited for a while only.
+
+    Raises: StoreUnavailable: there was none in that time.
+    """
+    if _place(context.store_config) in _TRUSTED:
+        return context.log.head()
+    return first_answer(context.store, context.log.head)
 
 
 def probe_stores(context: JobContext) -> list[ProbeCheck]:

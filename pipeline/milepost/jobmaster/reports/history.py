@@ -90,14 +90,18 @@ class History:
                 checkpoint_id=checkpoint_id,
             )
         from milepost.jobmaster.reports.checkpoint_details import detailed
-        from milepost.jobmaster.retention.vetoes import read_veto
 
         named = tuple(one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id)
         veto = report.veto
-        shown = read_veto(self._context, veto) if isinstance(veto, ObjectHandle) else veto
+        shown = self._veto(veto) if isinstance(veto, ObjectHandle) else veto
         report = replace(report, savepoints=named, veto=shown)
         retained = state.checkpoint(CheckpointId(checkpoint_id))
         return report if retained is None else detailed(self._context, report, retained, after)
+
+    def _veto(self, handle: ObjectHandle) -> Any:
+        from milepost.jobmaster.retention.vetoes import read_veto
+
+        return read_veto(self._context, handle)
 
     def _one(self, state: ManifestState, checkpoint_id: CheckpointId) -> CheckpointReport | None:
         """The report of a checkpoint: of what is pending or retained the head tells all, else the entry of its end.

@@ -20,7 +20,7 @@ from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext, TransactResult
 from milepost.jobmaster.job.next_input import nothing_new, plan_epoch, plan_sources, settles_in_ms
 from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.job.store_checks import require_stores
+from milepost.jobmaster.job.store_checks import first_head, require_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
@@ -93,15 +93,17 @@ class Trigger:
         """
         asked = _Asked(session, allow_non_restored_state, drain, tell, StepClock())
         asked.clock("plan")
-        require_stores(self._context)
-        state = self._leadership.head_or_create()
+        head = first_head(self._context)
+        if head is None or _is_left_undone(head.state):
+            require_stores(self._context)  # before anything is written; with nothing to do, nothing is
+        state = self._leadership.head_or_create() if head is None else head.state
         done = covered(state, session.session_id, session.run)
         if done is not None:
             return NothingToDo("covered", done.message)
         if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
             raise ended(self._lifecycle.finish_clean_up(session))
         left = _LeftBehind()
-        if state.reconciliation is not None or state.unconfirmed() or state.timeline().pending is not None:
+        if _is_left_undone(state):
             left = self._finish_what_is_left(session, take_over=take_over)
             state = self._context.head().state
         for attempt in range(_PLAN_ATTEMPTS):
@@ -128,6 +130,7 @@ class Trigger:
         check_runnable(state)  # before anything is planned: the cause of a FAILED job must not be hidden by another
         base = context.base_metadata(state, state.timeline().head)
         if is_drained(state, base):  # the last epoch is published, its session did not come to finish the job
+            require_stores(context)
             finished = self._lifecycle.finish(session, state.timeline().head)
             return NothingToDo("drained", f"job {context.spec.name} is {finished.status}: it was drained")
         code, loaded = self._load(asked, base)
@@ -136,6 +139,7 @@ class Trigger:
         record = plan_epoch(context, base, loaded.graph, plans, drain=asked.drain)
         if record is None:
             return NothingToDo("empty", nothing_new(context, plans), settles_in_ms(plans))
+        require_stores(context)
         claim = self._claim(session, state, record, code.hash)
         if claim is None:
             return None
@@ -181,3 +185,9 @@ class Trigger:
         times = PlanTimes(clock.started_ms, clock.ms("plan"))
         token = pending.token
         return Triggered(pending.checkpoint_id, pending.epoch, state.live, token, sinks, summary, times, opened)
+
+
+def _is_left_undone(state: ManifestState) -> bool:
+    """Return whether a trigger has to write before it plans: the end of the job, a switch, a commit or an epoch."""
+    begun = state.reconciliation is not None or state.timeline().pending is not None
+    return begun or bool(state.unconfirmed()) or state.status in ENDED

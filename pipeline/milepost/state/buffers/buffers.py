@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from milepost.state.buffers.spill import Spilled, SpillFile
 from milepost.state.layers.integer_packing import narrowed, widened
@@ -130,6 +129,8 @@ def _repeats_itself(column: pa.ChunkedArray) -> bool:
 
 def oldest(times: pa.ChunkedArray) -> int | None:
     """Return the least of some event times, microseconds since the epoch, UTC; None when there is none."""
+    import pyarrow.compute as pc  # not by who reads metadata, which names channel state
+
     least: int | None = pc.min(times.cast(pa.timestamp("us", "UTC"), safe=False).cast(pa.int64())).as_py()
     return least
 

@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from milepost.protocol.records.errors import InvalidRequest
 
@@ -103,11 +102,11 @@ def fixed_width(array: pa.Array, storage: pa.DataType) -> npt.NDArray[Any]:
 def integer_bits(array: pa.Array) -> Hashes:
     if array.type == pa.uint64():
         return fixed_width(array, pa.uint64()).astype(np.uint64)
-    return fixed_width(pc.cast(array, pa.int64()), pa.int64()).view(np.uint64)
+    return fixed_width(array.cast(pa.int64()), pa.int64()).view(np.uint64)
 
 
 def float_bits(array: pa.Array) -> Hashes:
-    values = fixed_width(pc.cast(array, pa.float64()), pa.float64()).astype(np.float64, copy=True)
+    values = fixed_width(array.cast(pa.float64()), pa.float64()).astype(np.float64, copy=True)
     values[values == 0.0] = 0.0
     values[np.isnan(values)] = np.nan
     return values.view(np.uint64)
@@ -115,7 +114,7 @@ def float_bits(array: pa.Array) -> Hashes:
 
 def decimal_halves(array: pa.Array) -> tuple[Hashes, Hashes]:
     """Lower and upper 64 bits of the unscaled values; of nulls anything."""
-    wide = pc.cast(array, pa.decimal128(38, array.type.scale))
+    wide = array.cast(pa.decimal128(38, array.type.scale))
     halves = np.frombuffer(wide.buffers()[1], dtype="<u8")[2 * wide.offset : 2 * (wide.offset + len(wide))]
     return halves[0::2], halves[1::2]
 

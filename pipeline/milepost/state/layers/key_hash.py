@@ -27,7 +27,6 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from milepost.state.layers.key_groups import (
     KEPT_BYTES,
@@ -174,7 +173,7 @@ def _words(array: pa.Array) -> tuple[Hashes, ...]:
     if pa.types.is_floating(data_type):
         return (float_bits(array),)
     if pa.types.is_date(data_type):
-        return (fixed_width(pc.cast(array, pa.date32()), pa.int32()).astype(np.int64).view(np.uint64),)
+        return (fixed_width(array.cast(pa.date32()), pa.int32()).astype(np.int64).view(np.uint64),)
     if pa.types.is_timestamp(data_type):
         return _instants(fixed_width(array, pa.int64()), data_type.unit)
     if pa.types.is_decimal(data_type):

@@ -74,9 +74,9 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     assert "sink table: expect_column_values_to_not_match_regex(v): " in words and "unexpected_count 30" in words
     assert "<b>TopSecret\\x1b[31m</b>" in told and "\x1b" not in told
     keep_dags(monkeypatch, *job_dags(tmp_path / "config").values())
-    from milepost.airflow.page import checkpoints_page  # with it, Airflow's server is imported
+    from milepost.airflow.page import pages  # with it, Airflow's server is imported
 
-    page = checkpoints_page.checkpoint("small__epoch", 2).body.decode()
+    page = pages.checkpoint("small__epoch", 2).body.decode()
     assert page.count("&lt;b&gt;TopSecret") == 20 and "<b>TopSecret" not in page
     assert job.master.show(1).veto is None
     assert "\nSpec\nname: small\n" in milepost("show", spec(job), "1", "--spec").stdout
