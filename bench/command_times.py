@@ -119,10 +119,10 @@ def render_commands(document: dict[str, Any]) -> str:
     lines = [
         "# What a command takes",
         "",
-        f"A job of {record['epochs']} epochs, two operators and two sinks, on an S3 server of loopback that answers each",
-        f"request after {record['delay_ms']} ms; every command {len(record['python'])} times, in a process of its own, at",
-        f"commit {document['commit']}. Medians. An interpreter that does nothing takes {python_s:.2f} s of it. *In line*",
-        "are the requests of which each waited for the one before. Other processes kept "
+        f"A job of {record['epochs']} epochs, two operators and two sinks, on an S3 server of loopback that answers",
+        f"each request after {record['delay_ms']} ms; every command {len(record['python'])} times, in a process of its",
+        f"own, at commit {document['commit']}. Medians. An interpreter that does nothing takes {python_s:.2f} s of it.",
+        "*In line* are the requests of which each waited for the one before. Other processes kept",
         f"{record['other_busy_cores']:.2f} cores busy.",
         "",
         "| command | wall s | target | | CPU s | requests | in line |",
