@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -50,12 +49,6 @@ def _service_models() -> Loader:
     return _ModelOfS3()
 
 
-_clients: dict[tuple[int, bool, StoreConfig], Any] = {}
-"""Clients of this process, by process, attempts and how they are reached: stores share them and their connections."""
-
-_making = threading.Lock()
-
-
 class _BrokenBody(StoreUnavailable):
     """A reply that broke off inside its body, which botocore itself does not retry."""
 
@@ -74,6 +67,8 @@ class S3Store:
         self._bucket = root.bucket
         self._prefix = f"{root.prefix}/" if root.prefix else ""
         self._errors = S3Errors(config, root.bucket)
+        self._lock = threading.Lock()
+        self._clients: dict[tuple[int, bool], Any] = {}
 
     def __reduce__(self) -> tuple[type[S3Store], tuple[StoreConfig]]:
         return (S3Store, (self.config,))
@@ -243,13 +238,13 @@ class S3Store:
 
     def _client(self, *, single_attempt: bool = False) -> Any:
         # A client must not cross a fork: its connections would be shared with the parent.
-        slot = (os.getpid(), single_attempt, replace(self.config, url=""))
-        client = _clients.get(slot)
+        slot = (os.getpid(), single_attempt)
+        client = self._clients.get(slot)
         if client is None:
-            with _making:
-                client = _clients.get(slot)
+            with self._lock:
+                client = self._clients.get(slot)
                 if client is None:
-                    client = _clients[slot] = self._new_client(1 if single_attempt else _ATTEMPTS)
+                    client = self._clients[slot] = self._new_client(1 if single_attempt else _ATTEMPTS)
         return client
 
     def _new_client(self, attempts: int) -> Any:
