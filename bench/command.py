@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.command_times import measure_commands, render_commands
 from bench.equality import WrongResult
 from bench.machine import commit, describe
 from bench.old_job import grow_old
@@ -41,7 +42,9 @@ def main(arguments: list[str]) -> int:
     def say(text: str) -> None:
         print(f"[{time.monotonic() - started:6.1f} s] {text}", file=sys.stderr, flush=True)
 
-    do = {"measure": _measure, "run": _run, "report": _report, "old-job": _old_job}[options.command]
+    do = {"measure": _measure, "run": _run, "report": _report, "old-job": _old_job, "commands": _commands}[
+        options.command
+    ]
     return int(do(options, say))
 
 
@@ -133,6 +136,16 @@ def _old_job(options: argparse.Namespace, say: Say) -> int:
     return 0
 
 
+def _commands(options: argparse.Namespace, say: Say) -> int:
+    """Time the commands of one job on a slow bucket; write their figures and COMMANDS.md."""
+    record = measure_commands(options.epochs, options.rounds, options.folder.resolve() / "commands", say)
+    document = {"machine": describe(), "commit": commit(), "commands": record}
+    (options.results / "results-commands.json").write_text(json.dumps(document) + "\n", encoding="utf-8")
+    (options.results / "COMMANDS.md").write_text(render_commands(document), encoding="utf-8")
+    say(f"wrote {options.results / 'COMMANDS.md'}")
+    return 0
+
+
 def _lacks_plotter(say: Say) -> bool:
     """Whether the environment that draws the plots is missing: better known before the hour than after it."""
     if not PLOTTER.exists():
@@ -211,11 +224,14 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument("--output", type=Path, help="file for the raw results, as JSON")
     old_job = commands.add_parser("old-job", help="thousands of small epochs of one job in one process")
     old_job.add_argument("--epochs", type=_positive, default=5_000)
-    for one in (measure, run, old_job):
+    commands_ = commands.add_parser("commands", help="each command in a new process, on a bucket that answers in 20 ms")
+    commands_.add_argument("--epochs", type=_positive, default=30)
+    commands_.add_argument("--rounds", type=_positive, default=5)
+    for one in (measure, run, old_job, commands_):
         one.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="for inputs and scratch files")
     for one in (run, report):
         one.add_argument("--mode", choices=["quick", "full"], default="quick")
-    for one in (run, report, old_job):
+    for one in (run, report, old_job, commands_):
         one.add_argument("--results", type=Path, default=HOME, help="folder of the raw results and of their report")
     run.add_argument(
         "--only", nargs="+", metavar="PART", help="measure the parts whose names begin so; keep the others"

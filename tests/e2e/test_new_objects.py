@@ -1,4 +1,4 @@
-"""An epoch that starts because objects have landed: the bucket tells a queue, the triggerer watches it."""
+"""A job that Airflow's Connections lead to its store and Spark server, and that starts because objects have landed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.harness.servers.airflow_instance import AirflowInstance
+from tests.harness.servers.airflow_instance import AirflowInstance, E2eJob
 from tests.harness.servers.s3_servers import Ministack
+
+LEFT = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
 
 
 @pytest.fixture
@@ -20,22 +23,16 @@ def triggerer(airflow: AirflowInstance) -> Iterator[None]:
     airflow.stack.stop("triggerer")
 
 
-def test_objects_that_land_start_an_epoch_and_their_messages_are_taken_off_the_queue(
+def test_objects_that_land_start_an_epoch_by_connections_whose_secrets_nobody_shows(
     airflow: AirflowInstance, ministack: Ministack, triggerer: None
 ) -> None:
-    """Airflow keeps an asset's event in its database before the messages that made it are deleted."""
+    """The bucket tells a queue, which the triggerer watches; a message is deleted once Airflow has the event."""
+    add_connections(airflow, ministack)
     bucket = ministack.new_bucket()
-    queue = ministack.queues.create_queue(QueueName=bucket, Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
-    arn = ministack.queues.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    told = {"QueueConfigurations": [{"QueueArn": arn, "Events": ["s3:ObjectCreated:*"], "Filter": below("landing/")}]}
-    ministack.client.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=told)
-    lake = {"conn_type": "milepost_s3", "login": ministack.access_key, "password": ministack.secret_key}
-    extra = json.dumps({"endpoint_url": ministack.endpoint_url})
-    airflow.rest.ask("POST", "/connections", json={"connection_id": "landing", **lake, "extra": extra})
+    queue = told_queue(ministack, bucket)
     places = {name: f"s3://{bucket}/{name}" for name in ("storage", "landing", "lake")}
-    more = f"store: {{conn_id: landing}}\nschedule: {{sqs: {queue}}}\n"
-    job = airflow.add_job("woken", more=more, **places)
-
+    more = f"store: {{conn_id: lake}}\nschedule: {{sqs: {queue}}}\n"
+    job = airflow.add_job("woken", more=more, **places, spark="conn_id: spark_here")
     airflow.parsed_until(lambda: is_watched(airflow, queue), "the queue is watched")
 
     for name in ("a", "b"):
@@ -43,17 +40,35 @@ def test_objects_that_land_start_an_epoch_and_their_messages_are_taken_off_the_q
 
     (first, *_) = airflow.until(lambda: job.finished_runs(1), "the run that the objects have started")
     assert (first["run_type"], first["state"]) == ("asset_triggered", "success")
-    attributes = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-
-    def left() -> list[str]:
-        about = ministack.queues.get_queue_attributes(QueueUrl=queue, AttributeNames=attributes)
-        return list(about["Attributes"].values())
-
-    airflow.until(lambda: left() == ["0", "0"], "no message is left")
-    (event,) = airflow.rest.ask("GET", "/assets/events", params={"source_dag_id": None})["asset_events"][:1]
-    assert event["extra"]["payload"]["queue"] == queue
+    airflow.until(lambda: waiting(ministack, queue) == {"0"}, "no message is left")
     tables = ministack.client.list_objects_v2(Bucket=bucket, Prefix="lake/")["Contents"]
     assert any(one["Key"].endswith(".parquet") for one in tables)
+    texts = [*said_of(job, first["dag_run_id"]), page(airflow, job.dag_id)]
+    assert "epoch 1 is planned" in texts[0] and "JobCreated" in texts[-1]
+    for secret in (ministack.access_key, ministack.secret_key, airflow.stack.spark_token):
+        assert not [text for text in texts if secret in text]
+
+
+def add_connections(airflow: AirflowInstance, server: Ministack) -> None:
+    """As a person adds them, under Admin, Connections: they are in Airflow's database and nowhere else."""
+    host, _, port = airflow.stack.spark_url.removeprefix("sc://").partition(":")
+    keys = {"login": server.access_key, "password": server.secret_key}
+    lake = {"conn_type": "milepost_s3", **keys, "extra": json.dumps({"endpoint_url": server.endpoint_url})}
+    spark = {"conn_type": "spark_connect", "host": host, "port": int(port), "password": airflow.stack.spark_token}
+    for conn_id, about in (("lake", lake), ("spark_here", spark)):
+        airflow.rest.ask("POST", "/connections", json={"connection_id": conn_id, **about})
+
+
+def told_queue(server: Ministack, bucket: str) -> str:
+    """Make a queue that a bucket tells of new objects of its landing. Returns its URL."""
+    queue: str = server.queues.create_queue(QueueName=bucket, Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
+    about = server.queues.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]
+    landing = {"Key": {"FilterRules": [{"Name": "prefix", "Value": "landing/"}]}}
+    told = {"QueueArn": about["QueueArn"], "Events": ["s3:ObjectCreated:*"], "Filter": landing}
+    server.client.put_bucket_notification_configuration(
+        Bucket=bucket, NotificationConfiguration={"QueueConfigurations": [told]}
+    )
+    return queue
 
 
 def is_watched(airflow: AirflowInstance, queue: str) -> bool:
@@ -62,5 +77,32 @@ def is_watched(airflow: AirflowInstance, queue: str) -> bool:
     return bool(asset["watchers"])
 
 
-def below(prefix: str) -> dict[str, Any]:
-    return {"Key": {"FilterRules": [{"Name": "prefix", "Value": prefix}]}}
+def waiting(server: Ministack, queue: str) -> set[str]:
+    """How many messages are left, of those that can be seen and of those that are being worked on."""
+    about = server.queues.get_queue_attributes(QueueUrl=queue, AttributeNames=LEFT)["Attributes"]
+    return {about[name] for name in LEFT}
+
+
+def said_of(job: E2eJob, run_id: str) -> list[str]:
+    """What the tasks of a run logged, and what each left for the next ones."""
+    tasks = [task for task in job.airflow.rest.tasks(job.dag_id, run_id) if task["state"] == "success"]
+    logs = [job.log(run_id, task["task_id"], map_index=task["map_index"]) for task in tasks]
+    of_run = f"/dags/{job.dag_id}/dagRuns/{run_id}/taskInstances"
+    left = [job.airflow.rest.ask("GET", f"{of_run}/{task['task_id']}/xcomEntries") for task in tasks]
+    values = [
+        job.airflow.rest.ask("GET", f"{of_run}/{entry['task_id']}/xcomEntries/{entry['key']}", params=of_index(entry))
+        for entries in left
+        for entry in entries["xcom_entries"]
+    ]
+    return [*logs, *map(json.dumps, values)]
+
+
+def of_index(entry: dict[str, Any]) -> dict[str, Any]:
+    return {"map_index": entry["map_index"]}
+
+
+def page(airflow: AirflowInstance, dag_id: str) -> str:
+    """The Checkpoints page of a DAG, which the API server makes."""
+    url = f"{airflow.stack.airflow_url}/milepost/checkpoints/{dag_id}"
+    answer = httpx.get(url, headers=airflow.rest.authorization(), trust_env=False, timeout=60)
+    return answer.raise_for_status().text

@@ -22,7 +22,7 @@ import boto3.session
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
-from botocore.loaders import Loader
+from botocore.loaders import Loader, create_loader
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError
 
@@ -40,17 +40,10 @@ _READ_TIMEOUT_S = 60
 _ATTEMPTS = 4
 
 
-class _ModelOfS3(Loader):
-    """The description of S3, without a look at those of 400 other services."""
-
-    def list_available_services(self, type_name: str) -> list[str]:
-        return ["s3"]
-
-
 @cache
 def _service_models() -> Loader:
     """Parse the description of S3 once per process: it is most of the cost of a client."""
-    return _ModelOfS3()
+    return create_loader()
 
 
 _clients: dict[tuple[int, bool, StoreConfig, Hashable], Any] = {}

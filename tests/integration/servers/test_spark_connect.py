@@ -21,6 +21,7 @@ from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spark.driver import connect
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
+from milepost.spec.values.spark_remote import parse_remote
 from scripts.stack import SPARK
 from tests.harness.jobs.flights_job import FlightsJob
 from tests.harness.jobs.milepost_cli import Outcome, assert_clear_error, milepost, milepost_process
@@ -233,7 +234,7 @@ def test_a_session_that_the_server_has_closed_is_followed_by_the_next_in_line(
     asked: list[str] = []
     is_closed = connect._is_closed
     monkeypatch.setattr(connect, "_is_closed", lambda *to: asked.append(to[-1]) or is_closed(*to))
-    remote = connect._parsed(server.remote)
+    remote = parse_remote(server.remote)
     for number in range(1, 40):
         asked.clear()
         session = connect._session_of(remote, runner.plan)

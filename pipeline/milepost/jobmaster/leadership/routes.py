@@ -19,6 +19,7 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
+from milepost.storage.at_once import at_once
 
 SINK_UNAVAILABLE = (StoreUnavailable, CommitOutcomeUnknown, EnvironmentUnusable)
 """What a sink raises that does not answer: it follows later, and delays the next epoch until then."""
@@ -113,17 +114,19 @@ def preview_sinks(
     context: JobContext, state: ManifestState, target: CheckpointMetadata | None
 ) -> dict[str, SinkPreview | SilentSink]:
     """Look what each table of the spec would do to show a checkpoint. Changes nothing. Raises as `find_route`."""
-    previews: dict[str, SinkPreview | SilentSink] = {}
-    for spec in context.spec.sinks:
+
+    def preview(name: str) -> SinkPreview | SilentSink:
         try:
-            sink = context.sink(spec.name).as_it_stands()
-            route = find_route(context, state, target, spec.name, sink)
+            sink = context.sink(name).as_it_stands()
+            route = find_route(context, state, target, name, sink)
             change = sink.compare(route.base, route.missing)
             publishes = tuple(int(checkpoint_id) for checkpoint_id, _ in route.missing)
-            previews[spec.name] = SinkPreview(change, publishes, position_of(sink), tuple(sink.undo_limits()))
+            return SinkPreview(change, publishes, position_of(sink), tuple(sink.undo_limits()))
         except SINK_UNAVAILABLE as error:
-            previews[spec.name] = SilentSink(error.message)
-    return previews
+            return SilentSink(error.message)
+
+    names = [spec.name for spec in context.spec.sinks]
+    return dict(zip(names, at_once(context.store, preview, names), strict=True))
 
 
 def position_of(sink: CommittingSink) -> str:

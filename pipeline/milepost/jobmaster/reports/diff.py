@@ -6,7 +6,6 @@ fetched once. The two need not lie on one timeline, nor in order: what the secon
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from milepost.jobmaster.reports.state_values import state_values
 from milepost.jobmaster.reports.tables import Tables, operator_rows
 from milepost.protocol.records.errors import NotFound
 from milepost.state.runs.handles import StateHandle
+from milepost.storage.at_once import at_once
 
 OPERATOR, SOURCE, SINK = "operator", "source", "sink"
 
@@ -50,11 +50,10 @@ class Diff:
         self._ids = (before, after)
         self._before, self._after = (self._metadata(at) for at in (before, after))
 
-    def all(self) -> Iterator[Difference]:
-        """Every operator, source and sink that one of them has, the second one's first."""
-        for kind in (OPERATOR, SOURCE, SINK):
-            for name in self._names(kind):
-                yield self.one(kind, name)
+    def all(self) -> list[Difference]:
+        """Return every operator, source and sink that one of them has, the second one's first."""
+        every = [(kind, name) for kind in (OPERATOR, SOURCE, SINK) for name in self._names(kind)]
+        return at_once(self._context.store, lambda one: self.one(*one), every)
 
     def one(self, kind: str, name: str) -> Difference:
         """Return one of them. Raises NotFound: neither checkpoint has it."""

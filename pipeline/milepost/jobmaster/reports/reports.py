@@ -117,7 +117,7 @@ class Reports:
 
         with pin_for_read(self._context, before), pin_for_read(self._context, after):
             found = Diff(self._context, before, after)
-            return list(found.all()) if only is None else [found.one(*only)]
+            return found.all() if only is None else [found.one(*only)]
 
     def series(self, limit: int) -> list[EpochFigures]:
         """Return figures of the newest completed epochs of the live lineage, oldest first."""

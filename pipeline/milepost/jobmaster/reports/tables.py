@@ -77,9 +77,9 @@ class Tables:
 
     def read(self, sink: str, at: int | None) -> pa.Table:
         """Return the sink's table at its head, or as of a retained checkpoint."""
-        self._context.head()
+        state = self._context.head().state
         if at is not None:
-            self.checkpoint(at)
+            _retained(state, at)
         return self._context.sink(sink).as_it_stands().read(at)
 
     def state(self, uid: str, at: int | None) -> pa.Table:
@@ -110,7 +110,7 @@ class Tables:
         Raises: StateCorrupt, naming each broken object and the checkpoint that needs it.
         """
         state = self._context.head().state
-        checkpoints = [self.checkpoint(at)] if at is not None else list(state.checkpoints)
+        checkpoints = [_retained(state, at)] if at is not None else list(state.checkpoints)
         problems: list[str] = []
         described: list[tuple[str, ObjectHandle]] = []
         checked = 0
@@ -158,8 +158,9 @@ class Tables:
             return None
 
         problems = [found for found in at_once(store, problem, handles) if found is not None]
-        for name in metadata.sinks:
-            problems += self._verify_sink(name, checkpoint, deep=deep)
+        self._context.know_metadata(checkpoint.metadata, metadata)
+        for found in at_once(store, lambda name: self._verify_sink(name, checkpoint, deep=deep), metadata.sinks):
+            problems += found
         if deep and not problems:
             for uid in metadata.operators:
                 self.state(uid, checkpoint.checkpoint_id)
@@ -189,15 +190,18 @@ class Tables:
 
     def checkpoint(self, at: int | None) -> CompletedCheckpoint:
         """Return a retained checkpoint; None is the head. Raises NotFound."""
-        state = self._context.head().state
-        wanted = state.timeline().head if at is None else CheckpointId(at)
-        checkpoint = state.checkpoint(wanted)
-        if checkpoint is None:
-            retained = ", ".join(str(item.checkpoint_id) for item in state.checkpoints) or "none"
-            raise NotFound(
-                f"job {state.job} retains no completed checkpoint {wanted}; retained: {retained}", checkpoint_id=wanted
-            )
-        return checkpoint
+        return _retained(self._context.head().state, at)
+
+
+def _retained(state: ManifestState, at: int | None) -> CompletedCheckpoint:
+    wanted = state.timeline().head if at is None else CheckpointId(at)
+    checkpoint = state.checkpoint(wanted)
+    if checkpoint is None:
+        retained = ", ".join(str(item.checkpoint_id) for item in state.checkpoints) or "none"
+        raise NotFound(
+            f"job {state.job} retains no completed checkpoint {wanted}; retained: {retained}", checkpoint_id=wanted
+        )
+    return checkpoint
 
 
 _SHOWN = 12
