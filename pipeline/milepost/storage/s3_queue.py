@@ -31,12 +31,18 @@ _REQUEST = 10
 
 
 class NewObjectsQueue:
-    """The queue of a URL. Credentials: those given, or the standard AWS chain."""
+    """The queue of a URL, as its messages are received and deleted.
 
-    def __init__(self, url: str, credentials: Credentials | None = None) -> None:
+    Args:
+        credentials: None: those of the standard AWS chain.
+        region: of a queue whose URL names none; None: that of the AWS tools' configuration.
+    Raises: StoreUnavailable: no region is known.
+    """
+
+    def __init__(self, url: str, credentials: Credentials | None = None, region: str | None = None) -> None:
         self._url = url
         parts = urlsplit(url)
-        region = re.match(r"sqs\.([a-z0-9-]+)\.amazonaws\.", parts.netloc)
+        named = re.match(r"sqs\.([a-z0-9-]+)\.amazonaws\.", parts.netloc)
         endpoint = f"{parts.scheme}://{parts.netloc}"
         with self._translated_errors("opened"):
             session = botocore.session.get_session()
@@ -45,7 +51,7 @@ class NewObjectsQueue:
             self._client = boto3.session.Session(botocore_session=session).client(
                 "sqs",
                 endpoint_url=endpoint,
-                region_name=region[1] if region else "us-east-1",
+                region_name=named[1] if named else region,
                 config=Config(read_timeout=WAIT_S + 10, **({"proxies": {}} if is_loopback(endpoint) else {})),
             )
 
@@ -85,7 +91,7 @@ class NewObjectsQueue:
     def _unavailable(self, doing: str, reason: str | None) -> StoreUnavailable:
         return StoreUnavailable(
             f"queue {self._url} could not be {doing} ({reason}).",
-            hint="check its URL, and that the credentials in use may receive and delete its messages",
+            hint="check its URL and region, and that the credentials in use may receive and delete its messages",
         )
 
     def _received(self, wait_s: int) -> list[str]:

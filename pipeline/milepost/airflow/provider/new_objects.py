@@ -101,5 +101,6 @@ class WatchedQueue(SharedStreamProducer):
 
         if self._conn_id is None:
             return await asyncio.to_thread(NewObjectsQueue, self._url)
-        found = connection_of(self._conn_id, connection_fields(await Connection.async_get(self._conn_id)))
-        return await asyncio.to_thread(NewObjectsQueue, self._url, s3_access(found).credentials)
+        kept = await Connection.async_get(self._conn_id)
+        access = s3_access(connection_of(self._conn_id, connection_fields(kept)))
+        return await asyncio.to_thread(NewObjectsQueue, self._url, access.credentials, access.region)
