@@ -28,7 +28,7 @@ import milepost.cli.main as cli
 from milepost.__main__ import main
 
 kept, only_reads = Path(sys.argv.pop(1)), cli.only_reads
-heavy = ("pyarrow", "numpy", "pandas", "sqlglot", "pyspark", "great_expectations", "duckdb", "boto3", "s3transfer")
+heavy = ("pyarrow", "numpy", "pandas", "sqlglot", "pyspark", "great_expectations", "duckdb")
 
 def at_its_end(words):
     atexit.register(lambda: kept.write_text(json.dumps([name for name in heavy if name in sys.modules])))

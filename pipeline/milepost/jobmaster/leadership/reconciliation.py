@@ -14,6 +14,7 @@ from milepost.dataflow.sinks.committables import SinkMark
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.routes import find_route
 from milepost.protocol.codec.log_entries import event_name
 from milepost.protocol.manifest.transaction.events import TimelineSwitched
@@ -79,6 +80,7 @@ class SinkReconciler:
         for spec in self._context.spec.sinks:
             head = None if spec.name in known else self._context.sink(spec.name).head()
             if head is not None and head.timeline != state.live:
+                require_stores(self._context)  # a run with nothing to do may come here first: this writes
                 _LOG.info("sink %s is back: it follows timeline %s", spec.name, state.live)
                 self._write(state, self._newest_switch(), base, spec.name)
 
