@@ -110,12 +110,11 @@ def _public(kind: type) -> dict[str, Any]:
 
 
 def _use_cases() -> dict[str, Callable[..., Any]]:
-    """Return the use cases of a job by name, each the method of the class that does it."""
+    """Return the use cases of a job by name, in the facade's order, each the method of the class that does it."""
     with tempfile.TemporaryDirectory() as folder:
         job = from_text(SPEC.format(folder=folder), Path(folder) / "any.yaml")
         master = JobMaster(job)
-    own = {name: value for name, value in vars(JobMaster).items() if inspect.isfunction(value) and name[0] != "_"}
-    return {name: value.__func__ for name, value in vars(master).items() if inspect.ismethod(value)} | own
+        return {name: getattr(master, name).__func__ for name in vars(JobMaster) if not name.startswith("_")}
 
 
 def _code(name: str, call: Callable[..., Any]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from milepost.cli.main import app
 from milepost.protocol.records.errors import Action, CheckpointError
 from milepost.protocol.records.reasons import RESERVED, CheckpointFailureReason
-from milepost.spec.values.described import described
+from milepost.spec.values.docstrings import parse_docstring
 from scripts.processes import ROOT
 from scripts.reference.api_page import api_page, class_names, first_paragraph
 from scripts.reference.markdown import note, plain, table
@@ -46,7 +46,7 @@ def errors_page() -> str:
     """Return every class of error: its exit code, what to do about it, and what it says."""
     kinds = class_names("milepost.protocol.records.errors", CheckpointError)
     by_code = {code: [kind.__name__ for kind in kinds if kind.exit_code == code] for code in exit_codes()}
-    _, actions = described(Action.__doc__ or "")
+    _, actions = parse_docstring(Action.__doc__ or "")
     codes = [(code, text, ", ".join(f"`{name}`" for name in by_code[code])) for code, text in exit_codes().items()]
     classes = [
         (f"`{kind.__name__}`", kind.exit_code, kind.action.value, first_paragraph(kind))

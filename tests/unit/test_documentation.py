@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from milepost.api import JobMaster
 from milepost.spec.load.lint import json_schema
 from scripts.reference.pages import PAGES
 from scripts.site_pages import ELSEWHERE, turned_links
@@ -24,6 +25,13 @@ LOADED = re.compile(r"<(?:script|img|iframe)[^>]* src=\"?([^\s\">]+)|<link[^>]* 
 @pytest.mark.parametrize("place", PAGES)
 def test_a_generated_page_says_what_the_code_says(place: str) -> None:
     assert (REPOSITORY / place).read_text(encoding="utf-8") == PAGES[place](), "run `make reference`"
+
+
+def test_every_use_case_of_a_job_is_on_the_page_of_the_api() -> None:
+    page = (DOCS / "reference" / "api.md").read_text(encoding="utf-8").partition("## JobMaster\n")[2]
+    named = re.findall(r"^### (\w+)$", page.partition("\n## ")[0], re.MULTILINE)
+    assert named == [name for name in vars(JobMaster) if not name.startswith("_")]
+    assert {"run", "rollback", "backfill", "read", "status"} <= set(named)
 
 
 def test_every_key_of_a_spec_is_described() -> None:

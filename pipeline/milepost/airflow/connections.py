@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spec.job.connections import Connection, connection_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection as AirflowConnection
-
-
-def connection_fields(found: AirflowConnection) -> dict[str, Any]:
-    """Return what a Connection of Airflow holds, by the names of its fields."""
-    names = ("conn_type", "host", "port", "schema", "login", "password", "extra")
-    return {name: getattr(found, name) for name in names}
 
 
 def airflow_connection(conn_id: str) -> Connection:
@@ -26,11 +20,34 @@ def airflow_connection(conn_id: str) -> Connection:
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     try:
-        return connection_of(conn_id, connection_fields(AirflowConnection.get(conn_id)))
-    except (AirflowNotFoundException, ValueError) as error:
-        says = f"cannot be read: {error}" if isinstance(error, ValueError) else "is not in Airflow"
-        raise EnvironmentUnusable(
-            f"Connection {conn_id} {says}. Nothing was run or changed.",
-            hint=f"add or correct {conn_id} under Admin, Connections, or in Airflow's secrets backend",
-            conn_id=conn_id,
-        ) from None
+        return from_airflow(AirflowConnection.get(conn_id))
+    except AirflowNotFoundException:
+        raise _unusable(conn_id, "is not in Airflow") from None
+
+
+async def async_airflow_connection(conn_id: str) -> Connection:
+    """Return a Connection of Airflow to the triggerer, whose loop must not wait. Raises as `airflow_connection`."""
+    from airflow.sdk import Connection as AirflowConnection
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    try:
+        return from_airflow(await AirflowConnection.async_get(conn_id))
+    except AirflowNotFoundException:
+        raise _unusable(conn_id, "is not in Airflow") from None
+
+
+def from_airflow(connection: AirflowConnection) -> Connection:
+    """Return what a Connection of Airflow holds. Raises EnvironmentUnusable: it cannot be read."""
+    names = ("conn_type", "host", "port", "schema", "login", "password", "extra")
+    try:
+        return connection_of(connection.conn_id, {name: getattr(connection, name) for name in names})
+    except ValueError as problem:  # it quotes nothing of what the Connection holds
+        raise _unusable(connection.conn_id, f"cannot be read: {problem}") from None
+
+
+def _unusable(conn_id: str, problem: str) -> EnvironmentUnusable:
+    return EnvironmentUnusable(
+        f"Connection {conn_id} {problem}. Nothing was run or changed.",
+        hint=f"add or correct {conn_id} under Admin, Connections, or in Airflow's secrets backend",
+        conn_id=conn_id,
+    )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-PAGES = "/milepost"
+URL_PREFIX = "/milepost"
 
 
 def checkpoints_url(dag_id: str) -> str:
     """Return where the Checkpoints page of a DAG is; behind a further `/`, the page of a checkpoint by its id."""
-    return f"{PAGES}/checkpoints/{dag_id}"
+    return f"{URL_PREFIX}/checkpoints/{dag_id}"

@@ -9,7 +9,6 @@ not read again while the LIST says that it is still the newest, and the same by 
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -34,6 +33,7 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.background import in_background
 from milepost.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_version
 from milepost.storage.newest import newest_object
 
@@ -100,15 +100,7 @@ class ManifestLog:
 
     def look_ahead(self) -> None:
         """Begin to read the head beside what the caller still has to do: the next `head()` waits for that answer."""
-        self._ahead = answer = Future[Head | None]()
-
-        def look() -> None:
-            try:
-                answer.set_result(self._read_head())
-            except Exception as error:  # noqa: BLE001 - handed to whoever asks for the head
-                answer.set_exception(error)
-
-        threading.Thread(target=look, name="look-ahead", daemon=True).start()
+        self._ahead = in_background(self._read_head, "look-ahead")
 
     def head(self) -> Head | None:
         """Return the newest entry, or None for a job without a manifest.

@@ -7,9 +7,8 @@ only safe to read where `If-Match` is honoured.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NoAnswer
 from dataclasses import dataclass
 from typing import TypeVar
@@ -23,6 +22,7 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
 )
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.background import in_background
 from milepost.storage.keys import storage_fault
 from milepost.storage.layout import PROBE_PREFIX
 
@@ -83,17 +83,8 @@ def first_answer(store: ObjectStore, ask: Callable[[], T]) -> T:
 
     Raises: StoreUnavailable: it has not answered in `_ANSWER_S`; or what `ask` raises.
     """
-    answer: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(ask())
-        except Exception as error:  # noqa: BLE001 - handed to the thread that waits
-            answer.set_exception(error)
-
-    threading.Thread(target=run, name="store-probe", daemon=True).start()
     try:
-        return answer.result(_ANSWER_S)
+        return in_background(ask, "store-probe").result(_ANSWER_S)
     except NoAnswer:
         at = f" at {store.config.endpoint}" if store.config.endpoint else ""
         raise StoreUnavailable(

@@ -1,4 +1,4 @@
-"""S3 and whatever speaks it, through botocore: what boto3 adds is not used, and takes as long to import again.
+"""S3 and whatever speaks it, through boto3.
 
 Two clients: one that retries what is safe to repeat, and one that never repeats itself, for conditional creates:
 a retry after a lost reply would answer 412 for our own success (I1).
@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,8 @@ _MAX_CONNECTIONS = 32
 _CONNECT_TIMEOUT_S = 5
 _READ_TIMEOUT_S = 60
 _ATTEMPTS = 4
+_MAX_CLIENTS = 32
+"""Kept at most: a process that lives long sees credentials come and go."""
 
 
 @cache
@@ -46,10 +48,40 @@ def _service_models() -> Loader:
     return create_loader()
 
 
-_clients: dict[tuple[int, bool, StoreConfig, Hashable], Any] = {}
-"""Clients of this process, by process, attempts, how S3 is reached and with what: stores share their connections."""
-
 _making = threading.Lock()
+"""Held while a client is looked for or made: of threads that ask at once, one makes it."""
+
+
+@lru_cache(_MAX_CLIENTS)
+def _shared_client(process: int, attempts: int, reached: StoreConfig, chain: Hashable) -> Any:
+    """Return the client of all stores of a process that are reached in one way: they share its connections.
+
+    Args:
+        process: its id: a client must not cross a fork, which would share connections with the parent.
+        reached: without the URL of a store. chain: what `_chain` returns; None: the credentials of `reached`.
+    """
+    endpoint = reached.endpoint_url or None  # an unset ${env:…:-} is ""
+    options: dict[str, Any] = {}
+    if endpoint is not None:
+        options["s3"] = {"addressing_style": "path"}
+        if is_loopback(endpoint):
+            options["proxies"] = {}  # HTTP_PROXY of the environment cannot lead to this machine's loopback
+    session = botocore.session.get_session()
+    session.register_component("data_loader", _service_models())
+    if (given := reached.credentials) is not None:
+        session.set_credentials(given.access_key, given.secret_key, given.session_token)
+    return boto3.session.Session(botocore_session=session).client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=reached.region,
+        config=Config(
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            read_timeout=_READ_TIMEOUT_S,
+            max_pool_connections=_MAX_CONNECTIONS,
+            retries={"mode": "standard", "total_max_attempts": attempts},
+            **options,
+        ),
+    )
 
 
 def _chain() -> Hashable:
@@ -254,39 +286,9 @@ class S3Store:
         return replace(self.config, url=""), None if self.config.credentials is not None else _chain()
 
     def _client(self, *, single_attempt: bool = False) -> Any:
-        # A client must not cross a fork: its connections would be shared with the parent.
-        slot = (os.getpid(), single_attempt, *self._reached)
-        client = _clients.get(slot)
-        if client is None:
-            with _making:
-                client = _clients.get(slot)
-                if client is None:
-                    client = _clients[slot] = self._new_client(1 if single_attempt else _ATTEMPTS)
-        return client
-
-    def _new_client(self, attempts: int) -> Any:
-        endpoint = self.config.endpoint_url or None  # an unset ${env:…:-} is ""
-        options: dict[str, Any] = {}
-        if endpoint is not None:
-            options["s3"] = {"addressing_style": "path"}
-            if is_loopback(endpoint):
-                options["proxies"] = {}  # HTTP_PROXY of the environment cannot lead to this machine's loopback
+        attempts = 1 if single_attempt else _ATTEMPTS
         try:
-            session = botocore.session.get_session()
-            session.register_component("data_loader", _service_models())
-            if (given := self.config.credentials) is not None:
-                session.set_credentials(given.access_key, given.secret_key, given.session_token)
-            return boto3.session.Session(botocore_session=session).client(
-                "s3",
-                endpoint_url=endpoint,
-                region_name=self.config.region,
-                config=Config(
-                    connect_timeout=_CONNECT_TIMEOUT_S,
-                    read_timeout=_READ_TIMEOUT_S,
-                    max_pool_connections=_MAX_CONNECTIONS,
-                    retries={"mode": "standard", "total_max_attempts": attempts},
-                    **options,
-                ),
-            )
+            with _making:
+                return _shared_client(os.getpid(), attempts, *self._reached)
         except (BotoCoreError, ValueError) as error:
             raise self._errors.of_client(error) from error

@@ -31,21 +31,27 @@ _REQUEST = 10
 
 
 class NewObjectsQueue:
-    """The queue of a URL. Credentials: those given, or the standard AWS chain."""
+    """The queue of a URL, as its messages are received and deleted.
 
-    def __init__(self, url: str, credentials: Credentials | None = None) -> None:
+    Args:
+        credentials: None: those of the standard AWS chain.
+        region: of a queue whose URL names none; None: that of the AWS tools' configuration.
+    Raises: StoreUnavailable: no region is known.
+    """
+
+    def __init__(self, url: str, credentials: Credentials | None = None, region: str | None = None) -> None:
         self._url = url
         parts = urlsplit(url)
-        region = re.match(r"sqs\.([a-z0-9-]+)\.amazonaws\.", parts.netloc)
+        named = re.match(r"sqs\.([a-z0-9-]+)\.amazonaws\.", parts.netloc)
         endpoint = f"{parts.scheme}://{parts.netloc}"
-        with self._told("opened"):
+        with self._translated_errors("opened"):
             session = botocore.session.get_session()
             if credentials is not None:
                 session.set_credentials(credentials.access_key, credentials.secret_key, credentials.session_token)
             self._client = boto3.session.Session(botocore_session=session).client(
                 "sqs",
                 endpoint_url=endpoint,
-                region_name=region[1] if region else "us-east-1",
+                region_name=named[1] if named else region,
                 config=Config(read_timeout=WAIT_S + 10, **({"proxies": {}} if is_loopback(endpoint) else {})),
             )
 
@@ -54,31 +60,39 @@ class NewObjectsQueue:
 
         Raises: StoreUnavailable.
         """
-        with self._told("read"):
+        with self._translated_errors("read"):
             receipts = self._received(WAIT_S)
             while receipts and len(receipts) < AT_ONCE and (more := self._received(0)):
                 receipts += more
         return receipts
 
     def delete(self, receipts: list[str]) -> None:
-        """Delete messages; one that is not deleted comes again. Raises StoreUnavailable."""
+        """Delete messages, by their receipts.
+
+        Raises: StoreUnavailable: some are not deleted; those come again.
+        """
         for begin in range(0, len(receipts), _REQUEST):
-            some = enumerate(receipts[begin : begin + _REQUEST])
-            entries = [{"Id": str(index), "ReceiptHandle": receipt} for index, receipt in some]
-            with self._told("told what was seen"):
-                self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
+            batch = enumerate(receipts[begin : begin + _REQUEST])
+            entries = [{"Id": str(index), "ReceiptHandle": receipt} for index, receipt in batch]
+            with self._translated_errors("emptied of what was seen"):
+                reply = self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
+            if failed := reply.get("Failed"):
+                raise self._unavailable("emptied of what was seen", failed[0]["Code"])
 
     @contextmanager
-    def _told(self, doing: str) -> Iterator[None]:
-        """What AWS' library raises, as our error: without the reply, which may quote a key."""
+    def _translated_errors(self, doing: str) -> Iterator[None]:
+        """Raise what AWS' library raises as our error: without the reply, which may quote a key."""
         try:
             yield
         except (BotoCoreError, ClientError, ValueError) as error:
             reason = error.response["Error"].get("Code") if isinstance(error, ClientError) else type(error).__name__
-            raise StoreUnavailable(
-                f"queue {self._url} could not be {doing} ({reason}).",
-                hint="check its URL, and that the credentials in use may receive and delete its messages",
-            ) from error
+            raise self._unavailable(doing, reason) from error
+
+    def _unavailable(self, doing: str, reason: str | None) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"queue {self._url} could not be {doing} ({reason}).",
+            hint="check its URL and region, and that the credentials in use may receive and delete its messages",
+        )
 
     def _received(self, wait_s: int) -> list[str]:
         reply = self._client.receive_message(QueueUrl=self._url, MaxNumberOfMessages=_REQUEST, WaitTimeSeconds=wait_s)

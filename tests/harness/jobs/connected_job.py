@@ -18,8 +18,10 @@ OWN_SPARK = 'spark: {master: "local[2]", remote: "${env:MILEPOST_SPARK_REMOTE:-}
 
 @dataclass(frozen=True)
 class ConnectedJob(FlightsJob):
-    """Attributes:
-    objects: how the landing is reached.
+    """The flights job whose stores and Spark are named by Connections.
+
+    Attributes:
+        objects: how the landing is reached.
     """
 
     objects: StoreConfig

@@ -13,14 +13,14 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from tests.harness.servers.task_runs import RunHere
+from tests.harness.servers.task_runs import InProcessRun
 
 
 def main() -> None:
     (task_id,), asked = sys.argv[1:], json.load(sys.stdin)
     found: dict[str, Any] = runpy.run_path("dag.py")
     (dag,) = [value for value in found.values() if isinstance(value, DAG) and value.dag_id == asked["dag_id"]]
-    run = RunHere(dag, asked["run_id"])
+    run = InProcessRun(dag, asked["run_id"])
     run.pushed.update({(pushed["task"], pushed["key"]): pushed["value"] for pushed in asked["xcoms"]})
     run.execute(task_id, **asked["mapped"])
     print(json.dumps([{"task": task, "key": key, "value": value} for (task, key), value in run.pushed.items()]))

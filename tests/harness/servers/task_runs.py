@@ -42,12 +42,12 @@ class OutletEvents:
         self.emitted.append((asset.uri, extra))
 
 
-class RunHere:
-    """One run of a DAG, whose tasks are executed here.
+class InProcessRun:
+    """One run of a DAG, whose tasks are executed in this process.
 
     Attributes:
         form: the DAG's presets, with the given values over them. skipped: tasks that must not run any more.
-        why_skipped: what those said that skipped themselves.
+        skip_reasons: by the id of each task that skipped itself, what it said.
         shown: what the approval shows to a person: subject and body.
     """
 
@@ -55,7 +55,7 @@ class RunHere:
         self.dag, self.form = dag, {**dag.params.dump(), **form}
         self.pushed: dict[tuple[str, str], Any] = {}
         self.skipped: set[str] = set()
-        self.why_skipped: dict[str, str] = {}
+        self.skip_reasons: dict[str, str] = {}
         self.shown: dict[str, Any] = {}
         self._parked: dict[str, Any] = {}
         self.outlets = OutletEvents()
@@ -110,7 +110,7 @@ class RunHere:
             return ti.xcom_pull(task_id)
         except AirflowSkipException as skip:
             self.skipped.add(task_id)
-            self.why_skipped[task_id] = str(skip)
+            self.skip_reasons[task_id] = str(skip)
             return None
         ti.xcom_push(RETURN_VALUE, result)
         return result

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from milepost.airflow.dags.dag_factory import job_dags
 from tests.harness.jobs.backfill_job import BackfillJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.servers.task_runs import RunHere
+from tests.harness.servers.task_runs import InProcessRun
 
 DAYS = 4
 FROM = {"from": "2026-03-03"}
@@ -26,8 +26,8 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BackfillJob:
     return job
 
 
-def dag_run(job: BackfillJob, **form: Any) -> RunHere:
-    return RunHere(job_dags(job.small.folder / "config")["small__backfill"], **form)
+def dag_run(job: BackfillJob, **form: Any) -> InProcessRun:
+    return InProcessRun(job_dags(job.small.folder / "config")["small__backfill"], **form)
 
 
 def test_an_approved_backfill_replays_and_every_table_follows(job: BackfillJob) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import string
+from collections.abc import Callable
 
 import pytest
 from airflow.sdk import Connection as AirflowConnection
@@ -11,9 +13,9 @@ from airflow.sdk._shared.secrets_masker import redact
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.airflow.connections import airflow_connection
+from milepost.airflow.connections import airflow_connection, async_airflow_connection, from_airflow
 from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spec.job.connections import Connection, connection_of, parse_connection
+from milepost.spec.job.connections import Connection, parse_connection
 
 TEXTS = st.none() | st.text(string.printable.strip() + " éß", min_size=1, max_size=12)
 HOSTS = st.none() | st.sampled_from(["store", "Store.example", "sc://host", "http://host"])
@@ -35,14 +37,9 @@ def test_a_connection_is_read_as_airflow_reads_it(
         port=port,
         extra=None if extra is None else json.dumps(extra),
     )
-    assert parse_connection("lake", theirs.as_json()) == ours(theirs)
+    assert parse_connection("lake", theirs.as_json()) == from_airflow(theirs)
     again = AirflowConnection.from_uri(theirs.get_uri(), "lake")
-    assert parse_connection("lake", theirs.get_uri()) == ours(again)
-
-
-def ours(theirs: AirflowConnection) -> Connection:
-    names = ("conn_type", "host", "port", "schema", "login", "password", "extra")
-    return connection_of("lake", {name: getattr(theirs, name) for name in names})
+    assert parse_connection("lake", theirs.get_uri()) == from_airflow(again)
 
 
 def test_airflow_s_connection_is_found_and_its_password_masked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +48,22 @@ def test_airflow_s_connection_is_found_and_its_password_masked(monkeypatch: pyte
     assert redact("key=the-secret-of-a-connection") == "key=***"
 
 
-def test_a_connection_that_airflow_does_not_have_is_named() -> None:
+def in_triggerer(conn_id: str) -> Connection:
+    return asyncio.run(async_airflow_connection(conn_id))
+
+
+@pytest.mark.parametrize("look_up", [airflow_connection, in_triggerer])
+def test_a_connection_that_airflow_does_not_have_is_named(look_up: Callable[[str], Connection]) -> None:
     with pytest.raises(EnvironmentUnusable, match="Connection nowhere is not in Airflow") as refused:
-        airflow_connection("nowhere")
+        look_up("nowhere")
     assert "Admin, Connections" in refused.value.hint
+
+
+@pytest.mark.parametrize("look_up", [airflow_connection, in_triggerer])
+def test_a_connection_that_cannot_be_read_is_named_to_tasks_and_to_the_triggerer(
+    look_up: Callable[[str], Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watcher that ended by anything else would not be started again."""
+    monkeypatch.setenv("AIRFLOW_CONN_TORN", json.dumps({"conn_type": "aws", "extra": "[1]"}))
+    with pytest.raises(EnvironmentUnusable, match="Connection torn cannot be read"):
+        look_up("torn")

@@ -16,7 +16,7 @@ from milepost.airflow.task_output.outcome import FAILURE_KEY
 from milepost.jobmaster.jobmaster import Session
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.servers.task_runs import RunHere, TaskInstance
+from tests.harness.servers.task_runs import InProcessRun, TaskInstance
 
 VETO = {"reason": "QUALITY_GATE_FAILED", "detail": "sink table: 1 critical expectation is not met"}
 
@@ -59,13 +59,13 @@ def test_the_form_shows_why_the_job_failed_and_lets_it_run_again(
     dag = job_dags(job.folder / "config")["small__resume"]
     history = job.master.history()
     with caplog.at_level(logging.INFO):
-        shown = RunHere(dag, dry_run=True).execute("resume")
+        shown = InProcessRun(dag, dry_run=True).execute("resume")
     assert shown == {"resumed": False, "status": "failed"}
     assert f"its last failure: QUALITY_GATE_FAILED: {VETO['detail']}" in caplog.text
     assert job.master.history() == history
 
-    assert RunHere(dag, "manual__7").execute("resume") == {"resumed": True, "status": "running"}
+    assert InProcessRun(dag, "manual__7").execute("resume") == {"resumed": True, "status": "running"}
     newest = job.master.history(limit=1)[0]
     assert (newest["event"], newest["session_id"]) == ("JobResumed", "airflow:small__resume/manual__7")
-    assert RunHere(dag).execute("resume") == {"resumed": False, "status": "running"}
+    assert InProcessRun(dag).execute("resume") == {"resumed": False, "status": "running"}
     assert job.master.run(Session.cli(), SparklessRunner()).status == "completed"

@@ -15,7 +15,7 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.servers.task_runs import RunHere
+from tests.harness.servers.task_runs import InProcessRun
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.job_stores import break_store
 
@@ -47,7 +47,7 @@ def dag(job: SparklessJob) -> DAG:
 
 
 def test_an_approved_plan_is_carried_out_and_the_table_tells_who_follows_it(job: SparklessJob) -> None:
-    run = RunHere(dag(job), to="1")
+    run = InProcessRun(dag(job), to="1")
     plan = run.execute("plan_rollback")
     assert (plan["checkpoint_id"], plan["approved"]["head"], run.skipped) == (1, 3, set())
     assert any("epochs discarded: 2 (checkpoints 2, 3)" in line for line in plan["text"])
@@ -66,14 +66,14 @@ def test_an_approved_plan_is_carried_out_and_the_table_tells_who_follows_it(job:
 
 def test_only_planning_changes_nothing_and_skips_what_would(job: SparklessJob) -> None:
     history = job.master.history()
-    run = RunHere(dag(job), to="2", dry_run=True)
+    run = InProcessRun(dag(job), to="2", dry_run=True)
     run.execute("plan_rollback")
     assert run.skipped == {"approve", "rollback", "reconcile"}
     assert job.master.history() == history
 
 
 def test_without_an_approval_only_the_question_is_skipped(job: SparklessJob) -> None:
-    run = RunHere(dag(job), to="0", approve=False)
+    run = InProcessRun(dag(job), to="0", approve=False)
     run.execute("plan_rollback")
     assert run.skipped == {"approve"}
     run.execute("rollback")
@@ -83,7 +83,7 @@ def test_without_an_approval_only_the_question_is_skipped(job: SparklessJob) -> 
 
 def test_a_plan_whose_head_has_moved_is_refused_for_good(job: SparklessJob) -> None:
     """What is approved is what is done."""
-    run = RunHere(dag(job), to="1", approve=False)
+    run = InProcessRun(dag(job), to="1", approve=False)
     run.execute("plan_rollback")
     job.land("d.csv", "k,v\n9,x\n")
     epoch(job)
@@ -102,7 +102,7 @@ def test_a_plan_that_was_edited_after_it_was_shown_is_refused(
 ) -> None:
     """Its digest is what is approved; Airflow keeps it with the parked task, not in an XCom."""
     history = job.master.history()
-    run = RunHere(dag(job), to="1")
+    run = InProcessRun(dag(job), to="1")
     plan = run.execute("plan_rollback")
     run.ask()
     assert f"plan digest {digest_of(plan)}" in run.shown["body"]
@@ -118,7 +118,7 @@ def test_a_plan_that_was_edited_after_it_was_shown_is_refused(
 def test_a_plan_that_the_form_does_not_ask_for_is_refused_whatever_xcom_says(job: SparklessJob, approve: bool) -> None:
     """Who edits the plan and the approval alike, or a plan that nobody is asked about, still meets the form."""
     history = job.master.history()
-    run = RunHere(dag(job), to="1", approve=approve)
+    run = InProcessRun(dag(job), to="1", approve=approve)
     plan = run.execute("plan_rollback")
     edited = run.pushed["plan_rollback", "return_value"] = plan | {"checkpoint_id": 2}
     if approve:
@@ -139,7 +139,7 @@ def test_a_plan_that_the_form_does_not_ask_for_is_refused_whatever_xcom_says(job
 def test_a_plan_of_another_shape_is_refused_and_says_where(job: SparklessJob, edit: dict[str, Any], why: str) -> None:
     """Of another version, or of somebody who edits XCom."""
     history = job.master.history()
-    run = RunHere(dag(job), to="1", approve=False)
+    run = InProcessRun(dag(job), to="1", approve=False)
     run.pushed["plan_rollback", "return_value"] = run.execute("plan_rollback") | edit
     with pytest.raises(AirflowFailException, match=f"{why}.*Nothing was changed"):
         run.execute("rollback")
@@ -148,7 +148,7 @@ def test_a_plan_of_another_shape_is_refused_and_says_where(job: SparklessJob, ed
 
 def test_without_an_answer_on_record_nothing_is_done(job: SparklessJob) -> None:
     """A task marked as successful by hand, or an XCom that was cleared."""
-    run = RunHere(dag(job), to="1")
+    run = InProcessRun(dag(job), to="1")
     run.execute("plan_rollback")
     with pytest.raises(AirflowFailException, match="no approval of a plan is on record"):
         run.execute("rollback")
@@ -160,12 +160,12 @@ def test_a_running_epoch_is_left_alone_unless_the_form_says_to_take_it_over(job:
     job.land("d.csv")
     other = Session.cli()
     job.master.trigger(other)
-    run = RunHere(dag(job), to="1", approve=False)
+    run = InProcessRun(dag(job), to="1", approve=False)
     run.execute("plan_rollback")
     with pytest.raises(AirflowFailException, match="is running"):
         run.execute("rollback")
     assert table(job) == TABLES[3]
-    taking = RunHere(dag(job), to="1", approve=False, take_over=True)
+    taking = InProcessRun(dag(job), to="1", approve=False, take_over=True)
     taking.execute("plan_rollback")
     taking.execute("rollback")
     assert table(job) == TABLES[1]
@@ -182,14 +182,14 @@ def test_a_running_epoch_is_left_alone_unless_the_form_says_to_take_it_over(job:
 def test_what_is_no_checkpoint_fails_in_the_first_task_in_one_line(job: SparklessJob, to: str, why: str) -> None:
     history = job.master.history()
     with pytest.raises(AirflowFailException, match=why) as failed:
-        RunHere(dag(job), to=to).execute("plan_rollback")
+        InProcessRun(dag(job), to=to).execute("plan_rollback")
     assert "\n" not in str(failed.value)
     assert job.master.history() == history
 
 
 def test_a_retried_rollback_that_had_landed_is_done_even_if_epochs_went_on(job: SparklessJob) -> None:
     """I3: the answer was lost, not the switch; the next epoch has moved the head, and the plan's head is history."""
-    run = RunHere(dag(job), to="1", approve=False)
+    run = InProcessRun(dag(job), to="1", approve=False)
     run.execute("plan_rollback")
     first = run.execute("rollback")
     epoch(job)
@@ -204,7 +204,7 @@ def test_a_sink_that_is_down_delays_its_reconciliation_and_the_retry_ends_it(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I14: the switch has landed; each task is retried until the table has followed."""
-    run = RunHere(dag(job), to="1", approve=False)
+    run = InProcessRun(dag(job), to="1", approve=False)
     run.execute("plan_rollback")
     with monkeypatch.context() as outage:
         url = job.context.sink_config("table").url

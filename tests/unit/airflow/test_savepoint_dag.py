@@ -13,7 +13,7 @@ from milepost.airflow.dags.dag_factory import job_dags
 from milepost.jobmaster.jobmaster import Session
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.servers.task_runs import RunHere
+from tests.harness.servers.task_runs import InProcessRun
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def job(tmp_path: Path) -> SparklessJob:
 
 def run(job: SparklessJob, task_id: str, **form: Any) -> Any:
     dag: DAG = job_dags(job.folder / "config")["small__savepoint"]
-    dag_run = RunHere(dag, **form)
+    dag_run = InProcessRun(dag, **form)
     result = dag_run.execute(task_id)
     if result is None:
         assert dag_run.skipped == {task_id}

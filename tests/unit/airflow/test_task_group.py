@@ -17,7 +17,7 @@ from milepost.protocol.records.errors import InvalidRequest, NotFound
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.servers.kept_dags import jobs_on_the_page, keep_dags
-from tests.harness.servers.task_runs import RunHere
+from tests.harness.servers.task_runs import InProcessRun
 
 
 class TeamTask(BaseOperator):
@@ -54,7 +54,7 @@ def test_the_tasks_of_a_group_run_an_epoch_between_them(job: SparklessJob, monke
     """Each finds what the others left under their ids in the group; the session is the run of the team's DAG."""
     monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
     job.land("a.csv")
-    run = RunHere(team_dag(spec_of(job)))
+    run = InProcessRun(team_dag(spec_of(job)))
     for name in ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint"):
         run.execute(f"small.{name}")
     (unpublished,) = run.pushed["small.complete_checkpoint", RETURN_VALUE]
@@ -68,19 +68,19 @@ def test_the_tasks_of_a_group_run_an_epoch_between_them(job: SparklessJob, monke
 
 
 def test_a_group_with_nothing_to_do_skips_its_own_tasks_and_not_what_follows(job: SparklessJob) -> None:
-    run = RunHere(team_dag(spec_of(job)))
+    run = InProcessRun(team_dag(spec_of(job)))
     run.execute("small.trigger_checkpoint")
     assert run.skipped == {"small.run_epoch"}
     run.execute("small.subsume")  # what follows the group waits for this one
-    covered = RunHere(team_dag(spec_of(job)))
+    covered = InProcessRun(team_dag(spec_of(job)))
     covered.pushed["small.trigger_checkpoint", RETURN_VALUE] = {"nothing_to_do": "covered"}
     covered.execute("small.subsume")
-    assert "already covered" in covered.why_skipped["small.subsume"]
+    assert "already covered" in covered.skip_reasons["small.subsume"]
 
 
 def test_a_failed_task_of_a_group_aborts_the_checkpoint_with_what_it_left(job: SparklessJob) -> None:
     job.land("a.csv")
-    run = RunHere(team_dag(spec_of(job)))
+    run = InProcessRun(team_dag(spec_of(job)))
     run.execute("small.trigger_checkpoint")
     run.pushed["small.run_epoch", FAILURE_KEY] = {"reason": "TASK_FAILURE", "detail": "out of luck"}
     with pytest.raises(AirflowFailException, match="checkpoint 1 is aborted: TASK_FAILURE: out of luck"):

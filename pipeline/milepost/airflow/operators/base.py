@@ -71,7 +71,7 @@ class JobOperator(BaseOperator):
         from milepost.jobmaster.jobmaster import JobMaster
         from milepost.spec.load.load import load_job
 
-        return JobMaster(replace(load_job(self.spec_path), connections=airflow_connection))
+        return JobMaster(replace(load_job(self.spec_path), find_connection=airflow_connection))
 
     def beside(self, task_id: str) -> str:
         """Return the id of another task of the same job: in a task group both have the group's prefix."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointLink(BaseOperatorLink):
-    """Leads to the page of the checkpoint that a task of an epoch acted for; to that of its job, if for none."""
+    """Leads to the page of the checkpoint that a task acted for; to the page of its job, if it acted for none."""
 
     name = "Checkpoint"
 

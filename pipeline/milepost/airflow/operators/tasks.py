@@ -146,7 +146,7 @@ class TriggerCheckpointOperator(EpochOperator):
 
 
 class CheckpointOperator(EpochOperator):
-    """Base of those that a person looks at when an epoch was slow, failed or was published: with a link to its page."""
+    """Base of the operators that link to the page of their checkpoint: a person looks there first."""
 
     operator_extra_links = (CheckpointLink(),)
 

@@ -5,25 +5,20 @@ The pages themselves need FastAPI, which takes longer to import than all of that
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from airflow.plugins_manager import AirflowPlugin
 
-from milepost.airflow.page_urls import PAGES, checkpoints_url
+from milepost.airflow.page_urls import URL_PREFIX, checkpoints_url
 
-Message = MutableMapping[str, Any]
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
 
 
-class Pages:
-    """The pages as an ASGI application, which Airflow's server mounts."""
+class LazyPages:
+    """The ASGI application that Airflow's server mounts: it imports the pages when it is first asked."""
 
-    async def __call__(
-        self,
-        scope: MutableMapping[str, Any],
-        receive: Callable[[], Awaitable[Message]],
-        send: Callable[[Message], Awaitable[None]],
-    ) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         from milepost.airflow.page.pages import pages
 
@@ -32,7 +27,7 @@ class Pages:
 
 class CheckpointsPage(AirflowPlugin):
     name = "milepost_checkpoints"
-    fastapi_apps = [{"app": Pages(), "url_prefix": PAGES, "name": "Milepost"}]  # noqa: RUF012 - Airflow's own shape
+    fastapi_apps = [{"app": LazyPages(), "url_prefix": URL_PREFIX, "name": "Milepost"}]  # noqa: RUF012 - Airflow's own shape
     external_views = [  # noqa: RUF012 - Airflow's own shape
         {
             "name": "Checkpoints",

@@ -95,7 +95,7 @@ def jobs_of_dag(dag_id: str) -> dict[str, LoadedJob]:
     plain = [task for task in dag.tasks if not task.is_mapped] if dag is not None else []
     documented = [task for task in plain if task._task_module.startswith("milepost.") and task.doc_yaml]
     specs = [from_text(task.doc_yaml, pathlib.Path(task.doc)) for task in documented]
-    loaded = [replace(job, connections=airflow_connection) for job in specs]
+    loaded = [replace(job, find_connection=airflow_connection) for job in specs]
     if not loaded:
         raise NotFound(
             f"DAG {dag_id} is not a DAG of a job: no task of it documents a job's spec.",

@@ -24,5 +24,5 @@ def get_provider_info() -> dict[str, Any]:
             },
         ],
         "extra-links": ["milepost.airflow.operators.checkpoint_link.CheckpointLink"],
-        "asset-uris": [{"schemes": ["milepost"], "handler": "milepost.airflow.provider.asset_uris.normalized"}],
+        "asset-uris": [{"schemes": ["milepost"], "handler": "milepost.airflow.provider.asset_uris.sanitize_uri"}],
     }

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult
 from milepost.spec.values.names import check_job_name, check_sink_name
 
 
-def normalized(uri: SplitResult) -> SplitResult:
+def sanitize_uri(uri: SplitResult) -> SplitResult:
     """Return the parts of an asset's URI. Raises ValueError: they name no sink of a job."""
     job, sink = uri.netloc, uri.path.removeprefix("/")
     try:

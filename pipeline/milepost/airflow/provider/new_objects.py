@@ -15,10 +15,10 @@ from airflow.sdk.exceptions import AirflowException
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
-from milepost.airflow.connections import connection_fields
+from milepost.airflow.connections import async_airflow_connection
 from milepost.extras import require
 from milepost.protocol.records.errors import CheckpointError
-from milepost.spec.job.connections import connection_of, s3_access
+from milepost.spec.job.connections import s3_access
 
 if TYPE_CHECKING:
     from milepost.storage.s3_queue import NewObjectsQueue
@@ -72,13 +72,15 @@ class WatchedQueue(SharedStreamProducer):
 
     async def open_stream(self) -> AsyncIterator[tuple[int, list[str]]]:
         """Yield, for ever, a number of messages and their receipts; what cannot be read is tried again."""
+        queue = None
         while True:
             try:
-                queue = self._queue = self._queue or await self._opened()
+                if queue is None:
+                    queue = self._queue = await self._opened()
                 receipts = await asyncio.to_thread(queue.receive)
             except (CheckpointError, AirflowException) as error:  # a trigger that has failed is not started again
                 log.warning("queue %s is tried again in %.0f s: %s", self._url, PAUSE_S, error)
-                self._queue = None
+                queue = None  # its Connection is looked up anew; what was received before is deleted by the old one
                 await asyncio.sleep(PAUSE_S)
                 continue
             if receipts:
@@ -87,19 +89,17 @@ class WatchedQueue(SharedStreamProducer):
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
         """Delete the messages whose events are in Airflow's database."""
         assert self._queue is not None
-        told = [receipt for item in batch if item.outcome.is_clean for receipt in item.broker_payload]
+        receipts = [receipt for item in batch if item.outcome.is_clean for receipt in item.broker_payload]
         try:
-            await asyncio.to_thread(self._queue.delete, told)
+            await asyncio.to_thread(self._queue.delete, receipts)
         except CheckpointError as error:  # they come again: a run with nothing to do
-            log.warning("%d messages were not deleted: %s", len(told), error)
+            log.warning("of %d messages some were not deleted: %s", len(receipts), error)
 
     async def _opened(self) -> NewObjectsQueue:
-        from airflow.sdk import Connection
-
         require("s3", f"the queue {self._url}")
         from milepost.storage.s3_queue import NewObjectsQueue
 
         if self._conn_id is None:
             return await asyncio.to_thread(NewObjectsQueue, self._url)
-        found = connection_of(self._conn_id, connection_fields(await Connection.async_get(self._conn_id)))
-        return await asyncio.to_thread(NewObjectsQueue, self._url, s3_access(found).credentials)
+        access = s3_access(await async_airflow_connection(self._conn_id))
+        return await asyncio.to_thread(NewObjectsQueue, self._url, access.credentials, access.region)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.protocol.records.locations import endpoint_problem
@@ -80,8 +80,8 @@ def environment_connection(conn_id: str) -> Connection:
 def parse_connection(conn_id: str, text: str) -> Connection:
     """Read a Connection as Airflow writes it, JSON or a URI. Raises ValueError, which quotes nothing of the text."""
     if text.lstrip().startswith("{"):
-        return connection_of(conn_id, _object(text, "the JSON"))
-    return _of_uri(conn_id, text)
+        return connection_of(conn_id, _object(text, "it"))
+    return _parse_uri(conn_id, text)
 
 
 def connection_of(conn_id: str, value: Mapping[str, Any]) -> Connection:
@@ -91,13 +91,13 @@ def connection_of(conn_id: str, value: Mapping[str, Any]) -> Connection:
         extra = _object(extra, "its `extra`")
     port = value.get("port") or None
     texts = {name: value.get(name) or "" for name in ("conn_type", "host", "schema", "login", "password")}
-    if not isinstance(extra, dict) or not all(isinstance(one, str) for one in texts.values()):
+    if not isinstance(extra, dict) or not all(isinstance(text, str) for text in texts.values()):
         raise ValueError("expected texts, and an object as `extra`")
     if port is not None and not str(port).isdecimal():
         raise ValueError("expected a number as `port`")
     return Connection(
         conn_id,
-        _type(texts.pop("conn_type")),
+        _plain_type(texts.pop("conn_type")),
         port=None if port is None else int(port),
         extra=extra,
         **texts,
@@ -108,45 +108,47 @@ def _object(text: str, what: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError:
-        raise ValueError(f"{what} is none") from None
+        raise ValueError(f"{what} is not valid JSON") from None
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no object")
+        raise ValueError(f"{what} is not an object")
     return value
 
 
-def _of_uri(conn_id: str, text: str) -> Connection:
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
-        raise ValueError("it is no URI") from None
-    if not parts.scheme:
+def _parse_uri(conn_id: str, text: str) -> Connection:
+    parts, protocol = _split_uri(text), ""
+    conn_type = parts.scheme
+    if not conn_type:
         raise ValueError("expected JSON or a URI, type://login:password@host:port/schema?extra")
-    rest = parts
-    protocol = ""
     if parts.netloc.count(":") == 1 and parts.netloc.endswith(":") and parts.path.startswith("//"):
         # A host with a protocol of its own is type://protocol://host.
         protocol = f"{parts.netloc[:-1]}://"
-        try:
-            rest = urlsplit(f"{parts.scheme}:{parts.path}?{parts.query}")
-            port = rest.port
-        except ValueError:
-            raise ValueError("it is no URI") from None
-    query = dict(parse_qsl(rest.query, keep_blank_values=True))
+        parts = _split_uri(f"{conn_type}:{parts.path}?{parts.query}")
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
     extra = _object(query["__extra__"], "its `__extra__`") if query.get("__extra__") else query
     return Connection(
         conn_id,
-        _type(parts.scheme),
-        host=protocol + unquote(rest.hostname or ""),
-        port=port,
-        schema=unquote(rest.path.removeprefix("/")),
-        login=unquote(rest.username or ""),
-        password=unquote(rest.password or ""),
+        _plain_type(conn_type),
+        host=protocol + unquote(parts.hostname or ""),
+        port=parts.port,
+        schema=unquote(parts.path.removeprefix("/")),
+        login=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
         extra=extra,
     )
 
 
-def _type(text: str) -> str:
+def _split_uri(text: str) -> SplitResult:
+    """Return the parts of a URI. Raises ValueError, without the text: it is none, or its port is no number."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        raise ValueError("it is not a URI") from None
+    return parts
+
+
+def _plain_type(text: str) -> str:
+    """Return a type as Airflow compares it: a URI has hyphens where the type has underscores."""
     return text.lower().replace("-", "_")
 
 

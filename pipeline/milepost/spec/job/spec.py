@@ -78,27 +78,30 @@ class SqlOperator(SpecModel):
 
 
 class KeyedOperator(SpecModel):
-    """What every operator with state has."""
-
-    uid: NodeName
-    renamed_from: NodeName | None = None
-    inputs: OneInput
-
-
-class AggregateOperator(KeyedOperator):
-    """Running aggregates per key; emits, per epoch, the keys that changed.
+    """What every operator with state has.
 
     Attributes:
         uid: the operator's name, under which its state is kept: `[a-z][a-z0-9_]{0,62}` without `__`.
         renamed_from: the uid under which earlier checkpoints have its state.
         inputs: the name of one source or operator; its rows are append, never updates.
         key: columns, each once.
+    """
+
+    uid: NodeName
+    renamed_from: NodeName | None = None
+    inputs: OneInput
+    key: KeyColumns
+
+
+class AggregateOperator(KeyedOperator):
+    """Running aggregates per key; emits, per epoch, the keys that changed.
+
+    Attributes:
         aggregates: column of the output, and what it holds. Nulls count as in SQL; sums of integers are int64, averages
             float64.
     """
 
     kind: Literal["aggregate"]
-    key: KeyColumns
     aggregates: Aggregates
 
 
@@ -116,10 +119,7 @@ class WindowOperator(KeyedOperator):
     """Aggregates per key and event-time window; output has window_start and window_end, and `<uid>.late` its late rows.
 
     Attributes:
-        uid: the operator's name, under which its state is kept: `[a-z][a-z0-9_]{0,62}` without `__`.
-        renamed_from: the uid under which earlier checkpoints have its state.
         inputs: the name of one source or operator; its rows are append, never updates, with an event time.
-        key: columns, each once.
         window: which windows a row belongs to.
         aggregates: column of the output, and what it holds, as of an aggregate operator.
         allowed_lateness: how long after its end a window still takes rows up. 0s: it is emitted once, then final
@@ -127,7 +127,6 @@ class WindowOperator(KeyedOperator):
     """
 
     kind: Literal["window"]
-    key: KeyColumns
     window: TumblingWindow
     aggregates: Aggregates
     allowed_lateness: Duration = timedelta(0)
@@ -137,16 +136,11 @@ class DeduplicateOperator(KeyedOperator):
     """The first row of each key.
 
     Attributes:
-        uid: the operator's name, under which its state is kept: `[a-z][a-z0-9_]{0,62}` without `__`.
-        renamed_from: the uid under which earlier checkpoints have its state.
-        inputs: the name of one source or operator; its rows are append, never updates.
-        key: columns, each once.
         ttl: event time for which a key is remembered, above 0s, and `<uid>.late` has what comes later; null: for ever,
             and nothing is late.
     """
 
     kind: Literal["deduplicate"]
-    key: KeyColumns
     ttl: PositiveDuration | None = None
 
 
@@ -154,15 +148,10 @@ class ProcessOperator(KeyedOperator):
     """A user's class that sees the rows of one key at a time, with state and timers of that key.
 
     Attributes:
-        uid: the operator's name, under which its state is kept: `[a-z][a-z0-9_]{0,62}` without `__`.
-        renamed_from: the uid under which earlier checkpoints have its state.
-        inputs: the name of one source or operator; its rows are append, never updates.
-        key: columns, each once.
         function: `module:Class`; the module lies beside the spec or is installed.
     """
 
     kind: Literal["process"]
-    key: KeyColumns
     function: Function
 
 

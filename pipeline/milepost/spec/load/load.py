@@ -44,7 +44,7 @@ class LoadedJob:
         spec_hash: hex SHA-256 of the canonical unresolved spec: comments, order of keys and spelled-out defaults
             do not change it.
         module_dir: where modules beside the spec are found.
-        connections: looks Connections up, when something is opened.
+        find_connection: looks a Connection up by its id, when something is opened.
     """
 
     spec: JobSpec
@@ -52,7 +52,7 @@ class LoadedJob:
     text: str
     spec_hash: str
     module_dir: Path
-    connections: ConnectionLookup = field(default=environment_connection, compare=False, repr=False)
+    find_connection: ConnectionLookup = field(default=environment_connection, compare=False, repr=False)
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> JobSpec:
         """Return the spec with `${env:…}` resolved now. Raises InvalidRequest naming a variable that is not set."""
@@ -96,9 +96,14 @@ class LoadedJob:
         """
         conn_id = self.spec.store.conn_id
         if conn_id is not None and url.startswith("s3:"):
-            access = s3_access(self.connections(conn_id))
+            access = s3_access(self.find_connection(conn_id))
             return StoreConfig(
-                url, access.endpoint_url, access.region, (f"Connection {conn_id}",), conn_id, access.credentials
+                url=url,
+                endpoint_url=access.endpoint_url,
+                region=access.region,
+                endpoint_origins=(f"Connection {conn_id}",),
+                conn_id=conn_id,
+                credentials=access.credentials,
             )
         endpoint = resolve_text(self.spec.store.endpoint_url, os.environ, "store.endpoint_url")
         problem = endpoint_problem(endpoint)
@@ -115,7 +120,7 @@ class LoadedJob:
             InvalidRequest: as `resolved` does. EnvironmentUnusable: its address or its Connection is of no use.
         """
         if self.spec.spark.conn_id is not None:
-            return spark_server(self.connections(self.spec.spark.conn_id))
+            return spark_server(self.find_connection(self.spec.spark.conn_id))
         text = self.resolved().spark.remote
         try:
             return None if text is None else parse_remote(text)

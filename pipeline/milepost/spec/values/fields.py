@@ -21,7 +21,7 @@ from pydantic.json_schema import JsonSchemaValue
 
 from milepost.spec.values import names
 from milepost.spec.values.aggregates import AggregateCall, parse_aggregate
-from milepost.spec.values.described import described
+from milepost.spec.values.docstrings import parse_docstring
 from milepost.spec.values.durations import format_duration, parse_duration, parse_size
 from milepost.spec.values.types import TYPE_GRAMMAR, ColumnType, parse_type
 
@@ -37,10 +37,12 @@ class SpecModel(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Return the part's JSON Schema, in which each key has what the class's docstring says of it."""
+        """Return the part's JSON Schema: each key has what the docstring of the class, or of a base, says of it."""
         schema = handler(core_schema)
         part = handler.resolve_ref_schema(schema)
-        part["description"], texts = described(cls.__doc__ or "")
+        part["description"], texts = parse_docstring(cls.__doc__ or "")
+        for base in cls.__mro__[1 : cls.__mro__.index(SpecModel)]:
+            texts = parse_docstring(base.__doc__ or "")[1] | texts
         for name, field in cls.model_fields.items():
             key = part["properties"][field.alias or name]
             if name in texts:

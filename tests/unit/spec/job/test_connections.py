@@ -118,12 +118,12 @@ def test_a_spark_server_s_connection_has_its_address_and_token(text: str, server
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ("{", "the JSON is none"),
+        ("{", "it is not valid JSON"),
         ("[]", "expected JSON or a URI"),
-        ('{"conn_type": "aws", "extra": "{"}', "its `extra` is none"),
+        ('{"conn_type": "aws", "extra": "{"}', "its `extra` is not valid JSON"),
         ('{"conn_type": "aws", "extra": [1]}', "an object as `extra`"),
         ('{"conn_type": "aws", "port": "none"}', "a number as `port`"),
-        ("aws://a:b@host:port", "no URI"),
+        ("aws://a:b@host:port", "it is not a URI"),
         ('{"conn_type": "postgres"}', "it has the type postgres, expected aws"),
         ("{}", "it has the type none, expected aws"),
         ('{"conn_type": "aws", "login": "a"}', "one of login and password"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.spec.values.described import described
+from milepost.spec.values.docstrings import parse_docstring
 
 
 class Window:
@@ -21,11 +21,11 @@ class Silent:
 
 
 def test_each_attribute_has_its_text_on_one_line() -> None:
-    assert described(Window.__doc__ or "") == (
+    assert parse_docstring(Window.__doc__ or "") == (
         "Rows of one hour, aligned to the epoch.",
         {"size": "how long, such as: 1h.", "lateness": "how long a row may come late: 0s, never."},
     )
 
 
 def test_without_the_section_no_attribute_is_described() -> None:
-    assert described(Silent.__doc__ or "") == ("Says nothing: of what it has.", {})
+    assert parse_docstring(Silent.__doc__ or "") == ("Says nothing: of what it has.", {})

@@ -1,4 +1,4 @@
-"""Descriptions of a class and its attributes, read off its docstring."""
+"""Docstrings in Google style, read for what they say of a class and of each attribute."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _SECTION = "Attributes:\n"
 _ATTRIBUTE = re.compile(r"^(\w+): ", re.MULTILINE)
 
 
-def described(docstring: str) -> tuple[str, dict[str, str]]:
-    """Return what a Google-style docstring says of its class, and of each attribute by name, each text on one line."""
+def parse_docstring(docstring: str) -> tuple[str, dict[str, str]]:
+    """Return what stands before the section `Attributes`, and the text of each attribute by name, each on one line."""
     summary, _, section = inspect.cleandoc(docstring).partition(_SECTION)
     parts = _ATTRIBUTE.split(textwrap.dedent(section))[1:]
     return _one_line(summary), {name: _one_line(text) for name, text in zip(parts[::2], parts[1::2], strict=True)}
