@@ -20,7 +20,6 @@ from milepost.jobmaster.reports.state_values import state_values
 from milepost.jobmaster.reports.tables import Tables, operator_rows
 from milepost.protocol.records.errors import NotFound
 from milepost.state.runs.handles import StateHandle
-from milepost.storage.at_once import at_once
 
 OPERATOR, SOURCE, SINK = "operator", "source", "sink"
 
@@ -52,8 +51,8 @@ class Diff:
 
     def all(self) -> list[Difference]:
         """Return every operator, source and sink that one of them has, the second one's first."""
-        every = [(kind, name) for kind in (OPERATOR, SOURCE, SINK) for name in self._names(kind)]
-        return at_once(self._context.store, lambda one: self.one(*one), every)
+        # One after another: each holds what two checkpoints have of it.
+        return [self.one(kind, name) for kind in (OPERATOR, SOURCE, SINK) for name in self._names(kind)]
 
     def one(self, kind: str, name: str) -> Difference:
         """Return one of them. Raises NotFound: neither checkpoint has it."""
