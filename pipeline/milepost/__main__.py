@@ -50,15 +50,19 @@ def main() -> None:
     """Run the command line, and end the process."""
     gc.set_threshold(_NEW_OBJECTS, 10, 10)
     end = _End()
+    reads = False
     atexit.register(end)  # before anything else is imported: the first to be registered is the last to be called
     try:
         from milepost.cli.main import app_for, only_reads
 
         words = sys.argv[1:]
-        if only_reads(words):
+        if reads := only_reads(words):
             sys.meta_path.insert(0, _NoPandas())
         app_for(words)(prog_name="milepost")
     except SystemExit as asked:
+        if reads and asked.code == _INTERRUPTED:  # its threads may wait for a store, and nothing is to be put in order
+            sys.stderr.flush()
+            _leave()
         signal.signal(signal.SIGINT, _leave)  # all is said: a second Ctrl-C ends the process without a stack trace
         end.code = asked.code if isinstance(asked.code, int) else None
         raise

@@ -25,5 +25,8 @@ def at_once(store: ObjectStore, ask: Callable[[T], R], subjects: Iterable[T]) ->
     every = list(subjects)
     if store.config.is_local or len(every) < 2:
         return [ask(subject) for subject in every]
-    with ThreadPoolExecutor(min(_AT_ONCE, len(every))) as pool:
+    pool = ThreadPoolExecutor(min(_AT_ONCE, len(every)))
+    try:
         return list(pool.map(ask, every))
+    finally:  # whoever interrupts, or has an error to tell, does not wait for requests that nobody needs any more
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -13,7 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetAny, AssetWatcher, BaseOperator, CronTriggerTimetable, get_parsing_context
+from airflow.sdk import (
+    DAG,
+    Asset,
+    AssetAny,
+    AssetOrTimeSchedule,
+    AssetWatcher,
+    BaseOperator,
+    CronTriggerTimetable,
+    get_parsing_context,
+)
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.backfill_dag import backfill_dag
@@ -109,7 +118,9 @@ def epoch_dag(job: LoadedJob) -> DAG:
     )
     with dag:
         epoch_tasks(job)
-    dag.params = forms.epoch_form()  # last: Airflow copies a DAG's form into each task that is made under it
+    by_messages = spec.schedule is not None and spec.schedule.sqs is not None
+    # Last: Airflow copies a DAG's form into each task that is made under it.
+    dag.params = forms.epoch_form(until_caught_up=by_messages)
     return dag
 
 
@@ -191,19 +202,21 @@ _DAGS: dict[Callable[[str], str], Callable[[LoadedJob], DAG]] = {
 
 def airflow_schedule(
     schedule: ScheduleSpec | None, conn_id: str | None = None
-) -> CronTriggerTimetable | AssetAny | None:
-    """Return what a DAG takes as its schedule: times, or assets of which one must have been updated.
+) -> CronTriggerTimetable | AssetOrTimeSchedule | AssetAny | None:
+    """Return what a DAG takes as its schedule: times, assets of which one must have been updated, or both.
 
     Args:
         conn_id: of the Connection whose credentials may read a queue.
     """
     if schedule is None:
         return None
-    if schedule.cron is not None:
-        return CronTriggerTimetable(schedule.cron, timezone=schedule.timezone)
+    assets = [Asset(uri) for uri in filter(None, (schedule.asset, *(schedule.any_of or ())))]
     if schedule.sqs is not None:
-        return AssetAny(_watched_queue(schedule.sqs, conn_id))
-    return AssetAny(*(Asset(uri) for uri in filter(None, (schedule.asset, *(schedule.any_of or ())))))
+        assets = [_watched_queue(schedule.sqs, conn_id)]
+    if schedule.cron is None:
+        return AssetAny(*assets)
+    times = CronTriggerTimetable(schedule.cron, timezone=schedule.timezone)
+    return AssetOrTimeSchedule(timetable=times, assets=AssetAny(*assets)) if assets else times
 
 
 def _watched_queue(queue_url: str, conn_id: str | None) -> Asset:

@@ -48,10 +48,15 @@ def choice(values: list[str], title: str, description: str) -> Param:
     return Param(values[0], type="string", enum=values, title=title, description=description)
 
 
-def epoch_form() -> dict[str, Param]:
+def epoch_form(*, until_caught_up: bool = False) -> dict[str, Param]:
+    """Return the form of an epoch.
+
+    Args:
+        until_caught_up: the preset of its switch: True where nobody would start a next run for what this one leaves.
+    """
     return {
         UNTIL_CAUGHT_UP: switch(
-            False,
+            until_caught_up,
             "Until caught up",
             "After this epoch trigger the next one, until there is no new input. Each is a run of its own.",
         ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,10 @@ log = logging.getLogger(__name__)
 
 PAUSE_S = 30.0
 """How long the triggerer waits before it asks a queue again that it could not read."""
+
+
+AT_ONCE_S = 1.0
+"""A queue that says within this time that it has nothing did not wait for messages, as it was asked to."""
 
 
 class NewObjectsTrigger(BaseEventTrigger):
@@ -77,14 +82,17 @@ class WatchedQueue(SharedStreamProducer):
             try:
                 if queue is None:
                     queue = self._queue = await self._opened()
+                asked_s = time.monotonic()
                 receipts = await asyncio.to_thread(queue.receive)
-            except (CheckpointError, AirflowException) as error:  # a trigger that has failed is not started again
+            except (CheckpointError, AirflowException) as error:  # else Airflow starts it again every second or two
                 log.warning("queue %s is tried again in %.0f s: %s", self._url, PAUSE_S, error)
                 queue = None  # its Connection is looked up anew; what was received before is deleted by the old one
                 await asyncio.sleep(PAUSE_S)
                 continue
             if receipts:
                 yield len(receipts), receipts
+            elif time.monotonic() - asked_s < AT_ONCE_S:
+                await asyncio.sleep(PAUSE_S)
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
         """Delete the messages whose events are in Airflow's database."""

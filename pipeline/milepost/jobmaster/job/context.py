@@ -11,7 +11,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,6 +61,11 @@ class JobContext:
     """A job's spec with its environment resolved, and lazily opened stores."""
 
     job: LoadedJob
+
+    def __post_init__(self) -> None:
+        """Look each Connection up once: nobody may edit one in the middle of a use case, which would use two stores."""
+        found = functools.cache(self.job.find_connection)
+        object.__setattr__(self, "job", replace(self.job, find_connection=found))
 
     @functools.cached_property
     def spec(self) -> JobSpec:

@@ -156,7 +156,7 @@ def _plan(context: JobContext, opened: OpenedEpoch, started_ms: int) -> EpochPla
             final=record.final,
         ),
         notifications=_notifications(state, timeline, pending.checkpoint_id),
-        job_store=context.job.job_store,  # anew: what tasks get of a Connection is of this try
+        job_store=context.store_config,
         sources={name: context.source(name)[0] for name in context.spec.sources},
         sinks={sink.name: context.sink_config(sink.name) for sink in context.spec.sinks},
         server=context.job.spark_server(),

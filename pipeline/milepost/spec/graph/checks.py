@@ -237,9 +237,10 @@ def _spark(spec: JobSpec) -> Iterator[Problem]:
 def _schedule(spec: JobSpec) -> Iterator[Problem]:
     if (schedule := spec.schedule) is None:
         return
-    ways = ("cron", "asset", "any_of", "sqs")
-    stated = [way for way in ways if getattr(schedule, way) is not None]
-    if len(stated) != 1:
-        yield Problem(("schedule",), f"expected one of {', '.join(ways)}, got {' and '.join(stated) or 'none'}")
-    elif "cron" not in stated and "timezone" in schedule.model_fields_set:
+    events = ("asset", "any_of", "sqs")
+    stated = [way for way in events if getattr(schedule, way) is not None]
+    if len(stated) > 1 or not (stated or schedule.cron):
+        message = f"expected cron, one of {', '.join(events)}, or both, got {' and '.join(stated) or 'none'}"
+        yield Problem(("schedule",), message)
+    elif schedule.cron is None and "timezone" in schedule.model_fields_set:
         yield Problem(("schedule", "timezone"), f"a time zone belongs to a cron expression, not to `{stated[0]}`")

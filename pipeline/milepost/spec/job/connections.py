@@ -202,7 +202,11 @@ def _checked(
     if ignored:
         known_here = f"of `extra` Milepost knows {', '.join(known)}"
         raise _unusable(connection, f"it has {', '.join(ignored)}, which is not followed here; {known_here}")
-    return {name: _text(value) for name, value in connection.extra.items()}
+    texts = {name: _text(value) for name, value in connection.extra.items()}
+    held = {"login": connection.login, "password": connection.password, **texts}
+    if broken := [name for name, text in held.items() if not text.isprintable()]:
+        raise _unusable(connection, f"its {', '.join(broken)} holds a line break or another control character")
+    return texts
 
 
 def _text(value: object) -> str:

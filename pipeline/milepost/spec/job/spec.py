@@ -249,15 +249,16 @@ class SparkSpec(SpecModel):
 
 
 class ScheduleSpec(SpecModel):
-    """When Airflow starts an epoch by itself: at times, when assets were updated, or when objects landed; one of them.
+    """When Airflow starts an epoch by itself: at times; when assets were updated, or objects landed; or both.
 
     Attributes:
         cron: five fields such as `*/10 * * * *`, or @hourly, @daily, @weekly, @monthly, @yearly.
-        timezone: of the cron expression, such as Europe/Berlin; refused beside assets.
+        timezone: of the cron expression, such as Europe/Berlin; refused without one.
         asset: the URI of one Airflow asset.
         any_of: URIs of several assets; an update of one is enough.
         sqs: the URL of a queue of SQS that the landing's bucket tells of new objects; Airflow's triggerer watches it.
-            What may read it is the Connection of `store`, or the standard AWS chain.
+            What may read it is the Connection of `store`, or the standard AWS chain. An event that Airflow drops, as of
+            a paused DAG, is made up for by the next one, or by `cron` beside it.
     """
 
     cron: Cron | None = None

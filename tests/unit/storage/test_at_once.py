@@ -1,0 +1,44 @@
+"""Requests at once: answers in order, the first error told, and nobody waits for what is not needed any more."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from milepost.storage.at_once import at_once
+
+FAR: Any = SimpleNamespace(config=SimpleNamespace(is_local=False))
+"""A store that is asked by several threads."""
+
+
+def test_answers_come_in_the_order_of_what_was_asked() -> None:
+    turns = [threading.Event() for _ in range(3)]
+    turns[-1].set()
+
+    def ask(number: int) -> int:
+        assert turns[number].wait(60)
+        if number:
+            turns[number - 1].set()  # the last one answers first
+        return number * 10
+
+    assert at_once(FAR, ask, range(3)) == [0, 10, 20]
+
+
+def test_an_error_is_told_while_another_request_still_waits() -> None:
+    """As an interruption is: a store that is silent must not keep a command from ending."""
+    asked, never = threading.Event(), threading.Event()
+
+    def ask(number: int) -> None:
+        if number == 0:
+            assert asked.wait(60)
+            raise LookupError("of the first")
+        asked.set()
+        never.wait(60)
+
+    with pytest.raises(LookupError, match="of the first"):
+        at_once(FAR, ask, range(2))
+    assert not never.is_set()
+    never.set()
