@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG, Asset, AssetAlias, AssetAny
+from airflow.sdk import DAG, Asset, AssetAlias, AssetAny, AssetOrTimeSchedule, CronTriggerTimetable
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags import load_jobs
@@ -211,6 +211,16 @@ def test_a_job_is_scheduled_by_the_messages_of_a_queue(tmp_path: Path) -> None:
     kept = ("milepost.airflow.provider.new_objects.NewObjectsTrigger", {"queue_url": queue, "conn_id": "lake"})
     assert (asset.uri, watcher.trigger.serialize()) == (queue, kept)
     assert dags["woken__rollback"].schedule is None
+    assert dags["woken__epoch"].params["until_caught_up"] is True, "no message starts a run for what an epoch leaves"
+
+
+def test_times_may_stand_beside_events(tmp_path: Path) -> None:
+    """Airflow drops the events of a paused DAG, and a run that found another session's lease is over."""
+    write(tmp_path, "both", "schedule: {sqs: 'https://queue/landing', cron: '@hourly', timezone: Europe/Berlin}\n")
+    schedule = job_dags(tmp_path)["both__epoch"].schedule
+    assert isinstance(schedule, AssetOrTimeSchedule)
+    assert schedule.timetable == CronTriggerTimetable("@hourly", timezone="Europe/Berlin")
+    assert [asset.uri for asset in schedule.asset_condition.objects] == ["https://queue/landing"]
 
 
 def test_a_broken_job_leaves_the_messages_of_its_queue_where_they_are(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def _show_flow(report: CheckpointDetails, output: Output) -> None:
     _section("Time", output)
     show_phases(report.phases, output)
     _section("Quality", output)
-    _fact("verdict", output.paint(report.verdict.status.value), output)
+    output.text(f"  {'verdict'.ljust(_NAMES)}  {output.paint(report.verdict.status.value)}")
     for verdict in report.verdict.verdicts:
         for result in verdict.expectations:
             judged = f"{result.subject}: met" if result.success else f"{result.describe()} ({result.severity})"

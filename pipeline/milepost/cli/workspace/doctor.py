@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from milepost import __version__
 from milepost.extras import EXTRAS, install_command, require
-from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StoreUnavailable
+from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
 
 if TYPE_CHECKING:
     from milepost.spec.load.load import LoadedJob
@@ -55,6 +55,11 @@ def job_checks(job: LoadedJob) -> list[Check]:
     """Return the same of one job: what its stores guarantee, what its sources name, whether its expectations exist."""
     from milepost.jobmaster.jobmaster import JobMaster, probe_stores, source_checks, suite_faults
 
+    try:
+        job.graph()
+        spec = _check("spec", True, "valid, with its SQL, columns and types")
+    except InvalidRequest as error:
+        spec = _check("spec", False, error.message)
     faults = suite_faults(job)
     try:
         stores = [
@@ -68,6 +73,7 @@ def job_checks(job: LoadedJob) -> list[Check]:
     except (StoreUnavailable, EnvironmentUnusable) as error:
         stores, sources = [_check("store", False, f"{error.message} {error.hint}".strip())], []
     return [
+        spec,
         *_server(job),
         *stores,
         *sources,

@@ -11,6 +11,19 @@ from milepost.protocol.records.errors import EnvironmentUnusable
 from tests.harness.jobs.sparkless_job import SparklessJob
 
 
+def test_one_use_case_goes_by_one_look_at_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever edits it meanwhile must not make an epoch of two stores."""
+    edit = {"storage: ../store\n": "storage: s3://jobs\nstore: {conn_id: lake}\n", "../lake": "s3://lake"}
+    job = SparklessJob.create(tmp_path, edit)
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", "aws://a:b@/?endpoint_url=http://127.0.0.1:1")
+    context = job.context
+    first = context.store_config.endpoint_url
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", "aws://a:b@/?endpoint_url=http://127.0.0.1:2")
+    assert (first, context.sink_config("table").endpoint_url) == ("http://127.0.0.1:1", "http://127.0.0.1:1")
+    assert context.other_store("s3://saved").config.endpoint_url == "http://127.0.0.1:1"
+    assert job.master.context.store_config.endpoint_url == "http://127.0.0.1:2", "the next one looks again"
+
+
 @pytest.mark.parametrize("held", ["", "aws://a:b@", "{"])
 def test_a_spark_connection_that_is_of_no_use_is_refused_before_the_trigger(
     held: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

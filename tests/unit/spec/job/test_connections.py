@@ -127,6 +127,11 @@ def test_a_spark_server_s_connection_has_its_address_and_token(text: str, server
         ('{"conn_type": "postgres"}', "it has the type postgres, expected aws"),
         ("{}", "it has the type none, expected aws"),
         ('{"conn_type": "aws", "login": "a"}', "one of login and password"),
+        ('{"conn_type": "aws", "login": "a", "password": "b\\n"}', "its password holds a line break"),
+        (
+            '{"conn_type": "aws", "login": "a", "password": "b", "extra": {"aws_session_token": "t\\n"}}',
+            "its aws_session_token holds a line break",
+        ),
         ('{"conn_type": "aws", "extra": {"aws_session_token": "t"}}', "without login and password"),
         ('{"conn_type": "aws", "host": "store", "extra": {"role_arn": "arn"}}', "it has host, extra.role_arn"),
         ('{"conn_type": "aws", "extra": {"endpoint_url": "store:1"}}', "endpoint_url: expected http://host:port"),
