@@ -124,13 +124,15 @@ _READING = (jobs, checkpoints, show, health, data, diff, plot)
 for _module in (specs, epochs, control, rollback, backfill, *_READING, maintenance, savepoints, server):
     _module.register(app)
 
-READERS = ("diff", "history", "jobs", "list", "plot", "read", "show", "state", "status", "verify")
-
 
 def only_reads(words: Sequence[str]) -> bool:
     """Return whether a command line asks for a report, or for a plan that changes nothing."""
     asked = _asked(words)
-    return asked in READERS or (asked == "rollback" and "--dry-run" in words)
+    reading = {module.__name__ for module in _READING}
+    named = (one.callback for one in app.registered_commands if _name(one) == asked)
+    return any(act is not None and act.__module__ in reading for act in named) or (
+        asked == "rollback" and "--dry-run" in words
+    )
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:

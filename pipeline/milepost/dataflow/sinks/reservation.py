@@ -62,7 +62,8 @@ def reserve(store: ObjectStore, owner: TableOwner, is_new: Callable[[], bool] = 
     if there is None:
         there = _created(store, owner) if is_new() else owner
     if there != owner:
-        job = f"an earlier life of job {there.job}" if there.job == owner.job else f"job {there.job}"
+        namesake = f"another job {there.job}, of another storage or an earlier life"
+        job = namesake if there.job == owner.job else f"job {there.job}"
         whose = f"sink {there.sink} of " + ("this job" if there.identity == owner.identity else job)
         raise InvalidRequest(
             f"sink {owner.sink}: its path {store.config.url} is reserved for {whose}. Nothing was published.",
