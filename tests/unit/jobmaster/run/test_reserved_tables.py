@@ -40,7 +40,8 @@ def test_of_two_jobs_with_one_new_table_the_second_is_refused_before_its_commit_
     first, second = job_at(tmp_path / "first"), job_at(tmp_path / "second", name)
     session = Session.cli()
     report = judged(first, session)
-    with pytest.raises(InvalidRequest, match=r"is reserved for sink table of (another )?job small.*Nothing was published") as told:
+    reserved = r"is reserved for sink table of (another )?job small.*Nothing was published"
+    with pytest.raises(InvalidRequest, match=reserved) as told:
         second.master.run(Session.cli(), SparklessRunner())
     assert "give the sink another path" in told.value.hint
     assert second.context.head().state.checkpoints == ()
