@@ -27,6 +27,16 @@ def test_each_phase_of_an_epoch_is_told_with_objects_and_rows(tmp_path: Path) ->
     ]  # fmt: skip
 
 
+def test_what_an_epoch_leaves_is_told_with_what_it_reads(tmp_path: Path) -> None:
+    """By a limit, or because it has landed just now: without a word it would seem to be read."""
+    job = SparklessJob.create(tmp_path)
+    for name in ("a.csv", "b.csv"):
+        job.land(name, "k,v\n1,a\n")
+    told: list[str] = []
+    job.master.run(Session.cli(), SparklessRunner(), progress=told.append)
+    assert "data plane: 1 object, 8 bytes; 1 object left for a later epoch" in told
+
+
 def test_off_a_terminal_a_long_step_is_said_again_and_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,9 +96,11 @@ def run_opened_epoch(
 
 
 def _planned(record: InputRecord) -> str:
-    """Return what an epoch is to read, in words."""
+    """Return what an epoch is to read, and what it leaves, in words."""
     objects = [one for source in record.sources for one in source.objects]
-    return f"{counted(len(objects), 'object')}, {counted(sum(one.size for one in objects), 'byte')}"
+    left = sum(source.pending_objects for source in record.sources)
+    later = f"; {counted(left, 'object')} left for a later epoch" if left else ""
+    return f"{counted(len(objects), 'object')}, {counted(sum(one.size for one in objects), 'byte')}{later}"
 
 
 def _verify(context: JobContext, pending: PendingCheckpoint, answers: EpochAnswers) -> Verified:
