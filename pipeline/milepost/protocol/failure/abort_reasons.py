@@ -68,4 +68,6 @@ def detail_for(error: BaseException) -> str:
     """Return what the error says, for people: a decline's own words, without the frame that its message gives them."""
     if isinstance(error, CheckpointError):
         return str(error.details.get("detail") or error.message)
+    if isinstance(error, KeyboardInterrupt):
+        return "by a person, or a signal"
     return f"{type(error).__name__}: {error}"

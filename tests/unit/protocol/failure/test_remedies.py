@@ -56,7 +56,8 @@ def test_a_reason_without_a_remedy_has_none() -> None:
         (SubtaskDeclined("checkpoint 1: subtask 0/0 declined: line 3", detail="line 3"), "line 3"),
         (QualityGateFailed("the gate says no"), "the gate says no"),
         (ValueError("odd"), "ValueError: odd"),
+        (KeyboardInterrupt(), "by a person, or a signal"),
     ],
 )
-def test_the_detail_of_an_abort_is_what_the_error_says_without_its_frame(error: Exception, detail: str) -> None:
+def test_the_detail_of_an_abort_is_what_the_error_says_without_its_frame(error: BaseException, detail: str) -> None:
     assert detail_for(error) == detail
