@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import pytest
+from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
+from airflow.triggers.shared_stream import AdvanceItem, AdvanceOutcome
 
-from milepost.protocol.records.errors import StoreUnavailable
+from milepost.airflow.provider import new_objects
+from milepost.airflow.provider.new_objects import WatchedQueue
+from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.protocol.records.object_store import Credentials
+from milepost.spec.job.connections import Connection, connection_of
 from milepost.storage.s3_queue import NewObjectsQueue
 from tests.harness.servers.processes import free_ports
 from tests.harness.servers.s3_servers import Ministack
@@ -42,6 +48,33 @@ def test_a_message_that_could_not_be_deleted_is_not_passed_over(ministack: Minis
     url = ministack.queues.create_queue(QueueName="refusing")["QueueUrl"]
     with pytest.raises(StoreUnavailable, match=f"queue {url} could not be emptied of what was seen"):
         NewObjectsQueue(url, credentials, REGION).delete(["no receipt"])
+
+
+def test_a_watched_queue_goes_on_after_faults_and_its_messages_go_once_their_events_are_kept(
+    ministack: Ministack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fails between two messages is tried again; those that were handed on before are deleted all the same."""
+    url = ministack.queues.create_queue(QueueName="watched")["QueueUrl"]
+    keys = {"login": ministack.access_key, "password": ministack.secret_key}
+    faults: list[Exception] = [AirflowSecretsBackendAccessDenied("not yours"), EnvironmentUnusable("not there yet")]
+
+    async def look_up(conn_id: str) -> Connection:
+        if faults:
+            raise faults.pop()
+        return connection_of(conn_id, {"conn_type": "aws", **keys, "extra": {"region_name": "us-east-1"}})
+
+    async def watch() -> None:
+        watched = WatchedQueue(queue_url=url, conn_id="lake")
+        stream = watched.open_stream()
+        ministack.queues.send_message(QueueUrl=url, MessageBody="an object")
+        messages, receipts = await anext(stream)
+        await watched.advance([AdvanceItem(receipts, AdvanceOutcome(acked=1, failed=0))])
+        ministack.queues.send_message(QueueUrl=url, MessageBody="another")
+        assert (messages, (await anext(stream))[0], faults) == (1, 1, [])
+
+    monkeypatch.setattr(new_objects, "PAUSE_S", 0.0)
+    monkeypatch.setattr(new_objects, "async_airflow_connection", look_up)
+    asyncio.run(watch())
 
 
 @pytest.mark.parametrize("what", ["no queue", "no server"])

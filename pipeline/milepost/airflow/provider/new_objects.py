@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowRuntimeError, AirflowSecretsBackendAccessDenied
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
@@ -32,6 +32,10 @@ PAUSE_S = 30.0
 
 AT_ONCE_S = 1.0
 """A queue that says within this time that it has nothing did not wait for messages, as it was asked to."""
+
+
+_FAULTS = (CheckpointError, AirflowException, AirflowRuntimeError, AirflowSecretsBackendAccessDenied)
+"""What a queue, and the look-up of its Connection, raise while something is not as it should be."""
 
 
 class NewObjectsTrigger(BaseEventTrigger):
@@ -84,7 +88,7 @@ class WatchedQueue(SharedStreamProducer):
                     queue = self._queue = await self._opened()
                 asked_s = time.monotonic()
                 receipts = await asyncio.to_thread(queue.receive)
-            except (CheckpointError, AirflowException) as error:  # else Airflow starts it again every second or two
+            except _FAULTS as error:  # else Airflow starts it again every second or two
                 log.warning("queue %s is tried again in %.0f s: %s", self._url, PAUSE_S, error)
                 queue = None  # its Connection is looked up anew; what was received before is deleted by the old one
                 await asyncio.sleep(PAUSE_S)
