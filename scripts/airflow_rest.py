@@ -9,10 +9,11 @@ from typing import Any
 import httpx
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from scripts.airflow_home import ANSWER_S
+from scripts.airflow_home import ANSWER_S, LOCK_S
 
 FINISHED_RUN = frozenset({"success", "failed"})
-RETRY_S = 30.0
+RETRY_S = 3.0 * LOCK_S
+"""One request may wait for the lock as long as Airflow waits: so it is asked for at least twice."""
 _REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 
 
@@ -44,8 +45,8 @@ class AirflowRest:
     def ask(self, method: str, path: str, **kwargs: Any) -> Any:
         """Send one request below /api/v2, renewing the login once when it ran out. Raises httpx.HTTPStatusError.
 
-        What may be sent twice is asked for again, for half a minute, when the answer is 5xx or none came: Airflow gives
-        a 5xx whenever two of its processes want to write to SQLite at the same moment.
+        What may be sent twice is asked for again, for some minutes, when the answer is 5xx or none came: Airflow gives
+        a 5xx whenever one of its processes has waited too long for another that writes to SQLite.
         """
         if method not in _REPEATABLE:
             return self._ask(method, path, kwargs)
