@@ -27,7 +27,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from urllib3.exceptions import HTTPError
 
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
-from milepost.protocol.records.object_store import Names, ObjectStat, StoreConfig
+from milepost.protocol.records.object_store import Credentials, Names, ObjectStat, StoreConfig
 from milepost.storage.keys import S3Root, is_loopback, parse_root, validate_key, validate_prefix
 from milepost.storage.s3_errors import S3Errors, http_status
 
@@ -48,6 +48,15 @@ def _service_models() -> Loader:
     return create_loader()
 
 
+def aws_session(credentials: Credentials | None) -> boto3.session.Session:
+    """Return a session with these credentials; None: those of the standard AWS chain."""
+    session = botocore.session.get_session()
+    session.register_component("data_loader", _service_models())
+    if credentials is not None:
+        session.set_credentials(credentials.access_key, credentials.secret_key, credentials.session_token)
+    return boto3.session.Session(botocore_session=session)
+
+
 _making = threading.Lock()
 """Held while a client is looked for or made: of threads that ask at once, one makes it."""
 
@@ -66,11 +75,7 @@ def _shared_client(process: int, attempts: int, reached: StoreConfig, chain: Has
         options["s3"] = {"addressing_style": "path"}
         if is_loopback(endpoint):
             options["proxies"] = {}  # HTTP_PROXY of the environment cannot lead to this machine's loopback
-    session = botocore.session.get_session()
-    session.register_component("data_loader", _service_models())
-    if (given := reached.credentials) is not None:
-        session.set_credentials(given.access_key, given.secret_key, given.session_token)
-    return boto3.session.Session(botocore_session=session).client(
+    return aws_session(reached.credentials).client(
         "s3",
         endpoint_url=endpoint,
         region_name=reached.region,

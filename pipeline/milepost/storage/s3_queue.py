@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-import boto3.session
-import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.object_store import Credentials
 from milepost.storage.keys import is_loopback
+from milepost.storage.s3 import aws_session
 
 WAIT_S = 10
 """How long one request waits for a first message; so long a process that ends may have to wait for it."""
@@ -45,10 +44,7 @@ class NewObjectsQueue:
         named = re.match(r"sqs\.([a-z0-9-]+)\.amazonaws\.", parts.netloc)
         endpoint = f"{parts.scheme}://{parts.netloc}"
         with self._translated_errors("opened"):
-            session = botocore.session.get_session()
-            if credentials is not None:
-                session.set_credentials(credentials.access_key, credentials.secret_key, credentials.session_token)
-            self._client = boto3.session.Session(botocore_session=session).client(
+            self._client = aws_session(credentials).client(
                 "sqs",
                 endpoint_url=endpoint,
                 region_name=named[1] if named else region,

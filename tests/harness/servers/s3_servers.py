@@ -84,8 +84,11 @@ class S3Server(ABC):
     @cached_property
     def client(self) -> Any:
         """A plain client, apart from the store under test."""
+        return self._plain_client("s3")
+
+    def _plain_client(self, service: str) -> Any:
         return boto3.session.Session().client(
-            "s3",
+            service,
             endpoint_url=self.endpoint_url,
             region_name="us-east-1",
             aws_access_key_id=self.access_key,
@@ -138,14 +141,7 @@ class Ministack(S3Server):
     @cached_property
     def queues(self) -> Any:
         """A plain client of its queues."""
-        return boto3.session.Session().client(
-            "sqs",
-            endpoint_url=self.endpoint_url,
-            region_name="us-east-1",
-            aws_access_key_id=self.access_key,
-            aws_secret_access_key=self.secret_key,
-            config=Config(proxies={}),
-        )
+        return self._plain_client("sqs")
 
 
 class Seaweed(S3Server):
