@@ -9,11 +9,6 @@ from milepost.jobmaster.jobmaster import Session
 from tests.harness.servers.airflow_instance import AirflowInstance
 
 
-def get(airflow: AirflowInstance, path: str, *, logged_in: bool = True) -> httpx.Response:
-    headers = airflow.rest.authorization() if logged_in else {}
-    return httpx.get(airflow.stack.airflow_url + path, headers=headers, trust_env=False, timeout=60)
-
-
 def test_the_checkpoints_page_needs_a_login_and_shows_the_job(airflow: AirflowInstance) -> None:
     """DESIGN 9: a plugin's routes have no login of their own; each carries Airflow's."""
     job = airflow.add_job("shown")
@@ -21,18 +16,18 @@ def test_the_checkpoints_page_needs_a_login_and_shows_the_job(airflow: AirflowIn
     job.master.trigger(Session.cli())
     path = f"/milepost/checkpoints/{job.dag_id}"
 
-    assert get(airflow, path, logged_in=False).status_code == 401
-    page = get(airflow, path)
+    assert airflow.page(path, logged_in=False).status_code == 401
+    page = airflow.page(path)
 
     assert page.status_code == 200
     assert '<td class="pending">pending</td>' in page.text
     assert "CheckpointTriggered" in page.text
     assert "default-src 'none'" in page.headers["content-security-policy"]
-    assert get(airflow, f"{path}/1", logged_in=False).status_code == 401
-    one = get(airflow, f"{path}/1")
+    assert airflow.page(f"{path}/1", logged_in=False).status_code == 401
+    one = airflow.page(f"{path}/1")
     assert one.status_code == 200 and "Checkpoint 1 of shown" in one.text
     assert "default-src 'none'" in one.headers["content-security-policy"]
-    assert [get(airflow, f"{path}/{number}").status_code for number in ("2", "0", "x")] == [404, 422, 422]
+    assert [airflow.page(f"{path}/{number}").status_code for number in ("2", "0", "x")] == [404, 422, 422]
 
 
 def test_the_checkpoints_page_escapes_what_it_shows(airflow: AirflowInstance) -> None:
@@ -42,7 +37,7 @@ def test_the_checkpoints_page_escapes_what_it_shows(airflow: AirflowInstance) ->
     checkpoint_id = job.master.trigger(session).checkpoint_id
     job.master.abort(session, checkpoint_id, "ABORTED_BY_USER", "<script>alert(1)</script>")
 
-    page = get(airflow, f"/milepost/checkpoints/{job.dag_id}")
+    page = airflow.page(f"/milepost/checkpoints/{job.dag_id}")
 
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text
     assert "<script" not in page.text
@@ -50,7 +45,7 @@ def test_the_checkpoints_page_escapes_what_it_shows(airflow: AirflowInstance) ->
 
 @pytest.mark.parametrize("dag_id", ["unknown__epoch", "..%2F..%2Fetc%2Fpasswd", "%3Cb%3E"])
 def test_the_checkpoints_page_of_another_dag_is_not_found(airflow: AirflowInstance, dag_id: str) -> None:
-    page = get(airflow, f"/milepost/checkpoints/{dag_id}")
+    page = airflow.page(f"/milepost/checkpoints/{dag_id}")
     assert page.status_code == 404
     assert "<b>" not in page.text
 

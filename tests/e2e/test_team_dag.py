@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import httpx
-
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.load.load import load_job
 from tests.harness.servers.airflow_instance import AirflowInstance
@@ -58,10 +56,5 @@ def test_a_team_s_own_dag_file_has_its_jobs_and_an_epoch_among_its_tasks(airflow
     assert updated["run_type"] == "asset_triggered"
     assert airflow.wait("of_team__epoch", updated["dag_run_id"]) == "success", "nothing has landed for it"
     for dag_id, shown in (("ours", "among_tasks"), ("of_team__epoch", "of_team"), ("of_team__rollback", "of_team")):
-        page = httpx.get(
-            f"{airflow.stack.airflow_url}/milepost/checkpoints/{dag_id}",
-            headers=airflow.rest.authorization(),
-            trust_env=False,
-            timeout=60,
-        )
+        page = airflow.page(f"/milepost/checkpoints/{dag_id}")
         assert (page.status_code, f"<h1>Checkpoints of {shown}</h1>" in page.text) == (200, True)

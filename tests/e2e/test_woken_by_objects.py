@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.harness.servers.airflow_instance import AirflowInstance, E2eJob
@@ -43,7 +42,10 @@ def test_objects_that_land_start_an_epoch_by_connections_whose_secrets_nobody_sh
     airflow.until(lambda: waiting(ministack, queue) == {"0"}, "no message is left")
     tables = ministack.client.list_objects_v2(Bucket=bucket, Prefix="lake/")["Contents"]
     assert any(one["Key"].endswith(".parquet") for one in tables)
-    texts = [*said_of(job, first["dag_run_id"]), page(airflow, job.dag_id)]
+    texts = [
+        *said_of(job, first["dag_run_id"]),
+        airflow.page(f"/milepost/checkpoints/{job.dag_id}").raise_for_status().text,
+    ]
     assert "epoch 1 is planned" in texts[0] and "JobCreated" in texts[-1]
     for secret in (ministack.access_key, ministack.secret_key, airflow.stack.spark_token):
         assert not [text for text in texts if secret in text]
@@ -99,10 +101,3 @@ def said_of(job: E2eJob, run_id: str) -> list[str]:
 
 def of_index(entry: dict[str, Any]) -> dict[str, Any]:
     return {"map_index": entry["map_index"]}
-
-
-def page(airflow: AirflowInstance, dag_id: str) -> str:
-    """The Checkpoints page of a DAG, which the API server makes."""
-    url = f"{airflow.stack.airflow_url}/milepost/checkpoints/{dag_id}"
-    answer = httpx.get(url, headers=airflow.rest.authorization(), trust_env=False, timeout=60)
-    return answer.raise_for_status().text

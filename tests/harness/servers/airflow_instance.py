@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 
 from milepost.airflow.operators.job_specs import epoch_dag_id
@@ -303,6 +304,11 @@ class AirflowInstance:
         """Start a new scheduler on what the old one left, and wait until it says that it works."""
         self.stack.start_service("scheduler")
         self.stack.wait_for_airflow()
+
+    def page(self, path: str, *, logged_in: bool = True) -> httpx.Response:
+        """Ask Airflow's server for a page, as a browser does."""
+        headers = self.rest.authorization() if logged_in else {}
+        return httpx.get(self.stack.airflow_url + path, headers=headers, trust_env=False, timeout=60)
 
     def wait(self, dag_id: str, run_id: str) -> str:
         """Wait for a run's end. Why one failed is printed: a test that expected otherwise then shows it."""
