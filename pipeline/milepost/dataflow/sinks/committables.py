@@ -68,12 +68,14 @@ class StagedFile:
     Attributes:
         key: relative to the sink's root; named by content hash below the epoch's token.
         rows, size: rows and bytes. sha256: hex of the content.
+        statistics: JSON of its columns, as Delta's log has it, for a format that keeps them; None for others.
     """
 
     key: str
     rows: Count
     size: Count
     sha256: str
+    statistics: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,126 @@
+"""A table format keeps a table's live files in a log of its own, which every engine that knows the format reads.
+
+What moves a table is the same for all formats (`published_table.py`): the difference between two contents, in one
+commit that carries a number. A format is the thin edge below that: it opens the log, and commits by compare-and-set
+on the very handle that was read. Nothing else of it is ever asked: what a table was at some checkpoint is in the
+checkpoint (I14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from milepost.dataflow.sinks.committables import StagedFile
+from milepost.dataflow.sinks.reservation import TableOwner
+
+
+@dataclass(frozen=True, slots=True)
+class TableMove:
+    """One commit: from the mark that a handle shows to another.
+
+    Attributes:
+        number: of the mark that the table carries afterwards; it rises with each move of ours (DESIGN 7).
+        write_id: of the mark's record; by it a commit is recognised as our own when its answer is lost.
+        added: files that become live. removed: live files that no longer are. No key is in both.
+        schema: of the table, from before this commit: it is widened by a commit of its own.
+        keeps_rows: the rows are the same before and after: engines that follow changes of the table see none.
+    """
+
+    number: int
+    write_id: str
+    added: tuple[StagedFile, ...]
+    removed: tuple[StagedFile, ...]
+    schema: pa.Schema
+    keeps_rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCommit:
+    """A commit since our newest one that was not ours.
+
+    Attributes:
+        version: of the format, for people. what: the operation, in the writer's words.
+        removed: keys of files that it took out. added: files that it put in.
+        keeps_rows: it says that it changed no rows (a compaction).
+    """
+
+    version: int
+    what: str
+    removed: frozenset[str]
+    added: tuple[StagedFile, ...]
+    keeps_rows: bool
+
+
+class OpenTable(Protocol):
+    """A table as one look at its log shows it; a commit compares with just that.
+
+    Attributes:
+        table_id: the format's own identity of the table: one that is dropped and made anew has another.
+        owner: whose it says that it is; None: nobody's.
+        number: of the newest mark that it carries; 0 before the first. write_id: of that move; None before the first.
+        schema: None before anything said what its columns are.
+    """
+
+    table_id: str
+    owner: TableOwner | None
+    number: int
+    write_id: str | None
+    schema: pa.Schema | None
+
+    def check(self, schema: pa.Schema) -> None:
+        """Refuse a table that we cannot write: its features, its properties, or columns that it cannot hold.
+
+        Raises: InvalidRequest, saying what to type.
+        """
+
+    def live(self) -> Mapping[str, int]:
+        """Return its live files, whoever added them: size in bytes by key, relative to the table's root."""
+
+    def foreign(self) -> tuple[ForeignCommit, ...]:
+        """Return what others committed since our newest move, oldest first."""
+
+    def widen(self, schema: pa.Schema) -> None:
+        """Add columns, all nullable, by a commit of its own that carries no number; the handle is then outdated.
+
+        Raises: whatever it raises, the outcome is unknown until the table is opened again.
+        """
+
+    def commit(self, move: TableMove) -> None:
+        """Make the move visible, atomically and only if the table is still as this handle shows it.
+
+        Raises: whatever it raises, the outcome is unknown until the table is opened again: transports repeat
+            requests, and our own success comes back as a conflict.
+        """
+
+
+class TableFormat(Protocol):
+    """One table's place. Nothing is contacted before it is opened.
+
+    Attributes:
+        keeps_statistics: staged files carry the statistics of their columns, which engines skip files by.
+    """
+
+    keeps_statistics: bool
+
+    def open(self) -> OpenTable | None:
+        """Return the table as it is now; None: there is none.
+
+        Raises: InvalidRequest: what lies there is no table of this format. StoreUnavailable, EnvironmentUnusable.
+        """
+
+    def create(self, owner: TableOwner, schema: pa.Schema) -> None:
+        """Make an empty table that is this owner's, atomically; somebody else's, made meanwhile, is left alone.
+
+        Called before the commit point; open it again to see whose it became.
+        """
+
+    def maintain(self, retention_ms: int) -> None:
+        """Keep the log short, after a commit is confirmed: what it takes belongs to nothing that is kept.
+
+        Args:
+            retention_ms: how far back engines may still look by the format's own means.
+        """
