@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from milepost.dataflow.sinks.contract import TableObject
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.reachability import JobReach, SinkReach, missing_objects, walk_job
 from milepost.jobmaster.retention.savepoint_audit import audit_savepoint
@@ -119,9 +120,8 @@ def check_job(context: JobContext) -> Audit:
     ]
     elsewhere, unasked = _savepoints_elsewhere(context, reach)
     missing += elsewhere
-    unread = [f"sink {sink.name}: {each}" for sink in reach.sinks for each in sink.table.unreadable_lists]
+    unread = [f"sink {sink.name}: {each}" for sink in reach.sinks for each in sink.unreadable_lists]
     faults = [*reach.faults, *reach.conflicts]
-    faults += [f"sink {sink.name}: {problem}" for sink in reach.sinks for problem in sink.table.problems]
     placed = list(place_objects(reach))
     idle = [item for item in placed if item.status in _IDLE]
     unreachable = idle if reach.complete else []
@@ -187,15 +187,15 @@ def describe(reach: JobReach, item: Placed) -> StoredObject:
 
 def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
     needed = sink.references()
-    for item in sink.table.objects:
+    for item in sink.objects:
         key = item.stat.key
         if key in needed:
             yield Placed(item.stat, ObjectStatus.REFERENCED, sink.name)
         elif item.list_of_garbage:
             yield Placed(item.stat, ObjectStatus.LISTED, sink.name)
-        elif key in sink.table.published or item.snapshot_of is not None:
+        elif _is_published(reach, item):
             free = sink.needs is not None and sink.needs.frees(reach.state, key)
-            found = published_status(free=free, listed=key in sink.table.listed)
+            found = published_status(free=free, listed=key in sink.listed)
             why = published_proof(item.staged_by) if found is ObjectStatus.UNREACHABLE else ""
             yield Placed(item.stat, found, sink.name, item.staged_by, prunable=True, proof=why)
         elif item.staged_by is None:
@@ -203,11 +203,20 @@ def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
         else:
             checkpoint_id, token = item.staged_by
             outcome = reach.outcomes.get(checkpoint_id)
-            found = staged_status(reach.state, sink.name, checkpoint_id, token, outcome, reach.listed)
-            if found is ObjectStatus.UNREACHABLE and key in sink.table.listed:
+            found = staged_status(reach.state, checkpoint_id, token, outcome, reach.listed)
+            if found is ObjectStatus.UNREACHABLE and key in sink.listed:
                 found = ObjectStatus.LISTED
             why = staged_proof(checkpoint_id, token, outcome) if found is ObjectStatus.UNREACHABLE else ""
             yield Placed(item.stat, found, sink.name, item.staged_by, proof=why)
+
+
+def _is_published(reach: JobReach, item: TableObject) -> bool:
+    """Return whether the token that staged a file won its checkpoint."""
+    if item.staged_by is None:
+        return False
+    checkpoint_id, token = item.staged_by
+    outcome = reach.outcomes.get(checkpoint_id)
+    return outcome is not None and outcome.winner == token
 
 
 def _proof(reach: JobReach, key: str) -> str:

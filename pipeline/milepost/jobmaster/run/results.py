@@ -9,6 +9,8 @@ from typing import Any
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.committables import Committable
+from milepost.dataflow.sinks.contents import TableContents
+from milepost.dataflow.sinks.contract import PreparedTable
 from milepost.dataflow.sources.consumed import append
 from milepost.dataflow.sources.event_times import NAMED_AHEAD, RowsAhead
 from milepost.epoch.code_hash import code_by_name
@@ -16,7 +18,6 @@ from milepost.epoch.metadata import (
     AcknowledgedSubtask,
     CheckpointMetadata,
     OperatorSnapshot,
-    SinkPosition,
     SinkSnapshot,
     SourceSnapshot,
 )
@@ -33,15 +34,10 @@ from milepost.protocol.records.errors import ProtocolViolation
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
-from milepost.storage.layout import consumed_prefix, metrics_prefix
+from milepost.storage.at_once import at_once
+from milepost.storage.layout import consumed_prefix, contents_prefix, metrics_prefix
 
 _MICROSECONDS = 1_000_000
-
-
-def predecessor_of(base: CheckpointMetadata | None, sink: str) -> int | None:
-    """Return the checkpoint that the sink's table is at before this epoch; None for the sink's first (I14)."""
-    position = base.marks.get(sink) if base is not None else None
-    return None if position is None else position.checkpoint_id
 
 
 def build_metadata(
@@ -51,12 +47,16 @@ def build_metadata(
     operators: Mapping[str, StatefulOperator],
     verified: Verified,
     committables: Mapping[str, Committable],
+    prepared: Mapping[str, PreparedTable],
     verdict: GateVerdict,
 ) -> CheckpointMetadata:
-    """Return the checkpoint, all but what the driver measured, and write the runs of consumed objects it refers to.
+    """Return the checkpoint, all but what the driver measured.
+
+    The runs of consumed objects and the records of tables' contents that it refers to are written.
 
     Args:
         operators: stateful operators that ran, by uid. verified: one acknowledgement per expected subtask.
+        prepared: by sink; none of an epoch that is vetoed.
     """
     pending, base = opened.pending, opened.base
     snapshots = _operators(plan, operators, verified)
@@ -79,10 +79,9 @@ def build_metadata(
         sources=_sources(context, plan, pending, base, verified),
         operators=snapshots,
         sinks={
-            name: SinkSnapshot(committable, predecessor_of(base, name), context.sink_location(name))
-            for name, committable in sorted(committables.items())
+            name: SinkSnapshot(committable, _shown(base, name)) for name, committable in sorted(committables.items())
         },
-        marks=_marks(context, opened, committables),
+        tables=_tables(context, opened, prepared),
         acknowledged=tuple(
             AcknowledgedSubtask(
                 ack.level,
@@ -100,10 +99,34 @@ def build_metadata(
     )
 
 
-def _marks(context: JobContext, opened: OpenedEpoch, sinks: Iterable[str]) -> dict[str, SinkPosition]:
-    """Return where each sink of this lineage is after the epoch: at its checkpoint; a dropped one where it was."""
-    before = dict(opened.base.marks) if opened.base is not None else {}
-    now = {name: SinkPosition(int(opened.pending.checkpoint_id), context.sink_location(name)) for name in sinks}
+def _shown(base: CheckpointMetadata | None, sink: str) -> int:
+    """Return the checkpoint that a sink's table shows before this epoch; 0: nothing (I14)."""
+    contents = base.tables.get(sink) if base is not None else None
+    return 0 if contents is None else contents.checkpoint_id
+
+
+def _tables(
+    context: JobContext, opened: OpenedEpoch, prepared: Mapping[str, PreparedTable]
+) -> dict[str, TableContents]:
+    """Return what each table of this lineage consists of after the epoch; one of a dropped sink stays as it was."""
+    before = dict(opened.base.tables) if opened.base is not None else {}
+    directory = contents_prefix(opened.pending.checkpoint_id, opened.pending.token)
+
+    def contents(name: str) -> TableContents:
+        table, base = prepared[name], before.get(name)
+        return TableContents(
+            checkpoint_id=int(opened.pending.checkpoint_id),
+            location=context.sink_location(name),
+            table_id=table.table_id,
+            schema=table.schema,
+            files=table.files,
+            rows=table.rows,
+            records=context.table_records.extend(
+                base.records if base is not None else (), table.change, directory, name
+            ),
+        )
+
+    now = dict(zip(prepared, at_once(context.store, contents, prepared), strict=True))
     return dict(sorted((before | now).items()))
 
 

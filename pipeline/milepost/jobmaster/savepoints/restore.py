@@ -271,8 +271,7 @@ def check_tables(context: JobContext, state: ManifestState | None, tables: Mappi
                 hint="undo the change of mode or key, or give the sink a new name to begin a new table",
                 sink=spec.name,
             )
-        head = sink.head()
-        if head is not None and state is None:
+        if state is None and sink.position().number:
             raise InvalidRequest(
                 f"sink {spec.name}: the job has never run, and the table at {sink.store.config.url} is of an"
                 " earlier life of it. Nothing was changed.",
