@@ -58,9 +58,10 @@ def rows_of(epoch: int):  # type: ignore[no-untyped-def]  # a pyarrow table: not
 
 
 def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def]
+    from milepost.dataflow.sinks.parquet import ParquetSink
+
     from milepost.dataflow.operators.aggregate import AggregateByKey
     from milepost.dataflow.sinks.contract import SinkMode
-    from milepost.dataflow.sinks.parquet import ParquetSink
     from milepost.epoch.plan import EpochAlignment
     from milepost.protocol.exchange.barrier import AckEvent
     from milepost.protocol.records.ids import CheckpointId, FencingToken

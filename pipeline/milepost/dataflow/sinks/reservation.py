@@ -44,14 +44,14 @@ class Reservation:
     """Whose a table is, and how its rows are meant: a path has one for ever.
 
     Attributes:
-        format: as in the spec. mode: append or upsert. key: key columns of an upsert table, () for append.
+        table_format: as in the spec. mode: append or upsert. key: key columns of an upsert table, () for append.
         table_id: a random identity: a table that was deleted and made anew has another.
     """
 
     stored_format: ClassVar[str] = "milepost.table-owner/2"
 
     owner: TableOwner
-    format: str
+    table_format: str
     mode: str
     key: tuple[str, ...]
     table_id: str
@@ -99,7 +99,7 @@ def reserve(store: ObjectStore, wanted: Reservation) -> None:
 
 
 def _meant(one: Reservation) -> str:
-    return f"format {one.format}, mode {one.mode} and key {list(one.key)}"
+    return f"format {one.table_format}, mode {one.mode} and key {list(one.key)}"
 
 
 def _created(store: ObjectStore, wanted: Reservation) -> Reservation:

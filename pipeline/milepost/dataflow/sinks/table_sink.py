@@ -231,8 +231,8 @@ class TableSink(TableStaging):
         raise InvalidRequest(
             f"sink {self.name}: its table is at {position}, this job left it at checkpoint {left}. Nothing was "
             "published.",
-            hint="it was moved, deleted or restored, or a copy of the job writes it: put it back, or use a new path; if "
-            f"the job's state is to count: milepost realign {self._job} {self.name}",
+            hint="it was moved, deleted or restored, or a copy of the job writes it: put it back, or use a new path; if"
+            f" the job's state is to count: milepost realign {self._job} {self.name}",
             sink=self.name,
         )
 

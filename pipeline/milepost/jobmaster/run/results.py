@@ -79,9 +79,9 @@ def build_metadata(
         sources=_sources(context, plan, pending, base, verified),
         operators=snapshots,
         sinks={
-            name: SinkSnapshot(committable, _shown(base, name)) for name, committable in sorted(committables.items())
+            name: SinkSnapshot(committable, shown_by(base, name)) for name, committable in sorted(committables.items())
         },
-        tables=_tables(context, opened, prepared),
+        tables=tables_after(context, pending, base, prepared),
         acknowledged=tuple(
             AcknowledgedSubtask(
                 ack.level,
@@ -99,30 +99,36 @@ def build_metadata(
     )
 
 
-def _shown(base: CheckpointMetadata | None, sink: str) -> int:
+def shown_by(base: CheckpointMetadata | None, sink: str) -> int:
     """Return the checkpoint that a sink's table shows before this epoch; 0: nothing (I14)."""
     contents = base.tables.get(sink) if base is not None else None
     return 0 if contents is None else contents.checkpoint_id
 
 
-def _tables(
-    context: JobContext, opened: OpenedEpoch, prepared: Mapping[str, PreparedTable]
+def tables_after(
+    context: JobContext,
+    pending: PendingCheckpoint,
+    base: CheckpointMetadata | None,
+    prepared: Mapping[str, PreparedTable],
 ) -> dict[str, TableContents]:
-    """Return what each table of this lineage consists of after the epoch; one of a dropped sink stays as it was."""
-    before = dict(opened.base.tables) if opened.base is not None else {}
-    directory = contents_prefix(opened.pending.checkpoint_id, opened.pending.token)
+    """Return what each table of a lineage consists of after an epoch, its records written; of a dropped sink as it was.
+
+    Raises: StateCorrupt: a record of the base's cannot be read.
+    """
+    before = dict(base.tables) if base is not None else {}
+    directory = contents_prefix(pending.checkpoint_id, pending.token)
 
     def contents(name: str) -> TableContents:
-        table, base = prepared[name], before.get(name)
+        table, left = prepared[name], before.get(name)
         return TableContents(
-            checkpoint_id=int(opened.pending.checkpoint_id),
+            checkpoint_id=int(pending.checkpoint_id),
             location=context.sink_location(name),
             table_id=table.table_id,
             schema=table.schema,
             files=table.files,
             rows=table.rows,
             records=context.table_records.extend(
-                base.records if base is not None else (), table.change, directory, name
+                left.records if left is not None else (), table.change, directory, name
             ),
         )
 

@@ -68,7 +68,7 @@ class SavepointCopier:
         Raises: what `copy_objects` raises.
         """
         started = time.monotonic()
-        context, metadata = self._context, self._metadata
+        metadata = self._metadata
         self._wanted = {}
         sources = {name: self._source(pending, name, item) for name, item in metadata.sources.items()}
         operators = {uid: self._operator(pending, uid, item) for uid, item in metadata.operators.items()}

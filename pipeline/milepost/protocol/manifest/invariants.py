@@ -38,7 +38,7 @@ def faults(state: ManifestState) -> list[str]:
         if not set(checkpoint.unconfirmed) <= set(checkpoint.sinks)
     ]
     found += [
-        f"I14: checkpoint {checkpoint.checkpoint_id} was completed by version {checkpoint.version}, up to {state.version}"
+        f"I14: checkpoint {checkpoint.checkpoint_id} was completed by version {checkpoint.version} of {state.version}"
         for checkpoint in state.checkpoints
         if not 0 < checkpoint.version <= state.version
     ]

@@ -88,7 +88,8 @@ def retention_roots(state: ManifestState) -> frozenset[CheckpointId]:
 
     They are: the head of the live timeline, and the base of each pending checkpoint; where an open fork leaves its
     parent, without which nobody could tell what it has to replay, and all that was completed on it; the pinned, and
-    those of savepoints; while a sink has yet to follow a switch, what it must follow to; and everything that is newer than a pending checkpoint.
+    those of savepoints; while a sink has yet to follow a switch, what it must follow to; and everything that
+    is newer than a pending checkpoint.
     """
     working = [timeline for timeline in state.timelines if timeline.role is not TimelineRole.ABANDONED]
     roots = {state.timeline().head}
