@@ -20,6 +20,7 @@ import pyarrow as pa
 from milepost.dataflow.sinks.committables import Committable, RowsPiece, SchemaText, StagedFile
 from milepost.dataflow.sinks.contents import ContentsChange, TableContents
 from milepost.dataflow.sinks.marks import Mark
+from milepost.dataflow.sinks.reservation import TableOwner
 from milepost.dataflow.sinks.table_garbage import TableGarbage
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
@@ -63,7 +64,7 @@ class TablePosition:
     def __str__(self) -> str:
         """In words that can be compared."""
         if not self.number:
-            return "nothing was published"
+            return "nothing yet"
         if self.mark is None:
             return f"mark {self.number}, which is not of this job"
         return f"checkpoint {self.mark.checkpoint_id} of timeline {self.mark.timeline}"
@@ -170,6 +171,9 @@ class PreparingSink(StagingSink, Protocol):
             identity: of the job, not its name: a job made anew is another.
         Raises: InvalidRequest: it is reserved for another job or sink, or made with another mode, key or format.
         """
+
+    def owner(self) -> TableOwner | None:
+        """Return for whom the table is reserved; None: for nobody."""
 
     def is_anothers(self, identity: str) -> bool:
         """Return whether the table is reserved for another job or sink: then nothing below its path is this one's."""

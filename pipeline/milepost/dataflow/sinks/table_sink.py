@@ -61,18 +61,22 @@ class TableSink(TableStaging):
         records: ContentsRecords,
     ) -> None:
         super().__init__(name, mode=mode, key=key, store=store)
-        self._job, self._store, self._format_name, self._format, self._is_log = job, store, format_name, form, is_log
+        self._job, self._store, self._format_name, self._is_log = job, store, format_name, is_log
         self._marks, self._records = marks, records
-        self._mover = TableMover(name, job, store.config.url, form, marks, records, self._files)
+        self._mover = TableMover(name, job, store, form, marks, records)
 
     def reserve(self, identity: str) -> None:
         """Make a new table this job's, before anything is staged for it; refuse another's."""
         reserve(self._store, reservation(self._owner(identity), self._format_name, self.mode.value, self.key))
 
+    def owner(self) -> TableOwner | None:
+        """Return for whom the table is reserved."""
+        reserved = reserved_for(self._store)
+        return None if reserved is None else reserved.owner
+
     def is_anothers(self, identity: str) -> bool:
         """Return whether the table is reserved for another job or sink."""
-        reserved = reserved_for(self._store)
-        return reserved is not None and reserved.owner != self._owner(identity)
+        return self.owner() not in (None, self._owner(identity))
 
     def prepare(
         self, committable: Committable, base: TableContents | None, *, checkpoint_id: int, token: int, waits: bool
@@ -211,9 +215,7 @@ class TableSink(TableStaging):
         return TableOwner(self._job, identity, self.name)
 
     def _created(self, schema: pa.Schema) -> tuple[OpenTable, TablePosition]:
-        reserved = reserved_for(self._store)
-        if reserved is not None:
-            self._format.create(reserved.owner, schema)
+        self._mover.create(schema)
         table, position = self._mover.look()
         if table is None:
             raise InvalidRequest(
@@ -229,7 +231,7 @@ class TableSink(TableStaging):
         if position.is_known and position.checkpoint_id == left:
             return
         raise InvalidRequest(
-            f"sink {self.name}: its table is at {position}, this job left it at checkpoint {left}. Nothing was "
+            f"sink {self.name}: its table shows {position}, this job left it at checkpoint {left}. Nothing was "
             "published.",
             hint="it was moved, deleted or restored, or a copy of the job writes it: put it back, or use a new path; if"
             f" the job's state is to count: milepost realign {self._job} {self.name}",

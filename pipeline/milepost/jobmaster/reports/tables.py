@@ -190,7 +190,16 @@ def shown_contents(context: JobContext, name: str) -> TableContents | None:
 
     Raises: InvalidRequest: another writer moved the table; nobody knows what it shows.
     """
-    position = context.sink(name).position()
+    sink = context.sink(name)
+    position = sink.position()
+    owner = None if position.is_known else sink.owner()
+    if owner is not None and (owner.job, owner.sink) != (context.spec.name, name):
+        raise InvalidRequest(
+            f"sink {name} of job {context.spec.name}: the table at {sink.store.config.url} is of sink {owner.sink} of "
+            f"job {owner.job}.",
+            hint="give the sink a path of its own",
+            sink=name,
+        )
     if not position.is_known:
         raise InvalidRequest(
             f"sink {name}: its table is at {position}: what it shows is in none of the job's records.",
