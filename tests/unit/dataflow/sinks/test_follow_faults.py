@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.sink_head import head_key
 
 from milepost.dataflow.sinks import sink_chain
 from milepost.dataflow.sinks.committables import Committable
 from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.parquet import ParquetSink
-from milepost.dataflow.sinks.sink_head import head_key
 from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, StoreUnavailable, Superseded
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.sink_head import head_key, head_version
 
 from milepost.dataflow.sinks import parquet, sink_chain
 from milepost.dataflow.sinks.build import build_sink
@@ -20,8 +22,6 @@ from milepost.dataflow.sinks.committables import (
     encode_schema,
 )
 from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.parquet import ParquetSink
-from milepost.dataflow.sinks.sink_head import head_key, head_version
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from milepost.dataflow.sinks.sink_head import (
     MarkEntry,
     SnapshotRef,
@@ -17,6 +16,7 @@ from milepost.dataflow.sinks.sink_head import (
     head_to_bytes,
     snapshot_key,
 )
+
 from milepost.protocol.records.errors import StateCorrupt
 
 GOLDEN = Path(__file__).parent / "golden"

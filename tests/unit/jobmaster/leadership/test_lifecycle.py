@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from milepost.dataflow.sinks.parquet import ParquetSink
 
+from milepost.dataflow.sinks.table_sink import TableSink
 from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobmaster.leadership import lifecycle as job_control
 from milepost.protocol.codec.records import to_json
@@ -171,7 +171,7 @@ def test_a_commit_that_fails_is_confirmed_by_nobody(job: SparklessJob, monkeypat
         raise StoreUnavailable("the lake does not answer")
 
     with monkeypatch.context() as down:
-        down.setattr(ParquetSink, "commit", unavailable)
+        down.setattr(TableSink, "move", unavailable)
         with pytest.raises(StoreUnavailable):
             job.master.notify_complete(session, completed.checkpoint_id, "table")
     assert [one.checkpoint_id for one in job.context.head().state.unconfirmed()] == [completed.checkpoint_id]

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from milepost.cli.main import app
 from milepost.dataflow.sinks import parquet, sink_chain
+from milepost.dataflow.sinks.parquet_format import HEADS
 from milepost.dataflow.sinks.table_garbage import TableGarbageList
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
@@ -138,13 +139,13 @@ def test_a_look_costs_a_few_requests_and_only_the_first_epoch_of_a_grace_period_
     session = subsuming(job, 8)
     calls.clear()
     job.master.subsume(session)
-    looked = [call for call in calls if call[1].startswith(("_heads/", "_snapshots/", "_garbage/", "data/"))]
+    looked = [call for call in calls if call[1].startswith((HEADS, "_snapshots/", "_garbage/", "data/"))]
     assert any(call == ("list", "_garbage/") for call in looked)
     assert len(looked) <= 40, looked
     session = subsuming(job, 9)
     calls.clear()
     job.master.subsume(session)
-    assert [call for call in calls if call[1].startswith(("_heads/", "_snapshots/", "_garbage/", "data/"))] == []
+    assert [call for call in calls if call[1].startswith((HEADS, "_snapshots/", "_garbage/", "data/"))] == []
 
 
 def subsuming(job: CountedJob, number: int) -> Session:
@@ -286,7 +287,7 @@ def test_while_a_sink_has_yet_to_follow_a_switch_nothing_of_any_table_goes(
     """I14: somebody may be about to let the table show what only the switch's checkpoint needs."""
 
     def down(operation: str, key: str) -> None:
-        if operation == "create" and key.startswith("_heads/"):
+        if operation == "create" and key.startswith(HEADS):
             raise StoreUnavailable("no answer")
 
     at_hour(monkeypatch, HOURS * 8, before=down)
@@ -421,7 +422,7 @@ def test_what_was_staged_for_a_checkpoint_that_was_left_stays_while_one_can_come
     """I14: it was never published, and a follow to it would name its files."""
 
     def down(operation: str, key: str) -> None:
-        if operation == "create" and key.startswith("_heads/"):
+        if operation == "create" and key.startswith(HEADS):
             raise StoreUnavailable("no answer")
 
     job.land([8, 9])
