@@ -133,12 +133,14 @@ class SinkChange:
     Attributes:
         rows_now, rows_then: rows of the table; of now, None when it is damaged: that may be why it is to go back.
         files_now, files_then: files that a reader opens.
+        position: where the table stands now.
     """
 
     rows_now: int | None
     rows_then: int
     files_now: int
     files_then: int
+    position: TablePosition
 
 
 class StagingSink(Protocol):

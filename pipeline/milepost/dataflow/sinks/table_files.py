@@ -62,9 +62,9 @@ class TableFiles:
     def check(self, files: Sequence[StagedFile]) -> None:
         """Refuse files that are missing or have another size. Raises StateCorrupt."""
         folders = sorted({file.key.rpartition("/")[0] + "/" for file in files})
-        sizes: dict[str, int] = {}
-        for prefix in folders if len(folders) <= _MAX_LISTINGS else [DATA]:
-            sizes.update((stat.key, stat.size) for stat in self._store.list(prefix))
+        prefixes = folders if len(folders) <= _MAX_LISTINGS else [DATA]
+        listings = at_once(self._store, lambda prefix: list(self._store.list(prefix)), prefixes)
+        sizes = {stat.key: stat.size for listing in listings for stat in listing}
         for file in files:
             if sizes.get(file.key) != file.size:
                 found = f"{sizes[file.key]} bytes" if file.key in sizes else "missing"

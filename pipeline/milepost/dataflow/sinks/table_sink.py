@@ -8,6 +8,7 @@ commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pyarrow as pa
@@ -143,17 +144,27 @@ class TableSink(TableStaging):
 
     def compare(self, contents: TableContents | None) -> SinkChange:
         """Return what a move would change; the rows of an append table are recorded, of an upsert table counted."""
-        then = self._records.files(contents)
-        self._files.check(then)
-        shown = self.position().contents
-        rows_now: int | None = None
-        with suppress(StateCorrupt):
-            rows_now = self._count(shown)
+
+        def now() -> tuple[TablePosition, int | None]:
+            position = self.position()
+            with suppress(StateCorrupt):
+                return position, self._count(position.contents)
+            return position, None
+
+        def then() -> int:
+            self.check(contents)
+            return self._count(contents)
+
+        with ThreadPoolExecutor(1) as pool:
+            shown = pool.submit(now)
+            rows_then = then()
+            position, rows_now = shown.result()
         return SinkChange(
             rows_now=rows_now,
-            rows_then=self._count(contents),
-            files_now=0 if shown is None else shown.files,
-            files_then=len(then),
+            rows_then=rows_then,
+            files_now=0 if position.contents is None else position.contents.files,
+            files_then=0 if contents is None else contents.files,
+            position=position,
         )
 
     def undo_limits(self) -> tuple[str, ...]:
