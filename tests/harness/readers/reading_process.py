@@ -40,7 +40,8 @@ def by_duckdb(connection: duckdb.DuckDBPyConnection, request: dict[str, Any]) ->
     if s3 is not None:
         connection.execute(
             f"CREATE OR REPLACE SECRET store (TYPE s3, KEY_ID '{s3['access_key']}', SECRET '{s3['secret_key']}', "
-            f"ENDPOINT '{s3['endpoint_url'].removeprefix('http://')}', REGION 'us-east-1', URL_STYLE 'path', USE_SSL false)"
+            f"ENDPOINT '{s3['endpoint_url'].removeprefix('http://')}', REGION 'us-east-1', "
+            "URL_STYLE 'path', USE_SSL false)"
         )
     text = f"SELECT * FROM {SCANS[request['format']]}('{request['location']}')"
     if request["where"] is not None:
