@@ -221,6 +221,9 @@ class MovingSink(Protocol):
     def check(self, contents: TableContents | None) -> None:
         """Refuse contents of which a file is gone. Raises StateCorrupt."""
 
+    def fault(self, contents: TableContents | None) -> str | None:
+        """Say why the table is not as these contents, or None; what others appended is no fault."""
+
     def compare(self, contents: TableContents | None) -> SinkChange:
         """Return what a move to these contents would change, without writing. Raises StateCorrupt."""
 

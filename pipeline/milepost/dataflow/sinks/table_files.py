@@ -71,6 +71,8 @@ class TableFiles:
                 raise StateCorrupt(
                     f"sink {self._sink}: the table's file {file.key} is {found}, recorded are {file.size} bytes. "
                     "Nothing was published.",
+                    hint="restore it from a copy, or go back to a checkpoint whose files are there (milepost rollback);"
+                    " --to 0 begins the table anew",
                     key=file.key,
                 )
 

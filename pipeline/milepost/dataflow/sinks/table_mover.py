@@ -85,7 +85,8 @@ class TableMover:
             if table is None:
                 if target.contents is None:
                     return False  # nobody ever prepared a commit to it
-                if target.contents.table_id is not None or not self.create(decode_schema(target.contents.schema)):
+                made_anew = target.contents.table_id is not None and not target.realigns
+                if made_anew or not self.create(decode_schema(target.contents.schema)):
                     raise self._waits("there is no table any more")
                 continue
             self._check_target(table, position, target)

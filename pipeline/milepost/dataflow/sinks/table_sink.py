@@ -14,7 +14,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from milepost.dataflow.sinks.committables import Committable, StagedFile, decode_schema, encode_schema
-from milepost.dataflow.sinks.contents import ContentsChange, ContentsRecords, TableContents
+from milepost.dataflow.sinks.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.dataflow.sinks.contract import (
     PreparedTable,
     SinkChange,
@@ -142,13 +142,26 @@ class TableSink(TableStaging):
     def check(self, contents: TableContents | None) -> None:
         self._files.check(self._records.files(contents))
 
+    def fault(self, contents: TableContents | None) -> str | None:
+        table, position = self._mover.look()
+        if table is None:
+            return None if contents is None else f"there is no table at {self._store.config.url} any more"
+        if not position.is_known or identity_of(position.contents) != identity_of(contents):
+            return f"its table shows {position}"
+        try:
+            self._mover.files_now(table, position)
+        except InvalidRequest as error:
+            return error.message
+        return None
+
     def compare(self, contents: TableContents | None) -> SinkChange:
         """Return what a move would change; the rows of an append table are recorded, of an upsert table counted."""
 
         def now() -> tuple[TablePosition, int | None]:
             position = self.position()
-            with suppress(StateCorrupt):
-                return position, self._count(position.contents)
+            if position.is_known:
+                with suppress(StateCorrupt):
+                    return position, self._count(position.contents)
             return position, None
 
         def then() -> int:
