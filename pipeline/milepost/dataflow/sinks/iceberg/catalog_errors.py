@@ -41,8 +41,16 @@ _OF_CATALOGS = (
 )  # fmt: skip
 _CONFLICTS = (CommitFailedException, NoSuchTableError, TableAlreadyExistsError)
 _NO_RIGHTS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
-_NO_ANSWER = (ServerError, ServiceUnavailableError, TooManyRequestsError, ConnectionFailed, Timeout)
-_NO_CATALOG = (InvalidURL, MissingSchema, SSLError, JSONDecodeError, ArgumentError, NoSuchModuleError)
+_NO_ANSWER = (ServerError, ServiceUnavailableError, TooManyRequestsError, ConnectionFailed, Timeout, DBAPIError)
+_NO_CATALOG = (
+    InvalidURL,
+    MissingSchema,
+    SSLError,
+    JSONDecodeError,
+    ArgumentError,
+    NoSuchModuleError,
+    ModuleNotFoundError,
+)
 _DENIED = ("password authentication failed", "permission denied", "access denied", "readonly database",
            "no password supplied", "role ", "unable to open database file")  # fmt: skip
 """What databases say, in lower case, when trying again is useless."""
@@ -90,12 +98,12 @@ def _made_of(error: Exception, config: CatalogConfig, doing: str) -> CheckpointE
             f"{doing}: no TLS connection to {config.where} could be made ({said}).",
             hint="install its certificate (REQUESTS_CA_BUNDLE), or use the right scheme in `sinks[].catalog.uri`",
         )
-    if isinstance(error, _NO_CATALOG) or isinstance(error, ModuleNotFoundError):
+    if isinstance(error, _NO_CATALOG):
         return EnvironmentUnusable(
             f"{doing}: {config.where} cannot be used ({said}).",
             hint="correct `sinks[].catalog.uri`; Postgres is postgresql+psycopg://USER@HOST/DATABASE",
         )
-    if isinstance(error, _NO_ANSWER) or isinstance(error, DBAPIError):
+    if isinstance(error, _NO_ANSWER):
         return StoreUnavailable(f"{doing}: {config.where} did not answer ({said}).", hint=_TRY_AGAIN)
     return EnvironmentUnusable(
         f"{doing}: {config.where} did not do what was asked of it ({said}).",
@@ -110,8 +118,6 @@ def _is_denied(error: Exception) -> bool:
 def _rights_hint(config: CatalogConfig) -> str:
     if config.kind is CatalogKind.SQL:
         return "correct user and password in `sinks[].catalog.uri`, or grant that user both of the catalog's tables"
-    if config.signs:
-        return "correct the credentials of the store, which sign the catalog's requests; `milepost doctor JOB`"
     return "correct `sinks[].catalog.credential` or `.token`, or grant its role reading and writing of that table"
 
 

@@ -2,7 +2,7 @@
 
 The library's own way to open one merges a file of the home folder and variables of the environment into them, by the
 catalog's name; here the catalog's class is called with what the spec says. What it reads and writes of tables goes
-through our store (`file_io.py`), so it holds no credentials of storage but those that sign its requests, if it signs.
+through our store (`file_io.py`), so it holds no credentials of storage.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from requests import Session
 
 from milepost.dataflow.sinks.iceberg.file_io import STORE, StoreFileIO
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.protocol.records.object_store import Credentials, ObjectStore
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.keys import is_loopback
 
 _TIMEOUTS_S = (5, 60)
 """To connect, and between two bytes of an answer; the library would wait for ever."""
 
-_SIGN = "rest.sigv4-enabled"
 _SECRET_OPTIONS = ("token", "credential")
 
 
@@ -40,8 +39,7 @@ class CatalogKind(Enum):
 
 _OPTIONS = {
     CatalogKind.REST: frozenset(
-        {"warehouse", "prefix", "token", "credential", "oauth2-server-uri", "scope", "audience", "resource", _SIGN,
-         "rest.signing-region", "rest.signing-name"}
+        {"warehouse", "prefix", "token", "credential", "oauth2-server-uri", "scope", "audience", "resource"}
     ),
     CatalogKind.SQL: frozenset({"warehouse"}),
 }  # fmt: skip
@@ -102,17 +100,12 @@ class CatalogConfig:
         texts += [each.partition("=")[2] for each in query.split("&")]
         return frozenset(text for text in texts if text)
 
-    @property
-    def signs(self) -> bool:
-        """Whether requests are signed as AWS does it, by the credentials of the store."""
-        return (self.options.get(_SIGN) or "").lower() == "true"
 
-
-def open_catalog(config: CatalogConfig, store: ObjectStore, signing: Credentials | None) -> Catalog:
+def open_catalog(config: CatalogConfig, store: ObjectStore) -> Catalog:
     """Return the catalog, connected.
 
     Args:
-        store: rooted at the table. signing: what a catalog that signs its requests signs them with.
+        store: rooted at the table.
     Raises: what the library, its HTTP client or its database raises (`catalog_errors.py`).
     """
     properties: dict[str, Any] = {
@@ -125,38 +118,19 @@ def open_catalog(config: CatalogConfig, store: ObjectStore, signing: Credentials
         return _sql_catalog(config.name, properties)
     if "credential" in config.options:
         properties.setdefault("oauth2-server-uri", f"{config.uri.rstrip('/')}/v1/oauth/tokens")
-    if config.signs and signing is not None:
-        properties |= _signature(signing, store.config.region)
     return _RestCatalog(config.name, **properties)
-
-
-def _signature(signing: Credentials, region: str) -> dict[str, str]:
-    properties = {
-        "client.access-key-id": signing.access_key,
-        "client.secret-access-key": signing.secret_key,
-        "client.region": region,
-        "rest.sigv4.max-retries": "0",
-    }
-    if signing.session_token is not None:
-        properties["client.session-token"] = signing.session_token
-    return properties
 
 
 class _RestCatalog(RestCatalog):
     """A REST catalog that answers in bounded time or not at all, is never asked for a file's credentials, and whose
     tables do not say how their files are read."""
 
-    def _load_file_io(self, properties: Mapping[str, Any] = {}, location: str | None = None) -> FileIO:  # noqa: B006
+    def _load_file_io(self, properties: Mapping[str, Any] = {}, location: str | None = None) -> FileIO:
         return StoreFileIO(self.properties)
 
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
-        self._bound(session)  # the first request of a session may be the one for its token
+        self._bound(session)  # called for each new session, before the request for a token that may be its first
         return super()._create_legacy_oauth2_auth_manager(session)
-
-    def _create_session(self) -> Session:
-        session = super()._create_session()
-        self._bound(session)  # what signs requests is added last
-        return session
 
     def _bound(self, session: Session) -> None:
         if is_loopback(self.uri):
@@ -178,7 +152,7 @@ def _sql_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
     class StoreSqlCatalog(SqlCatalog):
         """A SQL catalog whose tables do not say how their files are read."""
 
-        def _load_file_io(self, properties: Mapping[str, Any] = {}, location: str | None = None) -> FileIO:  # noqa: B006
+        def _load_file_io(self, properties: Mapping[str, Any] = {}, location: str | None = None) -> FileIO:
             return StoreFileIO(self.properties)
 
     return StoreSqlCatalog(name, **{"pool_pre_ping": "true", **properties})

@@ -96,7 +96,7 @@ def _recorded(file: StagedFile) -> dict[str, Mapping[str, Any]]:
 
 def _bound(field: NestedField, value: object) -> bytes | None:
     read = _READERS.get(type(field.field_type))
-    if read is None or value is None:
+    if read is None or value is None or not isinstance(field.field_type, PrimitiveType):
         return None
     try:
         return to_bytes(field.field_type, read(value))

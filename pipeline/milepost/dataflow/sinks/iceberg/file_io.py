@@ -1,8 +1,8 @@
 """Iceberg's metadata goes through our own store, and nothing is ever deleted by the library.
 
-So there is one way to S3 with one set of errors, and the library holds no keys of it. It deletes the manifests of a
-commit that it takes for failed; but a refusal may be the answer to a request that the transport repeated after the first
-one had landed, and then a landed snapshot would lose its files.
+So there is one way to S3 with one set of errors, and the library holds no keys of it. It would delete the manifests of
+a commit that it takes for failed; but a refusal may be the answer to a request that was repeated on its way after the
+first one had landed, and then a landed snapshot would lose its files.
 """
 
 from __future__ import annotations

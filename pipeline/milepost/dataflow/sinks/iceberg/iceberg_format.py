@@ -22,8 +22,7 @@ from milepost.dataflow.sinks.iceberg.refusals import GC_ENABLED
 from milepost.dataflow.sinks.iceberg.schemas import to_iceberg
 from milepost.dataflow.sinks.reservation import TableOwner
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest
-from milepost.protocol.records.object_store import Credentials, ObjectStore
-from milepost.storage.frozen_credentials import frozen_credentials
+from milepost.protocol.records.object_store import ObjectStore
 
 _PREVIOUS_METADATA = 20
 _MERGED_MANIFESTS = 16
@@ -46,7 +45,7 @@ class IcebergFormat:
         self._sink = sink
         self._config = catalog
         self._store = store
-        self._opened: tuple[int, Credentials | None, Catalog] | None = None
+        self._opened: tuple[int, Catalog] | None = None
 
     def __repr__(self) -> str:
         return f"IcebergFormat({self._sink!r}, {self._config!r}, {self._store!r})"
@@ -96,11 +95,10 @@ class IcebergFormat:
         return catalog_errors(self._config, doing)
 
     def _catalog(self) -> Catalog:
-        """Return the catalog, connected by this process with the credentials that are valid now."""
-        signing = frozen_credentials(self._store.config) if self._config.signs else None
-        if self._opened is None or self._opened[:2] != (os.getpid(), signing):
-            self._opened = (os.getpid(), signing, open_catalog(self._config, self._store, signing))
-        return self._opened[2]
+        """Return the catalog, connected by this process: connections must not cross a fork."""
+        if self._opened is None or self._opened[0] != os.getpid():
+            self._opened = (os.getpid(), open_catalog(self._config, self._store))
+        return self._opened[1]
 
 
 def _properties(owner: TableOwner, columns: Schema) -> dict[str, str]:

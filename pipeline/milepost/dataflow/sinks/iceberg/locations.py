@@ -27,7 +27,7 @@ def table_location(config: StoreConfig) -> str:
     unclear = _NOT_LITERAL.search(location)
     if unclear is not None:
         raise InvalidRequest(
-            f"{config.url}: a path of an Iceberg table has no {unclear.group()!r}: engines disagree about what it means. "
+            f"{config.url}: a path of an Iceberg table has no {unclear.group()!r}: engines disagree about its meaning. "
             "Nothing was read or written.",
             hint="give the sink a path without it",
         )

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import cast
 from uuid import UUID
 
+from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     DataFile,
@@ -42,7 +44,7 @@ class ManifestReader:
 
     def live(self, manifests: Iterable[ManifestFile]) -> dict[str, tuple[ManifestEntry, ...]]:
         """Return the live entries of each manifest of data files, by its path."""
-        wanted = {manifest.manifest_path: manifest for manifest in manifests if manifest.content is ManifestContent.DATA}
+        wanted = {each.manifest_path: each for each in manifests if each.content is ManifestContent.DATA}
         missing = [manifest for path, manifest in wanted.items() if path not in self._read]
         if missing:
             with ThreadPoolExecutor(min(_PARALLEL_READS, len(missing))) as pool:
@@ -199,10 +201,11 @@ class SnapshotFiles:
         return self.table.location_provider().new_metadata_location(name)
 
     @property
-    def _compression(self) -> str:
-        return self.table.metadata.properties.get(
+    def _compression(self) -> AvroCompressionCodec:
+        codec = self.table.metadata.properties.get(
             TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
         )
+        return cast(AvroCompressionCodec, codec)
 
     @property
     def _target_bytes(self) -> int:

@@ -1,7 +1,7 @@
 """The mark of a table in Iceberg: which of its snapshots was our newest move, as its metadata shows it.
 
-A snapshot says it in its summary, and counts as long as it is in the history of `main`. A tag moves along with it in the
-same commit, because others may expire snapshots: none expires one that has a tag.
+A snapshot says it in its summary, and counts as long as it is in the history of `main`. A tag moves along with it in
+the same commit, because others may expire snapshots: none expires one that has a tag.
 """
 
 from __future__ import annotations

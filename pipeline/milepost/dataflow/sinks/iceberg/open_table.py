@@ -125,21 +125,17 @@ class IcebergTable:
     def commit(self, move: TableMove) -> None:
         added, removed = self._changes(move)
         snapshot = self._snapshot(move, added, removed)
-        mark = {NUMBER: str(move.number), WRITE_ID: move.write_id}
-        parent = self._metadata.current_snapshot()
         self._commit(
             (
-                AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=parent.snapshot_id if parent is not None else None),
-                AssertCurrentSchemaId(current_schema_id=self._metadata.current_schema_id),
-                AssertDefaultSpecId(default_spec_id=self._metadata.default_spec_id),
+                self._main_is_unmoved(),
+                AssertCurrentSchemaId.model_validate({"current-schema-id": self._metadata.current_schema_id}),
+                AssertDefaultSpecId.model_validate({"default-spec-id": self._metadata.default_spec_id}),
             ),
             (
                 AddSnapshotUpdate(snapshot=snapshot),
-                SetSnapshotRefUpdate(
-                    ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot.snapshot_id
-                ),
-                SetSnapshotRefUpdate(ref_name=TAG, type=SnapshotRefType.TAG, snapshot_id=snapshot.snapshot_id),
-                SetPropertiesUpdate(updates=mark),
+                _points(MAIN_BRANCH, SnapshotRefType.BRANCH, snapshot),
+                _points(TAG, SnapshotRefType.TAG, snapshot),
+                SetPropertiesUpdate(updates={NUMBER: str(move.number), WRITE_ID: move.write_id}),
             ),
             "the table's commit is not confirmed",
         )
@@ -158,12 +154,11 @@ class IcebergTable:
             for snapshot in self._metadata.snapshots
             if snapshot.timestamp_ms < before_ms and snapshot.snapshot_id not in needed and is_ours(snapshot)
         ]
-        current = self._metadata.current_snapshot()
-        if current is None or len(old) < max(at_least, 1):
+        if len(old) < max(at_least, 1):
             return
         self._commit(
-            (AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=current.snapshot_id),),
-            (RemoveSnapshotsUpdate(snapshot_ids=old),),
+            (self._main_is_unmoved(),),
+            (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": old}),),
             "old snapshots were not expired",
         )
 
@@ -177,7 +172,7 @@ class IcebergTable:
         if twice or missing:
             key, what = (twice[0], "is live already") if twice else (missing[0], "is not live")
             raise ProtocolViolation(
-                f"sink {self._place.sink}: move {move.number} of table {self._place.name} does not fit it: {key} {what}. "
+                f"sink {self._place.sink}: move {move.number} does not fit table {self._place.name}: {key} {what}. "
                 "Nothing was published.",
                 key=key,
             )
@@ -190,14 +185,22 @@ class IcebergTable:
         sequence_number = self._metadata.next_sequence_number()
         snapshot_id = self._metadata.new_snapshot_id()
         files = SnapshotFiles(self._table, self._reader, snapshot_id, write=uuid4())
-        return Snapshot(
-            snapshot_id=snapshot_id,
-            parent_snapshot_id=parent.snapshot_id if parent is not None else None,
-            sequence_number=sequence_number,
-            timestamp_ms=max(time.time_ns() // 1_000_000, self._metadata.last_updated_ms),
-            manifest_list=files.write_list(added, removed, sequence_number),
-            summary=self._summary(move, added, removed),
-            schema_id=self._metadata.current_schema_id,
+        return Snapshot.model_validate(
+            {
+                "snapshot-id": snapshot_id,
+                "parent-snapshot-id": parent.snapshot_id if parent is not None else None,
+                "sequence-number": sequence_number,
+                "timestamp-ms": max(time.time_ns() // 1_000_000, self._metadata.last_updated_ms),
+                "manifest-list": files.write_list(added, removed, sequence_number),
+                "summary": self._summary(move, added, removed),
+                "schema-id": self._metadata.current_schema_id,
+            }
+        )
+
+    def _main_is_unmoved(self) -> TableRequirement:
+        current = self._metadata.current_snapshot()
+        return AssertRefSnapshotId.model_validate(
+            {"ref": MAIN_BRANCH, "snapshot-id": current.snapshot_id if current is not None else None}
         )
 
     def _summary(self, move: TableMove, added: list[DataFile], removed: frozenset[str]) -> Summary:
@@ -253,6 +256,11 @@ class IcebergTable:
         return ForeignCommit(snapshot.snapshot_id, what, removed, added, keeps_rows)
 
 
+def _points(ref: str, kind: SnapshotRefType, snapshot: Snapshot) -> TableUpdate:
+    """Return the update after which a branch or tag points to the snapshot."""
+    return SetSnapshotRefUpdate.model_validate({"ref-name": ref, "type": kind, "snapshot-id": snapshot.snapshot_id})
+
+
 def _operation(move: TableMove) -> Operation:
     if move.keeps_rows:
         return Operation.REPLACE
@@ -267,4 +275,3 @@ def _counts(files: list[DataFile], number: str, rows: str, size: str) -> dict[st
         rows: sum(file.record_count for file in files),
         size: sum(file.file_size_in_bytes for file in files),
     }
-

@@ -70,8 +70,7 @@ def _missing_names(name: str, metadata: TableMetadata) -> tuple[str, str] | None
     for field in metadata.schema().fields:
         if numbers.get(field.name) != field.field_id:
             return (
-                f"does not say by what name its column {field.name!r} is found in files "
-                "(property 'schema.name-mapping.default')",
+                f"does not say in 'schema.name-mapping.default' by what name column {field.name!r} is found in files",
                 f"give the sink a new table, or add field {field.field_id} under that name to the property of {name}",
             )
     return None
