@@ -161,7 +161,6 @@ class SinkCase:
             store=store,
             format_name=self.format_name,
             form=HookedFormat(self.table_format(store), *hooks("format")),
-            is_log=self.is_log,
             marks=MarkRecords(job_store, name),
             records=ContentsRecords(job_store),
         )
