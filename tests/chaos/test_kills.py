@@ -194,7 +194,7 @@ KILLS = (
     Kill(
         "staged sink file",
         pending_with("state", absent=("consumed", "_metadata")),
-        appears="lake/carriers/data/{checkpoint}/t*/*",
+        appears="lake/carriers/_milepost/data/{checkpoint}/t*/*",
         orphan=True,
     ),
     Kill(

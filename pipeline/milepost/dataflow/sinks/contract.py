@@ -27,10 +27,11 @@ from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 
 
 class SinkMode(Enum):
-    """APPEND: every row stays. UPSERT: the table holds the latest row per key."""
+    """APPEND: every row stays. UPSERT: the table holds the latest row per key. CHANGELOG: every change is a row."""
 
     APPEND = "append"
     UPSERT = "upsert"
+    CHANGELOG = "changelog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +134,14 @@ class SinkChange:
     Attributes:
         rows_now, rows_then: rows of the table; of now, None when it is damaged: that may be why it is to go back.
         files_now, files_then: files that a reader opens.
+        position: where the table stands now.
     """
 
     rows_now: int | None
     rows_then: int
     files_now: int
     files_then: int
+    position: TablePosition
 
 
 class StagingSink(Protocol):
@@ -219,6 +222,9 @@ class MovingSink(Protocol):
     def check(self, contents: TableContents | None) -> None:
         """Refuse contents of which a file is gone. Raises StateCorrupt."""
 
+    def fault(self, contents: TableContents | None) -> str | None:
+        """Say why the table is not as these contents, or None; what others appended is no fault."""
+
     def compare(self, contents: TableContents | None) -> SinkChange:
         """Return what a move to these contents would change, without writing. Raises StateCorrupt."""
 
@@ -263,6 +269,9 @@ class HousekeptSink(Protocol):
 
     def garbage(self) -> TableGarbage:
         """Return the lists of files that nothing needs any more."""
+
+    def maintain(self) -> None:
+        """Keep the format's log short; a fault of it is the next time's."""
 
 
 class Sink(PreparingSink, MovingSink, ReadableSink, HousekeptSink, Protocol):

@@ -42,6 +42,19 @@ def check_rows_schema(sink: str, schema: pa.Schema, key: tuple[str, ...]) -> Non
             )
 
 
+def changes_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a changelog of rows with these."""
+    return schema.append(pa.field("_op", pa.string())).append(pa.field("_checkpoint", pa.int64()))
+
+
+def as_changes(rows: pa.Table, op: str, checkpoint_id: int) -> pa.Table:
+    """Return rows as a changelog has them: what each is, and the checkpoint that published it."""
+    count = rows.num_rows
+    said = [pa.repeat(pa.scalar(op, pa.string()), count), pa.repeat(pa.scalar(checkpoint_id, pa.int64()), count)]
+    schema = changes_schema(rows.schema)
+    return pa.table([*rows.columns, *said], schema=schema)
+
+
 def merged_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> pa.Schema:
     """Return the table's schema once `rows` are in it: the table's columns in its order, then new ones.
 
@@ -77,6 +90,16 @@ def merged_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> pa.Sch
                 column=field.name,
             )
     return pa.schema([*table, *added])
+
+
+def widened_schema(sink: str, held: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """Return a table's columns once it can hold rows with these; one that it has besides them stays, and is null there.
+
+    Raises: InvalidRequest: a column has another type in the table.
+    """
+    common = pa.schema([field for field in held if field.name in wanted.names])
+    merged = merged_schema(sink, common, wanted)
+    return pa.schema([*held, *(field for field in merged if field.name not in held.names)])
 
 
 def conform(key: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -77,13 +77,14 @@ class Tables:
 
     def read(self, sink: str, at: int | None) -> pa.Table:
         """Return the sink's table as its readers see it now, or as of a retained checkpoint."""
-        state = self._context.head().state
         table = self._context.sink(sink)
         if at is None:
             contents = shown_contents(self._context, sink)
         else:
+            state = self._context.head().state
             contents = contents_at(self._context, self._context.metadata(_retained(state, at)), sink)
         if contents is None:
+            self._context.head()  # a job that has never run is told so
             when = "yet" if at is None else f"by checkpoint {at}"
             raise NotFound(f"sink {sink}: nothing has been published to {table.store.config.url} {when}.", sink=sink)
         return table.read(contents)

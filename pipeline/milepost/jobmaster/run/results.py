@@ -9,7 +9,7 @@ from typing import Any
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.committables import Committable
-from milepost.dataflow.sinks.contents import TableContents
+from milepost.dataflow.sinks.contents import ContentsRecords, TableContents
 from milepost.dataflow.sinks.contract import PreparedTable
 from milepost.dataflow.sources.consumed import append
 from milepost.dataflow.sources.event_times import NAMED_AHEAD, RowsAhead
@@ -31,6 +31,7 @@ from milepost.protocol.exchange.acknowledgements import Verified
 from milepost.protocol.exchange.watermarks import latest, source_watermark
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import ProtocolViolation
+from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
@@ -116,24 +117,42 @@ def tables_after(
     Raises: StateCorrupt: a record of the base's cannot be read.
     """
     before = dict(base.tables) if base is not None else {}
-    directory = contents_prefix(pending.checkpoint_id, pending.token)
 
     def contents(name: str) -> TableContents:
-        table, left = prepared[name], before.get(name)
-        return TableContents(
-            checkpoint_id=int(pending.checkpoint_id),
-            location=context.sink_location(name),
-            table_id=table.table_id,
-            schema=table.schema,
-            files=table.files,
-            rows=table.rows,
-            records=context.table_records.extend(
-                left.records if left is not None else (), table.change, directory, name
-            ),
-        )
+        owner = pending.checkpoint_id, pending.token
+        location = context.sink_location(name)
+        return contents_after(context.table_records, name, location, owner, before.get(name), prepared[name])
 
     now = dict(zip(prepared, at_once(context.store, contents, prepared), strict=True))
     return dict(sorted((before | now).items()))
+
+
+def contents_after(
+    records: ContentsRecords,
+    sink: str,
+    location: str,
+    owner: tuple[CheckpointId, FencingToken],
+    left: TableContents | None,
+    table: PreparedTable,
+) -> TableContents:
+    """Return what one table consists of after an epoch, its record written.
+
+    Args:
+        location: of the table, as `JobContext.sink_location` names it. owner: the checkpoint and token that write it.
+        left: contents at the checkpoint that the epoch continues; None: the empty table.
+    Raises: StateCorrupt: a record that would be taken in cannot be read.
+    """
+    checkpoint_id, token = owner
+    before = left.records if left is not None else ()
+    return TableContents(
+        checkpoint_id=int(checkpoint_id),
+        location=location,
+        table_id=table.table_id,
+        schema=table.schema,
+        files=table.files,
+        rows=table.rows,
+        records=records.extend(before, table.change, contents_prefix(checkpoint_id, token), sink),
+    )
 
 
 def _sources(
