@@ -23,7 +23,7 @@ from milepost.dataflow.sinks.marks import Mark, MarkRecords
 from milepost.dataflow.sinks.table_files import TableFiles
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat, TableMove
 from milepost.dataflow.sinks.table_keys import staged_by
-from milepost.dataflow.sinks.table_schema import merged_schema
+from milepost.dataflow.sinks.table_schema import widened_schema
 from milepost.protocol.records.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
@@ -76,7 +76,7 @@ class TableMover:
                 raise self._waits("there is no table any more")
             self._check_target(table, position, target)
             if table.schema is not None and target.contents is not None:
-                wider = merged_schema(self._sink, table.schema, decode_schema(target.contents.schema))
+                wider = widened_schema(self._sink, table.schema, decode_schema(target.contents.schema))
                 if len(wider) > len(table.schema):
                     table.widen(wider)
                     continue

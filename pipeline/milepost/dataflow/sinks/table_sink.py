@@ -28,7 +28,7 @@ from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.dataflow.sinks.table_garbage import TableGarbage, is_list_key
 from milepost.dataflow.sinks.table_keys import staged_by, staged_prefix
 from milepost.dataflow.sinks.table_mover import TableMover
-from milepost.dataflow.sinks.table_schema import check_rows_schema, latest_per_key, merged_schema
+from milepost.dataflow.sinks.table_schema import check_rows_schema, latest_per_key, merged_schema, widened_schema
 from milepost.dataflow.sinks.table_staging import TableStaging
 from milepost.protocol.records.errors import InvalidRequest, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
@@ -237,13 +237,13 @@ class TableSink(TableStaging):
         )
 
     def _next_schema(self, committable: Committable, base: TableContents | None, table: OpenTable | None) -> pa.Schema:
-        """Check what was staged; return the table's columns with it."""
+        """Check what was staged; return the columns of this lineage with it: the table may have more (it went back)."""
         self.check_committable(committable)
         rows = decode_schema(committable.schema)
         check_rows_schema(self.name, rows, self.key)
-        held = table.schema if table is not None and table.schema is not None else None
-        before = held or (decode_schema(base.schema) if base is not None else None)
-        schema = merged_schema(self.name, before, rows)
+        schema = merged_schema(self.name, decode_schema(base.schema) if base is not None else None, rows)
+        if table is not None and table.schema is not None:
+            widened_schema(self.name, table.schema, schema)
         self._files.check(committable.files)
         return schema
 
