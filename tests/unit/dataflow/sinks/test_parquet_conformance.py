@@ -10,10 +10,11 @@ from milepost.protocol.records.object_store import StoreConfig
 from tests.conformance.parquet_sink import ParquetCase
 from tests.conformance.sink import SinkTests
 from tests.conformance.sink_faults import SinkFaultTests
+from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
 
 
-class LocalTests(SinkFaultTests, SinkTimelineTests, SinkTests, ParquetCase):
+class LocalTests(SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests, ParquetCase):
     def store_config(self, root: Path, part: str) -> StoreConfig:
         return StoreConfig(file_url(root / f"a {part}"))
 
