@@ -72,14 +72,7 @@ def merged_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> pa.Sch
                 hint="keep the column, or give the sink a new path",
                 column=field.name,
             )
-        found = rows.field(field.name).type
-        if not found.equals(field.type):
-            raise InvalidRequest(
-                f"sink {sink}: column {field.name!r} has the type {found}, in the table it is {field.type}. "
-                "Nothing was published.",
-                hint=f"cast it to {field.type}, or give the sink a new path",
-                column=field.name,
-            )
+        _check_type(sink, field, rows.field(field.name))
     added = [field for field in rows if field.name not in table.names]
     for field in added:
         if not field.nullable:
@@ -92,14 +85,27 @@ def merged_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> pa.Sch
     return pa.schema([*table, *added])
 
 
-def widened_schema(sink: str, held: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """Return a table's columns once it can hold rows with these; one that it has besides them stays, and is null there.
+def widened_schema(sink: str, table: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """Return the columns of a table that can show `wanted`: its own, then the new ones, nullable.
 
-    Raises: InvalidRequest: a column has another type in the table.
+    A table that went back keeps the columns that were added since.
+
+    Raises: InvalidRequest: a column has another type.
     """
-    common = pa.schema([field for field in held if field.name in wanted.names])
-    merged = merged_schema(sink, common, wanted)
-    return pa.schema([*held, *(field for field in merged if field.name not in held.names)])
+    for field in wanted:
+        if field.name in table.names:
+            _check_type(sink, table.field(field.name), field)
+    return pa.schema([*table, *(field.with_nullable(True) for field in wanted if field.name not in table.names)])
+
+
+def _check_type(sink: str, field: pa.Field, found: pa.Field) -> None:
+    if not found.type.equals(field.type):
+        raise InvalidRequest(
+            f"sink {sink}: column {field.name!r} has the type {found.type}, in the table it is {field.type}. "
+            "Nothing was published.",
+            hint=f"cast it to {field.type}, or give the sink a new path",
+            column=field.name,
+        )
 
 
 def conform(key: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
