@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from milepost.dataflow.sinks.parquet import ParquetSink
 
 from milepost.dataflow.sinks.committables import Committable, SinkMark
 from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import CommitOutcomeUnknown, NotFound, StateCorrupt, Superseded
 from milepost.protocol.records.ids import CheckpointId

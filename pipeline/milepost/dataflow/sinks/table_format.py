@@ -77,8 +77,11 @@ class OpenTable(Protocol):
         Raises: InvalidRequest, saying what to type.
         """
 
-    def live(self) -> Mapping[str, int]:
-        """Return its live files, whoever added them: size in bytes by key, relative to the table's root."""
+    def live(self) -> Mapping[str, int] | None:
+        """Return its live files, whoever added them: size in bytes by key, relative to the table's root.
+
+        None: the format keeps no list of its own; what the mark says is live.
+        """
 
     def foreign(self) -> tuple[ForeignCommit, ...]:
         """Return what others committed since our newest move, oldest first."""

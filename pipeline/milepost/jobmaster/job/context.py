@@ -35,6 +35,7 @@ from milepost.storage.open import open_store
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from milepost.dataflow.sinks.contents import ContentsRecords
     from milepost.dataflow.sinks.contract import Sink
     from milepost.dataflow.sources.consumed import ConsumedSet
     from milepost.epoch.metadata import CheckpointMetadata
@@ -130,8 +131,21 @@ class JobContext:
             raise NotFound(
                 f"job {self.spec.name} has no sink {name}; it has {', '.join(sorted(known)) or 'none'}", sink=name
             )
-        key = self.graph.sink_inputs[name].key
-        return build_sink(self.spec.sink(name), job=self.spec.name, key=key, store=self._sink_store(name))
+        return build_sink(
+            self.spec.sink(name),
+            job=self.spec.name,
+            key=self.graph.sink_inputs[name].key,
+            store=self._sink_store(name),
+            job_store=self.store,
+            records=self.table_records,
+        )
+
+    @functools.cached_property
+    def table_records(self) -> ContentsRecords:
+        """The records that the contents of the job's tables are folded from; each is read once."""
+        from milepost.dataflow.sinks.contents import ContentsRecords
+
+        return ContentsRecords(self.store)
 
     @functools.cached_property
     def _sink_stores(self) -> dict[str, ObjectStore]:

@@ -1,23 +1,25 @@
-"""The Parquet sink keeps the sink contract on a local store, in both modes."""
+"""Our own Parquet table keeps the sinks' contract on a local store, in both modes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from milepost.dataflow.sinks.contract import SinkMode
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
-from tests.conformance.parquet_sink import ParquetSinkTests
+from tests.conformance.parquet_sink import ParquetCase
+from tests.conformance.sink import SinkTests
 from tests.conformance.sink_timelines import SinkTimelineTests
 
 
-class LocalTests(SinkTimelineTests, ParquetSinkTests):
-    def store_config(self, root: Path) -> StoreConfig:
-        return StoreConfig(file_url(root / "a lake"))
+class LocalTests(SinkTimelineTests, SinkTests, ParquetCase):
+    def store_config(self, root: Path, part: str) -> StoreConfig:
+        return StoreConfig(file_url(root / f"a {part}"))
 
 
 class TestAppend(LocalTests):
-    mode = "append"
+    mode = SinkMode.APPEND
 
 
 class TestUpsert(LocalTests):
-    mode = "upsert"
+    mode = SinkMode.UPSERT
