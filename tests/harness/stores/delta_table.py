@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
 from milepost.dataflow.sinks.committables import StagedFile
-from milepost.dataflow.sinks.delta.delta_format import STAGED, DeltaFormat
+from milepost.dataflow.sinks.delta.delta_format import DeltaFormat
 from milepost.dataflow.sinks.delta.delta_location import delta_location
 from milepost.dataflow.sinks.delta.open_delta_table import OpenDeltaTable
 from milepost.dataflow.sinks.file_statistics import statistics_of
-from milepost.dataflow.sinks.parquet_files import ParquetFiles
 from milepost.dataflow.sinks.reservation import TableOwner
+from milepost.dataflow.sinks.table_files import TableFiles
 from milepost.dataflow.sinks.table_format import TableMove
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
@@ -36,6 +36,11 @@ def rows(*keys: int, schema: pa.Schema = SCHEMA) -> pa.Table:
     return pa.table(columns | {"k": list(keys)}, schema=schema)
 
 
+def write_id(number: int) -> str:
+    """Return the write id of a move under test: 32 hexadecimal digits, both halves with a sign."""
+    return f"{2**127 + 2**63 + number:032x}"
+
+
 @dataclass
 class DeltaTableUnderTest:
     """The table at a store's root, and its format.
@@ -47,7 +52,7 @@ class DeltaTableUnderTest:
     store: ObjectStore
     retention_ms: int = 7 * DAY_MS
     held_bytes: int = 1 << 20
-    _labels: Iterable[int] = field(default_factory=count)
+    _labels: Iterator[int] = field(default_factory=count)
 
     @classmethod
     def in_folder(cls, folder: Path, retention_ms: int = 7 * DAY_MS) -> DeltaTableUnderTest:
@@ -69,12 +74,10 @@ class DeltaTableUnderTest:
 
     def stage(self, *tables: pa.Table) -> StagedFile:
         """Write the rows as one file below the table; nothing names it yet."""
-        config = replace(self.store.config, url=f"{self.store.config.url}/{STAGED.rstrip('/')}")
-        store = open_store(config)
-        file = ParquetFiles("totals", store).stage(iter(tables), 1, 1, f"{next(iter(self._labels))}", self.held_bytes)
+        label = str(next(self._labels))
+        file = TableFiles("totals", self.store).stage(iter(tables), 1, 1, label, self.held_bytes)
         assert file is not None
-        statistics = statistics_of(pq.read_metadata(pa.BufferReader(store.get(file.key))))
-        return replace(file, key=f"{STAGED}{file.key}", statistics=statistics)
+        return replace(file, statistics=statistics_of(pq.read_metadata(pa.BufferReader(self.store.get(file.key)))))
 
     def move(
         self,
@@ -84,10 +87,10 @@ class DeltaTableUnderTest:
         *,
         table: OpenDeltaTable | None = None,
     ) -> None:
-        """Commit a move, on the table as it is now or as a handle shows it; its write id is `w<number>`."""
+        """Commit a move, on the table as it is now or as a handle shows it; its write id is of the number."""
         table = table if table is not None else self.open()
         schema = table.schema if table.schema is not None else SCHEMA
-        table.commit(TableMove(number, f"w{number}", tuple(added), tuple(removed), schema))
+        table.commit(TableMove(number, write_id(number), tuple(added), tuple(removed), schema))
 
     # -- what others do -------------------------------------------------------------------------------------------
 

@@ -214,7 +214,7 @@ def _packs_as_differences(data_type: pa.DataType) -> bool:
 
 
 def _has_safe_ends(data_type: pa.DataType) -> bool:
-    """Return whether a footer says the ends of a column: of floats Arrow leaves NaN out, and DuckDB then skips its row."""
+    """Return whether a footer says the ends of a column: of floats Arrow leaves NaN out, and DuckDB then its row."""
     return not (pa.types.is_floating(data_type) or pa.types.is_nested(data_type))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from milepost.dataflow.sinks.delta.delta_log import commits_since_ours
 from milepost.protocol.records.errors import StateCorrupt
-from tests.harness.stores.delta_table import OWNER, DeltaTableUnderTest, rows
+from tests.harness.stores.delta_table import OWNER, DeltaTableUnderTest, rows, write_id
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_restore_takes_files_back_and_no_mark(table: DeltaTableUnderTest) -> N
     table.move(2, [new], [old])
     table.others.restore(1)
     opened = table.open()
-    assert (opened.number, opened.write_id) == (2, "w2")
+    assert (opened.number, opened.write_id) == (2, write_id(2))
     (restore,) = opened.foreign()
     assert (restore.what, restore.removed, restore.keeps_rows) == ("RESTORE", {new.key}, False)
     assert [file.key for file in restore.added] == [old.key] == [*opened.live()]
@@ -82,7 +82,7 @@ def test_foreign_commits_are_told_oldest_first_and_ours_that_move_nothing_are_no
     foreign = table.open().foreign()
     assert [commit.version for commit in foreign] == [*range(2, 9), 10]
     assert [commit.what for commit in foreign] == ["WRITE"] * 7 + ["SET TBLPROPERTIES"]
-    assert foreign[-1].keeps_rows and table.open().write_id == "w1"
+    assert foreign[-1].keeps_rows and table.open().write_id == write_id(1)
 
 
 def test_names_of_files_are_told_as_they_are_not_as_the_log_encodes_them(table: DeltaTableUnderTest) -> None:
@@ -102,8 +102,8 @@ def test_names_of_files_are_told_as_they_are_not_as_the_log_encodes_them(table: 
     assert table.open().foreign()[0].removed == {odd[1]}
 
 
-def test_a_log_that_has_lost_our_commit_still_has_the_number(tmp_path: Path) -> None:
-    """Rule: transactions outlive the objects of the log; what those said is told as not known."""
+def test_a_log_that_has_lost_our_commit_still_has_the_mark(tmp_path: Path) -> None:
+    """Rule: a mark is known for as long as the table is; what others did, for as long as the log is."""
     table = DeltaTableUnderTest.in_folder(tmp_path / "table", retention_ms=0)
     table.create()
     table.move(1, [table.stage(rows(1))])
@@ -113,12 +113,12 @@ def test_a_log_that_has_lost_our_commit_still_has_the_number(tmp_path: Path) -> 
     table.others.cleanup_metadata()
     table.append_by_others(9)
     opened = table.open()
-    assert (opened.number, opened.write_id) == (1, None)
+    assert (opened.number, opened.write_id) == (1, write_id(1))
     lost, *known = opened.foreign()
     assert (lost.version, lost.removed, lost.added, lost.keeps_rows) == (3, frozenset(), (), False)
     assert "no longer has" in lost.what and [commit.version for commit in known] == [4, 5]
     table.move(2)
-    assert (table.open().number, table.open().write_id) == (2, "w2")
+    assert (table.open().number, table.open().write_id) == (2, write_id(2))
 
 
 def test_an_object_of_the_log_that_is_no_commit_is_named(table: DeltaTableUnderTest) -> None:

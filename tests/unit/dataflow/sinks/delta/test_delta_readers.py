@@ -46,6 +46,9 @@ VALUES: dict[str, tuple[pa.DataType, list[Any], list[str]]] = {
     "at": (pa.timestamp("us", "UTC"), TIMES, ASKED_TIMES),
     "local": (pa.timestamp("us"), TIMES, ASKED_TIMES),
 }
+"""Column -> its type, its values from the least on, values that are asked for."""
+
+GROUPS: dict[int, list[int | None]] = {100: [None] * 2, 200: [0, 5], 300: [2, 3]}
 """First id -> places of the values, of row groups of one file: nulls alone, both ends, NaN beside a number."""
 
 SCHEMA = pa.schema([("id", pa.int64()), *((name, data_type) for name, (data_type, _, _) in VALUES.items())])
