@@ -7,7 +7,7 @@ from milepost.dataflow.sinks.delta.delta_log import LOG
 from milepost.protocol.records.object_store import ObjectStore
 from tests.conformance.sink_case import SinkCase
 
-RETENTION_MS = 7 * 86_400_000
+WEEK_MS = 7 * 24 * 3_600_000
 
 
 class DeltaCase(SinkCase):
@@ -16,7 +16,7 @@ class DeltaCase(SinkCase):
     format_name = "delta"
 
     def table_format(self, store: ObjectStore) -> DeltaFormat:
-        return DeltaFormat("table", store, RETENTION_MS)
+        return DeltaFormat("table", store, WEEK_MS)
 
     def is_log(self, key: str) -> bool:
         return key.startswith(LOG)

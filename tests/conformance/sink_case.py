@@ -30,8 +30,8 @@ Pairs = list[tuple[int, str]]
 Hook = Callable[[str, str], None]
 """Called with (operation, subject); what it raises, the caller gets.
 
-``job.create``, ``table.put``, … of the two stores, with the key; ``format.open``, ``format.create``, ``format.widen`` and
-``format.commit`` of the table's log.
+``job.create``, ``table.put``, … of the two stores, with the key; ``format.open``, ``format.create``, ``format.widen``
+and ``format.commit`` of the table's log.
 """
 
 
@@ -161,7 +161,6 @@ class SinkCase:
             store=store,
             format_name=self.format_name,
             form=HookedFormat(self.table_format(store), *hooks("format")),
-            is_log=self.is_log,
             marks=MarkRecords(job_store, name),
             records=ContentsRecords(job_store),
         )

@@ -48,23 +48,14 @@ class TableContents:
     rows: Count
     records: tuple[ObjectHandle, ...]
 
-    @property
-    def identity(self) -> tuple[int, tuple[ObjectHandle, ...]]:
-        """What tells it from other contents of the table: the columns of an empty table do not."""
-        return self.checkpoint_id, self.records
-
     def emptied(self) -> TableContents:
         """Return the empty table, as of checkpoint 0, with the same columns for who reads it."""
         return replace(self, checkpoint_id=0, files=0, rows=0, records=())
 
 
-NO_CONTENTS: tuple[int, tuple[ObjectHandle, ...]] = (0, ())
-"""The identity of the empty table as of checkpoint 0."""
-
-
-def identity_of(contents: TableContents | None) -> tuple[int, tuple[ObjectHandle, ...]]:
-    """Return `TableContents.identity`; None is the empty table."""
-    return NO_CONTENTS if contents is None else contents.identity
+def identity_of(contents: TableContents | None) -> TableContents | None:
+    """Return what tells contents of a table from others: not the columns of an empty one."""
+    return contents if contents is not None and contents.checkpoint_id else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,11 @@ from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 
 
 class SinkMode(Enum):
-    """APPEND: every row stays. UPSERT: the table holds the latest row per key."""
+    """APPEND: every row stays. UPSERT: the table holds the latest row per key. CHANGELOG: every change is a row."""
 
     APPEND = "append"
     UPSERT = "upsert"
+    CHANGELOG = "changelog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +269,9 @@ class HousekeptSink(Protocol):
 
     def garbage(self) -> TableGarbage:
         """Return the lists of files that nothing needs any more."""
+
+    def maintain(self) -> None:
+        """Keep the format's log short; a fault of it is the next time's."""
 
 
 class Sink(PreparingSink, MovingSink, ReadableSink, HousekeptSink, Protocol):

@@ -24,7 +24,7 @@ from milepost.dataflow.sinks.reservation import reserved_for
 from milepost.dataflow.sinks.table_files import TableFiles
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat, TableMove
 from milepost.dataflow.sinks.table_keys import staged_by
-from milepost.dataflow.sinks.table_schema import merged_schema
+from milepost.dataflow.sinks.table_schema import widened_schema
 from milepost.protocol.records.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
@@ -91,7 +91,7 @@ class TableMover:
                 continue
             self._check_target(table, position, target)
             if table.schema is not None and target.contents is not None:
-                wider = merged_schema(self._sink, table.schema, decode_schema(target.contents.schema))
+                wider = widened_schema(self._sink, table.schema, decode_schema(target.contents.schema))
                 if len(wider) > len(table.schema):
                     table.widen(wider)
                     continue
@@ -189,8 +189,8 @@ class TableMover:
             if now is not None and (now.number, now.write_id) == (mark.number, mark.write_id):
                 _LOG.info("sink %s: the commit of mark %s had landed: %s", self._sink, mark.number, error.message)
                 return True
-            if now is not None and isinstance(error, CommitConflict):
-                return False
+            if now is not None and now.version != table.version:
+                return False  # a commit on that handle can never land any more
             raise CommitOutcomeUnknown(
                 f"sink {self._sink}: nobody knows whether the commit of checkpoint {mark.checkpoint_id} landed "
                 f"({error}). Its files are kept. Try again: a commit that landed is recognised.",

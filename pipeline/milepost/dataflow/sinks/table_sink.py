@@ -7,7 +7,7 @@ commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -29,7 +29,7 @@ from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.dataflow.sinks.table_garbage import TableGarbage, is_list_key
 from milepost.dataflow.sinks.table_keys import staged_by, staged_prefix
 from milepost.dataflow.sinks.table_mover import TableMover
-from milepost.dataflow.sinks.table_schema import check_rows_schema, latest_per_key, merged_schema
+from milepost.dataflow.sinks.table_schema import check_rows_schema, latest_per_key, merged_schema, widened_schema
 from milepost.dataflow.sinks.table_staging import TableStaging
 from milepost.protocol.records.errors import InvalidRequest, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
@@ -43,8 +43,8 @@ class TableSink(TableStaging):
     """One table; what it shares with every sink is said in `contract`.
 
     Args:
-        job: its name. form: as in the spec. store: rooted at the table. is_log: whether a key below the table's root is
-            of the format's own log. marks, records: in the job's storage.
+        job: its name. store: rooted at the table. format_name: as in the spec. marks, records: in the job's storage.
+        op: as in `TableStaging`. retention_ms: how far back the table may have to go.
     """
 
     def __init__(
@@ -57,12 +57,14 @@ class TableSink(TableStaging):
         store: ObjectStore,
         format_name: str,
         form: TableFormat,
-        is_log: Callable[[str], bool],
         marks: MarkRecords,
         records: ContentsRecords,
+        op: str = "insert",
+        retention_ms: int = 0,
     ) -> None:
-        super().__init__(name, mode=mode, key=key, store=store)
-        self._job, self._store, self._format_name, self._is_log = job, store, format_name, is_log
+        super().__init__(name, mode=mode, key=key, store=store, op=op, statistics=form.keeps_statistics)
+        self._job, self._store, self._format_name, self._format = job, store, format_name, form
+        self._retention_ms = retention_ms
         self._marks, self._records = marks, records
         self._mover = TableMover(name, job, store, form, marks, records)
 
@@ -235,6 +237,9 @@ class TableSink(TableStaging):
     def garbage(self) -> TableGarbage:
         return TableGarbage(self._store)
 
+    def maintain(self) -> None:
+        self._format.maintain(self._retention_ms)
+
     def _owner(self, identity: str) -> TableOwner:
         return TableOwner(self._job, identity, self.name)
 
@@ -263,13 +268,13 @@ class TableSink(TableStaging):
         )
 
     def _next_schema(self, committable: Committable, base: TableContents | None, table: OpenTable | None) -> pa.Schema:
-        """Check what was staged; return the table's columns with it."""
+        """Check what was staged; return the columns of the contents with it, which the table may have more than."""
         self.check_committable(committable)
         rows = decode_schema(committable.schema)
         check_rows_schema(self.name, rows, self.key)
-        held = table.schema if table is not None and table.schema is not None else None
-        before = held or (decode_schema(base.schema) if base is not None else None)
-        schema = merged_schema(self.name, before, rows)
+        schema = merged_schema(self.name, decode_schema(base.schema) if base is not None else None, rows)
+        if table is not None and table.schema is not None:
+            widened_schema(self.name, table.schema, schema)
         self._files.check(committable.files)
         return schema
 
@@ -278,7 +283,7 @@ class TableSink(TableStaging):
     ) -> ContentsChange | None:
         """Stage the whole table as this epoch leaves it, if it has grown many files; else None. Holds it in memory."""
         files = (*known, *committable.files)
-        if self.mode is SinkMode.APPEND or len(files) < COMPACT_FILES:
+        if self.mode is not SinkMode.UPSERT or len(files) < COMPACT_FILES:
             return None
         rows = latest_per_key(self._files.rows(files, schema, verify=True), self.key)
         whole = self._files.stage([self._sorted(rows)], checkpoint_id, token, "all", rows.nbytes)
@@ -288,7 +293,7 @@ class TableSink(TableStaging):
     def _count(self, contents: TableContents | None) -> int:
         if contents is None:
             return 0
-        if self.mode is SinkMode.APPEND:
+        if self.mode is not SinkMode.UPSERT:
             return contents.rows
         schema = decode_schema(contents.schema)
         keys = self._files.rows(self._records.files(contents), schema, columns=self.key)
@@ -298,7 +303,7 @@ class TableSink(TableStaging):
         return TableObject(
             stat,
             staged_by(stat.key),
-            permanent=stat.key == RESERVATION or self._is_log(stat.key),
+            permanent=stat.key == RESERVATION or stat.key.startswith(self._format.log_prefix),
             list_of_garbage=is_list_key(stat.key),
         )
 

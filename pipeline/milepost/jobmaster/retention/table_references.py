@@ -103,6 +103,6 @@ def _not_shown(
     contents = shares[head.checkpoint_id].get(name)
     if contents is None:
         return f"checkpoint {head.checkpoint_id}, the head, has nothing of it"
-    if not position.is_known or identity_of(position.contents) != contents.identity:
+    if not position.is_known or identity_of(position.contents) != contents:
         return f"its table does not show checkpoint {head.checkpoint_id} of timeline {state.live}, the job's head"
     return None

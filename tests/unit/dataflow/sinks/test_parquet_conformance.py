@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from milepost.dataflow.sinks.contract import SinkMode
-from milepost.protocol.records.locations import file_url
-from milepost.protocol.records.object_store import StoreConfig
-from tests.conformance.parquet_sink import ParquetCase
+from tests.conformance.local_cases import LocalParquet
 from tests.conformance.sink import SinkTests
+from tests.conformance.sink_faults import SinkFaultTests
+from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
 
 
-class LocalTests(SinkTimelineTests, SinkTests, ParquetCase):
-    def store_config(self, root: Path, part: str) -> StoreConfig:
-        return StoreConfig(file_url(root / f"a {part}"))
-
-
-class TestAppend(LocalTests):
+class TestAppend(SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests, LocalParquet):
     mode = SinkMode.APPEND
 
 
-class TestUpsert(LocalTests):
+class TestUpsert(SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests, LocalParquet):
     mode = SinkMode.UPSERT

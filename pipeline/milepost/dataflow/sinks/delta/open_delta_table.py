@@ -66,6 +66,7 @@ class OpenDeltaTable:
         self._table = table
         self._retention_ms = retention_ms
         metadata = table.metadata()
+        self.version = table.version()
         self._columns = json.loads(table.schema().to_json())
         self.table_id = str(metadata.id)
         self.owner = owner_in(metadata.configuration)

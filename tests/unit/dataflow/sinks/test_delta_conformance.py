@@ -1,4 +1,4 @@
-"""A Delta table keeps the sinks' contract on a local store, in both modes."""
+"""A Delta table keeps the sinks' contract on a local store."""
 
 from __future__ import annotations
 
@@ -12,14 +12,8 @@ from tests.conformance.sink import SinkTests
 from tests.conformance.sink_timelines import SinkTimelineTests
 
 
-class LocalTests(SinkTimelineTests, SinkTests, DeltaCase):
-    def store_config(self, root: Path, part: str) -> StoreConfig:
-        return StoreConfig(file_url(root / f"a {part}"))
-
-
-class TestAppend(LocalTests):
+class TestAppend(SinkTimelineTests, SinkTests, DeltaCase):
     mode = SinkMode.APPEND
 
-
-class TestUpsert(LocalTests):
-    mode = SinkMode.UPSERT
+    def store_config(self, root: Path, part: str) -> StoreConfig:
+        return StoreConfig(file_url(root / f"a {part}"))
