@@ -152,9 +152,7 @@ def test_a_sink_that_refuses_fails_the_checkpoint_before_the_commit_point(tmp_pa
     for path in (tmp_path / "lake" / "table" / HEADS).iterdir():
         path.unlink()
     job.land("b.csv")
-    with pytest.raises(
-        InvalidRequest, match="its table shows nothing yet, this job left it at checkpoint 1"
-    ) as caught:
+    with pytest.raises(InvalidRequest, match="its table shows nothing yet, this job left it at checkpoint 1") as caught:
         run(job)
     assert "milepost resume small" in caught.value.hint
     shown = job.master.show(2)
