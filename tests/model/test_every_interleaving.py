@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from milepost.protocol.manifest import coordinator
-from milepost.protocol.manifest.timelines.timelines import rollback
+from milepost.protocol.manifest.timelines.timelines import realign_sink, rollback
 from milepost.protocol.manifest.transaction.answers import Answer, Transition
 from milepost.protocol.manifest.transaction.lease import sweep_decision
 from milepost.protocol.manifest.upkeep.after_commit import subsume
@@ -87,9 +87,7 @@ def ignoring_the_result(state: ManifestState, request: Any, now_ms: int) -> Answ
 
 def ignoring_the_sinks(state: ManifestState, *rest: Any) -> Any:
     """Take every checkpoint for published."""
-    return replace(
-        state, checkpoints=tuple(replace(one, unconfirmed=(), unpublished=()) for one in state.checkpoints)
-    ), *rest
+    return replace(state, checkpoints=tuple(replace(one, unconfirmed=()) for one in state.checkpoints)), *rest
 
 
 def directories_of(kept: Any, dropped: Any) -> tuple[str, ...]:
@@ -164,7 +162,7 @@ def without_telling_the_sinks(state: ManifestState, request: Any, now_ms: int) -
 
 
 BROKEN_SWITCHES: dict[str, SwitchRules] = {
-    "commit on the right checkpoint of another timeline": SwitchRules(compare_timelines=False),
+    "commit under a lower number than the table carries": SwitchRules(compare_numbers=False),
     "write no new head where nothing is to be undone": SwitchRules(follow_when_nothing_changes=False),
     "follow whatever switch comes": SwitchRules(compare_decisions=False),
     "trigger before the sinks have followed": SwitchRules(trigger=before_the_sinks_have_followed),
@@ -174,8 +172,48 @@ BROKEN_SWITCHES: dict[str, SwitchRules] = {
 
 @pytest.mark.parametrize("name", BROKEN_SWITCHES)
 def test_a_broken_switch_has_a_counterexample(name: str) -> None:
-    """Each part of the sink chain's contract is needed: without it some order of steps leaves a wrong table."""
+    """Each part of the contract of a table is needed: without it some order of steps leaves a wrong table."""
     seen = SwitchExplorer(Setting(faults=0, in_turn=True), BROKEN_SWITCHES[name]).explore()
+    assert seen.trace, f"{name}: no counterexample in {seen.states} states"
+    assert seen.trace[-1].startswith("I14"), "\n".join(seen.trace)
+
+
+MENDED = {
+    "somebody moves the table and realigns it, 2 leaders": TWO_AND_A_PERSON,
+    "somebody moves the table and realigns it, 1 leader, one crash or lost reply anywhere": Setting(
+        leaders=("airflow:a",)
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=LONG if MENDED[one] is TWO_AND_A_PERSON else ()) for one in MENDED]
+)
+def test_a_table_that_somebody_moved_is_realigned(name: str, record_property: Callable[[str, object], None]) -> None:
+    """I14: whoever works on the job meanwhile; at each end it shows the head, and nothing is owed."""
+    seen = SwitchExplorer(MENDED[name], mends=True).explore()
+    record_property("explored", f"{seen.states:,} states, {seen.transitions:,} transitions, {seen.ends:,} ends: {name}")
+    assert seen.trace == (), "\n".join(seen.trace)
+    assert seen.ends > 0
+
+
+def without_overruling(state: ManifestState, request: Any, now_ms: int) -> Answer:
+    """A realignment that is a switch like any other."""
+    answer = realign_sink(state, request, now_ms)
+    assert isinstance(answer, Transition) and answer.state.reconciliation is not None
+    due = replace(answer.state.reconciliation, realigned=())
+    return replace(answer, state=replace(answer.state, reconciliation=due))
+
+
+BROKEN_REALIGNMENTS: dict[str, SwitchRules] = {
+    "follow only from what is known": SwitchRules(realign=without_overruling),
+    "trigger before the table is realigned": SwitchRules(trigger=before_the_sinks_have_followed),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_REALIGNMENTS)
+def test_a_broken_realignment_has_a_counterexample(name: str) -> None:
+    seen = SwitchExplorer(Setting(faults=0), BROKEN_REALIGNMENTS[name], mends=True).explore()
     assert seen.trace, f"{name}: no counterexample in {seen.states} states"
     assert seen.trace[-1].startswith("I14"), "\n".join(seen.trace)
 

@@ -29,6 +29,7 @@ from milepost.protocol.manifest.transaction.requests import (
     GarbageDeletedRequest,
     ListProgress,
     PinRequest,
+    RealignSinkRequest,
     RebindRequest,
     ReconcileSinkRequest,
     RecordSavepointRequest,
@@ -287,6 +288,10 @@ class JobLog:
         due = self.state.reconciliation
         wanted = (due.decision if due is not None else self.state.version) if decision is None else decision
         return self.ask(ReconcileSinkRequest(SessionId(session), wanted, sink))
+
+    def realign(self, session: str, sink: str = "lake", expected_head: int | None = None) -> Answer:
+        expected = self.state.timeline().head if expected_head is None else CheckpointId(expected_head)
+        return self.ask(RealignSinkRequest(SessionId(session), sink, expected, "a restore"))
 
     def record_savepoint(
         self, session: str, checkpoint_id: int, name: str = "before", location: str | None = None, **changes: Any

@@ -14,53 +14,56 @@ SINKS = ("lake", "late")
 
 @dataclass(frozen=True)
 class Done:
-    """A checkpoint that was completed: its timeline and parent, and when it was triggered."""
+    """A checkpoint that was completed: its timeline and parent, when it was triggered, by which version completed."""
 
     number: int
     timeline: str
     parent: int
     at_ms: int
+    version: int
 
 
 @dataclass
 class Table:
-    """One sink: an atomic head, all former heads, and the compare-and-swap rules of its contract (I14)."""
+    """One sink: what its table shows, under which number, and the compare-and-set rules of its contract (I14).
 
-    mark: tuple[str, int] | None = None
-    decision: int = 0
-    content: tuple[int, ...] = ()
-    history: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    Attributes:
+        number: of the newest move; numbers: of all. shows: the checkpoint; None: somebody else has moved the table.
+    """
 
-    def commit(self, done: Done) -> bool:
-        """Say whether this checkpoint's rows are in the table now, or were put there."""
-        if done.number in self.content:
-            return True
-        first = self.mark is None and done.parent == 0
-        if not first and self.mark != (done.timeline, done.parent):
+    number: int = 0
+    numbers: set[int] = field(default_factory=set)
+    shows: int | None = 0
+
+    def move(self, number: int, to: int, *, follows: int | None = None, realigns: bool = False) -> bool:
+        """Say whether the table carries this move, now or before.
+
+        Args:
+            follows: the checkpoint that it must show; None: any. realigns: also when nobody knows what it shows.
+        """
+        if self.shows is None and not realigns:
             return False
-        self._show((done.timeline, done.number), (*self.content, done.number))
+        if number <= self.number:
+            return number in self.numbers
+        if follows is not None and self.shows != follows:
+            return False
+        self.number, self.shows = number, to
+        self.numbers.add(number)
         return True
-
-    def follow(self, switch: Switch, numbers: Iterable[int], base: int) -> bool:
-        """Show the table as of `base` with these checkpoints after it; False when a newer switch was followed."""
-        if switch.decision <= self.decision:
-            return switch.decision == self.decision
-        self.decision = switch.decision
-        self._show((switch.timeline, switch.to), (*self.history.get(base, ()), *numbers))
-        return True
-
-    def _show(self, mark: tuple[str, int], content: tuple[int, ...]) -> None:
-        self.mark, self.content = mark, content
-        assert self.history.setdefault(mark[1], content) == content, "one checkpoint, one table"
 
 
 @dataclass(frozen=True)
 class Switch:
-    """A change of the live timeline, as whoever lets the sinks follow remembers it, also long after."""
+    """A decision that tables follow, as whoever lets them follow remembers it, also long after.
+
+    Attributes:
+        realigned: the sinks whose table it overrules.
+    """
 
     decision: int
     timeline: str
     to: int
+    realigned: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -73,7 +76,6 @@ class Job:
 
     done: dict[int, Done] = field(default_factory=dict)
     retained: set[int] = field(default_factory=set)
-    shown: dict[int, set[str]] = field(default_factory=dict)
     owed: dict[int, set[str]] = field(default_factory=dict)
     live: str = "main"
     heads: dict[str, int] = field(default_factory=lambda: {"main": 0})
@@ -96,7 +98,6 @@ class Job:
     def completed(self, done: Done) -> None:
         self.done[done.number] = done
         self.retained.add(done.number)
-        self.shown[done.number] = set()
         self.heads[done.timeline] = done.number
         if done.timeline == self.live:
             self.lived.add(done.number)
@@ -111,16 +112,16 @@ class Job:
         self.owed.clear()
         self.following, self.must_follow = switch, set(SINKS)
 
-    def way(self, table: Table, to: int) -> tuple[int, list[int]]:
-        """How a table gets to a checkpoint: the newest one of its history on the way, and what comes after it."""
-        missing: list[int] = []
-        while to and to not in table.history:
-            missing.append(to)
-            to = self.done[to].parent
-        return to, missing[::-1]
+    def realigned(self, switch: Switch, sink: str) -> None:
+        """One table is to show the head whatever it shows; what others have yet to do stays."""
+        self.owed = {number: due - {sink} for number, due in self.owed.items() if due - {sink}}
+        self.following = switch
+        self.must_follow.add(sink)
 
     def kept(self, policy: tuple[int, int, int], roots: Iterable[int], lowest_pending: int | None) -> set[int]:
         """What retention has to keep of what is retained, by the words of the design."""
+        if self.must_follow:
+            return set(self.retained)
         on_live = self.retained & set(self.lineage(self.heads[self.live]))
         kept = {*roots, *self.owed, *(self.heads[name] for name in (self.live, *self.forks))}
         kept |= {self.forked_at[name] for name in self.forks}
@@ -134,12 +135,8 @@ class Job:
             kept |= kept_by_a_plain_reading({one: self.done[one].at_ms for one in group}, *policy)
         kept |= {one for one in self.retained if self.done[one].timeline in self.forks}
         kept |= {one for one in self.retained if lowest_pending is not None and one >= lowest_pending}
-        if self.must_follow and self.following is not None:
-            kept |= set(self.lineage(self.following.to))
-        for number in sorted(kept & self.retained):
-            while number and self.shown[number] < set(SINKS):
-                kept.add(number)
-                number = self.done[number].parent
+        for number in self.owed:
+            kept |= {max((one for one in self.lineage(number) if one not in self.owed), default=0)}
         return kept & self.retained
 
 

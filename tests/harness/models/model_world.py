@@ -193,6 +193,8 @@ def check_world(world: World, state: ManifestState) -> None:
     _require(len(set(world.sink)) == len(world.sink), f"I14: a checkpoint is published twice: {world.sink}")
     _require(world.sink == tuple(sorted(completed))[: len(world.sink)], f"I14: {world.sink} is no chain of {completed}")
     retained = {int(one.checkpoint_id) for one in state.checkpoints}
+    shows = world.sink[-1][0] if world.sink else 0
+    _require(shows in {0, *retained}, f"I8: the table shows checkpoint {shows}, which is subsumed")
     published = {one[0] for one in world.sink}
     lost = {number for number, _ in completed} - published - retained
     _require(not lost, f"I8: completed checkpoints {sorted(lost)} are neither retained nor published")

@@ -1,7 +1,7 @@
 """What a job must be after each write that landed: a few dicts and lists, by the rules of DESIGN 3.
 
 It reads the bytes that reached the store, and nothing of the code that wrote them: it has no codec, no coordinator, no
-retention and no sink chain of its own. Each entry of the manifest must be one that the rules allow after the ones
+retention and no contents of its own. Each entry of the manifest must be one that the rules allow after the ones
 before, and must say of the job's state what the model says.
 """
 
@@ -12,6 +12,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+from tests.harness.models.stored_tables import LISTS, STAGED, files_of, is_old_mark, mark_of
 
 TIMEOUT_MS = 600_000
 HEARTBEAT_MS = 60_000
@@ -30,7 +32,6 @@ COUNTED = {
 """Of the reasons that can occur here, those that say that the epoch itself failed."""
 
 _KEY = re.compile(r"(?:chk-\d{20}/t\d{20}|inputs)/[\w./-]+")
-_STAGED = re.compile(r"data/chk-(\d{20})/t(\d+)/")
 
 Json = dict[str, Any]
 
@@ -48,7 +49,8 @@ class PlainModel:
         stored: reads an object of the job's store; None: it is not there.
     Attributes:
         ended: by checkpoint id: the winning token, 0: aborted. lineage: (checkpoint id, objects it consumed).
-        chains: per sink, the checkpoint ids in the order of their heads.
+        chains: per sink, the checkpoint ids in the order of their commits. numbers: the mark that each table carries.
+        versions: by completed checkpoint: the version that completed it.
         answers: by (checkpoint, token): whether what reached the driver allows to complete.
         listings: by key or prefix: version and time of each time that it was listed as garbage. A heartbeat may be
             listed again, in another list: then it may go once any of these is over.
@@ -83,6 +85,8 @@ class PlainModel:
         self.lineage: list[tuple[int, list[str]]] = []
         self.final: int | None = None
         self.chains: dict[str, list[int]] = {sink: [] for sink in self._sinks}
+        self.numbers: dict[str, int] = dict.fromkeys(self._sinks, 0)
+        self.versions: dict[int, int] = {}
         self.answers: dict[tuple[int, int], bool] = {}
         self.heartbeats: dict[str, int] = {}
         self.latest_ms = 0
@@ -112,22 +116,28 @@ class PlainModel:
 
     def sink_head(self, sink: str, body: bytes) -> None:
         """A new head of a sink's table (I14)."""
-        document = json.loads(body)
-        mark, chain = document["mark"], self.chains[sink]
-        number = mark["checkpoint_id"]
+        head = json.loads(body)
+        mark, chain = mark_of(self._stored, sink, head), self.chains[sink]
+        number = mark["contents"]["checkpoint_id"]
         require(self.ended.get(number), f"I14: checkpoint {number} is published at {sink}, and not completed")
         require(number not in chain, f"I14: checkpoint {number} is published twice at {sink}")
         due = self.lineage[len(chain)][0]
         require(number == due, f"I14: {sink} publishes checkpoint {number}, {due} is next")
-        require((mark["predecessor"] or 0) == (chain[-1] if chain else 0), f"I14: {sink}: wrong predecessor: {mark}")
-        for file in document["added"]:
-            owner = self._owner(file["key"])
-            require(owner == (number, self.ended[number]), f"I3: {sink}: {file['key']} of another try is published")
+        require(head["number"] == self.versions[number], f"I14: {sink}: checkpoint {number} under {head['number']}")
+        require(head["number"] > self.numbers[sink], f"I14: {sink} goes back from mark {self.numbers[sink]}")
+        for key in files_of(self._stored, mark["contents"]):
+            owner, token = self._owner(key)
+            require(owner in (*chain, number), f"I14: {sink}: {key} of no epoch that is published")
+            require(token == self.ended[owner], f"I3: {sink}: {key} of another try is published")
         chain.append(number)
+        self.numbers[sink] = head["number"]
 
     def deleted(self, sink: str | None, key: str) -> None:
         """An object is about to be deleted (I8)."""
-        if key.startswith(("_probe/", "_garbage/", "_snapshots/", "garbage/")):
+        if key.startswith(("_probe/", "garbage/", LISTS)):
+            return
+        if sink is None and key.startswith("sinks/"):
+            require(is_old_mark(self.numbers, key), f"I14: {key} is deleted, and its table is not beyond it")
             return
         if sink is not None:
             number, token = self._owner(key)
@@ -236,6 +246,8 @@ class PlainModel:
         self.lineage.append((number, objects))
         self.final = number if plan["final"] else self.final
         self.ended[number] = token
+        require(done["version"] == self.version, f"I14: checkpoint {number} says that {done['version']} completed it")
+        self.versions[number] = self.version
         self.session_ends[pending["session"]] = number
         self.head, self.pending = number, None
         self.failures, self.counted = 0, set()
@@ -281,6 +293,7 @@ class PlainModel:
         kept = {self.head, *sorted(self.retained)[-self._retained :], *(pin[0] for pin in self.pins.values())}
         kept |= {self.pending["base"]} if self.pending else set()
         kept |= {number for number, one in self.retained.items() if one["unconfirmed"]}
+        kept |= {chain[-1] for chain in self.chains.values() if chain}  # the tables go on from what they show
         lost = kept.intersection(event["checkpoint_ids"])
         require(not lost, f"I8: checkpoints {sorted(lost)} are subsumed, and must stay")
         for number in event["checkpoint_ids"]:
@@ -408,7 +421,7 @@ class PlainModel:
         return body
 
     def _owner(self, key: str) -> tuple[int, int]:
-        found = _STAGED.match(key)
+        found = STAGED.match(key)
         require(found, f"I8: {key} of a sink is no staged file")
         return int(found[1]), int(found[2])
 
@@ -464,7 +477,14 @@ def keys_in(metadata: bytes) -> set[str]:
     document = json.loads(metadata, object_hook=_with_key)
     for source in document.get("sources", {}).values():
         source["consumed"] = _records(source["consumed"])
+    document["tables"] = contents_in(metadata)
     return set(_KEY.findall(json.dumps(document)))
+
+
+def contents_in(metadata: bytes) -> dict[str, Json]:
+    """The contents of each sink's table that the metadata of a checkpoint holds."""
+    tables: dict[str, Json] = json.loads(metadata, object_hook=_with_key).get("tables", {})
+    return {sink: one | {"records": _records(one["records"])} for sink, one in tables.items()}
 
 
 def _records(stored: list[Json] | Json) -> list[Json]:

@@ -30,6 +30,7 @@ from milepost.spec.load.load import LoadedJob
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.models.plain_model import PlainModel, require
+from tests.harness.models.stored_tables import HEADS
 from tests.harness.servers.stepped_processes import Crashed, Process, SteppedStores, Watchers
 
 SINKS = ("counts", "seen")
@@ -149,7 +150,7 @@ class SteppedJob:
 
     def sink_is_down(self, sink: str, down: bool) -> None:
         """Its table cannot be committed to; what is staged for it arrives."""
-        at = next(url for url, name in self._urls.items() if name == sink), "_heads/"
+        at = next(url for url, name in self._urls.items() if name == sink), HEADS
         if down:
             self.stores.down.add(at)
         else:
@@ -249,7 +250,7 @@ class SteppedJob:
         if url not in self._urls:
             return  # where somebody keeps a savepoint
         where = self._urls[url]
-        if where is not None and key.startswith("_heads/"):
+        if where is not None and key.startswith(HEADS):
             self.model.sink_head(where, body)
         elif where is None and key.startswith("manifest/"):
             self.model.entry(body)

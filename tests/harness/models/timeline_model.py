@@ -8,7 +8,6 @@ rollbacks, backfills, other parallelisms.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from typing import Any
 import duckdb
 
 from tests.harness.jobs.lineage_model import kept_by_a_plain_reading
-from tests.harness.models.plain_model import covers, entry_of, keys_in, require
-
-_STAGED = re.compile(r"data/chk-(\d{20})/t(\d+)/")
+from tests.harness.models.plain_model import contents_in, covers, entry_of, keys_in, require
+from tests.harness.models.stored_tables import LISTS, STAGED, files_of, is_old_mark, mark_of
 
 Rows = list[tuple[Any, ...]]
 Json = dict[str, Any]
@@ -35,8 +33,9 @@ class TimelineModel:
         left: by timeline that a switch has left: its head. lived: what was completed on the live one.
         parents, objects: by completed checkpoint: where it comes from, what its own epoch consumed.
         ended: by checkpoint id: the winning token, 0: aborted. granted: by checkpoint id: the token in force.
-        heads: per sink, its newest head as it is stored. tables: per sink, its files as of every checkpoint
-            that it has shown.
+        heads: per sink, its newest head as it is stored. shown: per sink, the checkpoints that its table has shown, the
+            newest last; 0: nothing. versions: by completed checkpoint: the version that completed it.
+        tables: by completed checkpoint and sink: the files that its contents list.
         savepoints: by name or place: the objects that had been consumed. restores: by session: what it is about to
             restore. saved_rules, rules, rule: by savepoint, hash of a spec, checkpoint: what the counts count.
         unreplayable: checkpoints that no recorded input leads past. trigger_times_ms: by checkpoint.
@@ -62,7 +61,9 @@ class TimelineModel:
         self.left: dict[str, int] = {}
         self.lived: set[int] = set()
         self.heads: dict[str, Json | None] = dict.fromkeys(sinks)
-        self.tables: dict[str, dict[int, list[str]]] = {sink: {} for sink in self.heads}
+        self.shown: dict[str, list[int]] = {sink: [0] for sink in self.heads}
+        self.versions: dict[int, int] = {}
+        self.tables: dict[int, dict[str, list[str]]] = {0: {}}
         self.savepoints: dict[str, list[str]] = {}
         self.restores: dict[str, list[str]] = {}
         self.saved_rules: dict[str, str] = {}
@@ -125,8 +126,7 @@ class TimelineModel:
 
     def at(self, sink: str) -> int:
         """The checkpoint that the sink's table shows; 0: it is empty."""
-        head = self.heads[sink]
-        return int(head["mark"]["checkpoint_id"] or 0) if head else 0
+        return self.shown[sink][-1]
 
     def _query(self, sql: str, checkpoint: int) -> Rows:
         names = self.consumed(checkpoint)
@@ -184,10 +184,10 @@ class TimelineModel:
                     self._aborted(event["aborted"])
             case "SinkConfirmed":
                 number, sink = event["checkpoint_id"], event["sink"]
-                require(number in self.tables[sink], f"I11: {sink} confirms {number}, and has not published it")
+                require(number in self.shown[sink], f"I11: {sink} confirms {number}, and has not published it")
             case "SinkReconciled":
                 head = self.heads[event["sink"]]
-                require(head and head["decision"] >= event["decision"], f"I11: {event['sink']} has not followed")
+                require(head and head["number"] >= event["decision"], f"I11: {event['sink']} has not followed")
             case "SavepointCreated":
                 saved = event["savepoint"]
                 self.savepoints[saved["name"]] = self.consumed(saved["checkpoint_id"])
@@ -203,12 +203,9 @@ class TimelineModel:
         dropped = set(event["checkpoint_ids"])
         lost = sorted(dropped & self._kept(before, self.policies[event["session_id"]]))
         require(not lost, f"I8: {lost} are subsumed, and must stay")
-        for sink, history in self.tables.items():
-            for number in self.retained:
-                way = self.lineage(number)
-                shown = max((at for at, one in enumerate(way) if one in history), default=-1)
-                lost = sorted(dropped.intersection(way[shown + 1 :]))
-                require(not lost, f"I8: {lost} are subsumed, and {sink} needs them to show checkpoint {number}")
+        require(before["reconciliation"] is None, f"I8: {sorted(dropped)} are subsumed, and a sink has yet to follow")
+        for sink in self.heads:
+            require(self.at(sink) not in dropped, f"I8: {self.at(sink)} is subsumed, and {sink} shows it")
 
     def _kept(self, state: Json, policy: tuple[int, int, int]) -> set[int]:
         """What has to stay of what is retained, by the words of the design."""
@@ -255,6 +252,10 @@ class TimelineModel:
         require(before == self.rule[number], f"checkpoint {number} continues {before} as {self.rule[number]}")
         self.keys[number] = keys_in(metadata or b"{}")
         self.keys[number] |= {done["metadata"]["key"], done["plan"]["key"]}
+        require(done["version"] == self.version, f"I14: checkpoint {number} says that {done['version']} completed it")
+        self.versions[number] = self.version
+        tables = contents_in(metadata or b"{}")
+        self.tables[number] = {sink: files_of(self.stored, contents) for sink, contents in tables.items()}
 
     def _aborted(self, event: Json) -> None:
         number = event["pending"]["checkpoint_id"]
@@ -275,37 +276,32 @@ class TimelineModel:
     def sink_head(self, sink: str, body: bytes) -> None:
         """A new head of a sink's table (I14)."""
         head = json.loads(body)
-        before, mark, decision = self.heads[sink], head["mark"], head["decision"]
-        number = int(mark["checkpoint_id"] or 0)
-        followed = before["decision"] if before else 0
-        require(decision >= followed, f"I14: {sink} goes back from decision {followed} to {decision}")
-        if decision > followed:
-            switch = self.switches.get(decision)
-            require(switch and switch["to"] == number, f"I14: {sink} follows {decision} to {number}, not {switch}")
+        before, mark, decision = self.heads[sink], mark_of(self.stored, sink, head), head["number"]
+        number = int(mark["contents"]["checkpoint_id"]) if mark["contents"] else 0
+        carried = before["number"] if before else 0
+        require(decision > carried, f"I14: {sink} goes back from mark {carried} to {decision}")
+        files = files_of(self.stored, mark["contents"])
+        known = self.tables.get(number, {}).get(sink, [])
+        require(files == known, f"I14: {sink} at checkpoint {number} lists {files}, its contents are {known}")
+        switch = self.switches.get(decision)
+        if switch is not None:
+            require(switch["to"] == number, f"I14: {sink} follows {decision} to {number}, not {switch}")
         else:
-            require(self.ended.get(number), f"I14: checkpoint {number} is published at {sink}, and not completed")
-            require(number not in self.tables[sink], f"I14: checkpoint {number} is published twice at {sink}")
+            require(self.versions.get(number) == decision, f"I14: {sink} shows {number} under {decision}")
             require(self.parents[number] == self.at(sink), f"I14: {sink}: {number} does not follow {self.at(sink)}")
-            if decision == max(self.switches, default=0):
+            if decision > max(self.switches, default=0):
                 on = number in self.lineage(self.head)
                 require(on, f"I14: {sink} publishes {number}, which the live timeline does not have")
-        self._shows(sink, number, head)
+        self.shown[sink].append(number)
         self.heads[sink] = head
-
-    def _shows(self, sink: str, number: int, head: Json) -> None:
-        tables, added = self.tables[sink], [file["key"] for file in head["added"]]
-        followed = head["followed"]
-        if followed is None:
-            before = tables[self.at(sink)] if self.heads[sink] else []
-            tables[number] = [head["replaced_by"]["key"]] if head["replaced_by"] else before + added
-            return
-        files = (tables[followed["base"][2]] if followed["base"] else []) + added
-        tables |= {step["checkpoint_id"]: files[: step["live_files"]] for step in followed["steps"]}
-        tables[number] = files
 
     def deleted(self, sink: str | None, key: str) -> None:
         """An object is about to be deleted (I8)."""
         if key.startswith("_probe/"):
+            return
+        if sink is None and key.startswith("sinks/"):
+            numbers = {name: head["number"] if head else 0 for name, head in self.heads.items()}
+            require(is_old_mark(numbers, key), f"I14: {key} is deleted, and its table is not beyond it")
             return
         if sink is None:
             owner = next((one for one in self.retained if key in self.keys[one]), None)
@@ -313,25 +309,16 @@ class TimelineModel:
             listed = any(covers(entry, key) for entry in self.listed)
             require(listed or not key.startswith("chk-"), f"I8: {key} is deleted, and not listed as garbage")
             return
-        if key.startswith(("_garbage/", "_snapshots/")):
-            return  # what a list names is judged file by file; a snapshot repeats what the heads say
-        found = _STAGED.match(key)
+        if key.startswith(LISTS):
+            return  # what a list names is judged file by file
+        found = STAGED.match(key)
         require(found, f"I8: {key} of sink {sink} is deleted, and is no staged file")
         number, token = (int(found[1]), int(found[2])) if found else (0, 0)
         require(number in self.ended, f"I8: {key} is deleted, and may still be published")
         won = self.ended[number] == token
         for one in (self.at(sink), *self.retained) if won else ():
-            require(
-                not self._needs(sink, one, key, number), f"I8: {key} of {sink} is deleted, checkpoint {one} needs it"
-            )
-
-    def _needs(self, sink: str, checkpoint: int, key: str, number: int) -> bool:
-        """Whether the sink's table needs a file that was staged for `number` to be put at a checkpoint."""
-        while checkpoint and checkpoint not in self.tables[sink]:
-            if checkpoint == number:
-                return True
-            checkpoint = self.parents[checkpoint]
-        return key in self.tables[sink].get(checkpoint, ())
+            needs = key in self.tables[one].get(sink, ())
+            require(not needs, f"I8: {key} of {sink} is deleted, checkpoint {one} needs it")
 
     def needed(self) -> set[str]:
         """Every key of the job's store that a retained checkpoint names."""

@@ -1,12 +1,14 @@
 """Rollbacks, forks, replays and the schedule in any order, with zombies of each, against a plain model and two tables.
 
 After every step: ids and tokens rise across timelines, one timeline is live, heads are retained, a completed checkpoint
-is lost only by subsumption and only when nothing needs it, nothing that is needed is garbage, and each table holds one
-lineage: that of the live head once nothing is owed (I3, I5, I7, I8, I14).
+is lost only by subsumption and only when nothing needs it, nothing that is needed is garbage, and each table shows a
+retained checkpoint: the live head once nothing is owed, or what somebody else made of it until it is realigned (I3, I5,
+I7, I8, I14).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -129,7 +131,8 @@ class Timelines(RuleBasedStateMachine):
         number = int(pending.checkpoint_id)
         carried = sorted(self.references[int(pending.base)])[-2:]
         self.references[number] = frozenset([run, metadata, *carried])
-        self.job.completed(Done(number, str(where.timeline_id), int(pending.base), pending.trigger_time_ms))
+        version = answer.state.version
+        self.job.completed(Done(number, str(where.timeline_id), int(pending.base), pending.trigger_time_ms, version))
         if where.timeline_id != self.job.live:
             self.never_committed.add(number)
         return True
@@ -180,13 +183,13 @@ class Timelines(RuleBasedStateMachine):
     # The sinks.
 
     def commit(self, number: int, sink: str, *, confirm: bool = True) -> None:
-        """Commit and perhaps confirm; whether the table takes it is decided by its head alone."""
-        if self.job.tables[sink].commit(self.job.done[number]) and confirm:
+        """Commit and perhaps confirm; whether the table takes it is decided by what it carries alone."""
+        done = self.job.done[number]
+        if self.job.tables[sink].move(done.version, number, follows=done.parent) and confirm:
             answer = self.ask(lambda: self.log.confirm(PERSON, number, sink))
             due = sink in self.job.owed.get(number, ())
             assert isinstance(answer, Transition) == due
             if due:
-                self.job.shown[number].add(sink)
                 self.job.owed[number].discard(sink)
                 if not self.job.owed[number]:
                     del self.job.owed[number]
@@ -202,22 +205,45 @@ class Timelines(RuleBasedStateMachine):
     @precondition(lambda self: self.switches)
     @rule(pick=PICK, sink=st.sampled_from(SINKS))
     def a_sink_follows(self, pick: int, sink: str) -> None:
-        """The newest switch, or an older one: by a process that has slept."""
+        """The newest decision, or an older one: by a process that has slept."""
         self.follow(self.switches[-1 - pick % len(self.switches)], sink)
 
     def follow(self, switch: Switch, sink: str) -> None:
         table = self.job.tables[sink]
-        base, missing = self.job.way(table, switch.to)
-        if switch == self.job.following and table.decision < switch.decision:
-            assert set(missing) <= self.job.retained, "I8: what the sink needs to follow is retained"
-        if table.follow(switch, missing, base):
+        if table.move(switch.decision, switch.to, realigns=sink in switch.realigned):
             answer = self.ask(lambda: self.log.reconcile(PERSON, sink, switch.decision))
-            due = switch == self.job.following and sink in self.job.must_follow
+            newest = self.job.following is not None and switch.decision == self.job.following.decision
+            due = newest and sink in self.job.must_follow
             assert isinstance(answer, Transition) == due
             if due:
                 self.job.must_follow.discard(sink)
-                if switch.to:
-                    self.job.shown[switch.to].add(sink)
+                assert self.job.following is not None
+                self.job.following = replace(self.job.following, realigned=self.job.following.realigned - {sink})
+
+    @rule(sink=st.sampled_from(SINKS))
+    def somebody_else_moves_a_table(self, sink: str) -> None:
+        """A restore, a failover, a hand: nobody knows any more what the table shows."""
+        self.job.tables[sink].shows = None
+
+    @rule(sink=st.sampled_from(SINKS), settle=st.booleans())
+    def realign(self, sink: str, settle: bool) -> None:
+        """Also while it has yet to follow an earlier decision, and whatever the status of the job."""
+        before = self.log.state
+        head, busy = self.job.heads[self.job.live], self.busy(self.job.live)
+        stale = self.ask(lambda: self.log.realign(PERSON, sink, head + 1), Busy, CommitConflict)
+        assert isinstance(stale, CheckpointError)
+        answer = self.ask(lambda: self.log.realign(PERSON, sink), Busy)
+        assert isinstance(answer, Busy) == busy
+        if busy:
+            return
+        after = answer.state
+        assert (after.status, after.timelines, after.results) == (before.status, before.timelines, before.results)
+        told = self.job.following.realigned if self.job.following is not None and self.job.must_follow else frozenset()
+        switch = Switch(after.version, self.job.live, head, told | {sink})
+        self.job.realigned(switch, sink)
+        self.switches.append(switch)
+        if settle:
+            self.follow(switch, sink)
 
     # What people do.
 
@@ -260,7 +286,8 @@ class Timelines(RuleBasedStateMachine):
         before = set(self.job.lineage(self.job.heads[self.job.live])) & self.job.retained
         assert set(event.discarded) == before - set(self.job.lineage(to))
         assert (event.from_timeline, event.to) == (self.job.live, to)
-        switch = Switch(answer.state.version, str(event.timeline), to)
+        told = self.job.following.realigned if self.job.following is not None and self.job.must_follow else frozenset()
+        switch = Switch(answer.state.version, str(event.timeline), to, told)
         self.job.switched(switch, left)
         self.switches.append(switch)
         self.frozen = None
@@ -423,24 +450,29 @@ class Timelines(RuleBasedStateMachine):
             assert not any(key.startswith(listed) for key in self.references[number]) or not listed
 
     @invariant()
-    def every_table_holds_one_lineage(self) -> None:
-        """I14: never rows of two timelines; and those of the live head once nothing is owed."""
-        head = self.job.heads[self.job.live]
+    def every_table_can_go_on_from_what_it_shows_to_the_live_head(self) -> None:
+        """I8, I14: both ends of the difference are retained; once it has followed, what is owed is between them."""
+        lineage = self.job.lineage(self.job.heads[self.job.live])
         for sink, table in self.job.tables.items():
-            newest = table.mark[1] if table.mark is not None else 0
-            assert list(table.content) == self.job.lineage(newest)
-            if not self.job.must_follow:
+            if table.shows is None:
+                continue
+            assert table.shows in {0, *self.job.retained}, f"I8: {sink} shows {table.shows}, and it is subsumed"
+            if sink not in self.job.must_follow:
                 owed = {number for number in self.job.owed if sink in self.job.owed[number]}
-                assert [*table.content, *sorted(owed.difference(table.content))] == self.job.lineage(head)
+                shown = self.job.lineage(table.shows)
+                assert [*shown, *sorted(owed.difference(shown))] == lineage
 
     @invariant()
     def the_state_is_what_the_model_owes(self) -> None:
         state = self.log.state
         assert {int(one.checkpoint_id): set(one.unconfirmed) for one in state.unconfirmed()} == self.job.owed
-        assert {int(one.checkpoint_id): set(SINKS) - set(one.unpublished) for one in state.checkpoints} == {
-            number: self.job.shown[number] for number in self.job.retained
+        assert {int(one.checkpoint_id): one.version for one in state.checkpoints} == {
+            number: self.job.done[number].version for number in self.job.retained
         }
-        assert set(() if state.reconciliation is None else state.reconciliation.sinks) == self.job.must_follow
+        due = state.reconciliation
+        assert set(() if due is None else due.sinks) == self.job.must_follow
+        if due is not None and self.job.following is not None:
+            assert set(due.realigned) == self.job.following.realigned
         entry = LogEntry(state.version, "w", self.log.events[-1], state)
         assert decode_entry(encode_entry(entry)) == entry
 

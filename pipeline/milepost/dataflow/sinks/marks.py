@@ -62,6 +62,11 @@ class Mark:
         return None if _WRITE_ID.fullmatch(self.write_id) else "its write id is not 32 hexadecimal digits"
 
 
+def _decision(mark: Mark) -> tuple[object, ...]:
+    """Return what one transition decides, whoever carries it out."""
+    return mark.table_id, mark.timeline, identity_of(mark.contents)
+
+
 class MarkRecords:
     """The marks of one sink.
 
@@ -102,7 +107,7 @@ class MarkRecords:
             there = self.at(mark.number)
             if there is None:
                 raise
-        if (there.table_id, identity_of(there.contents)) != (mark.table_id, identity_of(mark.contents)):
+        if _decision(there) != _decision(mark):
             raise StateCorrupt(
                 f"sink {self._sink}: {key} gives the table another content than checkpoint {mark.checkpoint_id} of "
                 f"timeline {mark.timeline} has. Nothing was moved.",

@@ -189,7 +189,7 @@ class TableMover:
             if now is not None and (now.number, now.write_id) == (mark.number, mark.write_id):
                 _LOG.info("sink %s: the commit of mark %s had landed: %s", self._sink, mark.number, error.message)
                 return True
-            if now is not None and now.version != table.version:
+            if now is not None and (now.version != table.version or isinstance(error, CommitConflict)):
                 return False  # a commit on that handle can never land any more
             raise CommitOutcomeUnknown(
                 f"sink {self._sink}: nobody knows whether the commit of checkpoint {mark.checkpoint_id} landed "

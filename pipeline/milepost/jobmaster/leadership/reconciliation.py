@@ -3,7 +3,8 @@
 Order of a switch: the manifest transition, which lists the sinks -> each table's move to what the switch's checkpoint
 says, in one commit that carries the switch's version -> the fact that it has followed (manifest). Stopped between any
 two, whoever comes next does what is left; until then no epoch is triggered. A commit of the old timeline that was held
-up can land before a sink has followed, which then undoes it, and never after. A realignment is the same for one sink.
+up can land before a sink has followed, which then undoes it, and never after. A realignment is the same for one sink,
+whatever its table shows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.routes import contents_at
 from milepost.protocol.codec.log_entries import event_name
-from milepost.protocol.manifest.transaction.events import RealignmentDecided, TimelineSwitched
+from milepost.protocol.manifest.transaction.events import TimelineSwitched
 from milepost.protocol.manifest.transaction.requests import ReconcileSinkRequest
 from milepost.protocol.records.errors import CheckpointError, Fenced, InvalidRequest
 from milepost.protocol.records.ids import MAIN_TIMELINE
@@ -101,7 +102,7 @@ class SinkReconciler:
                 hint="put the sink back until it has followed",
                 sink=name,
             )
-        self._move(state, switch.decision, target, name)
+        self._move(state, switch.decision, target, name, realigns=name in switch.realigned)
         request = ReconcileSinkRequest(session.session_id, switch.decision, name)
         self._context.transact(request)
 
@@ -111,16 +112,20 @@ class SinkReconciler:
             entry.version for entry in self._context.log.entries() if event_name(entry) == TimelineSwitched.__name__
         )
 
-    def _move(self, state: ManifestState, decision: int, target: CheckpointMetadata | None, name: str) -> None:
+    def _move(
+        self,
+        state: ManifestState,
+        decision: int,
+        target: CheckpointMetadata | None,
+        name: str,
+        *,
+        realigns: bool = False,
+    ) -> None:
         contents = contents_at(self._context, target, name)
         sink = self._context.sink(name)
-        moved = sink.move(TableTarget(decision, state.live, contents, realigns=self._is_realignment(decision)))
+        moved = sink.move(TableTarget(decision, state.live, contents, realigns=realigns))
         shown = 0 if contents is None else contents.checkpoint_id
         _LOG.info("sink %s: timeline %s, checkpoint %s%s", name, state.live, shown, "" if moved else ", already")
-
-    def _is_realignment(self, decision: int) -> bool:
-        """Return whether somebody decided that the job's state counts, whatever the table shows."""
-        return event_name(self._context.log.entry(decision)) == RealignmentDecided.__name__
 
 
 def _delayed(state: ManifestState, switch: Reconciliation, failed: dict[str, CheckpointError]) -> CheckpointError:

@@ -77,18 +77,20 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """What every sink must show after the newest switch of the live timeline; over when no sink is left.
+    """What sinks must show after the newest switch or realignment; over when no sink is left.
 
     Attributes:
-        decision: manifest version of the switch. A sink follows the greatest decision it has heard of (I14).
-        timeline, checkpoint_id: the mark that its new head carries; checkpoint 0 is the empty table.
+        decision: manifest version of the newest one: the number that each table's commit carries (I14).
+        timeline, checkpoint_id: the live one and its head, which the tables are to show; checkpoint 0 is the empty one.
         sinks: those that have yet to follow.
+        realigned: those of them whose table a person has given up for the job's state, whatever it shows by now.
     """
 
     decision: int
     timeline: TimelineId
     checkpoint_id: CheckpointId
     sinks: tuple[str, ...]
+    realigned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,8 +88,7 @@ def retention_roots(state: ManifestState) -> frozenset[CheckpointId]:
 
     They are: the head of the live timeline, and the base of each pending checkpoint; where an open fork leaves its
     parent, without which nobody could tell what it has to replay, and all that was completed on it; the pinned, and
-    those of savepoints; while a sink has yet to follow a switch, what it must follow to; and everything that
-    is newer than a pending checkpoint.
+    those of savepoints; and everything that is newer than a pending checkpoint.
     """
     working = [timeline for timeline in state.timelines if timeline.role is not TimelineRole.ABANDONED]
     roots = {state.timeline().head}
@@ -104,8 +103,6 @@ def retention_roots(state: ManifestState) -> frozenset[CheckpointId]:
     )
     roots.update(pin.checkpoint_id for pin in state.pins)
     roots.update(savepoint.checkpoint_id for savepoint in state.savepoints)
-    if state.reconciliation is not None:
-        roots.add(state.reconciliation.checkpoint_id)
     return frozenset(roots)
 
 
@@ -114,8 +111,11 @@ def subsumable(state: ManifestState, policy: RetentionPolicy) -> tuple[Checkpoin
 
     The policy selects of the live lineage, and of each line that a switch has left: what is behind one goes on to be
     counted by the epochs of the live line, so that a rollback or a backfill can be undone for as long as one could have
-    gone back without it.
+    gone back without it. While a sink has yet to follow a decision nothing is: its table may show any of them, and goes
+    on from there by the difference.
     """
+    if state.reconciliation is not None:
+        return ()
     lines = (lineage(state, state.timeline()), *abandoned_lines(state))
     return plan_retention(state.checkpoints, retention_roots(state).union(*(selected(one, policy) for one in lines)))
 

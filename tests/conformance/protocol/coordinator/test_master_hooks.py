@@ -1,7 +1,7 @@
 """What sources, sinks and the gate add to a checkpoint at the master, and get back from it.
 
 Where the seed systems let code outside of the dataflow hook into a checkpoint, here a source keeps its position and a
-sink its place in its chain: both are named by the spec, called for every checkpoint, and stored in its `_metadata`.
+sink the contents of its table: both are named by the spec, called for every checkpoint, and stored in its `_metadata`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from milepost.dataflow.sinks.sink_head import HEADS
 
+from milepost.dataflow.sinks.parquet_format import HEADS
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import CheckpointReport, NothingToDo, Session
@@ -95,12 +95,12 @@ def test_every_participant_is_called_for_every_checkpoint(tmp_path: Path) -> Non
         assert head is not None
         metadata = job.context.metadata(head)
         assert set(metadata.sources) == {"rows", "other"}
-        assert set(metadata.sinks) == set(metadata.marks) == {"table"}
+        assert set(metadata.sinks) == set(metadata.tables) == {"table"}
         assert metadata.sources["other"].consumed != ()
 
 
 def test_every_participant_gets_back_what_it_stored(tmp_path: Path) -> None:
-    """The source its position, the sink its place in the chain: nothing is read or published twice.
+    """The source its position, the sink the contents of its table: nothing is read or published twice.
 
     Case: CheckpointCoordinatorMasterHooksTest.testHooksAreCalledOnRestore
     """
@@ -152,9 +152,7 @@ def test_a_sink_that_refuses_fails_the_checkpoint_before_the_commit_point(tmp_pa
     for path in (tmp_path / "lake" / "table" / HEADS).iterdir():
         path.unlink()
     job.land("b.csv")
-    with pytest.raises(
-        InvalidRequest, match="its table is at checkpoint 0, this job left it at checkpoint 1"
-    ) as caught:
+    with pytest.raises(InvalidRequest, match="its table shows nothing yet, this job left it at checkpoint 1") as caught:
         run(job)
     assert "milepost resume small" in caught.value.hint
     shown = job.master.show(2)
@@ -242,7 +240,7 @@ def test_a_damaged_part_of_the_checkpoint_fails_the_restore_and_is_never_skipped
         lambda document: document["sources"]["rows"].update(watermark_us="noon"),
         lambda document: document["sources"]["rows"].update(consumed=7),
         lambda document: document["sinks"]["table"].pop("committable"),
-        lambda document: document.update(marks=[1]),
+        lambda document: document["tables"]["table"].update(records=7),
     ],
 )
 def test_a_part_of_another_type_is_refused_on_restore(

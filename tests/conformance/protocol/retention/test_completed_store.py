@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.jobmaster.retention.subsumption import subsume_old
 from milepost.protocol.codec.entries import decode_entry, encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
@@ -159,18 +160,18 @@ def test_what_is_not_beyond_the_policy_is_not_dropped() -> None:
 
 
 def test_pinned_and_unconfirmed_checkpoints_stay_until_they_are_let_go() -> None:
-    """I8: a reader's pin and a sink that has not confirmed are roots."""
-    log = epochs(2)
+    """I8: a reader's pin and a sink that has not confirmed are roots; with the latter goes what its table shows."""
+    log = epochs(3)
     log.pin(B, 1, "reader")
     log.trigger(A)
     log.complete(A)
     log.epoch(A)
-    assert left(log.state, last=1) == [1, 3, 4]
+    assert left(log.state, last=1) == [1, 3, 4, 5]
     assert len(live_pins(log.state, log.now_ms)) == 1
     log.unpin(B, "reader")
-    assert left(log.state, last=1) == [3, 4]
-    log.confirm(A, 3)
-    assert left(log.state, last=1) == [4]
+    assert left(log.state, last=1) == [3, 4, 5]
+    log.confirm(A, 4)
+    assert left(log.state, last=1) == [5]
 
 
 def test_equal_checkpoints_have_equal_bytes() -> None:
@@ -252,7 +253,7 @@ def test_a_completed_checkpoint_holds_the_runs_it_shares_from_its_commit_on(tmp_
     first, second, third = job.context.head().state.checkpoints
     shared = {run.key for run in job.context.metadata(first).sources["rows"].consumed}
     assert subsume_old(job.context, session.session_id) == (1, 2)
-    listed = [entry.prefix for entry in job.context.head().state.garbage]
+    listed = listed_in(job.context.store, job.context.head().state).keys
     assert shared <= set(job.context.metadata(third).references())
     assert not any(run.startswith(prefix) for run in shared for prefix in listed)
     assert {first.metadata.key, second.metadata.key} <= set(listed)

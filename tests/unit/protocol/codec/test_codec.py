@@ -60,6 +60,7 @@ def eventful() -> list[LogEntry]:
         log.complete(session)
         keep()
     log.confirm(A, 1)
+    log.confirm(A, 2)
     keep()
     log.subsume(A, (1,), ("chk-00000000000000000001/t00000000000000000003/state/carriers/run.parquet",))
     keep()
@@ -76,8 +77,9 @@ def eventful() -> list[LogEntry]:
     keep()
     log.unpin(A, "reader-1")
     keep()
-    log.confirm(B, 2)
+    log.realign(B)
     keep()
+    log.reconcile(B)
     log.finish(B, detail="all of it")
     keep()
     log.clean(A)
@@ -169,7 +171,7 @@ def test_one_value_has_one_encoding() -> None:
     for entry in ENTRIES:
         body = encode_entry(entry)
         value = json.loads(body)
-        assert value["format"] == "milepost.entry/1"
+        assert value["format"] == "milepost.entry/2"
         canonical = json.dumps(value, sort_keys=True, separators=(",", ":"))
         assert body == canonical.encode()
     assert b"\\u00dcberlauf" in encode_entry(ABORTED)
@@ -264,7 +266,7 @@ def test_the_secret_is_in_no_repr_and_no_error_quotes_it() -> None:
     assert KEY_HASH_SECRET not in str(refused.value)
 
 
-@pytest.mark.parametrize("found", [4, "milepost.input/1", "milepost.entry/0", None, True, [1]])
+@pytest.mark.parametrize("found", [4, "milepost.input/1", "milepost.entry/1", None, True, [1]])
 def test_an_entry_of_another_format_is_refused_by_name(found: object) -> None:
     with pytest.raises(StateCorrupt, match=r"manifest/7\.json: was written by an earlier Milepost.*got") as refused:
         decode_entry(dumped(document() | {"format": found}), "manifest/7.json")
@@ -272,8 +274,8 @@ def test_an_entry_of_another_format_is_refused_by_name(found: object) -> None:
 
 
 def test_an_entry_of_a_newer_format_asks_for_that_version() -> None:
-    with pytest.raises(StateCorrupt, match=r"was written by a newer Milepost.*got 'milepost\.entry/2'"):
-        decode_entry(dumped(document() | {"format": "milepost.entry/2"}))
+    with pytest.raises(StateCorrupt, match=r"was written by a newer Milepost.*got 'milepost\.entry/3'"):
+        decode_entry(dumped(document() | {"format": "milepost.entry/3"}))
 
 
 @pytest.mark.parametrize(

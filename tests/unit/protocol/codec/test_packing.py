@@ -146,7 +146,6 @@ def scheduled(log: JobLog, number: int) -> None:
         spec_hash="5" * 64,
         sinks=SINKS,
         unconfirmed=(),
-        unpublished=(),
         summary={**SUMMARY, "rows_in": number},
         holder=holder,
     )

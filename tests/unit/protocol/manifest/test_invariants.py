@@ -57,7 +57,15 @@ def test_a_state_of_the_coordinator_is_sound() -> None:
         (replace(STATE, next_checkpoint_id=CheckpointId(2)), "between 1 and the next"),
         (
             replace(STATE, checkpoints=(replace(FIRST, unconfirmed=("x",)), STATE.checkpoints[1])),
-            "unpublished sinks of",
+            "unconfirmed .* must be sinks of it",
+        ),
+        (
+            replace(STATE, checkpoints=(replace(FIRST, version=0), STATE.checkpoints[1])),
+            "I14: checkpoint 1 was completed by version 0 of",
+        ),
+        (
+            replace(STATE, checkpoints=(FIRST, replace(STATE.checkpoints[1], version=STATE.version + 1))),
+            "I14: checkpoint 2 was completed by version",
         ),
         (replace(STATE, checkpoints=(FIRST,)), "its head, checkpoint 2, must be retained"),
         (replace(STATE, version=5), "must not be above version"),

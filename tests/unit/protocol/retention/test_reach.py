@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.layout import token_prefix
+from milepost.protocol.records.layout import mark_key, token_prefix
 from milepost.protocol.retention.reach import CheckpointOutcome, Listed, ObjectStatus, object_status, staged_status
 from tests.harness.jobs.job_log import A, B, JobLog
 
@@ -13,39 +15,42 @@ def listed(log: JobLog) -> Listed:
     return Listed(frozenset(entry.prefix for entry in log.state.garbage))
 
 
-def staged(log: JobLog, checkpoint: CompletedCheckpoint) -> ObjectStatus:
+def staged(log: JobLog, checkpoint: CompletedCheckpoint, token: int) -> ObjectStatus:
     outcome = CheckpointOutcome(9, checkpoint.token)
-    return staged_status(
-        log.state, "lake", checkpoint.checkpoint_id, FencingToken(checkpoint.token), outcome, listed(log)
+    return staged_status(log.state, checkpoint.checkpoint_id, FencingToken(token), outcome, listed(log))
+
+
+def test_what_a_losing_try_staged_at_a_sink_goes_with_its_prefix() -> None:
+    """I3, I8: contents name what won alone; while the checkpoint is pending nobody knows which that is."""
+    log = JobLog()
+    log.trigger(A)
+    first = int(log.pending.token)
+    log.rebind(A)
+    pending = log.pending
+    assert (
+        staged_status(log.state, pending.checkpoint_id, FencingToken(first), None, listed(log)) is ObjectStatus.IN_USE
     )
+    log.complete(A)
+    (done,) = log.state.checkpoints
+    assert staged(log, done, first) is ObjectStatus.LISTED
+    log.state = replace(log.state, garbage=())
+    assert staged(log, done, first) is ObjectStatus.UNREACHABLE
 
 
-def test_what_a_fork_staged_waits_while_a_way_leads_to_it() -> None:
+def test_what_was_staged_by_a_token_that_was_never_granted_is_somebody_elses() -> None:
     log = JobLog()
     log.epoch(A)
-    fork = log.fork(B, 1)
-    log.epoch_on(B, fork)
-    done = log.state.checkpoints[-1]
-    assert staged(log, done) is ObjectStatus.IN_USE
-    log.dispose_fork(B, fork)
-    assert staged(log, done) is ObjectStatus.IN_USE, "until retention takes it, one may roll back to it"
-    log.epoch(A)
-    log.subsume(A, (1, 2))
-    assert staged(log, done) is ObjectStatus.UNREACHABLE
+    assert staged(log, log.state.checkpoints[0], 99) is ObjectStatus.FOREIGN
 
 
-def test_what_a_rollback_left_behind_before_it_was_published_waits_as_well() -> None:
-    """A commit that was voided has no confirmation: its files are no more of use than its checkpoint."""
+def test_marks_are_a_log_of_their_own() -> None:
+    """I14: what a table carries is found by the number of a mark, so no walk calls one unreachable; a look alike is."""
     log = JobLog()
     log.epoch(A)
-    log.epoch(A, confirm=False)
-    log.rollback(B, 1)
-    done = log.state.checkpoints[-1]
-    assert staged(log, done) is ObjectStatus.IN_USE
-    log.reconcile(B)
-    log.epoch(A)
-    log.subsume(A, (1, 2))
-    assert staged(log, done) is ObjectStatus.UNREACHABLE
+    assert mark_key("lake", 7) == "sinks/lake/marks/00000000000000000007.json"
+    assert object_status(log.state, mark_key("lake", 7), (), listed(log)) is ObjectStatus.LOG
+    for odd in ("sinks/lake/marks/7.json", "sinks/lake/00000000000000000007.json", mark_key("a/b", 7)):
+        assert object_status(log.state, odd, (), listed(log)) is ObjectStatus.FOREIGN
 
 
 def test_beside_a_pending_checkpoint_of_a_fork_everything_newer_is_in_use() -> None:

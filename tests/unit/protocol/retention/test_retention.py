@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.retention.lineage import ancestry, lineage
@@ -207,7 +207,8 @@ def test_nothing_newer_than_a_pending_checkpoint_is_subsumed() -> None:
     assert subsumable(log.state, RetentionPolicy(1)) == (3, 4)
 
 
-def test_what_a_sink_has_yet_to_follow_to_is_kept_with_all_that_it_continues() -> None:
+def test_nothing_is_subsumed_while_a_sink_has_yet_to_follow_a_switch() -> None:
+    """I8, I14: its table shows any checkpoint of the line that was left, and goes on from there by the difference."""
     log = epochs(3)
     log.rollback(B, 2)
     assert subsumable(log.state, RetentionPolicy(1)) == ()
@@ -215,8 +216,56 @@ def test_what_a_sink_has_yet_to_follow_to_is_kept_with_all_that_it_continues() -
     assert subsumable(log.state, RetentionPolicy(1)) == (1,)
 
 
-def test_a_sink_can_be_put_at_every_checkpoint_that_is_kept() -> None:
-    """A replay publishes its tip alone: who goes back into it needs what was staged for every epoch before."""
+def test_the_session_that_leads_subsumes_nothing_while_a_table_is_realigned() -> None:
+    """I8: what the table shows is owed nothing any more, and is still what the difference is made from."""
+    log = epochs(1)
+    log.epoch(A, confirm=False)
+    assert subsumable(log.state, RetentionPolicy(1)) == ()
+    log.realign(B)
+    assert (log.state.unconfirmed(), subsumable(log.state, RetentionPolicy(1))) == ((), ())
+    answer = log.subsume(A, (1,))
+    assert isinstance(answer, AlreadyDone) and answer.outcome is Outcome.NOTHING_TO_SUBSUME
+    log.reconcile(B)
+    assert isinstance(log.subsume(A, (1,)), Transition)
+
+
+def test_what_the_tables_show_is_kept_while_a_sink_is_down() -> None:
+    """I8, I14: the newest checkpoint that all sinks have confirmed, however many have been completed since."""
+    log = epochs(2)
+    for _ in range(3):
+        log.epoch(A, confirm=False)
+    assert subsumable(log.state, RetentionPolicy(1)) == (1,)
+    log.confirm(A, 3)
+    assert subsumable(log.state, RetentionPolicy(1)) == (1, 2)
+    log.confirm(A, 4)
+    log.confirm(A, 5)
+    assert subsumable(log.state, RetentionPolicy(1)) == (1, 2, 3, 4)
+
+
+def test_of_two_sinks_that_are_down_what_either_shows_is_kept() -> None:
+    """I8, I14: each has its own place among the unconfirmed."""
+    log = JobLog()
+    for number in range(1, 5):
+        log.trigger(A)
+        log.complete(A, sinks=("lake", "other"))
+        for sink in ("lake", "other") if number < 3 else ("lake",) if number == 3 else ():
+            log.confirm(A, number, sink)
+    assert subsumable(log.state, RetentionPolicy(1)) == (1,), "2 is what other shows, 3 what lake does"
+
+
+def test_a_table_that_waits_behind_a_switch_still_finds_what_it_shows() -> None:
+    """I8, I14: the first epoch after a rollback continues a checkpoint of the line that was left."""
+    log = epochs(4)
+    log.rollback(B, 2)
+    log.reconcile(B)
+    log.epoch(A, confirm=False)
+    assert subsumable(log.state, RetentionPolicy(1)) == (1, 3, 4)
+    log.epoch(A, confirm=False)
+    assert subsumable(log.state, RetentionPolicy(1)) == (1, 3, 4)
+
+
+def test_a_replay_leaves_nothing_behind_that_its_tip_needs() -> None:
+    """I14: contents belong to each checkpoint, so a table can be put at any that is kept, without those between."""
     log = epochs(2)
     fork = log.fork(B, 2)
     for _ in range(5):
@@ -225,12 +274,9 @@ def test_a_sink_can_be_put_at_every_checkpoint_that_is_kept() -> None:
     log.reconcile(B)
     log.epoch(A)
     log.epoch(A)
-    unpublished = [int(one.checkpoint_id) for one in log.state.checkpoints if one.unpublished]
-    assert unpublished == [3, 4, 5, 6], "7 is what the sink has followed to, 8 and 9 were committed"
-    assert subsumable(log.state, RetentionPolicy(3)) == (1, 3, 4, 5, 6)
-    assert subsumable(log.state, RetentionPolicy(4)) == ()
+    assert subsumable(log.state, RetentionPolicy(3)) == (1, 3, 4, 5, 6), "2 is what the replay can be undone to"
     log.pin(A, 4)
-    assert subsumable(log.state, RetentionPolicy(3)) == (1, 5, 6)
+    assert subsumable(log.state, RetentionPolicy(3)) == (1, 3, 5, 6)
 
 
 def test_a_commit_that_a_switch_made_void_is_not_waited_for() -> None:

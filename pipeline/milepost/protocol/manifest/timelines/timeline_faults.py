@@ -77,6 +77,8 @@ def lineage_faults(state: ManifestState) -> list[str]:
         found.append(f"{where}: checkpoint {due.checkpoint_id}, which sinks have yet to follow to, must be retained")
     if not due.sinks or list(due.sinks) != sorted(set(due.sinks)):
         found.append(f"{where}: sinks {due.sinks} must be some, each once, in order")
+    if list(due.realigned) != sorted(set(due.realigned) & set(due.sinks)):
+        found.append(f"{where}: realigned {due.realigned} must be sinks that have yet to follow, each once, in order")
     if pending is not None or (live is not None and live.head != due.checkpoint_id):
         found.append(f"{where}: nothing may be triggered or completed before all sinks have followed")
     waiting = [int(one.checkpoint_id) for one in state.unconfirmed() if set(one.unconfirmed) & set(due.sinks)]

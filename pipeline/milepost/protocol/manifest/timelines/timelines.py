@@ -31,12 +31,7 @@ from milepost.protocol.manifest.transaction.events import (
     TimelineSwitched,
     TimelineThawed,
 )
-from milepost.protocol.manifest.transaction.preconditions import (
-    check_not_ended,
-    check_reconciled,
-    frozen_by,
-    open_timeline,
-)
+from milepost.protocol.manifest.transaction.preconditions import check_not_ended, frozen_by, open_timeline
 from milepost.protocol.manifest.transaction.requests import (
     DisposeForkRequest,
     FastForwardRequest,
@@ -246,26 +241,28 @@ def reconcile_sink(state: ManifestState, request: ReconcileSinkRequest, now_ms: 
             f"job {state.job}: sink {request.sink} has nothing to follow for the switch of version {request.decision}",
         )
     left = tuple(sink for sink in due.sinks if sink != request.sink)
+    realigned = tuple(sink for sink in due.realigned if sink != request.sink)
     return advance(
         state,
         SinkReconciled(now_ms, request.decision, request.sink, request.session_id),
-        reconciliation=replace(due, sinks=left) if left else None,
+        reconciliation=replace(due, sinks=left, realigned=realigned) if left else None,
     )
 
 
 def realign_sink(state: ManifestState, request: RealignSinkRequest, now_ms: int) -> Answer:
-    """Let one sink follow the live head under a decision of its own: its table was moved by somebody else.
+    """Let one sink follow the live head under a new decision: its table was moved by somebody else.
 
-    What it has yet to confirm is void: the head's contents have it. Nothing is triggered before it has followed.
+    What it has yet to confirm is void: the head's contents have it. Nothing is triggered before it has followed. Sinks
+    that have yet to follow an earlier decision follow this one: that table may be what has kept them from it.
 
     Raises:
         Busy: a checkpoint is pending on the live timeline. CommitConflict: the live head is another one by now.
-        JobNotRunnable: sinks have yet to follow an earlier decision.
     """
-    live = state.timeline()
+    live, due = state.timeline(), state.reconciliation
     _check_idle(state, live, "realign")
     _check_head(state, live, request.expected_head, "realign")
-    check_reconciled(state, "realign")
+    sinks = {request.sink, *(() if due is None else due.sinks)}
+    realigned = {request.sink, *(() if due is None else due.realigned)}
     owed = (
         replace(one, unconfirmed=tuple(sink for sink in one.unconfirmed if sink != request.sink))
         for one in state.checkpoints
@@ -274,7 +271,9 @@ def realign_sink(state: ManifestState, request: RealignSinkRequest, now_ms: int)
         state,
         RealignmentDecided(now_ms, request.sink, live.head, printable_detail(request.detail), request.session_id),
         checkpoints=tuple(owed),
-        reconciliation=Reconciliation(state.version + 1, live.timeline_id, live.head, (request.sink,)),
+        reconciliation=Reconciliation(
+            state.version + 1, live.timeline_id, live.head, tuple(sorted(sinks)), tuple(sorted(realigned))
+        ),
     )
 
 
@@ -288,8 +287,10 @@ def _switched(
 ) -> Transition:
     """Return the one transition of both ways to change the live timeline."""
     old = state.timeline()
-    decision = state.version + 1
     sinks = tuple(sorted(request.sinks))
+    before = () if state.reconciliation is None else state.reconciliation.realigned
+    realigned = tuple(sink for sink in before if sink in sinks)  # a person's decision stands until it is carried out
+    due = Reconciliation(state.version + 1, started.timeline_id, started.head, sinks, realigned)
     after = replace(state, timelines=timelines, live=started.timeline_id)
     stays = {checkpoint.checkpoint_id for checkpoint in lineage(after, started)}
     event = TimelineSwitched(
@@ -314,7 +315,7 @@ def _switched(
         timelines=still_listed(timelines, state.checkpoints),
         checkpoints=tuple(_owing_nothing(checkpoint) for checkpoint in state.checkpoints),
         failures=failures,
-        reconciliation=Reconciliation(decision, started.timeline_id, started.head, sinks) if sinks else None,
+        reconciliation=due if sinks else None,
     )
 
 

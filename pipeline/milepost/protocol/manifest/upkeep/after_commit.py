@@ -58,7 +58,8 @@ def subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answe
     An abandoned timeline of which nothing is retained any more leaves the list with its last checkpoint.
 
     Returns:
-        A transition, or AlreadyDone: NOT_LEADER (the session that leads now does it) or NOTHING_TO_SUBSUME.
+        A transition, or AlreadyDone: NOT_LEADER (the session that leads now does it), or NOTHING_TO_SUBSUME: they are
+        gone, or a sink has yet to follow a decision, and its table may show one of them.
     Raises:
         ProtocolViolation: the policy keeps one of them, a garbage key is live, or an entry that is said to be compacted
             stays whole.
@@ -70,6 +71,8 @@ def subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answe
     )
     if not dropped:
         return AlreadyDone(Outcome.NOTHING_TO_SUBSUME, "none of these checkpoints is retained any more")
+    if state.reconciliation is not None:
+        return AlreadyDone(Outcome.NOTHING_TO_SUBSUME, "a sink has yet to follow: what its table shows stays")
     kept = set(dropped) - set(subsumable(state, request.policy))
     if kept:
         raise ProtocolViolation(

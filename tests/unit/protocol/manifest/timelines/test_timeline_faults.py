@@ -96,8 +96,13 @@ def test_a_state_of_the_coordinator_is_sound() -> None:
         (with_due(sinks=("b", "a")), "must be some, each once, in order"),
         (with_due(sinks=("a", "a")), "must be some, each once, in order"),
         (with_timelines(MAIN, replace(LIVE, leader=LEADER, pending=PENDING), FORK), "nothing may be triggered or"),
-        (with_first(unconfirmed=("lake",)), r"replaces the commits of checkpoints \[1\]: none of them may be due"),
-        (with_first(unpublished=("x",)), "unpublished sinks of"),
+        (
+            with_first(sinks=("a", "lake"), unconfirmed=("a",)),
+            r"replaces the commits of checkpoints \[1\]: none of them may be due",
+        ),
+        (with_first(sinks=("x",), unconfirmed=("lake",)), "unconfirmed .* must be sinks of it"),
+        (with_due(realigned=("other",)), "realigned .* must be sinks that have yet to follow"),
+        (with_due(sinks=("a", "b"), realigned=("b", "a")), "realigned .* must be sinks that have yet to follow"),
         (
             replace(RUNNING.state, status=JobStatus.FAILED),
             "I4: the job is FAILED, and checkpoint 1 is pending on its live timeline",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.manifest.transaction.events import SwitchKind, TimelineSwitched
+from milepost.protocol.manifest.transaction.events import RealignmentDecided, SwitchKind, TimelineSwitched
 from milepost.protocol.records.errors import (
     Busy,
     CommitConflict,
@@ -17,7 +17,7 @@ from milepost.protocol.records.errors import (
     NotFound,
     ProtocolViolation,
 )
-from milepost.protocol.records.ids import session_digest
+from milepost.protocol.records.ids import CheckpointId, SessionId, session_digest
 from milepost.protocol.records.manifest_state import JobStatus, Reconciliation, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.jobs.job_log import AIR_1, RUN_1, A, B, JobLog, refused
@@ -113,7 +113,6 @@ def test_the_way_back_replaces_what_the_old_timeline_still_owed_its_sinks() -> N
     log = epochs(3, confirm=False)
     log.rollback(B, 1)
     assert log.state.unconfirmed() == ()
-    assert [one.unpublished for one in log.state.checkpoints] == [("lake",)] * 3
     assert outcome(log.confirm(A, 3)) is Outcome.ALREADY_CONFIRMED
 
 
@@ -232,11 +231,140 @@ def test_a_switch_that_never_was_cannot_be_followed(decision: int) -> None:
     refused(log, ProtocolViolation, lambda: log.reconcile(A, decision=log.state.version), "expected a switch up to")
 
 
-def test_the_sink_shows_the_checkpoint_it_has_followed_to() -> None:
-    log = epochs(2, confirm=False)
-    log.rollback(B, 1)
+def test_each_move_of_a_table_has_a_number_above_all_before_it() -> None:
+    """I14: the version of the completion or of the switch, over all timelines: a late commit finds a higher one."""
+    log = epochs(2)
+    fork = log.fork(B, 1)
+    log.epoch_on(B, fork)
+    log.epoch(A)
+    completed = [one.version for one in log.state.checkpoints]
+    assert completed == sorted(set(completed))
+    log.fast_forward(B, fork)
+    assert log.state.reconciliation is not None
+    forward = log.state.reconciliation.decision
     log.reconcile(B)
-    assert [one.unpublished for one in log.state.checkpoints] == [(), ("lake",)]
+    log.epoch(A)
+    log.rollback(A, 4)
+    assert completed[-1] < forward < log.state.checkpoints[-1].version < log.state.reconciliation.decision
+
+
+def test_a_table_that_somebody_moved_follows_the_live_head_under_a_decision_of_its_own() -> None:
+    """I14: the head, the timelines and who leads stay as they are; only that table moves, whatever it shows."""
+    log = epochs(3)
+    before = log.state
+    answer = log.realign(B, "lake")
+    assert isinstance(answer, Transition)
+    assert answer.event == RealignmentDecided(log.now_ms, "lake", CheckpointId(3), "a restore", SessionId(B))
+    version = before.version + 1
+    due = Reconciliation(version, before.live, CheckpointId(3), ("lake",), ("lake",))
+    assert log.state == replace(before, version=version, reconciliation=due)
+    log.reconcile(B, "lake")
+    assert log.state.reconciliation is None
+    assert log.epoch(A) == 4
+
+
+def test_nothing_is_triggered_on_the_live_timeline_before_the_table_is_realigned() -> None:
+    """I14: an epoch adds to what the table shows, and nobody knows what that is; a fork does not look at it."""
+    log = epochs(2)
+    fork = log.fork(B, 1)
+    log.realign(B)
+    refused(log, JobNotRunnable, lambda: log.trigger(A), r"sinks \['lake'\] have yet to follow")
+    refused(log, JobNotRunnable, lambda: log.finish(A), "have yet to follow")
+    assert log.epoch_on(B, fork) == 3
+    log.reconcile(B)
+    assert isinstance(log.trigger(A), Transition)
+
+
+def test_what_the_realigned_sink_had_yet_to_confirm_is_void_and_what_the_others_had_stays_due() -> None:
+    """I14: the contents of the head have all of it; the other tables have not been touched."""
+    log = JobLog()
+    for _ in range(3):
+        log.trigger(A)
+        log.complete(A, sinks=("lake", "other"))
+    log.confirm(A, 1, "other")
+    log.realign(B, "lake")
+    assert [one.unconfirmed for one in log.state.checkpoints] == [(), ("other",), ("other",)]
+    assert outcome(log.confirm(A, 3, "lake")) is Outcome.ALREADY_CONFIRMED
+    assert isinstance(log.confirm(A, 2, "other"), Transition), "a fact, also while another sink has yet to follow"
+    log.reconcile(B, "lake")
+    assert isinstance(log.trigger(A), Transition)
+    assert [one.unconfirmed for one in log.state.unconfirmed()] == [("other",)]
+
+
+def test_a_realignment_waits_for_a_pending_epoch_and_for_nobody_else() -> None:
+    """The epoch would add to contents that its table is about to leave; forks and freezes are of no table."""
+    log = epochs(2)
+    log.trigger(A)
+    refused(log, Busy, lambda: log.realign(B), "realign refused: checkpoint 3 of session cli:a is pending")
+    log.abort(A)
+    fork = log.fork(B, 1)
+    log.trigger(B, timeline=fork)
+    log.freeze(A)
+    assert isinstance(log.realign(B), Transition)
+    assert log.state.timeline().frozen is not None
+    assert log.state.timeline(fork).pending is not None
+
+
+def test_a_realignment_decided_from_another_head_is_a_conflict() -> None:
+    log = epochs(2)
+    refused(log, CommitConflict, lambda: log.realign(B, expected_head=1), "checkpoint 1, which is at 2 by now")
+
+
+def test_a_table_is_realigned_to_the_empty_state_before_the_first_epoch() -> None:
+    log = JobLog()
+    log.realign(B)
+    assert log.state.reconciliation is not None and log.state.reconciliation.checkpoint_id == 0
+    log.reconcile(B)
+    assert log.epoch(A) == 1
+
+
+def test_a_table_that_keeps_its_sink_from_following_a_switch_is_realigned() -> None:
+    """I14: else neither could be carried out. The others follow the newer decision, to the same checkpoint."""
+    log = epochs(3)
+    log.rollback(B, 1, sinks=("a", "b", "c"))
+    old = log.state.version
+    log.reconcile(B, "c")
+    log.realign(B, "b")
+    due = Reconciliation(log.state.version, log.state.live, CheckpointId(1), ("a", "b"), ("b",))
+    assert log.state.reconciliation == due
+    assert outcome(log.reconcile(A, "a", decision=old)) is Outcome.ALREADY_RECONCILED, (
+        "it follows again, and moves no row"
+    )
+    log.realign(B, "d")
+    log.reconcile(B, "b")
+    assert log.state.reconciliation is not None
+    assert (log.state.reconciliation.sinks, log.state.reconciliation.realigned) == (("a", "d"), ("d",))
+
+
+def test_a_realignment_that_is_not_carried_out_stands_over_a_switch() -> None:
+    """A person has said that the job's state counts; a switch says what that is."""
+    log = epochs(3)
+    log.realign(B, "a")
+    log.realign(B, "gone")
+    log.rollback(A, 2, sinks=("b", "a"))
+    assert log.state.reconciliation == Reconciliation(
+        log.state.version, log.state.live, CheckpointId(2), ("a", "b"), ("a",)
+    )
+
+
+def test_a_table_is_realigned_whatever_the_status_of_the_job() -> None:
+    """I4: nothing of the job changes. The clean-up of an end may wait for just that."""
+    failed = epochs(2)
+    failed.trigger(A)
+    failed.abort(A, reason=CheckpointFailureReason.BAD_RECORD)
+    failed.realign(B)
+    assert failed.state.status is JobStatus.FAILED
+    ended = epochs(2, confirm=False)
+    ended.cancel(A)
+    refused(ended, JobNotRunnable, lambda: ended.clean(A), "its result stays dirty")
+    ended.realign(B)
+    refused(ended, JobNotRunnable, lambda: ended.clean(A), "sinks .* have yet to follow")
+    ended.reconcile(B)
+    assert isinstance(ended.clean(A), Transition)
+    ended.realign(B)
+    assert (ended.state.status, ended.state.timeline().leader) == (JobStatus.CANCELED, None)
+    ended.start(B)
+    refused(ended, JobNotRunnable, lambda: ended.trigger(B), "have yet to follow")
 
 
 def test_neither_end_nor_clean_up_before_every_sink_has_followed() -> None:
@@ -279,7 +407,7 @@ def test_a_fork_is_worked_on_while_the_schedule_goes_on() -> None:
     assert log.epoch_on(B, fork) == 5
     done = log.state.checkpoints[-1]
     assert (done.timeline, done.parent, done.epoch) == (fork, 1, 2)
-    assert (done.unconfirmed, done.unpublished) == ((), ("lake",))
+    assert (done.sinks, done.unconfirmed) == (("lake",), ())
     assert log.state.failures == before.failures
     assert log.state.timeline() == before.timeline()
     log.complete(A)

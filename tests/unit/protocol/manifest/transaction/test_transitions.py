@@ -93,6 +93,7 @@ def test_an_event_names_the_checkpoints_it_concerns() -> None:
         "TimelineFrozen": (),
         "TimelineThawed": (),
         "SinkReconciled": (),
+        "RealignmentDecided": (),
         "SavepointCreated": (2,),
         "SavepointDisposed": (2,),
     }

@@ -79,14 +79,14 @@ def test_a_confirmation_of_a_sink_the_checkpoint_does_not_have_is_a_violation() 
 
 
 def test_retention_keeps_the_newest_the_unconfirmed_and_every_root() -> None:
-    """I8: roots are kept whatever the policy says."""
+    """I8: roots are kept whatever the policy says, and so is what a table shows that waits for one."""
     log = JobLog()
-    for number in range(6):
-        log.epoch(A, confirm=number != 1)
-    assert subsumable(log.state, RetentionPolicy(2)) == (1, 3, 4)
+    for number in range(7):
+        log.epoch(A, confirm=number != 2)
+    assert subsumable(log.state, RetentionPolicy(2)) == (1, 4, 5)
     assert plan_retention(
-        log.state.checkpoints, {CheckpointId(3)} | selected(log.state.checkpoints, RetentionPolicy(2))
-    ) == (1, 4)
+        log.state.checkpoints, {CheckpointId(4)} | selected(log.state.checkpoints, RetentionPolicy(2))
+    ) == (1, 5)
     assert plan_retention(log.state.checkpoints[::-1], selected(log.state.checkpoints, RetentionPolicy(99))) == ()
 
 

@@ -1,0 +1,46 @@
+"""What a table is to consist of, by the bytes that reached the stores: a head, its mark, and the records it names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+STAGED = re.compile(r"_milepost/data/chk-(\d{20})/t(\d+)/")
+HEADS, LISTS = "_milepost/heads/", "_milepost/garbage/"
+
+Json = dict[str, Any]
+Stored = Callable[[str], bytes | None]
+
+
+def mark_of(stored: Stored, sink: str, head: Mapping[str, Any]) -> Json:
+    """Return the mark that a head of a table carries, which was recorded before (I14)."""
+    number = head["number"]
+    body = stored(f"sinks/{sink}/marks/{number:020d}.json")
+    if body is None:
+        raise AssertionError(f"I14: {sink} carries mark {number}, and nobody has recorded it")
+    mark: Json = json.loads(body)
+    same = all(mark[name] == head[name] for name in ("number", "write_id", "table_id"))
+    if not same or mark["previous"] >= number:
+        raise AssertionError(f"I14: {sink} carries {head}, and its mark says {mark}")
+    return mark
+
+
+def files_of(stored: Stored, contents: Mapping[str, Any] | None) -> list[str]:
+    """Return the keys of a table's files; None is the empty table."""
+    files: list[str] = []
+    for handle in contents["records"] if contents is not None else ():
+        body = stored(handle["key"])
+        if body is None:
+            raise AssertionError(f"I8: {handle['key']} of a table's contents is not there")
+        change = json.loads(body)
+        files = [] if change["whole"] else [key for key in files if key not in change["removed"]]
+        files += [file["key"] for file in change["added"]]
+    return files
+
+
+def is_old_mark(sink_numbers: Mapping[str, int], key: str) -> bool:
+    """Say whether a key is a mark that its table is beyond."""
+    found = re.fullmatch(r"sinks/([^/]+)/marks/(\d{20})\.json", key)
+    return found is not None and int(found[2]) < sink_numbers[found[1]]
