@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.keys import LocalRoot, is_loopback, parse_root
 
 _UNSAFE = ("AWS_S3_ALLOW_UNSAFE_RENAME", "MOUNT_ALLOW_UNSAFE_RENAME")
 """What makes the library commit without asking whether somebody else did."""
+
+_PLAIN = "/!$&'()*+,;=:@~"
+"""What stands for itself in the path of a URL, beside letters and digits."""
+
+_MISTAKEN = re.compile(r"%[0-9A-Fa-f]{2}|[\\\[\]|^]")
+"""What the library decodes twice, or takes for a part of a host's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +26,7 @@ class DeltaLocation:
     """What the library is given.
 
     Attributes:
-        uri: a path, or an `s3://` URL. options: of its store, with credentials.
+        uri: a `file://` or `s3://` URL. options: of its store, with credentials.
     """
 
     uri: str
@@ -36,7 +43,9 @@ class DeltaLocation:
 def delta_location(sink: str, config: StoreConfig) -> DeltaLocation:
     """Return where a store's root is for the library, with credentials as they are now.
 
-    Raises: EnvironmentUnusable: the environment asks for unsafe commits, or there are no credentials.
+    Raises:
+        InvalidRequest: a path that the library would take for another.
+        EnvironmentUnusable: the environment asks for unsafe commits, or there are no credentials.
     """
     for name in (*_UNSAFE, *(unsafe.lower() for unsafe in _UNSAFE)):
         if name in os.environ:
@@ -47,9 +56,17 @@ def delta_location(sink: str, config: StoreConfig) -> DeltaLocation:
                 sink=sink,
             )
     root = parse_root(config.url)
+    path = str(root.path) if isinstance(root, LocalRoot) else root.prefix
+    if (odd := _MISTAKEN.search(path)) is not None:
+        raise InvalidRequest(
+            f"sink {sink}: its path {path!r} has {odd[0]!r} in it, which the library of Delta takes for something "
+            "else. Nothing was published.",
+            hint="give the sink a path of letters, digits and -_./",
+            sink=sink,
+        )
     if isinstance(root, LocalRoot):
-        return DeltaLocation(str(root.path), {})
-    return DeltaLocation(f"s3://{root.bucket}/{quote(root.prefix)}", _s3_options(config))
+        return DeltaLocation(f"file://{quote(path, safe=_PLAIN)}", {})
+    return DeltaLocation(f"s3://{root.bucket}/{quote(path, safe=_PLAIN)}", _s3_options(config))
 
 
 def _s3_options(config: StoreConfig) -> dict[str, str]:

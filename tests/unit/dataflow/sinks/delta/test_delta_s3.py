@@ -1,0 +1,194 @@
+"""A Delta table in S3 is committed by conditional writes, by the credentials of its store and nobody else's."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from milepost.dataflow.sinks.delta.delta_errors import reason_of
+from milepost.dataflow.sinks.delta.delta_location import DeltaLocation, delta_location
+from milepost.protocol.records.errors import (
+    CheckpointError,
+    CommitConflict,
+    CommitOutcomeUnknown,
+    EnvironmentUnusable,
+    InvalidRequest,
+)
+from milepost.protocol.records.object_store import Credentials, StoreConfig
+from milepost.storage.open import open_store
+from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
+from tests.harness.servers.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.s3_servers import S3Server, Seaweed
+from tests.harness.stores.delta_table import OWNER, SCHEMA, DeltaTableUnderTest, rows, write_id
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+@pytest.fixture(autouse=True)
+def no_credentials_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def table_on(
+    server: S3Server, endpoint_url: str | None = None, prefix: str = "tables", bucket: str | None = None
+) -> DeltaTableUnderTest:
+    """A table's place in the server's bucket, reached by credentials of its own."""
+    url = f"s3://{bucket or server.shared_bucket}/{prefix}/{uuid4().hex}"
+    credentials = Credentials(server.access_key, server.secret_key)
+    return DeltaTableUnderTest(
+        open_store(StoreConfig(url, endpoint_url or server.endpoint_url, credentials=credentials))
+    )
+
+
+@pytest.mark.parametrize(("name", "racers"), [("ministack", 6), ("seaweed", 3)])
+def test_of_racers_one_wins_and_engines_read_what_it_wrote(
+    name: str, racers: int, request: pytest.FixtureRequest, reading_engines: ReadingEngines
+) -> None:
+    """Rule: a commit is a conditional write, without a table of locks (TABLES 3)."""
+    server: S3Server = request.getfixturevalue(name)
+    table = table_on(server)
+    table.create()
+    files = [table.stage(rows(key)) for key in range(racers)]
+    handles, start = [table.open() for _ in files], threading.Barrier(racers)
+
+    def race(racer: int) -> bool:
+        start.wait()
+        try:
+            table.move(racer + 1, [files[racer]], table=handles[racer])
+        except CommitConflict:
+            return False
+        return True
+
+    with ThreadPoolExecutor(racers) as pool:
+        won = list(pool.map(race, range(racers)))
+    assert won.count(True) == 1 and table.open().number == won.index(True) + 1
+    for engine in ENGINES:
+        found = reading_engines.read(engine, table.store.config.url, server=server)
+        assert found.column("k").to_pylist() == [won.index(True)]
+
+
+def test_a_place_with_odd_characters_is_the_one_that_the_store_means(ministack: S3Server) -> None:
+    """Rule: what tasks stage by our own store is where the library looks for it."""
+    table = table_on(ministack, prefix="a b/100%/ü+#&=")
+    table.create()
+    file = table.stage(rows(1))
+    table.move(1, [file])
+    table.append_by_others(2)
+    assert table.keys() == [1, 2] and table.open().number == 1
+    below = [stat.key for stat in table.store.list("")]
+    assert file.key in below and "_delta_log/00000000000000000002.json" in below
+
+
+@pytest.mark.parametrize("odd", ["%20", "%C3%BC", "[x]", "a|b", "a^b", "a\\b"])
+@pytest.mark.parametrize("root", ["s3://bucket/tables", "file:///tables"])
+def test_a_place_that_the_library_would_take_for_another_is_refused(root: str, odd: str) -> None:
+    """Rule: no table is made where nobody finds it; the characters are named."""
+    with pytest.raises(InvalidRequest, match="takes for something else"):
+        delta_location("totals", StoreConfig(f"{root}/{odd.replace('%', '%25') if root.startswith('file') else odd}"))
+
+
+def test_a_commit_whose_answer_was_lost_is_known_by_its_write_id(ministack: S3Server) -> None:
+    """Rule: transports repeat requests, and our own success comes back as a conflict (TABLES 1.5)."""
+    with HeaderDroppingProxy(ministack.port) as proxy:
+        table = table_on(ministack, proxy.endpoint_url)
+        table.create()
+        table.move(1, [table.stage(rows(1))])
+        lost: list[str] = []
+
+        def is_commit(method: str, path: str, headers: dict[str, str]) -> bool:
+            if method != "PUT" or not path.endswith("00000000000000000002.json") or lost:
+                return False
+            lost.append(path)
+            return True
+
+        proxy.reset_when = is_commit
+        file = table.stage(rows(2))
+        with pytest.raises(CommitOutcomeUnknown, match="when it is opened again"):
+            table.move(2, [file])
+        assert lost and (table.open().number, table.open().write_id) == (2, write_id(2))
+        assert table.keys() == [1, 2] and table.open().foreign() == ()
+
+
+HOSTILE = {
+    "AWS_ACCESS_KEY_ID": "somebody",
+    "AWS_SECRET_ACCESS_KEY": "elses",
+    "AWS_SESSION_TOKEN": "session",
+    "AWS_ENDPOINT": NOWHERE,
+    "AWS_ENDPOINT_URL": NOWHERE,
+    "AWS_ENDPOINT_URL_S3": NOWHERE,
+    "AWS_REGION": "eu-north-1",
+    "AWS_DEFAULT_REGION": "eu-north-1",
+    "AWS_SKIP_SIGNATURE": "true",
+    "AWS_CONDITIONAL_PUT": "disabled",
+    "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true",
+    "AWS_S3_LOCKING_PROVIDER": "dynamodb",
+    "AWS_ALLOW_HTTP": "false",
+    "HTTP_PROXY": NOWHERE,
+    "http_proxy": NOWHERE,
+    "ALL_PROXY": NOWHERE,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_environment_does_not_count_where_the_store_says_otherwise(
+    name: str, seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule: credentials and endpoint come from one function (TABLES 1.15); the library asks nobody else."""
+    monkeypatch.delenv("NO_PROXY")
+    monkeypatch.delenv("no_proxy")
+    monkeypatch.setenv(name, HOSTILE[name])
+    table = table_on(seaweed)
+    table.create()
+    table.move(1)
+    assert (table.open().number, table.others.version()) == (1, 1)
+
+
+def test_credentials_of_the_aws_chain_are_taken_as_they_are_at_each_look(
+    seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule: without a Connection it is the chain of our own store, anew at each open (TABLES 1.15)."""
+    config = StoreConfig(f"s3://{seaweed.shared_bucket}/chain/{uuid4().hex}", seaweed.endpoint_url)
+    for name, value in seaweed.environment().items():
+        monkeypatch.setenv(name, value)
+    table = DeltaTableUnderTest(open_store(config))
+    table.create()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "rotated-away")
+    assert delta_location("totals", config).options["aws_secret_access_key"] == "rotated-away"
+    with pytest.raises(EnvironmentUnusable) as raised:
+        DeltaTableUnderTest(open_store(config)).format.open()
+    assert_no_secret(raised.value, seaweed, "rotated-away")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(EnvironmentUnusable, match="no valid credentials"):
+        delta_location("totals", config)
+
+
+def test_a_bucket_that_is_not_there_is_named_without_a_secret(seaweed: Seaweed) -> None:
+    """Rule: what the library says goes through our own words, and no secret is among them (TABLES 1.15)."""
+    table = table_on(seaweed, bucket="nobody-made-this")
+    for call in (table.format.open, lambda: table.format.create(OWNER, SCHEMA), lambda: table.format.maintain(0)):
+        with pytest.raises(CheckpointError, match="nobody-made-this") as raised:
+            call()
+        assert_no_secret(raised.value, seaweed)
+
+
+def test_an_answer_that_quotes_secrets_is_told_without_them() -> None:
+    """Rule: servers quote keys and tokens in what they refuse; a place is shown without its options."""
+    secrets = {"aws_access_key_id": "AKEY", "aws_secret_access_key": "SECRET", "aws_session_token": "TOKEN"}
+    location = DeltaLocation("s3://bucket/table", {**secrets, "aws_region": "r"})
+    answer = (
+        "Kernel error\n  \x1b[31m↳\x1b[0m 403 Forbidden SECRET\n <?xml version='1.0'?><Error>"
+        "<Code>InvalidToken</Code><AWSAccessKeyId>AKEY</AWSAccessKeyId><Token-0>TOKEN</Token-0></Error>"
+    )
+    assert reason_of(location, OSError(answer)) == "Kernel error: 403 Forbidden *** InvalidToken"
+    assert not any(secret in repr(location) for secret in secrets.values())
+
+
+def assert_no_secret(error: CheckpointError, server: S3Server, *more: str) -> None:
+    told = f"{error!r} {error.message} {error.hint} {error.details} {error.__cause__!r} {error.__context__!r}"
+    assert not any(secret in told for secret in (server.access_key, server.secret_key, *more))
