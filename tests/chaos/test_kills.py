@@ -26,7 +26,7 @@ from milepost.protocol.manifest.transaction.events import (
     GarbageDeleted,
     GarbageFolded,
 )
-from milepost.protocol.records.layout import garbage_list_key, metadata_key
+from milepost.protocol.records.layout import garbage_list_key, marks_prefix, metadata_key
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.jobs.kill_chain import SINKS, KillChain
 from tests.harness.servers.mortal_processes import MortalProcess
@@ -47,6 +47,11 @@ def entry(event: str, skip: int = 0) -> dict[str, Any]:
 def head_of(sink: str, skip: int = 0) -> dict[str, Any]:
     """The sink's head: what makes an epoch visible to its readers."""
     return {"operation": "create", "store": f"/lake/{sink}", "key": HEAD, "skip": skip}
+
+
+def mark_of(sink: str) -> dict[str, Any]:
+    """The record that goes before the sink's head: by itself it moves nothing."""
+    return {"operation": "create", "store": JOB, "key": f"{marks_prefix(sink)}.+"}
 
 
 @dataclass(frozen=True)
@@ -210,6 +215,7 @@ KILLS = (
         entry("CheckpointCompleted"),
         orphan=False,
     ),
+    Kill("mark of carriers", completed(published=0, confirmed=0), mark_of("carriers")),
     Kill("head of carriers", completed(published=1, confirmed=0), head_of("carriers")),
     Kill("carriers confirmed", completed(published=1, confirmed=1), entry("SinkConfirmed")),
     Kill("head of hourly", completed(published=2, confirmed=1), head_of("hourly")),

@@ -182,9 +182,8 @@ class E2eJob:
         return done
 
     def published_checkpoint(self) -> int | None:
-        """The checkpoint that the sink's head belongs to; None while nothing is published."""
-        mark = JobContext(self.loaded).sink("carriers").head()
-        return None if mark is None else mark.checkpoint_id
+        """The checkpoint that the sink's table shows; None while nothing is published."""
+        return JobContext(self.loaded).sink("carriers").position().checkpoint_id or None
 
     def table(self) -> dict[str, tuple[int, int]]:
         """The published table: carrier -> (flights, delay_sum)."""

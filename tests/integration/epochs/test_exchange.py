@@ -126,7 +126,7 @@ def test_a_flipped_byte_in_a_state_run_stops_the_job_until_it_is_put_right(
     aborted, completed = job.master().list_checkpoints()
     assert (aborted.status, aborted.failure_reason) == ("aborted", "STATE_CORRUPT")
     assert completed.status == "completed"
-    assert {context_mark(job, sink) for sink in ("carriers", "hourly", "late_flights")} == {1}
+    assert {shown(job, sink) for sink in ("carriers", "hourly", "late_flights")} == {1}
     path.write_bytes(body)
     job.master().resume()
     assert job.run().status == "completed"
@@ -181,9 +181,9 @@ def largest_run(job: FlightsJob) -> Path:
     return job.folder / "store" / "flights" / max(runs, key=lambda run: run.size).key
 
 
-def context_mark(job: FlightsJob, sink: str) -> int | None:
-    mark = JobContext(job.load()).sink(sink).head()
-    return None if mark is None else mark.checkpoint_id
+def shown(job: FlightsJob, sink: str) -> int:
+    """The checkpoint that a sink's table shows; 0 for the empty table."""
+    return JobContext(job.load()).sink(sink).position().checkpoint_id
 
 
 BIDS_SPEC = """

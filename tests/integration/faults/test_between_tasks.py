@@ -66,7 +66,7 @@ def test_a_table_that_was_deleted_is_noticed_before_the_commit_point(tmp_path: P
     job.run()
     store = job.sink_store("hourly")
     store.delete([stat.key for stat in store.list("")])
-    with pytest.raises(InvalidRequest, match="its table is at checkpoint 0, this job left it at checkpoint 1"):
+    with pytest.raises(InvalidRequest, match="its table shows nothing yet, this job left it at checkpoint 1"):
         job.run()
     newest = job.master().list_checkpoints()[0]
     assert (newest.checkpoint_id, newest.status) == (2, "aborted")

@@ -1,4 +1,4 @@
-"""The sink chain, epoch by epoch: a commit that stalls can harm nothing, however late it comes (I14)."""
+"""A table, epoch by epoch: a commit that stalls can harm nothing, however late it comes (I14)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from milepost.dataflow.sinks.sink_head import HEADS, head_from_bytes, head_key
 
+from milepost.dataflow.sinks.marks import Mark, MarkRecords
+from milepost.dataflow.sinks.parquet_format import HEADS, TableHead, head_key
+from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
+from milepost.protocol.codec.records import decode
 from milepost.protocol.records.errors import CommitOutcomeUnknown
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.driver.runner import SparkEpochRunner
@@ -50,9 +53,12 @@ def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
                 with pytest.raises(CommitOutcomeUnknown):
                     commit.result()
             assert job.master().show(2).sinks == dict.fromkeys(SINKS, "unconfirmed")
+            mark = newest_mark(job)
+            assert mark.checkpoint_id == 2 and len(heads(job)) == 1
             assert job.run().checkpoint_id == 3  # its first act was to publish checkpoint 2
-            published = chain(job)
-            assert list(published.values()) == [1, 2, 3]
+            published = heads(job)
+            assert len(published) == 3 and newest_mark(job).checkpoint_id == 3
+            assert (published[1].number, published[1].write_id) == (mark.number, mark.write_id), "nobody decides again"
         finally:
             fault.release.set()
         if effect is Effect.HOLD:
@@ -61,15 +67,25 @@ def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
         for thread in store.late:
             thread.join(240)
             assert not thread.is_alive()
-    assert chain(job) == published, "the stalled commit changed the chain"
+    assert heads(job) == published, "the stalled commit moved the table"
     assert master.notify_complete(session, 2, "carriers").published is False
-    assert chain(job) == published
+    assert heads(job) == published
     job.assert_tables_equal_the_oracle()
     job.master().verify(deep=True)
 
 
-def chain(job: FlightsJob) -> dict[str, int]:
-    """Heads of the carriers table, oldest first: key -> checkpoint that it marks."""
+def heads(job: FlightsJob) -> list[TableHead]:
+    """Commits of the carriers table, oldest first; no two lie under one version."""
     store = job.sink_store("carriers")
-    heads = [head_from_bytes(stat.key, store.get(stat.key)) for stat in store.list(HEADS)]
-    return {head_key(head.version): int(head.mark.checkpoint_id) for head in reversed(heads)}
+    keys = [stat.key for stat in store.list(HEADS)][::-1]
+    found = [decode(TableHead, store.get(key), key) for key in keys]
+    assert keys == [head_key(version) for version in range(1, len(found) + 1)]
+    return found
+
+
+def newest_mark(job: FlightsJob) -> Mark:
+    """The newest mark of the carriers table, whether a commit carries it yet or not."""
+    marks = MarkRecords(JobContext(job.load()).store, "carriers")
+    mark = marks.at(marks.numbers()[-1])
+    assert mark is not None
+    return mark
