@@ -173,16 +173,23 @@ class SinkMachine(RuleBasedStateMachine):
         owned = [sorted(key for key in part if key % len(keys) == i) for i, part in enumerate(keys)]
         sink = self.writers[who].sink
         committable = self.staged(sink, owned)
+        rows = tuple((key, checkpoint_id) for part in owned for key in part)
         if fork is None:
-            left = 0 if self.manifest.head is None else self.manifest.head.checkpoint_id
-            done = self.manifest.completed(sink, committable, waits=self.shown != left)
-            self.steps[done.version] = done.target
+            done = self.complete_live(sink, committable, rows)
+            if at_once:
+                self.take_as_expected(done.target, self.writers[who])
         else:
             done = self.manifest.completed_on_fork(sink, committable, self.forks[fork], fork)
             self.forks[fork] = done
-        self.complete(done, tuple((key, checkpoint_id) for part in owned for key in part))
-        if at_once and fork is None:
-            self.take_as_expected(done.target, self.writers[who])
+            self.complete(done, rows)
+
+    def complete_live(self, sink: Sink, committable: Committable, rows: Rows) -> Completed:
+        """The next checkpoint of the live timeline is prepared, and passes its commit point."""
+        left = 0 if self.manifest.head is None else self.manifest.head.checkpoint_id
+        done = self.manifest.completed(sink, committable, waits=self.shown != left)
+        self.steps[done.version] = done.target
+        self.complete(done, rows)
+        return done
 
     def complete(self, done: Completed, rows: Rows) -> None:
         """A checkpoint passes its commit point."""
