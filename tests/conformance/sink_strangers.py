@@ -136,6 +136,17 @@ class SinkStrangerTests(SinkCase):
         job.go_on(1)
         assert [key for key, _ in self.published(tmp_path)] == [1, 2, 3, 4]
 
+    def test_a_table_that_was_dropped_is_made_and_filled_by_a_realignment(self, tmp_path: Path) -> None:
+        """What the message names must help, once the table is reserved again."""
+        job = self.begin(tmp_path)
+        job.go_on(2)
+        self.drop(tmp_path)
+        again = self.open_sink(tmp_path)
+        again.reserve(LIFE)
+        assert again.move(job.manifest.realigned()) is True
+        assert [key for key, _ in self.published(tmp_path)] == [1, 2]
+        job.go_on(1)
+
     def test_abort_deletes_nothing_where_the_table_carries_a_mark_that_is_not_ours(self, tmp_path: Path) -> None:
         """A copy of the job counts checkpoints and tokens like this one: the files may be its own."""
         job = self.begin(tmp_path)

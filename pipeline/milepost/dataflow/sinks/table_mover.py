@@ -11,7 +11,7 @@ Files that others appended are left alone, also when going back. A rewrite of ou
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from uuid import uuid4
 
 import pyarrow as pa
@@ -45,6 +45,7 @@ class TableMover:
 
     Args:
         location: of the table, for messages. marks, records: in the job's storage. files: in the table's.
+        create: makes the empty table with these columns, if it is reserved for the sink.
     """
 
     def __init__(
@@ -56,9 +57,11 @@ class TableMover:
         marks: MarkRecords,
         records: ContentsRecords,
         files: TableFiles,
+        create: Callable[[pa.Schema], None],
     ) -> None:
         self._sink, self._job, self._location = sink, job, location
         self._format, self._marks, self._records, self._files = form, marks, records, files
+        self._create = create
 
     def look(self) -> tuple[OpenTable | None, TablePosition]:
         """Return the table as it is now, and where it stands."""
@@ -70,6 +73,9 @@ class TableMover:
         write_id = uuid4().hex
         for _ in range(LOST_RACES):
             table, position = self.look()
+            if table is None and _may_create(target):
+                self._create(pa.schema([]) if target.contents is None else decode_schema(target.contents.schema))
+                table, position = self.look()
             if position.number >= target.number:
                 return self._is_passed(position, target)
             if table is None:
@@ -206,3 +212,8 @@ class TableMover:
             hint=f"put it back; or let the job's state count: milepost realign {self._job} {self._sink}",
             sink=self._sink,
         )
+
+
+def _may_create(target: TableTarget) -> bool:
+    """Return whether a table may be missing: nobody has seen it yet (a fork), or somebody decided to fill it anew."""
+    return target.realigns or target.contents is None or target.contents.table_id is None

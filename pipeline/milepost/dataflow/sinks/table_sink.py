@@ -63,7 +63,7 @@ class TableSink(TableStaging):
         super().__init__(name, mode=mode, key=key, store=store)
         self._job, self._store, self._format_name, self._format, self._is_log = job, store, format_name, form, is_log
         self._marks, self._records = marks, records
-        self._mover = TableMover(name, job, store.config.url, form, marks, records, self._files)
+        self._mover = TableMover(name, job, store.config.url, form, marks, records, self._files, self._create)
 
     def reserve(self, identity: str) -> None:
         """Make a new table this job's, before anything is staged for it; refuse another's."""
@@ -210,10 +210,13 @@ class TableSink(TableStaging):
     def _owner(self, identity: str) -> TableOwner:
         return TableOwner(self._job, identity, self.name)
 
-    def _created(self, schema: pa.Schema) -> tuple[OpenTable, TablePosition]:
+    def _create(self, schema: pa.Schema) -> None:
         reserved = reserved_for(self._store)
         if reserved is not None:
             self._format.create(reserved.owner, schema)
+
+    def _created(self, schema: pa.Schema) -> tuple[OpenTable, TablePosition]:
+        self._create(schema)
         table, position = self._mover.look()
         if table is None:
             raise InvalidRequest(
