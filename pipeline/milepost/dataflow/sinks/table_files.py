@@ -61,9 +61,11 @@ class TableFiles:
 
     def check(self, files: Sequence[StagedFile]) -> None:
         """Refuse files that are missing or have another size. Raises StateCorrupt."""
-        folders = sorted({file.key.rpartition("/")[0] + "/" for file in files})
+        folders = sorted({"".join(file.key.rpartition("/")[:2]) for file in files})
+        if len(folders) > _MAX_LISTINGS:
+            folders = [DATA] if all(folder.startswith(DATA) for folder in folders) else [""]
         sizes: dict[str, int] = {}
-        for prefix in folders if len(folders) <= _MAX_LISTINGS else [DATA]:
+        for prefix in folders:
             sizes.update((stat.key, stat.size) for stat in self._store.list(prefix))
         for file in files:
             if sizes.get(file.key) != file.size:
