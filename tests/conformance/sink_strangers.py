@@ -8,9 +8,9 @@ import pytest
 
 from milepost.dataflow.sinks.marks import Mark
 from milepost.protocol.codec.records import encode
-from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
+from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StateCorrupt
 from milepost.protocol.records.layout import mark_key
-from tests.conformance.sink_case import LIFE, SinkCase, rows
+from tests.conformance.sink_case import LIFE, SinkCase, at_commit, rows
 
 REALIGN = "milepost realign job table"
 
@@ -62,10 +62,12 @@ class SinkStrangerTests(SinkCase):
             job.manifest.completed(job.sink, late)
         assert REALIGN in refused.value.hint
         done = job.manifest.completed(job.sink, late, waits=True)
-        for target in (done.target, job.manifest.switched(done)):
+        shown = job.sink.position().number
+        for target in (done.target, *(job.manifest.switched(done) for _ in range(2))):
             with pytest.raises(InvalidRequest) as refused:
                 job.sink.move(target)
             assert REALIGN in refused.value.hint
+        assert target.number > shown, "and not because a later decision is there"
         assert job.sink.move(job.manifest.realigned()) is True
         assert self.published(tmp_path) == [(1, "main"), (2, "main"), (3, "late")]
         assert not copy.sink.position().is_known
@@ -78,6 +80,13 @@ class SinkStrangerTests(SinkCase):
         copy = self.copy_of(tmp_path, job)
         ours, theirs = job.complete(rows((2, "ours"))), copy.complete(rows((2, "theirs")))
         assert ours.version == theirs.version
+
+        def die() -> None:
+            raise CommitOutcomeUnknown("no answer")
+
+        with pytest.raises(CommitOutcomeUnknown):
+            self.open_sink(tmp_path, before=at_commit(die)).move(ours.target)
+        assert [mark.number for mark in job.sink.marks(above=2)] == [ours.version], "so the number is known here"
         copy.sink.move(theirs.target)
         position = job.sink.position()
         assert position.number == ours.version and not position.is_known

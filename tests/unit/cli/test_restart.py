@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from milepost.dataflow.sinks.parquet import ParquetSink
 
 from milepost.cli.running import epochs
-from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import StoreUnavailable, SubtaskDeclined
 from milepost.spark.driver import runner as spark_runner

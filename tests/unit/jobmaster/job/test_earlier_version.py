@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-
 from milepost.dataflow.sinks.sink_head import SnapshotRef, content_from_bytes, head_from_bytes
+
 from milepost.dataflow.sinks.table_garbage import list_from_bytes
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.plan import decode_input_record

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from milepost.dataflow.sinks.parquet import ParquetSink
+
 from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobmaster.leadership import lifecycle as job_control
 from milepost.protocol.codec.records import to_json

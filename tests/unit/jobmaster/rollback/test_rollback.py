@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from milepost.dataflow.sinks.parquet import ParquetSink
 
 from milepost.dataflow.sinks.committables import SinkMark
-from milepost.dataflow.sinks.parquet import ParquetSink
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.jobmaster import NothingToDo, Session
 from milepost.jobmaster.rollback.inputs import InputSize
