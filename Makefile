@@ -38,7 +38,7 @@ BENCH_ARGS ?=
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-env: ## build the environments .venv and .venv-s3 (about 2 GB; instant when nothing changed)
+env: ## build the environments .venv, .venv-s3 and .venv-readers (about 3 GB; instant when nothing changed)
 	@$(or $(PYTHON),$(error no Python 3.11 to 3.13 found: install one, or name it with PYTHON=/path/to/python)) scripts/bootstrap.py
 
 lint: env ## ruff and mypy

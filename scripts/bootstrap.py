@@ -1,4 +1,4 @@
-"""Builds the two environments of a clone; a second run finds them built and does nothing.
+"""Builds the environments of a clone; a second run finds them built and does nothing.
 
 Runs on the bare interpreter that `scripts/find-python` found: standard library only.
 An environment is *built* when its stamp equals the hash of its requirements, its Python and its place. The stamp is
@@ -59,6 +59,9 @@ class Environment:
 ENVIRONMENTS = (
     Environment(".venv", "requirements.txt", True, 3_700_000_000, "Airflow, Spark and Milepost, 1.8 GB on disk"),
     Environment(".venv-s3", "requirements-s3.txt", False, 150_000_000, "the embedded S3 server, 50 MB"),
+    Environment(
+        ".venv-readers", "requirements-readers.txt", False, 900_000_000, "engines that read tables in tests, 700 MB"
+    ),
 )
 
 

@@ -19,12 +19,14 @@ from xdist.scheduler import LoadScopeScheduling
 from milepost.state.layers import key_hash
 from scripts.processes import PYTHON_PATH
 from tests.harness.models.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
+from tests.harness.readers.reading_engines import reading_engines
 from tests.harness.servers.s3_servers import ministack, seaweed
 
 __all__ = [
     "ministack",  # fixtures: each server is started once, at its first use
     "pytest_runtest_logreport",  # hooks of the process that reports, which collects nothing where tests are shared
     "pytest_terminal_summary",
+    "reading_engines",
     "seaweed",
 ]
 

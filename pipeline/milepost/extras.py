@@ -11,6 +11,8 @@ EXTRAS: dict[str, dict[str, str]] = {
     "spark": {"pyspark": "pyspark", "py4j": "pyspark", "pandas": "pandas", "grpc": "grpcio"},
     "s3": {"boto3": "boto3"},
     "quality": {"great_expectations": "great-expectations", "pandas": "pandas"},
+    "delta": {"deltalake": "deltalake"},
+    "iceberg": {"pyiceberg": "pyiceberg"},
 }
 """Extra -> what of it is imported, and the distribution that brings it."""
 

@@ -15,7 +15,7 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from tests.conformance.parquet_sink import ParquetCase
 from tests.conformance.sink_case import Pairs, SinkCase, pairs
-from tests.harness.stores.listed_format import LOG, ListedFormat, ListedTable, changes
+from tests.harness.stores.listed_format import ListedFormat, ListedTable, changes
 
 
 class LocalCase(SinkCase):
@@ -36,9 +36,6 @@ class LocalListed(LocalCase):
 
     def table_format(self, store: ObjectStore) -> ListedFormat:
         return ListedFormat(store)
-
-    def is_log(self, key: str) -> bool:
-        return key.startswith(LOG)
 
     def append_foreign(self, root: Path, table: pa.Table) -> None:
         self._others(root, "append", [self._written(root, table)], [], keeps_rows=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -226,10 +227,11 @@ class SinkStrangerTests(SinkCase):
         assert record.key in problem
 
     def test_a_mark_that_another_hand_made_first_stops_the_sink(self, tmp_path: Path) -> None:
-        """The record of one transition is created once; one with another timeline is another transition."""
+        """The record of one transition is created once; nobody knows which of two contents is right."""
         job = self.begin(tmp_path)
         done = job.complete(job.row())
-        forged = Mark(done.version, 0, "f" * 32, done.contents.table_id or "", "elsewhere", done.contents)
+        other = replace(done.contents, rows=99)
+        forged = Mark(done.version, 0, "f" * 32, done.contents.table_id or "", "main", other)
         self.job_store(tmp_path).create(mark_key("table", done.version), encode(forged))
         with pytest.raises(StateCorrupt, match="gives the table another content"):
             job.sink.move(done.target)

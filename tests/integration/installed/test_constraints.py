@@ -50,7 +50,7 @@ def constraint(end: str) -> Path:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The wheel with every extra of users, as pip takes it."""
     folder = tmp_path_factory.mktemp("distribution")
-    return f"{build('build_wheel', copy_sources(folder / 'sources'), folder)}[airflow,spark,s3,quality]"
+    return f"{build('build_wheel', copy_sources(folder / 'sources'), folder)}[airflow,spark,s3,quality,delta,iceberg]"
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ difference between two contents.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from milepost.dataflow.sinks.committables import SchemaText, StagedFile
@@ -47,6 +47,15 @@ class TableContents:
     files: Count
     rows: Count
     records: tuple[ObjectHandle, ...]
+
+    def emptied(self) -> TableContents:
+        """Return the empty table, as of checkpoint 0, with the same columns for who reads it."""
+        return replace(self, checkpoint_id=0, files=0, rows=0, records=())
+
+
+def identity_of(contents: TableContents | None) -> TableContents | None:
+    """Return what tells contents of a table from others: not the columns of an empty one."""
+    return contents if contents is not None and contents.checkpoint_id else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,16 +20,18 @@ import pyarrow as pa
 from milepost.dataflow.sinks.committables import Committable, RowsPiece, SchemaText, StagedFile
 from milepost.dataflow.sinks.contents import ContentsChange, TableContents
 from milepost.dataflow.sinks.marks import Mark
+from milepost.dataflow.sinks.reservation import TableOwner
 from milepost.dataflow.sinks.table_garbage import TableGarbage
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 
 
 class SinkMode(Enum):
-    """APPEND: every row stays. UPSERT: the table holds the latest row per key."""
+    """APPEND: every row stays. UPSERT: the table holds the latest row per key. CHANGELOG: every change is a row."""
 
     APPEND = "append"
     UPSERT = "upsert"
+    CHANGELOG = "changelog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class TablePosition:
     def __str__(self) -> str:
         """In words that can be compared."""
         if not self.number:
-            return "nothing was published"
+            return "nothing yet"
         if self.mark is None:
             return f"mark {self.number}, which is not of this job"
         return f"checkpoint {self.mark.checkpoint_id} of timeline {self.mark.timeline}"
@@ -132,12 +134,14 @@ class SinkChange:
     Attributes:
         rows_now, rows_then: rows of the table; of now, None when it is damaged: that may be why it is to go back.
         files_now, files_then: files that a reader opens.
+        position: where the table stands now.
     """
 
     rows_now: int | None
     rows_then: int
     files_now: int
     files_then: int
+    position: TablePosition
 
 
 class StagingSink(Protocol):
@@ -170,6 +174,9 @@ class PreparingSink(StagingSink, Protocol):
             identity: of the job, not its name: a job made anew is another.
         Raises: InvalidRequest: it is reserved for another job or sink, or made with another mode, key or format.
         """
+
+    def owner(self) -> TableOwner | None:
+        """Return for whom the table is reserved; None: for nobody."""
 
     def is_anothers(self, identity: str) -> bool:
         """Return whether the table is reserved for another job or sink: then nothing below its path is this one's."""
@@ -215,6 +222,9 @@ class MovingSink(Protocol):
     def check(self, contents: TableContents | None) -> None:
         """Refuse contents of which a file is gone. Raises StateCorrupt."""
 
+    def fault(self, contents: TableContents | None) -> str | None:
+        """Say why the table is not as these contents, or None; what others appended is no fault."""
+
     def compare(self, contents: TableContents | None) -> SinkChange:
         """Return what a move to these contents would change, without writing. Raises StateCorrupt."""
 
@@ -259,6 +269,9 @@ class HousekeptSink(Protocol):
 
     def garbage(self) -> TableGarbage:
         """Return the lists of files that nothing needs any more."""
+
+    def maintain(self) -> None:
+        """Keep the format's log short; a fault of it is the next time's."""
 
 
 class Sink(PreparingSink, MovingSink, ReadableSink, HousekeptSink, Protocol):

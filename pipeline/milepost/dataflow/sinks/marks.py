@@ -15,10 +15,10 @@ write id. A record without a commit is harmless.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from milepost.dataflow.sinks.contents import TableContents
+from milepost.dataflow.sinks.contents import TableContents, identity_of
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, NotFound, StateCorrupt
 from milepost.protocol.records.layout import mark_key, marks_prefix
@@ -38,7 +38,7 @@ class Mark:
         write_id: of the format's commit, 32 hexadecimal digits.
         table_id: the table's own identity.
         timeline: the live one since that transition.
-        contents: what the table consists of; None: nothing.
+        contents: what the table consists of, of checkpoint 0 its columns alone; None: it never had any.
     """
 
     stored_format: ClassVar[str] = "milepost.table-mark/1"
@@ -102,7 +102,7 @@ class MarkRecords:
             there = self.at(mark.number)
             if there is None:
                 raise
-        if replace(there, previous=mark.previous, write_id=mark.write_id) != mark:
+        if (there.table_id, identity_of(there.contents)) != (mark.table_id, identity_of(mark.contents)):
             raise StateCorrupt(
                 f"sink {self._sink}: {key} gives the table another content than checkpoint {mark.checkpoint_id} of "
                 f"timeline {mark.timeline} has. Nothing was moved.",

@@ -66,6 +66,7 @@ class ParquetFormat:
     """One table of our own format in one store."""
 
     keeps_statistics = False
+    log_prefix = HEADS
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -93,7 +94,7 @@ class OpenParquetTable:
 
     def __init__(self, store: ObjectStore, table_id: str, head: TableHead | None) -> None:
         self._store = store
-        self._version = 0 if head is None else head.version
+        self.version = 0 if head is None else head.version
         self.table_id = table_id
         self.number = 0 if head is None else head.number
         self.write_id = None if head is None else head.write_id
@@ -113,5 +114,5 @@ class OpenParquetTable:
         """Nothing: the columns are the contents' to say."""
 
     def commit(self, move: TableMove) -> None:
-        head = TableHead(self._version + 1, self.table_id, move.number, move.write_id)
+        head = TableHead(self.version + 1, self.table_id, move.number, move.write_id)
         self._store.create(head_key(head.version), encode(head))

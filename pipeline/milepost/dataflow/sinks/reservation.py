@@ -22,6 +22,8 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.object_store import ObjectStore
 
 RESERVATION = f"{OWN}owner.json"
+_EARLIER_HEADS = "_heads/"
+"""Where an earlier Milepost had its tables' commits: a path that has some is refused by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ def _meant(one: Reservation) -> str:
 
 def _created(store: ObjectStore, wanted: Reservation) -> Reservation:
     """Return whose the table is after a try to make it this owner's; an answer that was lost is read back."""
+    for head in store.list(_EARLIER_HEADS, limit=1):
+        decode(Reservation, store.get(head.key), head.key, key=head.key)
     try:
         store.create(RESERVATION, encode(wanted))
         return wanted

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.dataflow.sinks.committables import StagedFile
+from milepost.dataflow.sinks.file_statistics import statistics_of
 from milepost.dataflow.sinks.table_keys import DATA, staged_prefix
 from milepost.dataflow.sinks.table_schema import conform
 from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StateCorrupt
@@ -26,11 +27,16 @@ _MAX_LISTINGS = 8
 
 
 class TableFiles:
-    """Files below the root of one table."""
+    """Files below the root of one table.
 
-    def __init__(self, sink: str, store: ObjectStore) -> None:
+    Args:
+        statistics: whether a staged file says those of its columns.
+    """
+
+    def __init__(self, sink: str, store: ObjectStore, *, statistics: bool = False) -> None:
         self._sink = sink
         self._store = store
+        self._statistics = statistics
 
     def stage(
         self, tables: Iterable[pa.Table], checkpoint_id: int, token: int, label: str, held_bytes: int
@@ -57,22 +63,24 @@ class TableFiles:
         sha256 = hashlib.sha256(body).hexdigest()
         key = f"{staged_prefix(checkpoint_id, token)}{label}-{sha256}.parquet"
         self._store.put(key, body)
-        return StagedFile(key, rows, len(body), sha256)
+        said = statistics_of(pq.read_metadata(pa.BufferReader(body))) if self._statistics else None
+        return StagedFile(key, rows, len(body), sha256, said)
 
     def check(self, files: Sequence[StagedFile]) -> None:
         """Refuse files that are missing or have another size. Raises StateCorrupt."""
         folders = sorted({"".join(file.key.rpartition("/")[:2]) for file in files})
         if len(folders) > _MAX_LISTINGS:
             folders = [DATA] if all(folder.startswith(DATA) for folder in folders) else [""]
-        sizes: dict[str, int] = {}
-        for prefix in folders:
-            sizes.update((stat.key, stat.size) for stat in self._store.list(prefix))
+        listings = at_once(self._store, lambda prefix: list(self._store.list(prefix)), folders)
+        sizes = {stat.key: stat.size for listing in listings for stat in listing}
         for file in files:
             if sizes.get(file.key) != file.size:
                 found = f"{sizes[file.key]} bytes" if file.key in sizes else "missing"
                 raise StateCorrupt(
                     f"sink {self._sink}: the table's file {file.key} is {found}, recorded are {file.size} bytes. "
                     "Nothing was published.",
+                    hint="restore it from a copy, or go back to a checkpoint whose files are there (milepost rollback);"
+                    " --to 0 begins the table anew",
                     key=file.key,
                 )
 

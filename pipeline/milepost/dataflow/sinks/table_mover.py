@@ -11,15 +11,16 @@ Files that others appended are left alone, also when going back. A rewrite of ou
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from uuid import uuid4
 
 import pyarrow as pa
 
 from milepost.dataflow.sinks.committables import StagedFile, decode_schema
-from milepost.dataflow.sinks.contents import ContentsRecords
+from milepost.dataflow.sinks.contents import ContentsRecords, identity_of
 from milepost.dataflow.sinks.contract import TablePosition, TableTarget
 from milepost.dataflow.sinks.marks import Mark, MarkRecords
+from milepost.dataflow.sinks.reservation import reserved_for
 from milepost.dataflow.sinks.table_files import TableFiles
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat, TableMove
 from milepost.dataflow.sinks.table_keys import staged_by
@@ -33,6 +34,7 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
     Superseded,
 )
+from milepost.protocol.records.object_store import ObjectStore
 
 LOST_RACES = 10
 """How often a move decides again after another writer changed the table."""
@@ -44,50 +46,58 @@ class TableMover:
     """Moves one sink's table.
 
     Args:
-        location: of the table, for messages. marks, records: in the job's storage. files: in the table's.
-        create: makes the empty table with these columns, if it is reserved for the sink.
+        store: rooted at the table. marks, records: in the job's storage.
     """
 
     def __init__(
         self,
         sink: str,
         job: str,
-        location: str,
+        store: ObjectStore,
         form: TableFormat,
         marks: MarkRecords,
         records: ContentsRecords,
-        files: TableFiles,
-        create: Callable[[pa.Schema], None],
     ) -> None:
-        self._sink, self._job, self._location = sink, job, location
-        self._format, self._marks, self._records, self._files = form, marks, records, files
-        self._create = create
+        self._sink, self._job, self._store = sink, job, store
+        self._format, self._marks, self._records = form, marks, records
+        self._files = TableFiles(sink, store)
 
     def look(self) -> tuple[OpenTable | None, TablePosition]:
         """Return the table as it is now, and where it stands."""
         table = self._format.open()
         return table, self._position(table)
 
+    def create(self, schema: pa.Schema) -> bool:
+        """Make an empty table for whom its place is reserved; False: it is reserved for nobody."""
+        reserved = reserved_for(self._store)
+        if reserved is None:
+            return False
+        self._format.create(reserved.owner, schema)
+        return True
+
     def move(self, target: TableTarget) -> bool:
         """Move the table; see `MovingSink.move`."""
         write_id = uuid4().hex
         for _ in range(LOST_RACES):
             table, position = self.look()
-            if table is None and _may_create(target):
-                self._create(pa.schema([]) if target.contents is None else decode_schema(target.contents.schema))
-                table, position = self.look()
             if position.number >= target.number:
                 return self._is_passed(position, target)
             if table is None:
-                raise self._waits("there is no table any more")
+                if target.contents is None:
+                    return False  # nobody ever prepared a commit to it
+                made_anew = target.contents.table_id is not None and not target.realigns
+                if made_anew or not self.create(decode_schema(target.contents.schema)):
+                    raise self._waits("there is no table any more")
+                continue
             self._check_target(table, position, target)
             if table.schema is not None and target.contents is not None:
                 wider = widened_schema(self._sink, table.schema, decode_schema(target.contents.schema))
                 if len(wider) > len(table.schema):
                     table.widen(wider)
                     continue
+            contents = target.contents or (position.contents.emptied() if position.contents is not None else None)
             mark = self._marks.record(
-                Mark(target.number, position.number, write_id, table.table_id, target.timeline, target.contents)
+                Mark(target.number, position.number, write_id, table.table_id, target.timeline, contents)
             )
             if self._commit(table, position, mark, target.realigns):
                 return True
@@ -144,7 +154,7 @@ class TableMover:
                 checkpoint_id=target.checkpoint_id,
                 head=position.checkpoint_id,
             )
-        if at.contents != target.contents:
+        if identity_of(at.contents) != identity_of(target.contents):
             raise StateCorrupt(
                 f"sink {self._sink}: the table's mark {at.number} has another content than checkpoint "
                 f"{target.checkpoint_id}. Nothing was changed.",
@@ -182,8 +192,8 @@ class TableMover:
             if now is not None and (now.number, now.write_id) == (mark.number, mark.write_id):
                 _LOG.info("sink %s: the commit of mark %s had landed: %s", self._sink, mark.number, error.message)
                 return True
-            if now is not None and isinstance(error, CommitConflict):
-                return False
+            if now is not None and now.version != table.version:
+                return False  # a commit on that handle can never land any more
             raise CommitOutcomeUnknown(
                 f"sink {self._sink}: nobody knows whether the commit of checkpoint {mark.checkpoint_id} landed "
                 f"({error}). Its files are kept. Try again: a commit that landed is recognised.",
@@ -210,12 +220,8 @@ class TableMover:
 
     def _waits(self, why: str) -> InvalidRequest:
         return InvalidRequest(
-            f"sink {self._sink}: its table at {self._location} is not as this job left it: {why}. Nothing was moved.",
+            f"sink {self._sink}: its table at {self._store.config.url} is not as this job left it: {why}. "
+            "Nothing was moved.",
             hint=f"put it back; or let the job's state count: milepost realign {self._job} {self._sink}",
             sink=self._sink,
         )
-
-
-def _may_create(target: TableTarget) -> bool:
-    """Return whether a table may be missing: nobody has seen it yet (a fork), or somebody decided to fill it anew."""
-    return target.realigns or target.contents is None or target.contents.table_id is None

@@ -42,6 +42,19 @@ def check_rows_schema(sink: str, schema: pa.Schema, key: tuple[str, ...]) -> Non
             )
 
 
+def changes_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a changelog of rows with these."""
+    return schema.append(pa.field("_op", pa.string())).append(pa.field("_checkpoint", pa.int64()))
+
+
+def as_changes(rows: pa.Table, op: str, checkpoint_id: int) -> pa.Table:
+    """Return rows as a changelog has them: what each is, and the checkpoint that published it."""
+    count = rows.num_rows
+    said = [pa.repeat(pa.scalar(op, pa.string()), count), pa.repeat(pa.scalar(checkpoint_id, pa.int64()), count)]
+    schema = changes_schema(rows.schema)
+    return pa.table([*rows.columns, *said], schema=schema)
+
+
 def merged_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> pa.Schema:
     """Return the table's schema once `rows` are in it: the table's columns in its order, then new ones.
 

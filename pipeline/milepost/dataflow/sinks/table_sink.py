@@ -7,13 +7,14 @@ commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pyarrow as pa
 
 from milepost.dataflow.sinks.committables import Committable, StagedFile, decode_schema, encode_schema
-from milepost.dataflow.sinks.contents import ContentsChange, ContentsRecords, TableContents
+from milepost.dataflow.sinks.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.dataflow.sinks.contract import (
     PreparedTable,
     SinkChange,
@@ -42,8 +43,8 @@ class TableSink(TableStaging):
     """One table; what it shares with every sink is said in `contract`.
 
     Args:
-        job: its name. form: as in the spec. store: rooted at the table. is_log: whether a key below the table's root is
-            of the format's own log. marks, records: in the job's storage.
+        job: its name. store: rooted at the table. format_name: as in the spec. marks, records: in the job's storage.
+        op: as in `TableStaging`. retention_ms: how far back the table may have to go.
     """
 
     def __init__(
@@ -56,23 +57,29 @@ class TableSink(TableStaging):
         store: ObjectStore,
         format_name: str,
         form: TableFormat,
-        is_log: Callable[[str], bool],
         marks: MarkRecords,
         records: ContentsRecords,
+        op: str = "insert",
+        retention_ms: int = 0,
     ) -> None:
-        super().__init__(name, mode=mode, key=key, store=store)
-        self._job, self._store, self._format_name, self._format, self._is_log = job, store, format_name, form, is_log
+        super().__init__(name, mode=mode, key=key, store=store, op=op, statistics=form.keeps_statistics)
+        self._job, self._store, self._format_name, self._format = job, store, format_name, form
+        self._retention_ms = retention_ms
         self._marks, self._records = marks, records
-        self._mover = TableMover(name, job, store.config.url, form, marks, records, self._files, self._create)
+        self._mover = TableMover(name, job, store, form, marks, records)
 
     def reserve(self, identity: str) -> None:
         """Make a new table this job's, before anything is staged for it; refuse another's."""
         reserve(self._store, reservation(self._owner(identity), self._format_name, self.mode.value, self.key))
 
+    def owner(self) -> TableOwner | None:
+        """Return for whom the table is reserved."""
+        reserved = reserved_for(self._store)
+        return None if reserved is None else reserved.owner
+
     def is_anothers(self, identity: str) -> bool:
         """Return whether the table is reserved for another job or sink."""
-        reserved = reserved_for(self._store)
-        return reserved is not None and reserved.owner != self._owner(identity)
+        return self.owner() not in (None, self._owner(identity))
 
     def prepare(
         self, committable: Committable, base: TableContents | None, *, checkpoint_id: int, token: int, waits: bool
@@ -137,19 +144,42 @@ class TableSink(TableStaging):
     def check(self, contents: TableContents | None) -> None:
         self._files.check(self._records.files(contents))
 
+    def fault(self, contents: TableContents | None) -> str | None:
+        table, position = self._mover.look()
+        if table is None:
+            return None if contents is None else f"there is no table at {self._store.config.url} any more"
+        if not position.is_known or identity_of(position.contents) != identity_of(contents):
+            return f"its table shows {position}"
+        try:
+            self._mover.files_now(table, position)
+        except InvalidRequest as error:
+            return error.message
+        return None
+
     def compare(self, contents: TableContents | None) -> SinkChange:
         """Return what a move would change; the rows of an append table are recorded, of an upsert table counted."""
-        then = self._records.files(contents)
-        self._files.check(then)
-        shown = self.position().contents
-        rows_now: int | None = None
-        with suppress(StateCorrupt):
-            rows_now = self._count(shown)
+
+        def now() -> tuple[TablePosition, int | None]:
+            position = self.position()
+            if position.is_known:
+                with suppress(StateCorrupt):
+                    return position, self._count(position.contents)
+            return position, None
+
+        def then() -> int:
+            self.check(contents)
+            return self._count(contents)
+
+        with ThreadPoolExecutor(1) as pool:
+            shown = pool.submit(now)
+            rows_then = then()
+            position, rows_now = shown.result()
         return SinkChange(
             rows_now=rows_now,
-            rows_then=self._count(contents),
-            files_now=0 if shown is None else shown.files,
-            files_then=len(then),
+            rows_then=rows_then,
+            files_now=0 if position.contents is None else position.contents.files,
+            files_then=0 if contents is None else contents.files,
+            position=position,
         )
 
     def undo_limits(self) -> tuple[str, ...]:
@@ -207,16 +237,14 @@ class TableSink(TableStaging):
     def garbage(self) -> TableGarbage:
         return TableGarbage(self._store)
 
+    def maintain(self) -> None:
+        self._format.maintain(self._retention_ms)
+
     def _owner(self, identity: str) -> TableOwner:
         return TableOwner(self._job, identity, self.name)
 
-    def _create(self, schema: pa.Schema) -> None:
-        reserved = reserved_for(self._store)
-        if reserved is not None:
-            self._format.create(reserved.owner, schema)
-
     def _created(self, schema: pa.Schema) -> tuple[OpenTable, TablePosition]:
-        self._create(schema)
+        self._mover.create(schema)
         table, position = self._mover.look()
         if table is None:
             raise InvalidRequest(
@@ -232,7 +260,7 @@ class TableSink(TableStaging):
         if position.is_known and position.checkpoint_id == left:
             return
         raise InvalidRequest(
-            f"sink {self.name}: its table is at {position}, this job left it at checkpoint {left}. Nothing was "
+            f"sink {self.name}: its table shows {position}, this job left it at checkpoint {left}. Nothing was "
             "published.",
             hint="it was moved, deleted or restored, or a copy of the job writes it: put it back, or use a new path; if"
             f" the job's state is to count: milepost realign {self._job} {self.name}",
@@ -240,7 +268,7 @@ class TableSink(TableStaging):
         )
 
     def _next_schema(self, committable: Committable, base: TableContents | None, table: OpenTable | None) -> pa.Schema:
-        """Check what was staged; return the columns of this lineage with it: the table may have more (it went back)."""
+        """Check what was staged; return the columns of the contents with it, which the table may have more than."""
         self.check_committable(committable)
         rows = decode_schema(committable.schema)
         check_rows_schema(self.name, rows, self.key)
@@ -255,7 +283,7 @@ class TableSink(TableStaging):
     ) -> ContentsChange | None:
         """Stage the whole table as this epoch leaves it, if it has grown many files; else None. Holds it in memory."""
         files = (*known, *committable.files)
-        if self.mode is SinkMode.APPEND or len(files) < COMPACT_FILES:
+        if self.mode is not SinkMode.UPSERT or len(files) < COMPACT_FILES:
             return None
         rows = latest_per_key(self._files.rows(files, schema, verify=True), self.key)
         whole = self._files.stage([self._sorted(rows)], checkpoint_id, token, "all", rows.nbytes)
@@ -265,7 +293,7 @@ class TableSink(TableStaging):
     def _count(self, contents: TableContents | None) -> int:
         if contents is None:
             return 0
-        if self.mode is SinkMode.APPEND:
+        if self.mode is not SinkMode.UPSERT:
             return contents.rows
         schema = decode_schema(contents.schema)
         keys = self._files.rows(self._records.files(contents), schema, columns=self.key)
@@ -275,7 +303,7 @@ class TableSink(TableStaging):
         return TableObject(
             stat,
             staged_by(stat.key),
-            permanent=stat.key == RESERVATION or self._is_log(stat.key),
+            permanent=stat.key == RESERVATION or stat.key.startswith(self._format.log_prefix),
             list_of_garbage=is_list_key(stat.key),
         )
 

@@ -23,6 +23,7 @@ from milepost.protocol.records.errors import NotFound, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.protocol.retention.retention import minimum_grace_ms
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.load import LoadedJob
@@ -133,11 +134,12 @@ class JobContext:
             )
         return build_sink(
             self.spec.sink(name),
+            self.graph.sink_inputs[name],
             job=self.spec.name,
-            key=self.graph.sink_inputs[name].key,
             store=self._sink_store(name),
             job_store=self.store,
             records=self.table_records,
+            retention_ms=self.spec.checkpointing.retained.reach_ms + minimum_grace_ms(self.timeout_ms),
         )
 
     @functools.cached_property

@@ -283,8 +283,9 @@ class Leadership:
                 sink=name,
             )
         target = TableTarget(checkpoint.version, checkpoint.timeline, contents, metadata.sinks[name].predecessor)
+        sink = self.context.sink(name)
         try:
-            published = self.context.sink(name).move(target)
+            published = sink.move(target)
         except Superseded:
             current = self.context.head().state.checkpoint(checkpoint.checkpoint_id)
             if current is not None and name in current.unconfirmed:
@@ -293,6 +294,10 @@ class Leadership:
             return False
         request = ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name)
         self.context.transact(request)
+        try:
+            sink.maintain()
+        except CheckpointError as error:
+            _LOG.warning("sink %s: its log is kept short later: %s", name, error.message)
         return published
 
     def claim(self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str) -> TransactResult:

@@ -71,7 +71,7 @@ def preview_sinks(context: JobContext, target: CheckpointMetadata | None) -> dic
         try:
             sink = context.sink(name)
             change = sink.compare(contents_at(context, target, name))
-            return SinkPreview(change, str(sink.position()), tuple(sink.undo_limits()))
+            return SinkPreview(change, str(change.position), tuple(sink.undo_limits()))
         except SINK_UNAVAILABLE as error:
             return SilentSink(error.message)
 

@@ -110,9 +110,12 @@ class History:
         """
         kept = state.checkpoint(checkpoint_id)
         if kept is not None:
-            completed = self._context.log.entry(kept.version)
-            assert isinstance(completed, LogEntry), "what completed a retained checkpoint stays whole"
-            return _retained(state, kept, confirmed_after(self._context.log, completed, state.version))
+            confirmed: frozenset[str] = frozenset()
+            if kept not in lineage(state, state.timeline()):
+                completed = self._context.log.entry(kept.version)
+                assert isinstance(completed, LogEntry), "what completed a retained checkpoint stays whole"
+                confirmed = confirmed_after(self._context.log, completed, state.version)
+            return _retained(state, kept, confirmed)
         pending = next((one for one in _pending(state) if one.checkpoint_id == checkpoint_id), None)
         if pending is not None or not 0 < checkpoint_id < state.next_checkpoint_id:
             return pending

@@ -77,13 +77,14 @@ class Tables:
 
     def read(self, sink: str, at: int | None) -> pa.Table:
         """Return the sink's table as its readers see it now, or as of a retained checkpoint."""
-        state = self._context.head().state
         table = self._context.sink(sink)
         if at is None:
             contents = shown_contents(self._context, sink)
         else:
+            state = self._context.head().state
             contents = contents_at(self._context, self._context.metadata(_retained(state, at)), sink)
         if contents is None:
+            self._context.head()  # a job that has never run is told so
             when = "yet" if at is None else f"by checkpoint {at}"
             raise NotFound(f"sink {sink}: nothing has been published to {table.store.config.url} {when}.", sink=sink)
         return table.read(contents)
@@ -190,7 +191,16 @@ def shown_contents(context: JobContext, name: str) -> TableContents | None:
 
     Raises: InvalidRequest: another writer moved the table; nobody knows what it shows.
     """
-    position = context.sink(name).position()
+    sink = context.sink(name)
+    position = sink.position()
+    owner = None if position.is_known else sink.owner()
+    if owner is not None and (owner.job, owner.sink) != (context.spec.name, name):
+        raise InvalidRequest(
+            f"sink {name} of job {context.spec.name}: the table at {sink.store.config.url} is of sink {owner.sink} of "
+            f"job {owner.job}.",
+            hint="give the sink a path of its own",
+            sink=name,
+        )
     if not position.is_known:
         raise InvalidRequest(
             f"sink {name}: its table is at {position}: what it shows is in none of the job's records.",

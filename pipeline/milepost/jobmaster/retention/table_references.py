@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from milepost.dataflow.sinks.committables import StagedFile
-from milepost.dataflow.sinks.contents import TableContents
+from milepost.dataflow.sinks.contents import TableContents, identity_of
 from milepost.dataflow.sinks.contract import Sink, TablePosition
 from milepost.dataflow.sinks.marks import Mark
 from milepost.dataflow.sinks.table_keys import staged_by
@@ -103,6 +103,6 @@ def _not_shown(
     contents = shares[head.checkpoint_id].get(name)
     if contents is None:
         return f"checkpoint {head.checkpoint_id}, the head, has nothing of it"
-    if not position.is_known or position.contents != contents:
+    if not position.is_known or identity_of(position.contents) != contents:
         return f"its table does not show checkpoint {head.checkpoint_id} of timeline {state.live}, the job's head"
     return None

@@ -183,15 +183,12 @@ def proof(key: str, outcome: CheckpointOutcome | None) -> str:
 
 def staged_proof(checkpoint_id: CheckpointId, token: FencingToken, outcome: CheckpointOutcome | None) -> str:
     """Say in one clause why nothing can need a file that this token staged at a sink any more."""
-    if outcome is not None and outcome.winner == token:
-        return f"checkpoint {checkpoint_id} owes the sink nothing any more, and no table shows it"
     return _proof(checkpoint_id, token, outcome)
 
 
-def published_proof(staged_by: tuple[CheckpointId, FencingToken] | None) -> str:
-    """Say in one clause why nothing can need a file of a table any more, or (None) a snapshot of its chain."""
-    whose = "a snapshot" if staged_by is None else f"published by checkpoint {staged_by[0]}"
-    return f"{whose}; neither the head of the table nor its state as of any retained checkpoint needs it"
+def published_proof(checkpoint_id: CheckpointId) -> str:
+    """Say in one clause why nothing can need a file of a table any more."""
+    return f"staged by checkpoint {checkpoint_id}; neither the table nor its state as of a retained checkpoint needs it"
 
 
 def in_use(state: ManifestState, checkpoint_id: CheckpointId) -> bool:

@@ -33,6 +33,7 @@ from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Snapshot
 from milepost.spark.worker.task_memory import told
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import MemoryBudget
+from milepost.spec.graph.graph import SinkInput
 from milepost.spec.job.spec import SinkSpec
 from milepost.storage.layout import metrics_prefix
 
@@ -44,11 +45,11 @@ class SinkPlan:
     """How a task opens one sink."""
 
     spec: SinkSpec
-    key: tuple[str, ...]
+    rows: SinkInput
     store: StoreConfig
 
     def open(self, attempt: Attempt) -> StagingSink:
-        return build_staging(self.spec, key=self.key, store=attempt.open_store(self.store))
+        return build_staging(self.spec, self.rows, attempt.open_store(self.store))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +168,7 @@ def subtask_answers(rows: Iterable[tuple[str, bytes]]) -> tuple[SubtaskAnswer, .
 
 def _sinks(plan: EpochPlan, level: Level) -> tuple[SinkPlan, ...]:
     names = sorted({name for sinks in level.output.sinks.values() for name in sinks})
-    return tuple(
-        SinkPlan(plan.job.spec.sink(name), plan.graph.sink_inputs[name].key, plan.sinks[name]) for name in names
-    )
+    return tuple(SinkPlan(plan.job.spec.sink(name), plan.graph.sink_inputs[name], plan.sinks[name]) for name in names)
 
 
 def _drain(batches: Batches) -> None:

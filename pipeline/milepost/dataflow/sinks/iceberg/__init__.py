@@ -1,0 +1,1 @@
+"""The Iceberg table format: tables that every engine reads through their catalog (I14)."""

@@ -1,0 +1,143 @@
+"""Errors of a catalog become ours: who did not answer, what is now true, and what to type; never a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pydantic import ValidationError as UnreadableReply
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    OAuthError,
+    RESTError,
+    ServerError,
+    ServiceUnavailableError,
+    TableAlreadyExistsError,
+    TooManyRequestsError,
+    UnauthorizedError,
+)
+from requests import RequestException
+from requests.exceptions import ConnectionError as ConnectionFailed
+from requests.exceptions import InvalidURL, JSONDecodeError, MissingSchema, SSLError, Timeout
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from milepost.dataflow.sinks.iceberg.catalogs import CatalogConfig, CatalogKind
+from milepost.protocol.records.errors import (
+    CheckpointError,
+    CommitConflict,
+    CommitOutcomeUnknown,
+    EnvironmentUnusable,
+    StoreUnavailable,
+)
+
+_OF_CATALOGS = (
+    RESTError, CommitFailedException, NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError,
+    RequestException, SQLAlchemyError, UnreadableReply, NotImplementedError, ModuleNotFoundError, ValueError,
+)  # fmt: skip
+_CONFLICTS = (CommitFailedException, NoSuchTableError, TableAlreadyExistsError)
+_NO_RIGHTS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
+_NO_ANSWER = (ServerError, ServiceUnavailableError, TooManyRequestsError, ConnectionFailed, Timeout, DBAPIError)
+_NO_CATALOG = (
+    InvalidURL,
+    MissingSchema,
+    SSLError,
+    JSONDecodeError,
+    ArgumentError,
+    NoSuchModuleError,
+    ModuleNotFoundError,
+)
+_DENIED = ("password authentication failed", "permission denied", "access denied", "readonly database",
+           "no password supplied", "role ", "unable to open database file")  # fmt: skip
+"""What databases say, in lower case, when trying again is useless."""
+
+_TRY_AGAIN = "try again; if it persists, check that it is up and reachable from this machine (`sinks[].catalog.uri`)"
+
+
+@contextmanager
+def catalog_errors(config: CatalogConfig, doing: str) -> Iterator[None]:
+    """Turn what the catalog's library raises in a block into our errors; ours pass.
+
+    Args:
+        doing: what is not done, or not known to be, as the beginning of a message.
+    Raises:
+        CommitConflict: the catalog says that the table is not as it was: *possibly after our own success*.
+        CommitOutcomeUnknown, StoreUnavailable: it did not say. EnvironmentUnusable: it never will, as configured.
+    """
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except _OF_CATALOGS as error:
+        made = _made_of(error, config, doing)
+        if any(secret in text for text in _chain(error) for secret in config.secrets):
+            raise made from None
+        raise made from error
+
+
+def _made_of(error: Exception, config: CatalogConfig, doing: str) -> CheckpointError:
+    said = _without_secrets(error, config)
+    if isinstance(error, _CONFLICTS):
+        return CommitConflict(
+            f"{doing}: {config.where} says that table {config.table_name} is not as it was ({said}).",
+            hint="read it back: it may be our own",
+        )
+    if isinstance(error, CommitStateUnknownException):
+        return CommitOutcomeUnknown(
+            f"{doing}: {config.where} does not know itself whether it has done it ({said}). Nothing was deleted.",
+            hint="read the table back before trying again",
+        )
+    if isinstance(error, _NO_RIGHTS) or _is_denied(error):
+        return EnvironmentUnusable(f"{doing}: {config.where} denied access ({said}).", hint=_rights_hint(config))
+    if isinstance(error, SSLError):
+        return EnvironmentUnusable(
+            f"{doing}: no TLS connection to {config.where} could be made ({said}).",
+            hint="install its certificate (REQUESTS_CA_BUNDLE), or use the right scheme in `sinks[].catalog.uri`",
+        )
+    if isinstance(error, _NO_CATALOG):
+        return EnvironmentUnusable(
+            f"{doing}: {config.where} cannot be used ({said}).",
+            hint="correct `sinks[].catalog.uri`; Postgres is postgresql+psycopg://USER@HOST/DATABASE",
+        )
+    if isinstance(error, _NO_ANSWER):
+        return StoreUnavailable(f"{doing}: {config.where} did not answer ({said}).", hint=_TRY_AGAIN)
+    return EnvironmentUnusable(
+        f"{doing}: {config.where} did not do what was asked of it ({said}).",
+        hint="check `sinks[].catalog`: its uri, its type and its options",
+    )
+
+
+def _is_denied(error: Exception) -> bool:
+    return isinstance(error, DBAPIError) and any(words in str(error.orig).lower() for words in _DENIED)
+
+
+def _rights_hint(config: CatalogConfig) -> str:
+    if config.kind is CatalogKind.SQL:
+        return "correct user and password in `sinks[].catalog.uri`, or grant that user both of the catalog's tables"
+    return "correct `sinks[].catalog.credential` or `.token`, or grant its role reading and writing of that table"
+
+
+def _without_secrets(error: Exception, config: CatalogConfig) -> str:
+    """Return one line of what happened. What a connection failed at is in the name of the error alone."""
+    if isinstance(error, DBAPIError):
+        text = f"{type(error.orig).__name__}: {error.orig}"
+    elif isinstance(error, RequestException):
+        text = type(error).__name__
+    elif isinstance(error, UnreadableReply):
+        text = "its answer is not what Iceberg's protocol says"
+    else:
+        text = f"{type(error).__name__}: {error}"
+    line = " ".join(text.split())[:300]
+    for secret in sorted(config.secrets, key=len, reverse=True):
+        line = line.replace(secret, "***")
+    return line
+
+
+def _chain(error: BaseException | None) -> Iterator[str]:
+    while error is not None:
+        yield str(error)
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,89 @@
+"""The mark of a table in Iceberg: which of its snapshots was our newest move, as its metadata shows it.
+
+A snapshot says it in its summary, and counts as long as it is in the history of `main`. A tag moves along with it in
+the same commit, because others may expire snapshots: none expires one that has a tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+
+from milepost.dataflow.sinks.reservation import TableOwner
+
+JOB, IDENTITY, SINK = "milepost.job", "milepost.identity", "milepost.sink"
+NUMBER, WRITE_ID = "milepost.number", "milepost.write-id"
+TAG = "milepost"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMark:
+    """Our newest move.
+
+    Attributes:
+        snapshot: that made it. since: later ones in the history of `main`, oldest first.
+        is_unbroken: no snapshot between them was expired, so `since` is all that came after it.
+    """
+
+    snapshot: Snapshot
+    since: tuple[Snapshot, ...]
+    is_unbroken: bool
+
+    @property
+    def number(self) -> int:
+        return int(_summary(self.snapshot)[NUMBER])
+
+    @property
+    def write_id(self) -> str:
+        return _summary(self.snapshot)[WRITE_ID]
+
+
+def owner_of(properties: Mapping[str, str]) -> TableOwner | None:
+    """Return whose a table says that it is; None: nobody's."""
+    job, identity, sink = (properties.get(name) for name in (JOB, IDENTITY, SINK))
+    if job is None or identity is None or sink is None:
+        return None
+    return TableOwner(job, identity, sink)
+
+
+def owner_properties(owner: TableOwner) -> dict[str, str]:
+    """Return what a table says of its owner."""
+    return {JOB: owner.job, IDENTITY: owner.identity, SINK: owner.sink}
+
+
+def history(metadata: TableMetadata) -> Iterator[Snapshot]:
+    """Return the snapshots of `main`, newest first, up to the first that was expired."""
+    yield from ancestors_of(metadata.current_snapshot(), metadata)
+
+
+def find_mark(metadata: TableMetadata) -> FoundMark | None:
+    """Return our newest move; None: there is none in the history of `main`, or none that was not expired."""
+    since: list[Snapshot] = []
+    for snapshot in history(metadata):
+        if is_ours(snapshot):
+            return FoundMark(snapshot, tuple(reversed(since)), is_unbroken=True)
+        since.append(snapshot)
+    tag = metadata.refs.get(TAG)
+    tagged = metadata.snapshot_by_id(tag.snapshot_id) if tag is not None else None
+    was_cut = bool(since) and since[-1].parent_snapshot_id is not None
+    if tagged is None or not is_ours(tagged) or not was_cut:
+        return None
+    return FoundMark(tagged, tuple(reversed(since)), is_unbroken=False)
+
+
+def is_ours(snapshot: Snapshot) -> bool:
+    """Return whether a snapshot is a move of ours."""
+    summary = _summary(snapshot)
+    return WRITE_ID in summary and summary.get(NUMBER, "").isdecimal()
+
+
+def operation(snapshot: Snapshot) -> str:
+    """Return what a snapshot says that it did, in the words of the format."""
+    return snapshot.summary.operation.value if snapshot.summary is not None else "overwrite"
+
+
+def _summary(snapshot: Snapshot) -> Mapping[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary is not None else {}

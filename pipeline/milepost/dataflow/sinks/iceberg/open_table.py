@@ -1,0 +1,277 @@
+"""A table in Iceberg as one look at its metadata shows it, and commits that compare with just that.
+
+A commit is one request to the catalog: the new snapshot, where `main` and our tag point to, and the table's properties,
+with what must still be so: the table's identity, the snapshot that `main` points to, and the columns. It is sent once.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from uuid import uuid4
+
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+from pyiceberg.utils.properties import property_as_bool
+
+from milepost.dataflow.sinks.committables import StagedFile
+from milepost.dataflow.sinks.iceberg.data_files import data_file, found_file
+from milepost.dataflow.sinks.iceberg.locations import key_below
+from milepost.dataflow.sinks.iceberg.manifests import ManifestReader, SnapshotFiles
+from milepost.dataflow.sinks.iceberg.mark import (
+    NUMBER,
+    TAG,
+    WRITE_ID,
+    find_mark,
+    history,
+    is_ours,
+    operation,
+    owner_of,
+)
+from milepost.dataflow.sinks.iceberg.refusals import refuse_table
+from milepost.dataflow.sinks.iceberg.schemas import to_arrow, to_iceberg
+from milepost.dataflow.sinks.table_format import ForeignCommit, TableMove
+from milepost.protocol.records.errors import CheckpointError, ProtocolViolation
+from milepost.protocol.records.object_store import ObjectStore
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """Where a table is.
+
+    Attributes:
+        sink: whose it is, for messages. name: of the table in its catalog. root: its location.
+        store: rooted at it. errors: a block whose errors of the catalog become ours; it is told what is being done.
+    """
+
+    sink: str
+    name: str
+    root: str
+    store: ObjectStore
+    errors: Callable[[str], AbstractContextManager[None]]
+
+
+class IcebergTable:
+    """An open table; see `table_format.OpenTable`."""
+
+    def __init__(self, table: Table, place: TablePlace) -> None:
+        self._table = table
+        self._place = place
+        self._reader = ManifestReader(table.io)
+        metadata = table.metadata
+        self._mark = find_mark(metadata)
+        self.table_id = str(metadata.table_uuid)
+        self.owner = owner_of(metadata.properties)
+        self.number = self._mark.number if self._mark is not None else 0
+        self.write_id = self._mark.write_id if self._mark is not None else None
+        self.schema: pa.Schema | None = to_arrow(metadata.schema())
+
+    def check(self, schema: pa.Schema) -> None:
+        manifests = self._reader.of(self._metadata.current_snapshot())
+        refuse_table(self._place.sink, self._place.name, self._metadata, manifests)
+        to_iceberg(self._place.sink, schema)
+
+    def live(self) -> Mapping[str, int]:
+        return {self._key(path): file.file_size_in_bytes for path, file in self._live.items()}
+
+    def foreign(self) -> tuple[ForeignCommit, ...]:
+        mark = self._mark
+        if mark is None:
+            before, since = dict[str, DataFile](), tuple(reversed([*history(self._metadata)]))
+        else:
+            before, since = self._reader.files(mark.snapshot), mark.since
+        if mark is not None and not mark.is_unbroken and since:
+            return (self._foreign_commit(since[-1], "several commits, of which some are expired", before, False),)
+        found = []
+        for snapshot in since:
+            what = operation(snapshot)
+            found.append(self._foreign_commit(snapshot, what, before, what == Operation.REPLACE.value))
+            before = self._reader.files(snapshot)
+        return tuple(found)
+
+    def widen(self, schema: pa.Schema) -> None:
+        wider = to_iceberg(self._place.sink, schema)
+        names = set(self._metadata.schema().column_names)
+        base = self._metadata
+        with self._place.errors("columns were not added"):
+            with self._table.transaction() as transaction, transaction.update_schema() as update:
+                for field in wider.fields:
+                    if field.name not in names:
+                        update.add_column((field.name,), field.field_type)
+        self._drop_old_metadata(base, self._metadata)
+
+    def commit(self, move: TableMove) -> None:
+        added, removed = self._changes(move)
+        snapshot = self._snapshot(move, added, removed)
+        self._commit(
+            (
+                self._main_is_unmoved(),
+                AssertCurrentSchemaId.model_validate({"current-schema-id": self._metadata.current_schema_id}),
+                AssertDefaultSpecId.model_validate({"default-spec-id": self._metadata.default_spec_id}),
+            ),
+            (
+                AddSnapshotUpdate(snapshot=snapshot),
+                _points(MAIN_BRANCH, SnapshotRefType.BRANCH, snapshot),
+                _points(TAG, SnapshotRefType.TAG, snapshot),
+                SetPropertiesUpdate(updates={NUMBER: str(move.number), WRITE_ID: move.write_id}),
+            ),
+            "the table's commit is not confirmed",
+        )
+
+    def expire(self, before_ms: int, *, at_least: int) -> None:
+        """Take snapshots of ours from before a time out of the table's metadata, unless a branch or tag needs them.
+
+        Their files stay where they are: those of no snapshot are garbage, those of a checkpoint are not.
+
+        Args:
+            before_ms: UTC. at_least: with fewer of them nothing is done: it is a commit.
+        """
+        needed = {ref.snapshot_id for ref in self._metadata.refs.values()}
+        old = [
+            snapshot.snapshot_id
+            for snapshot in self._metadata.snapshots
+            if snapshot.timestamp_ms < before_ms and snapshot.snapshot_id not in needed and is_ours(snapshot)
+        ]
+        if len(old) < max(at_least, 1):
+            return
+        self._commit(
+            (self._main_is_unmoved(),),
+            (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": old}),),
+            "old snapshots were not expired",
+        )
+
+    # -- what a commit is made of -------------------------------------------------------------------------------
+
+    def _changes(self, move: TableMove) -> tuple[list[DataFile], frozenset[str]]:
+        """Return the move's files as Iceberg has them, and the locations of those that go."""
+        by_key = {self._key(path): path for path in self._live}
+        twice = [file.key for file in move.added if file.key in by_key]
+        missing = [file.key for file in move.removed if file.key not in by_key]
+        if twice or missing:
+            key, what = (twice[0], "is live already") if twice else (missing[0], "is not live")
+            raise ProtocolViolation(
+                f"sink {self._place.sink}: move {move.number} does not fit table {self._place.name}: {key} {what}. "
+                "Nothing was published.",
+                key=key,
+            )
+        schema, spec_id = self._metadata.schema(), self._metadata.default_spec_id
+        added = [data_file(self._place.root, file, schema, spec_id) for file in move.added]
+        return added, frozenset(by_key[file.key] for file in move.removed)
+
+    def _snapshot(self, move: TableMove, added: list[DataFile], removed: frozenset[str]) -> Snapshot:
+        parent = self._metadata.current_snapshot()
+        sequence_number = self._metadata.next_sequence_number()
+        snapshot_id = self._metadata.new_snapshot_id()
+        files = SnapshotFiles(self._table, self._reader, snapshot_id, write=uuid4())
+        return Snapshot.model_validate(
+            {
+                "snapshot-id": snapshot_id,
+                "parent-snapshot-id": parent.snapshot_id if parent is not None else None,
+                "sequence-number": sequence_number,
+                "timestamp-ms": max(time.time_ns() // 1_000_000, self._metadata.last_updated_ms),
+                "manifest-list": files.write_list(added, removed, sequence_number),
+                "summary": self._summary(move, added, removed),
+                "schema-id": self._metadata.current_schema_id,
+            }
+        )
+
+    def _main_is_unmoved(self) -> TableRequirement:
+        current = self._metadata.current_snapshot()
+        return AssertRefSnapshotId.model_validate(
+            {"ref": MAIN_BRANCH, "snapshot-id": current.snapshot_id if current is not None else None}
+        )
+
+    def _summary(self, move: TableMove, added: list[DataFile], removed: frozenset[str]) -> Summary:
+        """Return what engines and people are told of the snapshot; totals are counted, not carried on."""
+        gone = [self._live[path] for path in removed]
+        after = [*(file for path, file in self._live.items() if path not in removed), *added]
+        counts = {**_counts(added, "added-data-files", "added-records", "added-files-size")}
+        counts |= _counts(gone, "deleted-data-files", "deleted-records", "removed-files-size")
+        counts = {name: count for name, count in counts.items() if count}
+        counts |= _counts(after, "total-data-files", "total-records", "total-files-size")
+        mark = {NUMBER: str(move.number), WRITE_ID: move.write_id}
+        return Summary(_operation(move), **{name: str(count) for name, count in counts.items()}, **mark)
+
+    def _commit(self, required: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...], doing: str) -> None:
+        base = self._metadata
+        required = (AssertTableUUID(uuid=base.table_uuid), *required)
+        with self._place.errors(doing):
+            landed = self._table.catalog.commit_table(self._table, required, updates)
+        self._drop_old_metadata(base, landed.metadata)
+
+    def _drop_old_metadata(self, base: TableMetadata, landed: TableMetadata) -> None:
+        """Delete metadata files that a commit, which landed, took out of the table's log; what fails is garbage."""
+        if not property_as_bool(landed.properties, TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED, False):
+            return
+        still = {entry.metadata_file for entry in landed.metadata_log}
+        keys = [self._key(entry.metadata_file) for entry in base.metadata_log if entry.metadata_file not in still]
+        try:
+            self._place.store.delete(key for key in keys if "://" not in key)
+        except CheckpointError as error:
+            _log.warning("sink %s: old metadata of its table stays: %s", self._place.sink, error)
+
+    # -- the table ----------------------------------------------------------------------------------------------
+
+    @property
+    def _metadata(self) -> TableMetadata:
+        return self._table.metadata
+
+    @cached_property
+    def _live(self) -> Mapping[str, DataFile]:
+        return self._reader.files(self._metadata.current_snapshot())
+
+    def _key(self, location: str) -> str:
+        return key_below(self._place.root, location)
+
+    def _foreign_commit(
+        self, snapshot: Snapshot, what: str, before: Mapping[str, DataFile], keeps_rows: bool
+    ) -> ForeignCommit:
+        after = self._reader.files(snapshot)
+        added: tuple[StagedFile, ...] = tuple(
+            found_file(self._place.root, file) for path, file in after.items() if path not in before
+        )
+        removed = frozenset(self._key(path) for path in before if path not in after)
+        return ForeignCommit(snapshot.snapshot_id, what, removed, added, keeps_rows)
+
+
+def _points(ref: str, kind: SnapshotRefType, snapshot: Snapshot) -> TableUpdate:
+    """Return the update after which a branch or tag points to the snapshot."""
+    return SetSnapshotRefUpdate.model_validate({"ref-name": ref, "type": kind, "snapshot-id": snapshot.snapshot_id})
+
+
+def _operation(move: TableMove) -> Operation:
+    if move.keeps_rows:
+        return Operation.REPLACE
+    if not move.removed:
+        return Operation.APPEND
+    return Operation.OVERWRITE if move.added else Operation.DELETE
+
+
+def _counts(files: list[DataFile], number: str, rows: str, size: str) -> dict[str, int]:
+    return {
+        number: len(files),
+        rows: sum(file.record_count for file in files),
+        size: sum(file.file_size_in_bytes for file in files),
+    }
