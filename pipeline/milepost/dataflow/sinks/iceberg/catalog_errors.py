@@ -23,8 +23,9 @@ from pyiceberg.exceptions import (
 )
 from requests import RequestException
 from requests.exceptions import ConnectionError as ConnectionFailed
-from requests.exceptions import InvalidURL, JSONDecodeError, MissingSchema, SSLError, Timeout
+from requests.exceptions import ConnectTimeout, HTTPError, InvalidURL, JSONDecodeError, MissingSchema, SSLError, Timeout
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from urllib3.exceptions import MaxRetryError
 
 from milepost.dataflow.sinks.iceberg.catalogs import CatalogConfig, CatalogKind
 from milepost.protocol.records.errors import (
@@ -59,11 +60,12 @@ _TRY_AGAIN = "try again; if it persists, check that it is up and reachable from 
 
 
 @contextmanager
-def catalog_errors(config: CatalogConfig, doing: str) -> Iterator[None]:
+def catalog_errors(config: CatalogConfig, doing: str, *, may_land: bool = False) -> Iterator[None]:
     """Turn what the catalog's library raises in a block into our errors; ours pass.
 
     Args:
         doing: what is not done, or not known to be, as the beginning of a message.
+        may_land: it is a commit: one whose answer is lost may have landed.
     Raises:
         CommitConflict: the catalog says that the table is not as it was: *possibly after our own success*.
         CommitOutcomeUnknown, StoreUnavailable: it did not say. EnvironmentUnusable: it never will, as configured.
@@ -73,23 +75,18 @@ def catalog_errors(config: CatalogConfig, doing: str) -> Iterator[None]:
     except CheckpointError:
         raise
     except _OF_CATALOGS as error:
-        made = _made_of(error, config, doing)
+        made = _made_of(error, config, doing, may_land)
         if any(secret in text for text in _chain(error) for secret in config.secrets):
             raise made from None
         raise made from error
 
 
-def _made_of(error: Exception, config: CatalogConfig, doing: str) -> CheckpointError:
+def _made_of(error: Exception, config: CatalogConfig, doing: str, may_land: bool) -> CheckpointError:
     said = _without_secrets(error, config)
-    if isinstance(error, _CONFLICTS):
+    if isinstance(error, _CONFLICTS) or (may_land and _status(error) == 404):
         return CommitConflict(
             f"{doing}: {config.where} says that table {config.table_name} is not as it was ({said}).",
             hint="read it back: it may be our own",
-        )
-    if isinstance(error, CommitStateUnknownException):
-        return CommitOutcomeUnknown(
-            f"{doing}: {config.where} does not know itself whether it has done it ({said}). Nothing was deleted.",
-            hint="read the table back before trying again",
         )
     if isinstance(error, _NO_RIGHTS) or _is_denied(error):
         return EnvironmentUnusable(f"{doing}: {config.where} denied access ({said}).", hint=_rights_hint(config))
@@ -103,12 +100,30 @@ def _made_of(error: Exception, config: CatalogConfig, doing: str) -> CheckpointE
             f"{doing}: {config.where} cannot be used ({said}).",
             hint="correct `sinks[].catalog.uri`; Postgres is postgresql+psycopg://USER@HOST/DATABASE",
         )
+    if isinstance(error, CommitStateUnknownException) or (may_land and _was_sent(error)):
+        return CommitOutcomeUnknown(
+            f"{doing}: nobody knows whether {config.where} did it ({said}). Nothing was deleted.",
+            hint="read the table back before trying again",
+        )
     if isinstance(error, _NO_ANSWER):
         return StoreUnavailable(f"{doing}: {config.where} did not answer ({said}).", hint=_TRY_AGAIN)
     return EnvironmentUnusable(
         f"{doing}: {config.where} did not do what was asked of it ({said}).",
         hint="check `sinks[].catalog`: its uri, its type and its options",
     )
+
+
+def _status(error: Exception) -> int | None:
+    """Return the HTTP status that an error of the library was made from; None: from none."""
+    cause = error.__cause__
+    return cause.response.status_code if isinstance(cause, HTTPError) and cause.response is not None else None
+
+
+def _was_sent(error: Exception) -> bool:
+    """Return whether a request went out of which nothing came back that says how it ended."""
+    if isinstance(error, ConnectTimeout) or (error.args and isinstance(error.args[0], MaxRetryError)):
+        return False  # of our requests none is repeated: no connection was made
+    return isinstance(error, _NO_ANSWER)
 
 
 def _is_denied(error: Exception) -> bool:

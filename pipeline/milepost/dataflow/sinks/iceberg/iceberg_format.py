@@ -63,7 +63,7 @@ class IcebergFormat:
                 f"{root}. Nothing was published.",
                 hint="give the sink the table's own location as its path, or another table",
             )
-        return IcebergTable(table, TablePlace(self._sink, self._config.table_name, root, self._store, self._errors))
+        return IcebergTable(table, TablePlace(self._sink, self._config, root, self._store))
 
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         columns = assign_fresh_schema_ids(to_iceberg(self._sink, schema))
