@@ -21,6 +21,7 @@ from pyiceberg.exceptions import (
     TooManyRequestsError,
     UnauthorizedError,
 )
+from pyiceberg.exceptions import ValidationError as UnreadableMetadata
 from requests import RequestException
 from requests.exceptions import ConnectionError as ConnectionFailed
 from requests.exceptions import ConnectTimeout, HTTPError, InvalidURL, JSONDecodeError, MissingSchema, SSLError, Timeout
@@ -33,12 +34,13 @@ from milepost.protocol.records.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
+    InvalidRequest,
     StoreUnavailable,
 )
 
 _OF_CATALOGS = (
-    RESTError, CommitFailedException, NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError,
-    RequestException, SQLAlchemyError, UnreadableReply, NotImplementedError, ModuleNotFoundError, ValueError,
+    RESTError, CommitFailedException, NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError, RequestException,
+    SQLAlchemyError, UnreadableReply, UnreadableMetadata, NotImplementedError, ModuleNotFoundError, ValueError,
 )  # fmt: skip
 _CONFLICTS = (CommitFailedException, NoSuchTableError, TableAlreadyExistsError)
 _NO_RIGHTS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
@@ -69,6 +71,7 @@ def catalog_errors(config: CatalogConfig, doing: str, *, may_land: bool = False)
     Raises:
         CommitConflict: the catalog says that the table is not as it was: *possibly after our own success*.
         CommitOutcomeUnknown, StoreUnavailable: it did not say. EnvironmentUnusable: it never will, as configured.
+        InvalidRequest: what it has is no table that can be read.
     """
     try:
         yield
@@ -99,6 +102,11 @@ def _made_of(error: Exception, config: CatalogConfig, doing: str, may_land: bool
         return EnvironmentUnusable(
             f"{doing}: {config.where} cannot be used ({said}).",
             hint="correct `sinks[].catalog.uri`; Postgres is postgresql+psycopg://USER@HOST/DATABASE",
+        )
+    if isinstance(error, UnreadableMetadata):
+        return InvalidRequest(
+            f"{doing}: what {config.where} has as table {config.table_name} is none of Iceberg that can be read here.",
+            hint="give the sink another table",
         )
     if isinstance(error, CommitStateUnknownException) or (may_land and _was_sent(error)):
         return CommitOutcomeUnknown(

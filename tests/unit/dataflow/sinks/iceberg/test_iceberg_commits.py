@@ -146,7 +146,8 @@ def test_a_move_that_does_not_fit_the_live_files_changes_nothing(lake: IcebergLa
 
 def test_a_commit_that_the_transport_repeated_is_known_by_its_write_id(seaweed_tables: SeaweedTables) -> None:
     """Contract 5: our own success comes back as a conflict, and the files of the landed commit are still there."""
-    with RepeatingProxy(int(seaweed_tables.catalog_url.rpartition(":")[2])) as proxy:
+    proxy = RepeatingProxy(int(seaweed_tables.catalog_url.rpartition(":")[2]))
+    with proxy:
         lake = lake_on_server(seaweed_tables, catalog_url=proxy.endpoint_url).made()
         handle, file = lake.opened(), lake.staged(1)
         proxy.repeat_when = lambda method, path: method == "POST" and "/tables/" in path
