@@ -33,7 +33,7 @@ from tests.harness.servers.mortal_processes import MortalProcess
 
 JOB = "/flights"
 MANIFEST = r"manifest/\d+\.json"
-HEAD = r"_heads/\d+\.json"
+HEAD = r"_milepost/heads/\d+\.json"
 CONSUMED = r"chk-\d+/t\d+/consumed/.+"
 THREE_HOURS_MS = 3 * 3_600_000
 """Longer than the grace period of garbage of a job with a timeout of 10 minutes."""
@@ -194,7 +194,7 @@ KILLS = (
     Kill(
         "staged sink file",
         pending_with("state", absent=("consumed", "_metadata")),
-        appears="lake/carriers/data/{checkpoint}/t*/*",
+        appears="lake/carriers/_milepost/data/{checkpoint}/t*/*",
         orphan=True,
     ),
     Kill(

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from milepost.dataflow.sinks.table_keys import DATA
 from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.spark.driver.session import TASK_ATTEMPTS
 from tests.harness.jobs.flights_job import FlightsJob
@@ -161,7 +162,7 @@ def declined(job: FlightsJob, reason: str, says: str) -> None:
     assert completed.status == "completed"
     for name, table in before.items():
         assert job.master().read(name).equals(table)
-        assert not any(job.sink_store(name).list(f"data/chk-{aborted.checkpoint_id:020}/"))
+        assert not any(job.sink_store(name).list(f"{DATA}chk-{aborted.checkpoint_id:020}/"))
 
 
 def recovers(job: FlightsJob) -> None:

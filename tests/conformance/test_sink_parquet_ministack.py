@@ -1,4 +1,4 @@
-"""The Parquet sink keeps the sink contract on S3, as ministack serves it."""
+"""Our own Parquet table keeps the sinks' contract on S3, as ministack serves it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from milepost.dataflow.sinks.contract import SinkMode
 from milepost.protocol.records.object_store import StoreConfig
-from tests.conformance.parquet_sink import ParquetSinkTests
+from tests.conformance.parquet_sink import ParquetCase
+from tests.conformance.sink import SinkTests
+from tests.conformance.sink_timelines import SinkSwitchTests
 from tests.harness.servers.s3_servers import Ministack
 
 
-class TestUpsertOnMinistack(ParquetSinkTests):
-    mode = "upsert"
+class TestUpsertOnMinistack(SinkSwitchTests, SinkTests, ParquetCase):
+    mode = SinkMode.UPSERT
 
     @pytest.fixture(autouse=True)
     def bucket(self, ministack: Ministack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,5 +25,5 @@ class TestUpsertOnMinistack(ParquetSinkTests):
         self.endpoint_url = ministack.endpoint_url
         self.bucket_name = ministack.new_bucket()
 
-    def store_config(self, root: Path) -> StoreConfig:
-        return StoreConfig(f"s3://{self.bucket_name}/{root.name}", self.endpoint_url)
+    def store_config(self, root: Path, part: str) -> StoreConfig:
+        return StoreConfig(f"s3://{self.bucket_name}/{root.name}/{part}", self.endpoint_url)

@@ -70,6 +70,7 @@ HOMES: dict[str, tuple[set[str], set[str]]] = {
     "pyspark": ({"spark"}, set(ALLOWED) - {"protocol"}),
     "airflow": ({"airflow"}, set()),
     "great_expectations": (set(), {"dataflow.quality"}),
+    "deltalake": ({"dataflow.sinks"}, set()),
 }
 """Heavy library -> (packages that may import it at module level, packages that may do so inside functions)."""
 

@@ -29,8 +29,10 @@ ROOMS = {
     "spark": "spark",
     "airflow": "airflow",
     "storage/s3.py": "s3",
+    "storage/s3_access.py": "s3",
     "storage/s3_errors.py": "s3",
     "storage/s3_queue.py": "s3",
+    "dataflow/sinks/delta": "delta",
 }
 """Below the product: what only an extra's owner imports, and the extra."""
 

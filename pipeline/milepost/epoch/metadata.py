@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.committables import ArrowSchema, Committable
+from milepost.dataflow.sinks.contents import TableContents
 from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import ThroughputEstimate
@@ -102,26 +103,14 @@ class OperatorSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SinkSnapshot:
-    """One sink's part of the checkpoint.
+    """What one epoch publishes to a sink.
 
     Attributes:
-        predecessor: checkpoint id of the mark it must follow; None for the sink's first (I14).
-        location: of the table it was staged for, as `JobContext.sink_location` names it.
+        predecessor: checkpoint that its table must show before; 0 for the empty table (I14).
     """
 
     committable: Committable
-    predecessor: int | None
-    location: str
-
-
-@dataclass(frozen=True, slots=True)
-class SinkPosition:
-    """How far one sink's table is: the newest checkpoint of this lineage that has it, and where the table lies."""
-
-    stored_as_row: ClassVar[bool] = True
-
-    checkpoint_id: int
-    location: str
+    predecessor: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +142,9 @@ class CheckpointMetadata:
     Attributes:
         code: what ran, by name: ``milepost`` and ``<uid>: <module>`` -> SHA-256; `code_hash` is of all of it.
         hasher: the key hash of its state and of its rows in flight.
-        marks: position of every sink of this lineage, also of those that the spec has dropped: what a sink that comes
-            back must follow.
+        sinks: what the epoch publishes, by sink.
+        tables: what the table of every sink of this lineage consists of, also of those that the spec has dropped: a
+            sink that comes back goes on from there.
         unaligned: a subtask stopped before the end of its input.
         held_back: why the epoch read less than its sources' limits allow; None when it did not.
         throughput: how much input its subtasks can take.
@@ -162,7 +152,7 @@ class CheckpointMetadata:
         timings: milliseconds of the driver, by step up to the commit point. tasks: what each Spark attempt measured.
     """
 
-    stored_format: ClassVar[str] = "milepost.metadata/1"
+    stored_format: ClassVar[str] = "milepost.metadata/2"
 
     job: str
     checkpoint_id: int
@@ -181,7 +171,7 @@ class CheckpointMetadata:
     sources: Mapping[str, SourceSnapshot]
     operators: Mapping[str, OperatorSnapshot]
     sinks: Mapping[str, SinkSnapshot]
-    marks: Mapping[str, SinkPosition]
+    tables: Mapping[str, TableContents]
     acknowledged: tuple[AcknowledgedSubtask, ...]
     verdict: GateVerdict
     unaligned: bool = False
@@ -195,7 +185,9 @@ class CheckpointMetadata:
         """Return its canonical JSON: handles say their digest once, records of one kind are columns."""
         document = to_json(self)
         sources = {name: _packed_source(item) for name, item in document["sources"].items()}
-        document |= {"plan": shortened(document["plan"]), "sources": sources, "tasks": packed(document["tasks"])}
+        tables = {name: _packed_table(item) for name, item in document["tables"].items()}
+        document |= {"plan": shortened(document["plan"]), "sources": sources, "tables": tables}
+        document["tasks"] = packed(document["tasks"])
         return dump(document)
 
     def handles(self) -> list[ObjectHandle]:
@@ -206,6 +198,8 @@ class CheckpointMetadata:
         for operator in self.operators.values():
             found += [ObjectHandle(run.key, run.size, run.sha256) for item in operator.handles for run in item.runs]
             found += [ObjectHandle(one.key, one.size, one.sha256) for one in operator.channels if one is not None]
+        for table in self.tables.values():
+            found += table.records
         return list(dict.fromkeys(found))  # operators of one task share a file of rows in flight
 
     def references(self) -> Iterator[str]:
@@ -228,7 +222,9 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
     document = load_document(CheckpointMetadata.stored_format, body, key, hint=_VERIFY)
     try:
         sources = {name: _unpacked_source(item) for name, item in document["sources"].items()}
-        whole = {"plan": restored(document["plan"]), "sources": sources, "tasks": unpacked(document["tasks"])}
+        tables = {name: _unpacked_table(item) for name, item in document["tables"].items()}
+        whole = {"plan": restored(document["plan"]), "sources": sources, "tables": tables}
+        whole["tasks"] = unpacked(document["tasks"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateCorrupt(f"{key}: not a readable checkpoint: {error!r}", hint=_VERIFY) from error
     metadata = from_json(CheckpointMetadata, {**document, **whole}, key, hint=_VERIFY)
@@ -243,6 +239,15 @@ _VERIFY = "Run `milepost verify JOB` for all that is broken, and restore those o
 def _packed_source(item: Mapping[str, Any]) -> dict[str, Any]:
     shorter: dict[str, Any] = shortened(item)
     return shorter | {"consumed": packed(shorter["consumed"])}
+
+
+def _packed_table(item: Mapping[str, Any]) -> dict[str, Any]:
+    shorter: dict[str, Any] = shortened(item)
+    return shorter | {"records": packed(shorter["records"])}
+
+
+def _unpacked_table(item: Mapping[str, Any]) -> Any:
+    return restored({**item, "records": unpacked(item["records"])})
 
 
 def _unpacked_source(item: Mapping[str, Any]) -> Any:

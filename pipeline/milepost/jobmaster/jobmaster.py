@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.retention.fsck import Audit, StoredObject
     from milepost.jobmaster.retention.garbage_collection import Collection
     from milepost.jobmaster.rollback.plan import ApprovedRollback, RollbackPlan
+    from milepost.jobmaster.rollback.realign import RealignedSink, RealignmentPlan, Realignments
     from milepost.jobmaster.rollback.rollback import RollbackResult, Rollbacks
     from milepost.jobmaster.run.epochs import Epochs
     from milepost.jobmaster.run.restarts import Recovery
@@ -64,6 +65,7 @@ _HOMES = {
     "retention.fsck": ("Audit", "StoredObject"),
     "retention.garbage_collection": ("Collection",),
     "rollback.plan": ("ApprovedRollback", "RollbackPlan"),
+    "rollback.realign": ("RealignedSink", "RealignmentPlan"),
     "rollback.rollback": ("RollbackResult",),
     "run.restarts": ("Recovery",),
     "run.triggered": ("NothingToDo", "Triggered"),
@@ -123,6 +125,8 @@ class JobMaster:
     plan_rollback = _UseCase(lambda master: master._rollbacks.plan_rollback)
     rollback_target = _UseCase(lambda master: master._rollbacks.rollback_target)
     rollback = _UseCase(lambda master: master._rollbacks.rollback)
+    plan_realign = _UseCase(lambda master: master._realignments.plan_realign)
+    realign = _UseCase(lambda master: master._realignments.realign)
     finish_reconciliation = _UseCase(lambda master: master._rollbacks.finish_reconciliation)
     plan_backfill = _UseCase(lambda master: master._backfills.plan_backfill)
     backfill = _UseCase(lambda master: master._backfills.backfill)
@@ -195,6 +199,12 @@ class JobMaster:
         from milepost.jobmaster.rollback.rollback import Rollbacks
 
         return Rollbacks(self.context, self._leadership, self._reconciler, self._lifecycle)
+
+    @cached_property
+    def _realignments(self) -> Realignments:
+        from milepost.jobmaster.rollback.realign import Realignments
+
+        return Realignments(self.context, self._reconciler)
 
     @cached_property
     def _savepoints(self) -> Savepoints:

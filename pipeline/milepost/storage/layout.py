@@ -5,12 +5,14 @@
     chk-<id>/t<token>/state/<uid>/<sha256>.parquet      state runs
     chk-<id>/t<token>/channel/<sha256>.arrow            buffers that an unaligned checkpoint overtook
     chk-<id>/t<token>/consumed/<source>-<sha256>.parquet    object versions that a source consumed
+    chk-<id>/t<token>/contents/<sink>-<sha256>.json     what the checkpoint did to the files of a table
     chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>.json    what each Spark attempt measured
     chk-<id>/t<token>/metrics/after-<step>.json         what the driver measured from the commit on
     chk-<id>/t<token>/_heartbeat, _metadata             the lease's sign of life; acks, verdict and all references
     chk-<id>/t<token>/_aborted                          to subtasks that still run: the checkpoint was aborted
     chk-<id>/t<token>/_veto                             failing rows of an epoch that the quality gate vetoed
     vetoes/<id>.json                                    the same, once it is aborted; the abort's event has its digest
+    sinks/<sink>/marks/<number>.json                    which contents a table carries
     garbage/<sha256>.json                               a list of garbage that a manifest entry names
     savepoints/<name>/<creation>/                       root of a savepoint; keys in it repeat these
 
@@ -54,6 +56,7 @@ __all__ = [
     "checkpoint_of_key",
     "checkpoint_prefix",
     "consumed_prefix",
+    "contents_prefix",
     "heartbeat_key",
     "manifest_key",
     "manifest_version",
@@ -99,6 +102,11 @@ def channel_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
 def consumed_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
     """Return where the runs of the sets of consumed objects of this checkpoint lie."""
     return f"{token_prefix(checkpoint_id, token)}consumed/"
+
+
+def contents_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Return where the records of what this checkpoint did to its tables lie."""
+    return f"{token_prefix(checkpoint_id, token)}contents/"
 
 
 def metrics_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:

@@ -112,10 +112,9 @@ class KillChain:
         return {stat.key.removeprefix(prefix).split("/")[0] for stat in self.context.store.list(prefix)}
 
     def marks(self) -> dict[str, int]:
-        """Checkpoint id of every sink's head; 0 before its first commit."""
+        """The checkpoint that every sink's table shows; 0 before its first commit."""
         context = self.context
-        heads = {name: context.sink(name).head() for name in SINKS}
-        return {name: 0 if mark is None else mark.checkpoint_id for name, mark in heads.items()}
+        return {name: context.sink(name).position().checkpoint_id for name in SINKS}
 
     def assert_only_completed_is_published(self) -> None:
         """Holds at every moment: no sink is ahead of the head, a confirmed one is at it, what is listed is whole."""

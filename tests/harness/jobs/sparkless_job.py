@@ -9,11 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.dataflow.sinks.committables import Committable
+from milepost.dataflow.sinks.table_keys import DATA
 from milepost.dataflow.sources.consumed import append
 from milepost.epoch.metadata import (
     AcknowledgedSubtask,
     CheckpointMetadata,
-    SinkPosition,
     SinkSnapshot,
     SourceSnapshot,
 )
@@ -21,6 +22,7 @@ from milepost.epoch.plan import decode_input_record
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.jobmaster.run.results import shown_by, tables_after
 from milepost.protocol.manifest.transaction.requests import RebindRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
 from milepost.protocol.records.ids import CheckpointId
@@ -28,6 +30,7 @@ from milepost.spec.load.load import LoadedJob, load_job
 from milepost.storage.checked import read_handle
 from milepost.storage.layout import consumed_prefix
 from tests.harness.tasks.key_hashes import KEYED
+from tests.harness.tasks.staging import stage_each
 
 SPEC = """\
 name: small
@@ -105,14 +108,11 @@ class SparklessJob:
         assert pending is not None
         return pending
 
-    def stage(self, pending: PendingCheckpoint, *, k: int = 1) -> SinkSnapshot:
+    def stage(self, pending: PendingCheckpoint, *, k: int = 1) -> Committable:
         """Stage one row under the token, as its Spark job would."""
-        sink = self.context.sink("table")
         rows = pa.table({"k": [k], "rows": [1]}, schema=SCHEMA)
-        file = sink.stage(rows, checkpoint_id=pending.checkpoint_id, token=pending.token, subtask=0)
-        head = sink.head()
-        predecessor = None if head is None else head.checkpoint_id
-        return SinkSnapshot(sink.committable([file], SCHEMA), predecessor, self.context.sink_location("table"))
+        sink = self.context.sink("table")
+        return stage_each(sink, int(pending.checkpoint_id), int(pending.token), rows, schema=SCHEMA)
 
     def complete(
         self,
@@ -122,8 +122,17 @@ class SparklessJob:
     ) -> CompletedCheckpoint:
         """Stage, write `_metadata` (as `change` makes it) and commit; nothing is published."""
         context = self.context
+        context.reserve("table")
         staged = self.stage(pending)
-        base = context.base_metadata(context.head().state, pending.base)
+        state = context.head().state
+        base = context.base_metadata(state, pending.base)
+        prepared = context.sink("table").prepare(
+            staged,
+            base.tables.get("table") if base is not None else None,
+            checkpoint_id=pending.checkpoint_id,
+            token=pending.token,
+            waits=bool(state.unconfirmed()),
+        )
         record = decode_input_record(read_handle(context.store, pending.plan))
         planned = record.sources[0]
         runs = append(
@@ -151,8 +160,8 @@ class SparklessJob:
             plan=pending.plan,
             sources={"rows": SourceSnapshot(None, runs, 1, len(planned.objects), (), record.final)},
             operators={},
-            sinks={"table": staged},
-            marks={"table": SinkPosition(pending.checkpoint_id, staged.location)},
+            sinks={"table": SinkSnapshot(staged, shown_by(base, "table"))},
+            tables=tables_after(context, pending, base, {"table": prepared}),
             acknowledged=tuple(AcknowledgedSubtask(one.level, one.subtask, "d", {}) for one in pending.expected),
             verdict=GateVerdict.of(()),
             held_back=record.held_back,
@@ -170,5 +179,5 @@ class SparklessJob:
 
     def staged_files(self, checkpoint_id: int) -> list[str]:
         """What lies below the checkpoint's directory of the sink, as ``t<token>/<file>``."""
-        root = self.folder / "lake" / "table" / "data" / f"chk-{checkpoint_id:020d}"
+        root = self.folder / "lake" / "table" / DATA / f"chk-{checkpoint_id:020d}"
         return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())

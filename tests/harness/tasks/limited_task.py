@@ -60,7 +60,7 @@ def rows_of(epoch: int):  # type: ignore[no-untyped-def]  # a pyarrow table: not
 def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def]
     from milepost.dataflow.operators.aggregate import AggregateByKey
     from milepost.dataflow.sinks.contract import SinkMode
-    from milepost.dataflow.sinks.parquet import ParquetSink
+    from milepost.dataflow.sinks.table_staging import TableStaging
     from milepost.epoch.plan import EpochAlignment
     from milepost.protocol.exchange.barrier import AckEvent
     from milepost.protocol.records.ids import CheckpointId, FencingToken
@@ -125,7 +125,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     )
     received = run_output_stage(tail(0, (edge,), {}), 0, source(), {}, memory)
     hosted = run_subtask(plan, Attempt(0, 0, memory), received, store, TaskMetrics(1, 0, 0))
-    sink = ParquetSink("out", job="test", mode=SinkMode.UPSERT, key=("k",), store=store)
+    sink = TableStaging("out", mode=SinkMode.UPSERT, key=("k",), store=store)
     (last,) = run_output_stage(tail(1, (), {"totals": ("out",)}), 0, hosted, {"out": sink}, memory)
     return AckEvent.decode(last.column("payload")[0].as_py()).own.ack
 

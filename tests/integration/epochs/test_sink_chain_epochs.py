@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-
 from milepost.dataflow.sinks.sink_head import HEADS, head_from_bytes, head_key
+
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.records.errors import CommitOutcomeUnknown
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.cli.running import epochs
-from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.table_sink import TableSink
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import StoreUnavailable, SubtaskDeclined
 from milepost.spark.driver import runner as spark_runner
@@ -134,7 +134,7 @@ def test_a_sink_that_is_down_after_the_commit_point_is_no_failed_epoch(
         raise StoreUnavailable(DOWN)
 
     with monkeypatch.context() as broken:
-        broken.setattr(ParquetSink, "commit", down)
+        broken.setattr(TableSink, "move", down)
         outcome = run(job, monkeypatch, 0, Down)
     assert outcome.exit_code == Down.exit_code
     assert "checkpoint 1 is completed; sinks that wait for it: table" in outcome.stderr

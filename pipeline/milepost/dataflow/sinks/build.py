@@ -1,33 +1,77 @@
-"""The sink factory makes a sink from its spec."""
+"""The sink factory makes a sink from its spec: whole for the job master, for staging alone in tasks."""
 
 from __future__ import annotations
 
-from milepost.dataflow.sinks.contract import Sink, SinkMode
-from milepost.dataflow.sinks.parquet import ParquetSink
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.dataflow.sinks.contents import ContentsRecords
+from milepost.dataflow.sinks.contract import Sink, SinkMode, StagingSink
+from milepost.dataflow.sinks.marks import MarkRecords
+from milepost.dataflow.sinks.parquet_format import ParquetFormat
+from milepost.dataflow.sinks.table_format import TableFormat
+from milepost.dataflow.sinks.table_sink import TableSink
+from milepost.dataflow.sinks.table_staging import TableStaging
+from milepost.extras import require
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.spec.graph.graph import SinkInput
 from milepost.spec.job.spec import SinkSpec
 
+_KEEP_STATISTICS = ("delta",)
+"""Formats whose engines skip files by the statistics of their columns."""
 
-def build_sink(spec: SinkSpec, *, job: str, key: tuple[str, ...], store: ObjectStore) -> Sink:
-    """Return the sink, opened on its own root; nothing is contacted.
+
+def build_staging(spec: SinkSpec, rows: SinkInput, store: ObjectStore) -> StagingSink:
+    """Return what tasks stage by; nothing is contacted, and no library of a format is needed.
 
     Args:
-        job: whose table it is.
-        key: key columns of the sink's input, which an upsert table needs; not looked at for append.
-        store: an object store whose root is the sink's path.
-    Raises:
-        InvalidRequest: a format or mode that does not exist here, or upsert without a key.
+        rows: what the sink reads. store: an object store whose root is the sink's path.
     """
-    if spec.format != "parquet":
-        raise InvalidRequest(
-            f"sink {spec.name}: `format: {spec.format}` is not available in this version.", hint="use `format: parquet`"
-        )
-    try:
-        mode = SinkMode(spec.mode)
-    except ValueError:
-        raise InvalidRequest(
-            f"sink {spec.name}: `mode: {spec.mode}` is not available in this version.",
-            hint="use `mode: append` or `mode: upsert`",
-        ) from None
-    return ParquetSink(spec.name, job=job, mode=mode, key=key if mode is SinkMode.UPSERT else (), store=store)
+    return TableStaging(
+        spec.name,
+        mode=SinkMode(spec.mode),
+        key=rows.key,
+        store=store,
+        op=rows.op,
+        statistics=spec.format in _KEEP_STATISTICS,
+    )
+
+
+def build_sink(
+    spec: SinkSpec,
+    rows: SinkInput,
+    *,
+    job: str,
+    store: ObjectStore,
+    job_store: ObjectStore,
+    records: ContentsRecords,
+    retention_ms: int,
+) -> Sink:
+    """Return the sink; nothing is contacted.
+
+    Args:
+        job: whose table it is. rows, store: as in `build_staging`.
+        job_store: where its marks are. records: of the job's tables.
+        retention_ms: how far back the table may have to go.
+    Raises:
+        EnvironmentUnusable: the library of its format is not installed.
+    """
+    return TableSink(
+        spec.name,
+        job=job,
+        mode=SinkMode(spec.mode),
+        key=rows.key,
+        store=store,
+        format_name=spec.format,
+        form=_format(spec, store, retention_ms),
+        marks=MarkRecords(job_store, spec.name),
+        records=records,
+        op=rows.op,
+        retention_ms=retention_ms,
+    )
+
+
+def _format(spec: SinkSpec, store: ObjectStore, retention_ms: int) -> TableFormat:
+    if spec.format == "parquet":
+        return ParquetFormat(store)
+    require(spec.format, f"sink {spec.name}")
+    from milepost.dataflow.sinks.delta.delta_format import DeltaFormat
+
+    return DeltaFormat(spec.name, store, retention_ms)

@@ -1,64 +1,165 @@
-"""A sink is a two-phase participant of the checkpoint, with a chain of its own (I14).
+"""A sink is a two-phase participant of the checkpoint, whose table moves with the decisions of the manifest (I14).
 
-Order: `stage` in the subtasks -> committables travel in the acks into `_metadata` -> `prepare` before the commit point
-(everything that can fail for a known reason) -> complete (manifest) -> `commit` -> confirmation (manifest).
+Order: `stage` in the subtasks -> committables travel in the acks -> `prepare` before the commit point (everything that
+can fail for a known reason), which says what the checkpoint's contents are -> complete (manifest) -> `move` ->
+confirmation (manifest).
 
-The contract stands in parts, by who needs what: tasks and the epoch stage, leadership commits, reports read, retention
-keeps house. A sink is all of them; `build.py` makes one from its spec.
+The contract stands in parts, by who needs what: tasks stage, the epoch prepares, leadership moves, reports read,
+retention keeps house. A sink is all of them; `build.py` makes one from its spec.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.committables import (
-    Committable,
-    RowsPiece,
-    SinkChange,
-    SinkMark,
-    StagedFile,
-    TableContents,
-    TableObject,
-    TableWalk,
-)
+from milepost.dataflow.sinks.committables import Committable, RowsPiece, SchemaText, StagedFile
+from milepost.dataflow.sinks.contents import ContentsChange, TableContents
+from milepost.dataflow.sinks.marks import Mark
+from milepost.dataflow.sinks.reservation import TableOwner
 from milepost.dataflow.sinks.table_garbage import TableGarbage
-from milepost.dataflow.sinks.table_history import TableHistory
-from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 
 
 class SinkMode(Enum):
-    """APPEND: every row stays. UPSERT: the table holds the latest row per key."""
+    """APPEND: every row stays. UPSERT: the table holds the latest row per key. CHANGELOG: every change is a row."""
 
     APPEND = "append"
     UPSERT = "upsert"
+    CHANGELOG = "changelog"
+
+
+@dataclass(frozen=True, slots=True)
+class TablePosition:
+    """Where a table stands at one look.
+
+    Attributes:
+        number: of the mark that it carries; 0: it carries none.
+        mark: None where the number is 0, or where the job knows nothing of it: then another writer, or a copy of the
+            job, moved the table, or an old state of it was restored.
+    """
+
+    number: int
+    mark: Mark | None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the job knows what the table shows."""
+        return self.number == 0 or self.mark is not None
+
+    @property
+    def checkpoint_id(self) -> int:
+        """The checkpoint that it shows; 0 for the empty table."""
+        return 0 if self.mark is None else self.mark.checkpoint_id
+
+    @property
+    def contents(self) -> TableContents | None:
+        """What it consists of; None: nothing, as far as is known."""
+        return None if self.mark is None else self.mark.contents
+
+    def __str__(self) -> str:
+        """In words that can be compared."""
+        if not self.number:
+            return "nothing yet"
+        if self.mark is None:
+            return f"mark {self.number}, which is not of this job"
+        return f"checkpoint {self.mark.checkpoint_id} of timeline {self.mark.timeline}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableTarget:
+    """Where a transition of the manifest puts a table.
+
+    Attributes:
+        number: manifest version of the transition. timeline: the live one since then.
+        contents: what the table is to consist of; None: nothing.
+        follows: the checkpoint that it must show before, 0 for the empty table: an epoch adds to just that one. None:
+            whatever it shows (a switch of the live timeline).
+        realigns: also when nobody knows what it shows: somebody has decided so.
+    """
+
+    number: int
+    timeline: str
+    contents: TableContents | None
+    follows: int | None = None
+    realigns: bool = False
+
+    @property
+    def checkpoint_id(self) -> int:
+        """The checkpoint that the table shows then; 0 for the empty table."""
+        return 0 if self.contents is None else self.contents.checkpoint_id
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTable:
+    """What an epoch does to a table.
+
+    Attributes:
+        change: to its files. schema, files, rows: of the table afterwards.
+        table_id: None: nobody has seen the table yet (a fork).
+    """
+
+    change: ContentsChange
+    schema: SchemaText
+    files: int
+    rows: int
+    table_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableObject:
+    """One object that lies below a sink's path.
+
+    Attributes:
+        staged_by: checkpoint id and token that staged it; None for anything else.
+        permanent: part of what says what the table is, or of the format's log; never deleted by us.
+        list_of_garbage: says which files may go; deleted with the last of them.
+    """
+
+    stat: ObjectStat
+    staged_by: tuple[CheckpointId, FencingToken] | None
+    permanent: bool
+    list_of_garbage: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SinkChange:
+    """What a table shows now, and what it would show after a move.
+
+    Attributes:
+        rows_now, rows_then: rows of the table; of now, None when it is damaged: that may be why it is to go back.
+        files_now, files_then: files that a reader opens.
+        position: where the table stands now.
+    """
+
+    rows_now: int | None
+    rows_then: int
+    files_now: int
+    files_then: int
+    position: TablePosition
 
 
 class StagingSink(Protocol):
-    """What tasks stage, and what the epoch makes of it before its commit point; nothing of it is visible."""
-
-    def stage(
-        self, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int, distinct: bool = False
-    ) -> StagedFile | None:
-        """Write one file durably under the token's own prefix; None when rows is empty. Called inside tasks.
-
-        Args:
-            distinct: whether the caller knows that no two of the rows have the same key; False = it does not know.
-        """
+    """What tasks need: nothing of it is visible."""
 
     def stage_pieces(
         self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
     ) -> StagedFile | None:
-        """As `stage`, of rows that come piece by piece.
+        """Write one file of rows durably, below the token's own prefix; None without rows.
 
         Args:
             held_bytes: how many bytes of rows to hold at once; of a part, or of those of part 0 in a table of the
                 latest rows, all are held.
         """
+
+
+class PreparingSink(StagingSink, Protocol):
+    """What the epoch makes of staged files before its commit point; nothing of it is visible."""
 
     def committable(self, files: Iterable[StagedFile | None], schema: pa.Schema) -> Committable:
         """Collect what the subtasks staged, in subtask order; None (a subtask without rows) is left out."""
@@ -66,134 +167,114 @@ class StagingSink(Protocol):
     def staged_table(self, committable: Committable) -> pa.Table:
         """Return the rows that this epoch would publish: what the quality gate sees. Raises StateCorrupt."""
 
-    def prepare(self, committable: Committable, *, mark: SinkMark | None = None) -> None:
-        """Fail now for every reason known now (schema, owner, permission). Changes nothing visible.
-
-        With the mark that the commit will carry it also refuses a head that is already at or past it.
-        """
-
     def reserve(self, identity: str) -> None:
         """Make a new table this job's, before anything is staged for it.
 
         Args:
             identity: of the job, not its name: a job made anew is another.
-        Raises: InvalidRequest: it is reserved for another job or sink, or belongs to one.
+        Raises: InvalidRequest: it is reserved for another job or sink, or made with another mode, key or format.
         """
+
+    def owner(self) -> TableOwner | None:
+        """Return for whom the table is reserved; None: for nobody."""
 
     def is_anothers(self, identity: str) -> bool:
         """Return whether the table is reserved for another job or sink: then nothing below its path is this one's."""
 
-    def compact(
-        self, committable: Committable, *, predecessor: int | None, checkpoint_id: int, token: int
-    ) -> Committable:
-        """Stage what keeps the table from growing for ever, if it is time; else return the committable unchanged.
-
-        Before the commit point, after the gate; what it returns replaces the committable. Changes nothing visible.
-        """
-
-    def abort(self, *, checkpoint_id: int, token: int) -> None:
-        """Delete what this epoch staged, if and only if no head of any lineage refers to it."""
-
-
-class CommittingSink(Protocol):
-    """The sink's chain: commits after the commit point, and what follows a switch of the live timeline (I14)."""
-
-    def commit(self, committable: Committable, mark: SinkMark) -> bool:
-        """Compare-and-swap the sink's head from mark.predecessor, on mark.timeline, to mark.
-
-        Returns: True when this call published it, False when it (or a descendant) was already there.
-        Raises: Superseded when the head is neither the predecessor on that timeline, nor the mark, nor a descendant.
-        """
-
-    def is_committed(self, mark: SinkMark) -> bool:
-        """Return whether the head is the mark or descends from it."""
-
-    def head(self) -> SinkMark | None:
-        """Return the current mark; None before the first commit."""
-
-    def find(self, checkpoint_id: int) -> SinkMark | None:
-        """Return the newest mark of that checkpoint in the table's whole history, lineages that were left included."""
-
-    def as_it_stands(self) -> Sink:
-        """This sink for one look: its newest head is read once, but for a commit or a follow, which read it anew."""
-
-    def check_follow(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> None:
-        """Raise now what `follow` would raise, the decision apart. Reads no rows, changes nothing."""
-
-    def follow(
-        self,
-        *,
-        base: SinkMark | None,
-        committables: Sequence[tuple[CheckpointId, Committable]],
-        mark: SinkMark,
-        decision: int,
-    ) -> bool:
-        """Compare-and-swap by decision: in one atomic step the table becomes what it was as of `base`, plus these.
-
-        After every switch of the live timeline, before its first commit, also when nothing changes: a commit of the
-        timeline that was left never fits again.
+    def prepare(
+        self, committable: Committable, base: TableContents | None, *, checkpoint_id: int, token: int, waits: bool
+    ) -> PreparedTable:
+        """Fail now for every reason known now (schema, owner, position, files); return the checkpoint's change.
 
         Args:
-            base: a mark anywhere in the table's history (`find`); None for the empty table.
-            committables: of checkpoints after the base that were never published, oldest first.
-            mark: (timeline that goes on here, checkpoint of the last committable, else of the base, else 0).
-            decision: manifest version of the switch, from 1; commits carry it on.
-        Returns: True when this call did it, False when the table followed this decision before, whatever came since.
-        Raises: Superseded: it follows a newer decision. NotFound: no such base.
+            base: contents at the checkpoint that the epoch continues; None: the empty table.
+            waits: older checkpoints have yet to move the table, so where it stands says nothing.
+        Raises: InvalidRequest, StateCorrupt, StoreUnavailable: nothing was published.
         """
+
+    def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
+        """As `prepare`, on a fork: the table does not matter, because the fork moves it as a whole, later."""
+
+    def abort(self, *, checkpoint_id: int, token: int) -> None:
+        """Delete what an epoch staged that the manifest says is aborted, or whose token lost.
+
+        Raises: InvalidRequest: the table carries a mark that is not of this job: nothing is deleted.
+        """
+
+
+class MovingSink(Protocol):
+    """The table follows the manifest: completed epochs, and switches of the live timeline (I14)."""
+
+    def position(self) -> TablePosition:
+        """Return where the table stands now."""
+
+    def move(self, target: TableTarget) -> bool:
+        """Let the table show a target, in one commit of its format: compare-and-set on what it shows.
+
+        Returns: True when this call did it; False when the table carried that mark, or one that came after it, before.
+        Raises:
+            Superseded: it carries a later mark that did not come after the target, or shows another checkpoint than
+                the target follows; nothing was moved, never retry.
+            InvalidRequest: nobody knows what it shows, others changed our rows, or it was made anew: the sink waits.
+            StateCorrupt: a file is gone. CommitOutcomeUnknown: delete nothing, call again.
+        """
+
+    def check(self, contents: TableContents | None) -> None:
+        """Refuse contents of which a file is gone. Raises StateCorrupt."""
+
+    def fault(self, contents: TableContents | None) -> str | None:
+        """Say why the table is not as these contents, or None; what others appended is no fault."""
+
+    def compare(self, contents: TableContents | None) -> SinkChange:
+        """Return what a move to these contents would change, without writing. Raises StateCorrupt."""
+
+    def undo_limits(self) -> tuple[str, ...]:
+        """Return what a move cannot undo, one line each, for people."""
 
 
 class ReadableSink(Protocol):
-    """The table as readers see it, now and as of each checkpoint of its history."""
+    """Tables as checkpoints name them."""
 
-    def read(self, checkpoint_id: int | None = None, *, verify: bool = False) -> pa.Table:
-        """Return the published table at the head, or as of a checkpoint of its history.
+    def files(self, contents: TableContents | None) -> tuple[StagedFile, ...]:
+        """Return a table's files in commit order. Raises StateCorrupt."""
 
-        Raises NotFound, StateCorrupt.
-        """
+    def read(self, contents: TableContents, *, verify: bool = False) -> pa.Table:
+        """Return a table's rows; `verify` compares each file's SHA-256. Raises StateCorrupt."""
 
-    def verify(self, checkpoint_id: int | None = None, *, deep: bool = False) -> list[str]:
-        """Problems of the published table, one line each; [] when everything it refers to is there and whole."""
-
-    def compare(self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]) -> SinkChange:
-        """Return what `follow` would change, without writing; raises what it would raise, the decision apart."""
-
-    def contents(
-        self, base: SinkMark | None, committables: Sequence[tuple[CheckpointId, Committable]]
-    ) -> TableContents:
-        """Return what the table would consist of after such a `follow`, without writing; raises as `compare`."""
-
-    def undo_limits(self) -> tuple[str, ...]:
-        """Return what a follow cannot undo, one line each, for people."""
+    def verify(self, contents: TableContents, *, deep: bool = False) -> list[str]:
+        """Problems of a table, one line each; [] when everything it refers to is there and whole."""
 
     def import_key(self, file: StagedFile, number: int, *, checkpoint_id: int, token: int) -> str:
-        """Where the n-th file of a table that comes from elsewhere is staged, from 0, so that a follow can name it."""
+        """Where the n-th file of a table that comes from elsewhere is staged, from 0."""
 
     def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
         """Return the sizes of those of these objects that exist now, by key."""
 
 
 class HousekeptSink(Protocol):
-    """All that lies below the table's path, and which of it nothing needs any more (I8)."""
+    """All that lies below the table's path (I8)."""
 
     @property
     def store(self) -> ObjectStore:
         """Rooted at the table: its files lie at their keys."""
 
-    def walk(self) -> TableWalk:
-        """Return everything below the path, and what the chain and its newest head need. Raises InvalidRequest."""
-
     def objects(self) -> tuple[TableObject, ...]:
         """Return all objects below the path."""
 
-    def history(self) -> TableHistory:
-        """Return the table's history as it stands now, for one look at all that its checkpoints need."""
+    def marks(self, *, above: int) -> tuple[Mark, ...]:
+        """Return the marks above a number: what a commit under way may name."""
+
+    def forget_marks(self, *, below: int) -> None:
+        """Delete the marks that the table is beyond."""
 
     def garbage(self) -> TableGarbage:
         """Return the lists of files that nothing needs any more."""
 
+    def maintain(self) -> None:
+        """Keep the format's log short; a fault of it is the next time's."""
 
-class Sink(StagingSink, CommittingSink, ReadableSink, HousekeptSink, Protocol):
+
+class Sink(PreparingSink, MovingSink, ReadableSink, HousekeptSink, Protocol):
     """One sink of the spec, opened on its store.
 
     Attributes:

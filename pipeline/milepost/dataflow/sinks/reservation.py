@@ -1,17 +1,17 @@
 """The reservation says whose a table is, before anything is staged for it: one object, created only if absent.
 
-The chain says it from the first head on, and by the job's name (`ChainOwner`). Without more, two jobs with one new path
-would both pass `prepare`, and one would fail after its checkpoint was complete; and as both count checkpoints and
-tokens from 1, what one of them discards could be what the other staged. A reservation is never deleted: a crash between
-it and the first commit finds its own again. A table from before there were any has none.
+Without it two jobs with one new path would both pass `prepare`, and one would fail after its checkpoint was complete;
+and as both count checkpoints and tokens from 1, what one of them discards could be what the other staged. A reservation
+is never deleted: a crash between it and the first commit finds its own again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
+from uuid import uuid4
 
+from milepost.dataflow.sinks.table_keys import OWN
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.errors import (
     CommitConflict,
@@ -21,7 +21,9 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.object_store import ObjectStore
 
-RESERVATION = "_owner.json"
+RESERVATION = f"{OWN}owner.json"
+_EARLIER_HEADS = "_heads/"
+"""Where an earlier Milepost had its tables' commits: a path that has some is refused by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,60 +36,83 @@ class TableOwner:
             in another storage, is another.
     """
 
-    stored_format: ClassVar[str] = "milepost.table-owner/1"
-
     job: str
     identity: str
     sink: str
 
 
-def reserved_for(store: ObjectStore) -> TableOwner | None:
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Whose a table is, and how its rows are meant: a path has one for ever.
+
+    Attributes:
+        table_format: as in the spec. mode: append or upsert. key: key columns of an upsert table, () for append.
+        table_id: a random identity: a table that was deleted and made anew has another.
+    """
+
+    stored_format: ClassVar[str] = "milepost.table-owner/2"
+
+    owner: TableOwner
+    table_format: str
+    mode: str
+    key: tuple[str, ...]
+    table_id: str
+
+
+def reservation(owner: TableOwner, form: str, mode: str, key: tuple[str, ...]) -> Reservation:
+    """Return a new one, with an identity of its own."""
+    return Reservation(owner, form, mode, key, uuid4().hex)
+
+
+def reserved_for(store: ObjectStore) -> Reservation | None:
     """Return whose the table at the store's root is; None when nobody said so. Raises StateCorrupt."""
     try:
-        return _decode(store.get(RESERVATION))
+        return decode(Reservation, store.get(RESERVATION), RESERVATION, key=RESERVATION)
     except NotFound:
         return None
 
 
-def reserve(store: ObjectStore, owner: TableOwner, is_new: Callable[[], bool] = lambda: True) -> None:
+def reserve(store: ObjectStore, wanted: Reservation) -> None:
     """Make the table at the store's root this owner's, or find that it is.
 
-    Args:
-        is_new: asked when nobody has reserved it: whether nothing was published to it. May raise for another's table.
     Raises:
-        InvalidRequest: it is another's. StateCorrupt: what is there is no reservation.
+        InvalidRequest: it is another's, or its rows are meant otherwise. StateCorrupt: what is there is no reservation.
         CommitOutcomeUnknown, StoreUnavailable: nobody knows; call again.
     """
-    there = reserved_for(store)
-    if there is None:
-        there = _created(store, owner) if is_new() else owner
-    if there != owner:
-        namesake = f"another job {there.job}, of another storage or an earlier life"
-        job = namesake if there.job == owner.job else f"job {there.job}"
-        whose = f"sink {there.sink} of " + ("this job" if there.identity == owner.identity else job)
+    there = reserved_for(store) or _created(store, wanted)
+    owner, found = wanted.owner, there.owner
+    if found != owner:
+        namesake = f"another job {found.job}, of another storage or an earlier life"
+        job = namesake if found.job == owner.job else f"job {found.job}"
+        whose = f"sink {found.sink} of " + ("this job" if found.identity == owner.identity else job)
         raise InvalidRequest(
             f"sink {owner.sink}: its path {store.config.url} is reserved for {whose}. Nothing was published.",
             hint=f"give the sink another path; or, if nothing was published there and {whose} is gone, delete "
             f"{RESERVATION} at that path",
             sink=owner.sink,
         )
+    if there != replace(wanted, table_id=there.table_id):
+        raise InvalidRequest(
+            f"sink {owner.sink}: the table at {store.config.url} was made with {_meant(there)}, the spec says "
+            f"{_meant(wanted)}. Nothing was changed.",
+            hint="give the sink a new path, or undo the change",
+            sink=owner.sink,
+        )
 
 
-def _created(store: ObjectStore, owner: TableOwner) -> TableOwner:
+def _meant(one: Reservation) -> str:
+    return f"format {one.table_format}, mode {one.mode} and key {list(one.key)}"
+
+
+def _created(store: ObjectStore, wanted: Reservation) -> Reservation:
     """Return whose the table is after a try to make it this owner's; an answer that was lost is read back."""
+    for head in store.list(_EARLIER_HEADS, limit=1):
+        decode(Reservation, store.get(head.key), head.key, key=head.key)
     try:
-        store.create(RESERVATION, _encode(owner))
-        return owner
+        store.create(RESERVATION, encode(wanted))
+        return wanted
     except (CommitConflict, CommitOutcomeUnknown):
         there = reserved_for(store)
         if there is None:
             raise
         return there
-
-
-def _encode(owner: TableOwner) -> bytes:
-    return encode(owner)
-
-
-def _decode(body: bytes) -> TableOwner:
-    return decode(TableOwner, body, RESERVATION, key=RESERVATION)

@@ -59,12 +59,14 @@ class OpenTable(Protocol):
     """A table as one look at its log shows it; a commit compares with just that.
 
     Attributes:
+        version: of the format, which each commit to the table changes, whoever makes it.
         table_id: the format's own identity of the table: one that is dropped and made anew has another.
         owner: whose it says that it is; None: nobody's.
         number: of the newest mark that it carries; 0 before the first. write_id: of that move; None before the first.
         schema: None before anything said what its columns are.
     """
 
+    version: int
     table_id: str
     owner: TableOwner | None
     number: int
@@ -77,8 +79,11 @@ class OpenTable(Protocol):
         Raises: InvalidRequest, saying what to type.
         """
 
-    def live(self) -> Mapping[str, int]:
-        """Return its live files, whoever added them: size in bytes by key, relative to the table's root."""
+    def live(self) -> Mapping[str, int] | None:
+        """Return its live files, whoever added them: size in bytes by key, relative to the table's root.
+
+        None: the format keeps no list of its own; what the mark says is live.
+        """
 
     def foreign(self) -> tuple[ForeignCommit, ...]:
         """Return what others committed since our newest move, oldest first."""
@@ -90,10 +95,10 @@ class OpenTable(Protocol):
         """
 
     def commit(self, move: TableMove) -> None:
-        """Make the move visible, atomically and only if the table is still as this handle shows it.
+        """Make the move visible, atomically and only if the table still has this handle's version.
 
-        Raises: whatever it raises, the outcome is unknown until the table is opened again: transports repeat
-            requests, and our own success comes back as a conflict.
+        Raises: CommitConflict, CommitOutcomeUnknown, StoreUnavailable: whichever, the outcome is unknown until the
+            table is opened again: transports repeat requests, and our own success comes back as a conflict.
         """
 
 
@@ -102,9 +107,11 @@ class TableFormat(Protocol):
 
     Attributes:
         keeps_statistics: staged files carry the statistics of their columns, which engines skip files by.
+        log_prefix: below it, in the table's folder, lies the format's log, which is never garbage of ours.
     """
 
     keeps_statistics: bool
+    log_prefix: str
 
     def open(self) -> OpenTable | None:
         """Return the table as it is now; None: there is none.

@@ -1,8 +1,9 @@
-"""Lists of files and snapshots that nothing needs any more, beside their table until they are deleted (I8).
+"""Lists of files that nothing needs any more, beside their table until they are deleted (I8).
 
-`_garbage/<20 digits of a manifest version>-<sha256>.json`, named by its content. A list is no authority: it says since
-when its files are known to be needed by nothing. Whoever deletes them proves it again first, so a list that is lost,
-unreadable, copied or forged costs time and takes nothing that is needed: what an unreadable one names is listed anew.
+`_milepost/garbage/<20 digits of a manifest version>-<sha256>.json`, named by its content. A list is no authority: it
+says since when its files are known to be needed by nothing. Whoever deletes them proves it again first, so a list that
+is lost, unreadable, copied or forged costs time and takes nothing that is needed: what an unreadable one names is
+listed anew.
 """
 
 from __future__ import annotations
@@ -13,23 +14,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from milepost.dataflow.sinks.sink_head import data_key_owner, snapshot_version
+from milepost.dataflow.sinks.table_keys import OWN, staged_by
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 
-GARBAGE = "_garbage/"
+GARBAGE = f"{OWN}garbage/"
 MAX_LISTED = 10_000
 """Files in one list; what is more waits for the next look."""
 
-_LIST_KEY = re.compile(r"_garbage/(\d{20})-([0-9a-f]{64})\.json")
+_LIST_KEY = re.compile(rf"{GARBAGE}(\d{{20}})-([0-9a-f]{{64}})\.json")
 
 _HINT = "it only lists files that may be deleted later: delete the list; the next look writes a new one"
 
 
 def _file_fault(key: str) -> str | None:
-    of_a_table = data_key_owner(key) is not None or snapshot_version(key) is not None
-    return None if of_a_table else f"{key!r} is no file of a table"
+    return None if staged_by(key) is not None else f"{key!r} is no file that was staged for a table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class TableGarbageList:
 
     Attributes:
         manifest_version: of the look. since_ms: when it began, by the clock of the sink's store.
-        files: keys below the table, ascending, each of the shape that staging, or a snapshot, gives.
+        files: keys below the table, ascending, each of the shape that staging gives.
     """
 
-    stored_format: ClassVar[str] = "milepost.table-garbage/1"
+    stored_format: ClassVar[str] = "milepost.table-garbage/2"
 
     manifest_version: int
     since_ms: int

@@ -42,6 +42,19 @@ def check_rows_schema(sink: str, schema: pa.Schema, key: tuple[str, ...]) -> Non
             )
 
 
+def changes_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a changelog of rows with these."""
+    return schema.append(pa.field("_op", pa.string())).append(pa.field("_checkpoint", pa.int64()))
+
+
+def as_changes(rows: pa.Table, op: str, checkpoint_id: int) -> pa.Table:
+    """Return rows as a changelog has them: what each is, and the checkpoint that published it."""
+    count = rows.num_rows
+    said = [pa.repeat(pa.scalar(op, pa.string()), count), pa.repeat(pa.scalar(checkpoint_id, pa.int64()), count)]
+    schema = changes_schema(rows.schema)
+    return pa.table([*rows.columns, *said], schema=schema)
+
+
 def merged_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> pa.Schema:
     """Return the table's schema once `rows` are in it: the table's columns in its order, then new ones.
 
@@ -59,14 +72,7 @@ def merged_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> pa.Sch
                 hint="keep the column, or give the sink a new path",
                 column=field.name,
             )
-        found = rows.field(field.name).type
-        if not found.equals(field.type):
-            raise InvalidRequest(
-                f"sink {sink}: column {field.name!r} has the type {found}, in the table it is {field.type}. "
-                "Nothing was published.",
-                hint=f"cast it to {field.type}, or give the sink a new path",
-                column=field.name,
-            )
+        _check_type(sink, field, rows.field(field.name))
     added = [field for field in rows if field.name not in table.names]
     for field in added:
         if not field.nullable:
@@ -77,6 +83,29 @@ def merged_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> pa.Sch
                 column=field.name,
             )
     return pa.schema([*table, *added])
+
+
+def widened_schema(sink: str, table: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """Return the columns of a table that can show `wanted`: its own, then the new ones, nullable.
+
+    A table that went back keeps the columns that were added since.
+
+    Raises: InvalidRequest: a column has another type.
+    """
+    for field in wanted:
+        if field.name in table.names:
+            _check_type(sink, table.field(field.name), field)
+    return pa.schema([*table, *(field.with_nullable(True) for field in wanted if field.name not in table.names)])
+
+
+def _check_type(sink: str, field: pa.Field, found: pa.Field) -> None:
+    if not found.type.equals(field.type):
+        raise InvalidRequest(
+            f"sink {sink}: column {field.name!r} has the type {found.type}, in the table it is {field.type}. "
+            "Nothing was published.",
+            hint=f"cast it to {field.type}, or give the sink a new path",
+            column=field.name,
+        )
 
 
 def conform(key: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -221,7 +221,7 @@ class Backfill:
         context = self._context
         head = at.state.timeline().head
         check_equal(consumed_by(context, context.base_metadata(at.state, head)), consumed_by(context, at.tip))
-        check_routes(context, at.state, at.tip)
+        check_routes(context, at.tip)
         self._say("fast-forward")
         request = FastForwardRequest(
             self._session.session_id,

@@ -131,7 +131,7 @@ def document_of(
         preflight=preflight(
             context, plan.base, plan.loaded, allow_non_restored_state=plan.request.allow_non_restored_state
         ),
-        sinks={name: _sink(preview) for name, preview in preview_sinks(context, plan.state, plan.base).items()},
+        sinks={name: _sink(preview) for name, preview in preview_sinks(context, plan.base).items()},
         skipped_sinks=_skipped(context, plan),
         code_hash=plan.code.hash,
         spec_hash=context.job.spec_hash,
@@ -169,7 +169,7 @@ def _sink(preview: SinkPreview | SilentSink) -> SinkReplay | SilentSink:
 def _skipped(context: JobContext, plan: BackfillPlan) -> tuple[str, ...]:
     """Sinks of the live head that the spec does not have any more."""
     head = context.base_metadata(plan.state, plan.state.timeline().head)
-    return tuple(sorted(set(head.marks if head is not None else ()) - {sink.name for sink in context.spec.sinks}))
+    return tuple(sorted(set(head.tables if head is not None else ()) - {sink.name for sink in context.spec.sinks}))
 
 
 def _checkpoints(ids: Sequence[int]) -> str:

@@ -137,10 +137,10 @@ def check_locations(context: JobContext, base: CheckpointMetadata | None) -> Non
     The spec's text may be the same: `${env:…}` in a path, or a spec folder that moved. Raises InvalidRequest.
     """
     for sink in context.spec.sinks:
-        position = base.marks.get(sink.name) if base is not None else None
-        if position is not None and position.location != context.sink_location(sink.name):
+        left = base.tables.get(sink.name) if base is not None else None
+        if left is not None and left.location != context.sink_location(sink.name):
             raise InvalidRequest(
-                f"sink {sink.name}: its table was left elsewhere at checkpoint {position.checkpoint_id}; the path "
+                f"sink {sink.name}: its table was left elsewhere at checkpoint {left.checkpoint_id}; the path "
                 f"{sink.path} now leads to another place. Nothing was run or published.",
                 hint="set path, environment or endpoint back, or give the sink a new name to begin a new table",
                 sink=sink.name,

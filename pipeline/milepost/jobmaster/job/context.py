@@ -23,6 +23,7 @@ from milepost.protocol.records.errors import NotFound, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.protocol.retention.retention import minimum_grace_ms
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.load import LoadedJob
@@ -35,6 +36,7 @@ from milepost.storage.open import open_store
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from milepost.dataflow.sinks.contents import ContentsRecords
     from milepost.dataflow.sinks.contract import Sink
     from milepost.dataflow.sources.consumed import ConsumedSet
     from milepost.epoch.metadata import CheckpointMetadata
@@ -130,8 +132,22 @@ class JobContext:
             raise NotFound(
                 f"job {self.spec.name} has no sink {name}; it has {', '.join(sorted(known)) or 'none'}", sink=name
             )
-        key = self.graph.sink_inputs[name].key
-        return build_sink(self.spec.sink(name), job=self.spec.name, key=key, store=self._sink_store(name))
+        return build_sink(
+            self.spec.sink(name),
+            self.graph.sink_inputs[name],
+            job=self.spec.name,
+            store=self._sink_store(name),
+            job_store=self.store,
+            records=self.table_records,
+            retention_ms=self.spec.checkpointing.retained.reach_ms + minimum_grace_ms(self.timeout_ms),
+        )
+
+    @functools.cached_property
+    def table_records(self) -> ContentsRecords:
+        """The records that the contents of the job's tables are folded from; each is read once."""
+        from milepost.dataflow.sinks.contents import ContentsRecords
+
+        return ContentsRecords(self.store)
 
     @functools.cached_property
     def _sink_stores(self) -> dict[str, ObjectStore]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from milepost.dataflow.sinks.committables import SinkMark
+from milepost.dataflow.sinks.contract import TableTarget
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.plan import InputRecord, encode_input_record, expected_subtasks, split_inputs
 from milepost.epoch.summary import summary_of
@@ -266,7 +266,8 @@ class Leadership:
 
         One that a rollback has left meanwhile owes the sink nothing: nothing of it is published, and that is no error.
         """
-        snapshot = self.context.metadata(checkpoint).sinks[name]
+        metadata = self.context.metadata(checkpoint)
+        contents = metadata.tables[name]
         if name not in {sink.name for sink in self.context.spec.sinks}:
             raise InvalidRequest(
                 f"checkpoint {checkpoint.checkpoint_id} is completed and waits for sink {name}, which the spec no "
@@ -274,16 +275,17 @@ class Leadership:
                 hint="put the sink back until its last checkpoint is published",
                 sink=name,
             )
-        if snapshot.location != self.context.sink_location(name):
+        if contents.location != self.context.sink_location(name):
             raise InvalidRequest(
                 f"checkpoint {checkpoint.checkpoint_id} is completed and waits for sink {name}, but the sink's path "
                 "now leads elsewhere than its rows were staged. Nothing was published.",
                 hint="set path, environment or endpoint back and run again",
                 sink=name,
             )
-        mark = SinkMark(checkpoint.timeline, checkpoint.checkpoint_id, snapshot.predecessor)
+        target = TableTarget(checkpoint.version, checkpoint.timeline, contents, metadata.sinks[name].predecessor)
+        sink = self.context.sink(name)
         try:
-            published = self.context.sink(name).commit(snapshot.committable, mark)
+            published = sink.move(target)
         except Superseded:
             current = self.context.head().state.checkpoint(checkpoint.checkpoint_id)
             if current is not None and name in current.unconfirmed:
@@ -292,6 +294,10 @@ class Leadership:
             return False
         request = ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name)
         self.context.transact(request)
+        try:
+            sink.maintain()
+        except CheckpointError as error:
+            _LOG.warning("sink %s: its log is kept short later: %s", name, error.message)
         return published
 
     def claim(self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str) -> TransactResult:

@@ -1,23 +1,23 @@
 """After a switch of the live timeline every sink follows it, before anything else is committed there (I14).
 
-Order of a switch: the manifest transition, which lists the sinks -> each sink's new head: its table as of the switch's
-checkpoint, under the new timeline -> the fact that it has followed (manifest). Stopped between any two, whoever comes
-next does what is left; until then no epoch is triggered. A commit of the old timeline that was held up can land before
-a sink has followed, which then undoes it, and never after.
+Order of a switch: the manifest transition, which lists the sinks -> each table's move to what the switch's checkpoint
+says, in one commit that carries the switch's version -> the fact that it has followed (manifest). Stopped between any
+two, whoever comes next does what is left; until then no epoch is triggered. A commit of the old timeline that was held
+up can land before a sink has followed, which then undoes it, and never after. A realignment is the same for one sink.
 """
 
 from __future__ import annotations
 
 import logging
 
-from milepost.dataflow.sinks.committables import SinkMark
+from milepost.dataflow.sinks.contract import TableTarget
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import require_stores
-from milepost.jobmaster.leadership.routes import find_route
+from milepost.jobmaster.leadership.routes import contents_at
 from milepost.protocol.codec.log_entries import event_name
-from milepost.protocol.manifest.transaction.events import TimelineSwitched
+from milepost.protocol.manifest.transaction.events import RealignmentDecided, TimelineSwitched
 from milepost.protocol.manifest.transaction.requests import ReconcileSinkRequest
 from milepost.protocol.records.errors import CheckpointError, Fenced, InvalidRequest
 from milepost.protocol.records.ids import MAIN_TIMELINE
@@ -66,7 +66,7 @@ class SinkReconciler:
     def admit(self, session: Session, state: ManifestState, base: CheckpointMetadata | None) -> None:
         """Let a sink that comes back to the spec follow the switches that it has missed, before an epoch is planned.
 
-        A sink that has shown the head, on the live timeline, missed none.
+        A sink that was part of the head missed none.
 
         Args:
             base: of the head that the epoch continues.
@@ -75,14 +75,16 @@ class SinkReconciler:
         if state.live == MAIN_TIMELINE:  # there was no switch
             return
         newest = state.head()
-        on_live = newest is not None and newest.timeline == state.live
-        known = set(newest.sinks) - set(newest.unpublished) if newest is not None and on_live else set()
         for spec in self._context.spec.sinks:
-            head = None if spec.name in known else self._context.sink(spec.name).head()
-            if head is not None and head.timeline != state.live:
+            if newest is not None and spec.name in newest.sinks:
+                continue
+            shown = self._context.sink(spec.name).position()
+            contents = contents_at(self._context, base, spec.name)
+            left = 0 if contents is None else contents.checkpoint_id
+            if shown.number and shown.is_known and shown.checkpoint_id != left:
                 require_stores(self._context)  # a run with nothing to do may come here first: this writes
                 _LOG.info("sink %s is back: it follows timeline %s", spec.name, state.live)
-                self._write(state, self._newest_switch(), base, spec.name)
+                self._move(state, self._newest_switch(), base, spec.name)
 
     def _follow(
         self,
@@ -99,7 +101,7 @@ class SinkReconciler:
                 hint="put the sink back until it has followed",
                 sink=name,
             )
-        self._write(state, switch.decision, target, name)
+        self._move(state, switch.decision, target, name)
         request = ReconcileSinkRequest(session.session_id, switch.decision, name)
         self._context.transact(request)
 
@@ -109,14 +111,16 @@ class SinkReconciler:
             entry.version for entry in self._context.log.entries() if event_name(entry) == TimelineSwitched.__name__
         )
 
-    def _write(self, state: ManifestState, decision: int, target: CheckpointMetadata | None, name: str) -> None:
+    def _move(self, state: ManifestState, decision: int, target: CheckpointMetadata | None, name: str) -> None:
+        contents = contents_at(self._context, target, name)
         sink = self._context.sink(name)
-        route = find_route(self._context, state, target, name, sink)
-        mark = SinkMark(state.live, route.position, route.base.checkpoint_id if route.base is not None else None)
-        written = sink.follow(base=route.base, committables=route.missing, mark=mark, decision=decision)
-        _LOG.info(
-            "sink %s: timeline %s, checkpoint %s%s", name, state.live, route.position, "" if written else ", already"
-        )
+        moved = sink.move(TableTarget(decision, state.live, contents, realigns=self._is_realignment(decision)))
+        shown = 0 if contents is None else contents.checkpoint_id
+        _LOG.info("sink %s: timeline %s, checkpoint %s%s", name, state.live, shown, "" if moved else ", already")
+
+    def _is_realignment(self, decision: int) -> bool:
+        """Return whether somebody decided that the job's state counts, whatever the table shows."""
+        return event_name(self._context.log.entry(decision)) == RealignmentDecided.__name__
 
 
 def _delayed(state: ManifestState, switch: Reconciliation, failed: dict[str, CheckpointError]) -> CheckpointError:

@@ -76,7 +76,7 @@ class Diff:
         for metadata in (self._after, self._before):
             if metadata is not None:
                 found |= dict.fromkeys(
-                    {OPERATOR: metadata.operators, SOURCE: metadata.sources, SINK: metadata.marks}[kind]
+                    {OPERATOR: metadata.operators, SOURCE: metadata.sources, SINK: metadata.tables}[kind]
                 )
         return list(found)
 
@@ -120,19 +120,16 @@ class Diff:
         return Difference(SOURCE, name, changes_of_rows(tables[0], tables[1]))
 
     def _sink(self, name: str) -> Difference:
-        marks = [None if item is None else item.marks.get(name) for item in (self._before, self._after)]
-        if marks[0] == marks[1]:
+        tables = [None if item is None else item.tables.get(name) for item in (self._before, self._after)]
+        if tables[0] == tables[1]:
             return Difference(SINK, name, RowChanges(_NO_ROWS))
         if name not in {sink.name for sink in self._context.spec.sinks}:
             return Difference(SINK, name, RowChanges(_NO_ROWS), "no sink of the spec any more: its table is not read")
         here = self._context.sink_location(name)
-        if any(mark is not None and mark.location != here for mark in marks):
+        if any(table is not None and table.location != here for table in tables):
             return Difference(SINK, name, RowChanges(_NO_ROWS), "its table lay elsewhere: it is not read")
-        sink = self._context.sink(name).as_it_stands()
-        try:
-            old, new = _tables([None if mark is None else sink.read(mark.checkpoint_id) for mark in marks])
-        except NotFound as error:  # completed, and not published yet
-            return Difference(SINK, name, RowChanges(_NO_ROWS), error.message)
+        sink = self._context.sink(name)
+        old, new = _tables([None if table is None else sink.read(table) for table in tables])
         changes = changes_by_key(old, new, sink.key) if sink.key else changes_of_rows(old, new)
         return Difference(SINK, name, changes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -110,7 +110,12 @@ class History:
         """
         kept = state.checkpoint(checkpoint_id)
         if kept is not None:
-            return _retained(state, kept)
+            confirmed: frozenset[str] = frozenset()
+            if kept not in lineage(state, state.timeline()):
+                completed = self._context.log.entry(kept.version)
+                assert isinstance(completed, LogEntry), "what completed a retained checkpoint stays whole"
+                confirmed = confirmed_after(self._context.log, completed, state.version)
+            return _retained(state, kept, confirmed)
         pending = next((one for one in _pending(state) if one.checkpoint_id == checkpoint_id), None)
         if pending is not None or not 0 < checkpoint_id < state.next_checkpoint_id:
             return pending
@@ -159,7 +164,7 @@ class History:
                 on_live = done.checkpoint_id == continued
                 continued = done.parent if on_live else continued
                 if kept is not None:
-                    yield _retained(state, kept)
+                    yield _retained(state, kept, {sink for one, sink in confirmed if one == kept.checkpoint_id})
                 elif isinstance(entry, LogEntry) and isinstance(entry.event, CheckpointCompleted):
                     sinks = entry.event.checkpoint.sinks
                     shown = {sink for sink in sinks if on_live or (done.checkpoint_id, sink) in confirmed}
@@ -169,6 +174,8 @@ class History:
                     yield replace(compacted_report(entry, done.checkpoint_id), live=on_live)
             if isinstance(entry, LogEntry) and isinstance(entry.event, SinkConfirmed):
                 confirmed.add((entry.event.checkpoint_id, entry.event.sink))
+            if isinstance(entry, LogEntry) and isinstance(entry.event, TimelineSwitched):
+                confirmed |= {(entry.event.to, sink) for sink in entry.event.sinks}
             for checkpoint_id in aborted_by(entry):
                 if checkpoint_id not in seen:
                     seen.add(checkpoint_id)
@@ -183,10 +190,14 @@ def _aborted(entry: LogEntry | Tombstone, checkpoint_id: CheckpointId) -> Checkp
     return next(aborted_report(one) for one in aborts if one.pending.checkpoint_id == checkpoint_id)
 
 
-def _retained(state: ManifestState, checkpoint: CompletedCheckpoint) -> CheckpointReport:
-    """Return the report of a retained checkpoint; of the live lineage its tables are what its sinks show."""
+def _retained(state: ManifestState, checkpoint: CompletedCheckpoint, confirmed: Collection[str]) -> CheckpointReport:
+    """Return the report of a retained checkpoint; of the live lineage its tables are what its sinks show.
+
+    Args:
+        confirmed: sinks whose tables have shown it.
+    """
     live = checkpoint in lineage(state, state.timeline())
-    shown = [sink for sink in checkpoint.sinks if live or sink not in checkpoint.unpublished]
+    shown = [sink for sink in checkpoint.sinks if live or sink in confirmed]
     saved = any(one.checkpoint_id == checkpoint.checkpoint_id for one in state.savepoints)
     kind = CheckpointKind.SAVEPOINT if saved else CheckpointKind.CHECKPOINT
     report = completed_report(checkpoint, CheckpointStatus.COMPLETED, shown)

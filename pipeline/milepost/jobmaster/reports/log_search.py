@@ -7,7 +7,7 @@ which a binary search finds; from there its epoch's few entries are read, up to 
 from __future__ import annotations
 
 from milepost.protocol.codec.log_entries import LogEntry, Tombstone, aborted_by, completion_of
-from milepost.protocol.manifest.transaction.events import CheckpointCompleted, SinkConfirmed
+from milepost.protocol.manifest.transaction.events import CheckpointCompleted, SinkConfirmed, TimelineSwitched
 from milepost.protocol.manifest.transaction.transitions import checkpoints_of
 from milepost.protocol.records.ids import CheckpointId
 from milepost.storage.manifest_log import ManifestLog
@@ -54,7 +54,7 @@ def end_of(log: ManifestLog, newest: int, checkpoint_id: CheckpointId) -> LogEnt
 
 
 def confirmed_after(log: ManifestLog, completed: LogEntry, newest: int) -> frozenset[str]:
-    """Return the sinks that confirmed a checkpoint soon after its completion: within the next `_SOON` entries."""
+    """Return the sinks that showed a checkpoint soon after its completion: within the next `_SOON` entries."""
     assert isinstance(completed.event, CheckpointCompleted)
     wanted = completed.event.checkpoint
     shown: set[str] = set()
@@ -62,6 +62,8 @@ def confirmed_after(log: ManifestLog, completed: LogEntry, newest: int) -> froze
         entry = log.entry(version)
         if isinstance(entry, LogEntry) and isinstance(entry.event, SinkConfirmed):
             shown |= {entry.event.sink} if entry.event.checkpoint_id == wanted.checkpoint_id else set()
+        if isinstance(entry, LogEntry) and isinstance(entry.event, TimelineSwitched):
+            shown |= set(entry.event.sinks) if entry.event.to == wanted.checkpoint_id else set()
         if shown >= set(wanted.sinks):
             break
     return frozenset(shown)

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.contract import ReadableSink
+from milepost.dataflow.sinks.contents import TableContents
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.leadership.routes import contents_at
 from milepost.jobmaster.reports.row_changes import ordered
 from milepost.jobmaster.reports.state_values import state_values
-from milepost.jobmaster.retention.table_references import staged_files
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import CheckpointError, NotFound, StateCorrupt
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore
@@ -76,11 +76,18 @@ class Tables:
         self._context = context
 
     def read(self, sink: str, at: int | None) -> pa.Table:
-        """Return the sink's table at its head, or as of a retained checkpoint."""
-        state = self._context.head().state
-        if at is not None:
-            _retained(state, at)
-        return self._context.sink(sink).as_it_stands().read(at)
+        """Return the sink's table as its readers see it now, or as of a retained checkpoint."""
+        table = self._context.sink(sink)
+        if at is None:
+            contents = shown_contents(self._context, sink)
+        else:
+            state = self._context.head().state
+            contents = contents_at(self._context, self._context.metadata(_retained(state, at)), sink)
+        if contents is None:
+            self._context.head()  # a job that has never run is told so
+            when = "yet" if at is None else f"by checkpoint {at}"
+            raise NotFound(f"sink {sink}: nothing has been published to {table.store.config.url} {when}.", sink=sink)
+        return table.read(contents)
 
     def state(self, uid: str, at: int | None) -> pa.Table:
         """Return all live rows of one operator's state, over all key groups, as they are stored."""
@@ -159,38 +166,49 @@ class Tables:
 
         problems = [found for found in at_once(store, problem, handles) if found is not None]
         self._context.know_metadata(checkpoint.metadata, metadata)
-        for found in at_once(store, lambda name: self._verify_sink(name, checkpoint, deep=deep), metadata.sinks):
+        for found in at_once(store, lambda name: self._verify_sink(name, metadata, deep=deep), metadata.tables):
             problems += found
         if deep and not problems:
             for uid in metadata.operators:
                 self.state(uid, checkpoint.checkpoint_id)
         return handles, problems
 
-    def _verify_sink(self, name: str, checkpoint: CompletedCheckpoint, *, deep: bool) -> list[str]:
+    def _verify_sink(self, name: str, metadata: CheckpointMetadata, *, deep: bool) -> list[str]:
+        contents = metadata.tables[name]
         if name not in {sink.name for sink in self._context.spec.sinks}:
             return []  # no longer of the job: nothing that this checkpoint needs
-        sink = self._context.sink(name).as_it_stands()
-        if sink.find(checkpoint.checkpoint_id) is None:
-            problems = self._verify_staged(name, sink, checkpoint)
-        else:
-            problems = sink.verify(checkpoint.checkpoint_id, deep=deep)
-        return [f"sink {name}: {problem}" for problem in problems]
-
-    def _verify_staged(self, name: str, sink: ReadableSink, checkpoint: CompletedCheckpoint) -> list[str]:
-        """Return what is wrong with what a checkpoint has yet to publish, or will if the job comes back to it."""
-        snapshot = self._context.metadata(checkpoint).sinks[name]
-        if snapshot.location != self._context.sink_location(name):
+        if contents.location != self._context.sink_location(name):
             return []
-        files = staged_files(snapshot.committable)
-        sizes = sink.stored_sizes([file.key for file in files])
-        found = {file.key: sizes.get(file.key) for file in files if sizes.get(file.key) != file.size}
-        return [
-            f"{key}: {'missing' if size is None else f'{size} bytes'}, to be published" for key, size in found.items()
-        ]
+        return [f"sink {name}: {problem}" for problem in self._context.sink(name).verify(contents, deep=deep)]
 
     def checkpoint(self, at: int | None) -> CompletedCheckpoint:
         """Return a retained checkpoint; None is the head. Raises NotFound."""
         return _retained(self._context.head().state, at)
+
+
+def shown_contents(context: JobContext, name: str) -> TableContents | None:
+    """Return what readers of a sink's table see now; None: nothing was published.
+
+    Raises: InvalidRequest: another writer moved the table; nobody knows what it shows.
+    """
+    sink = context.sink(name)
+    position = sink.position()
+    owner = None if position.is_known else sink.owner()
+    if owner is not None and (owner.job, owner.sink) != (context.spec.name, name):
+        raise InvalidRequest(
+            f"sink {name} of job {context.spec.name}: the table at {sink.store.config.url} is of sink {owner.sink} of "
+            f"job {owner.job}.",
+            hint="give the sink a path of its own",
+            sink=name,
+        )
+    if not position.is_known:
+        raise InvalidRequest(
+            f"sink {name}: its table is at {position}: what it shows is in none of the job's records.",
+            hint=f"milepost read {context.spec.name} {name} --at ID reads it as of a checkpoint; "
+            f"milepost realign {context.spec.name} {name} lets the job's state count",
+            sink=name,
+        )
+    return position.contents
 
 
 def _retained(state: ManifestState, at: int | None) -> CompletedCheckpoint:

@@ -119,9 +119,8 @@ def check_job(context: JobContext) -> Audit:
     ]
     elsewhere, unasked = _savepoints_elsewhere(context, reach)
     missing += elsewhere
-    unread = [f"sink {sink.name}: {each}" for sink in reach.sinks for each in sink.table.unreadable_lists]
+    unread = [f"sink {sink.name}: {each}" for sink in reach.sinks for each in sink.unreadable_lists]
     faults = [*reach.faults, *reach.conflicts]
-    faults += [f"sink {sink.name}: {problem}" for sink in reach.sinks for problem in sink.table.problems]
     placed = list(place_objects(reach))
     idle = [item for item in placed if item.status in _IDLE]
     unreachable = idle if reach.complete else []
@@ -187,27 +186,32 @@ def describe(reach: JobReach, item: Placed) -> StoredObject:
 
 def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
     needed = sink.references()
-    for item in sink.table.objects:
-        key = item.stat.key
-        if key in needed:
+    for item in sink.objects:
+        if item.stat.key in needed:
             yield Placed(item.stat, ObjectStatus.REFERENCED, sink.name)
         elif item.list_of_garbage:
             yield Placed(item.stat, ObjectStatus.LISTED, sink.name)
-        elif key in sink.table.published or item.snapshot_of is not None:
-            free = sink.needs is not None and sink.needs.frees(reach.state, key)
-            found = published_status(free=free, listed=key in sink.table.listed)
-            why = published_proof(item.staged_by) if found is ObjectStatus.UNREACHABLE else ""
-            yield Placed(item.stat, found, sink.name, item.staged_by, prunable=True, proof=why)
         elif item.staged_by is None:
             yield Placed(item.stat, ObjectStatus.LOG if item.permanent else ObjectStatus.FOREIGN, sink.name)
         else:
-            checkpoint_id, token = item.staged_by
-            outcome = reach.outcomes.get(checkpoint_id)
-            found = staged_status(reach.state, sink.name, checkpoint_id, token, outcome, reach.listed)
-            if found is ObjectStatus.UNREACHABLE and key in sink.table.listed:
-                found = ObjectStatus.LISTED
-            why = staged_proof(checkpoint_id, token, outcome) if found is ObjectStatus.UNREACHABLE else ""
-            yield Placed(item.stat, found, sink.name, item.staged_by, proof=why)
+            yield _place_staged(reach, sink, item.stat, *item.staged_by)
+
+
+def _place_staged(
+    reach: JobReach, sink: SinkReach, stat: ObjectStat, checkpoint_id: CheckpointId, token: FencingToken
+) -> Placed:
+    """Return where a staged file stands that nothing needs; of a token that won its checkpoint, it was published."""
+    outcome, listed = reach.outcomes.get(checkpoint_id), stat.key in sink.listed
+    published = outcome is not None and outcome.winner == token
+    if published:
+        free = sink.needs is not None and sink.needs.frees(reach.state, stat.key)
+        found, why = published_status(free=free, listed=listed), published_proof(checkpoint_id)
+    else:
+        found = staged_status(reach.state, checkpoint_id, token, outcome, reach.listed)
+        found = ObjectStatus.LISTED if found is ObjectStatus.UNREACHABLE and listed else found
+        why = staged_proof(checkpoint_id, token, outcome)
+    proof = why if found is ObjectStatus.UNREACHABLE else ""
+    return Placed(stat, found, sink.name, (checkpoint_id, token), prunable=published, proof=proof)
 
 
 def _proof(reach: JobReach, key: str) -> str:

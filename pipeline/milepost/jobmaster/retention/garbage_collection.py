@@ -128,7 +128,7 @@ def collect_garbage(
 def _walk(context: JobContext) -> JobReach:
     reach = walk_job(context)
     if not reach.complete:
-        problems = [*reach.faults, *reach.conflicts, *(line for sink in reach.sinks for line in sink.table.problems)]
+        problems = [*reach.faults, *reach.conflicts]
         raise StateCorrupt(
             f"job {reach.state.job}: not every root can be walked, so nothing is provably unreachable. Nothing was"
             f" changed.\n{problems[0]}",

@@ -2,7 +2,7 @@
 
 Order: list the objects, then read the manifest's head, then follow every reference. So whatever was listed and is not
 reached by then never will be. Roots: the manifest log with the input record of every completed epoch, the retained and
-the pending checkpoints of every timeline, the garbage list, and each sink's chain of heads. Nothing is changed.
+the pending checkpoints of every timeline, the garbage list, and the marks of each sink. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.committables import StagedFile, TableWalk
+from milepost.dataflow.sinks.contract import Sink, TableObject
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.jobmaster.retention.garbage_lists import listed_in
-from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, staged_files, table_needs
+from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, share_of, table_needs
 from milepost.jobmaster.retention.vetoes import is_expired
 from milepost.protocol.codec.log_entries import aborted_by, completion_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
@@ -48,26 +48,27 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class SinkReach:
-    """One sink's table, and what completed checkpoints have yet to publish to it.
+    """One sink's table.
 
     Attributes:
         now_ms: the clock of the sink's store when the objects were listed.
-        needs: what the newest head and the retained checkpoints need; None when a fault keeps that from being known.
-        waiting: staged files of retained checkpoints that it has yet to publish, or would if the job came back to them.
+        objects: all that lie below the sink's path.
+        needs: what the table and the retained checkpoints need; None when a fault keeps that from being known.
+        listed: files that a list of garbage names. unreadable_lists: of each such list that cannot be read: its key
+            and what is wrong; nothing that is needed depends on it.
     """
 
     name: str
     now_ms: int
-    table: TableWalk
+    objects: tuple[TableObject, ...]
     needs: TableNeeds | None
-    waiting: Mapping[str, Reference]
+    listed: frozenset[str]
+    unreadable_lists: tuple[str, ...]
 
     def references(self) -> dict[str, Reference]:
         """Return everything that must lie below the sink's path, by key."""
         needs = self.needs.files if self.needs is not None else {}
-        found = {key: Reference(item.key, item.size, item.chain) for key, item in needs.items()}
-        head = {item.key: Reference(item.key, item.size, item.chain) for item in self.table.references}
-        return {**found, **self.waiting, **head}
+        return {key: Reference(item.key, item.size, item.chain) for key, item in needs.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class JobReach:
     @property
     def complete(self) -> bool:
         """Whether every root was walked: only then is what was not reached unreachable."""
-        return not self.faults and not self.conflicts and not any(sink.table.problems for sink in self.sinks)
+        return not self.faults and not self.conflicts
 
 
 def walk_job(context: JobContext) -> JobReach:
@@ -120,7 +121,7 @@ def _walk(context: JobContext) -> JobReach:
     tables = {}
     for spec in context.spec.sinks:
         sink = context.sink(spec.name)
-        tables[spec.name] = (sink.garbage().clock_ms(), sink.walk())
+        tables[spec.name] = (sink.garbage().clock_ms(), sink.objects())
     objects = {stat.key: stat for stat in context.store.list("")}
     state = context.head().state
     found = _Roots(context, state)
@@ -134,12 +135,7 @@ def _walk(context: JobContext) -> JobReach:
     for savepoint in state.savepoints:
         found.walk_savepoint(savepoint)
     found.walk_vetoes(objects.values(), now_ms)
-    sinks = tuple(
-        SinkReach(name, since_ms, table, found.walk_table(name, table), found.waiting.get(name, {}))
-        for name, (since_ms, table) in tables.items()
-    )
-    for reached in sinks:
-        found.roots.append(f"sink {reached.name} ({counted(reached.table.heads, 'head')})")
+    sinks = tuple(found.walk_table(name, since_ms, listing) for name, (since_ms, listing) in tables.items())
     return JobReach(
         state=state,
         now_ms=now_ms,
@@ -163,7 +159,6 @@ class _Roots:
         self.references: dict[str, Reference] = {}
         self.described: list[tuple[str, ObjectHandle]] = []
         self.outcomes: dict[CheckpointId, CheckpointOutcome] = {}
-        self.waiting: dict[str, dict[str, Reference]] = {}
         self.shares: dict[CheckpointId, TableShare] = {}
         self.roots: list[str] = []
         self.faults: list[str] = []
@@ -198,7 +193,7 @@ class _Roots:
         except StateCorrupt as error:
             self.faults.append(f"{name}: {error.message}")
             return
-        self.shares[checkpoint.checkpoint_id] = TableShare.of(metadata)
+        self.shares[checkpoint.checkpoint_id] = share_of(metadata)
         chain = (*top, checkpoint.metadata.key)
         handles = metadata.handles()
         for handle in handles:
@@ -206,24 +201,25 @@ class _Roots:
             self.described.append((name, handle))
         for key in metadata.references():
             self.references.setdefault(key, Reference(key, None, chain))
-        for sink, snapshot in metadata.sinks.items():
-            if sink in checkpoint.unpublished and snapshot.location == self._location(sink):
-                due = sink in checkpoint.unconfirmed
-                why = f"commit to sink {sink}, not confirmed yet" if due else f"way back of sink {sink} to it"
-                self._wait(sink, staged_files(snapshot.committable), (*chain, why))
         self.roots.append(f"checkpoint {checkpoint.checkpoint_id} ({counted(len(handles) + 1, 'object')})")
 
-    def walk_table(self, sink: str, table: TableWalk) -> TableNeeds | None:
-        """Find what the retained checkpoints, all walked before, need of a table; None when that cannot be known."""
-        if table.problems or len(self.shares) < len(self._state.checkpoints):  # the fault is told
-            return None
-        context = self._context
+    def walk_table(self, name: str, since_ms: int, objects: tuple[TableObject, ...]) -> SinkReach:
+        """Find what a table and the retained checkpoints, all walked before, need of it, and follow its marks."""
+        sink = self._context.sink(name)
+        lists = sink.garbage().read(item.stat.key for item in objects if item.list_of_garbage)
+        needs = self._needs(name, sink) if len(self.shares) == len(self._state.checkpoints) else None
+        for mark in needs.marks if needs is not None else ():
+            for handle in mark.contents.records if mark.contents is not None else ():
+                self.add(handle, (f"mark {mark.number} of sink {name}",))
+        files = counted(len(needs.files), "file") if needs is not None else "unknown"
+        self.roots.append(f"sink {name} ({files})")
+        return SinkReach(name, since_ms, objects, needs, lists.files, lists.unreadable)
+
+    def _needs(self, name: str, sink: Sink) -> TableNeeds | None:
         try:
-            return table_needs(
-                self._state, self.shares, sink, context.sink_location(sink), context.sink(sink).history()
-            )
+            return table_needs(self._state, self.shares, name, sink)
         except StateCorrupt as error:
-            self.faults.append(f"sink {sink}: {error.message}")
+            self.faults.append(f"sink {name}: {error.message}")
             return None
 
     def walk_savepoint(self, savepoint: Savepoint) -> None:
@@ -254,15 +250,6 @@ class _Roots:
             if is_veto_key(stat.key) and not is_expired(self._context, stat.last_modified_ms, now_ms):
                 self.add(ObjectHandle(stat.key, stat.size, ""), ("failing rows of a vetoed epoch, for people",))
 
-    def _location(self, sink: str) -> str | None:
-        known = any(spec.name == sink for spec in self._context.spec.sinks)
-        return self._context.sink_location(sink) if known else None
-
-    def _wait(self, sink: str, files: tuple[StagedFile, ...], chain: tuple[str, ...]) -> None:
-        waiting = self.waiting.setdefault(sink, {})
-        for file in files:
-            waiting.setdefault(file.key, Reference(file.key, file.size, chain))
-
 
 def missing_objects(context: JobContext, reach: JobReach) -> Iterator[tuple[str, Reference, str]]:
     """Yield (store, reference, problem) of each needed object that is absent or has another size, asked once more.
@@ -273,7 +260,7 @@ def missing_objects(context: JobContext, reach: JobReach) -> Iterator[tuple[str,
     doubtful = [item for item in reach.references.values() if _problem(listed, item)]
     yield from _still(f"job {reach.state.job}", doubtful, _sizes(context.store, doubtful))
     for sink in reach.sinks:
-        listed = {item.stat.key: item.stat.size for item in sink.table.objects}
+        listed = {item.stat.key: item.stat.size for item in sink.objects}
         doubtful = [item for item in sink.references().values() if _problem(listed, item)]
         if doubtful:
             sizes = context.sink(sink.name).stored_sizes([item.key for item in doubtful])

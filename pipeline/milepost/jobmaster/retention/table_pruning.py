@@ -1,12 +1,12 @@
 """Pruning of tables: what no retained checkpoint's table needs any more is listed, then deleted (I8).
 
-That is published files, and snapshots of the chain. Heads stay for ever: a freed key would let a frozen writer's head
-land (I6).
+That is published files. What a format's own log consists of is never deleted here. The marks that the table is beyond
+go as well: of two moves the later decision counts, so a frozen writer of one of them finds a greater number.
 
 Order of a look: list the objects of each table -> read the manifest's head, then every retained checkpoint's metadata
--> read the table's chain. Files that are needed by nothing are written to a list beside the table (phase one). A later
-leader, after the grace period, deletes what an older list names and its own look finds needed by nothing (phase two).
-Stopped between any two steps, the next look goes on. Unknown needs, and unknown outcomes, keep everything.
+-> read the table's position and marks. Files that are needed by nothing are written to a list beside the table (phase
+one). A later leader, after the grace period, deletes what an older list names and its own look finds needed by nothing
+(phase two). Stopped between any two steps, the next look goes on. Unknown needs, and unknown outcomes, keep everything.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.committables import TableObject
-from milepost.dataflow.sinks.contract import HousekeptSink
+from milepost.dataflow.sinks.contract import HousekeptSink, TableObject
 from milepost.dataflow.sinks.table_garbage import MAX_LISTED, TableGarbageList, TableGarbageLists
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, table_needs
+from milepost.jobmaster.retention.table_references import TableNeeds, share_of, table_needs
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
@@ -91,9 +90,7 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
             _say_left(name, error)
     try:
         state = context.head().state
-        shares = (
-            {one.checkpoint_id: TableShare.of(context.metadata(one)) for one in state.checkpoints} if objects else {}
-        )
+        shares = {one.checkpoint_id: share_of(context.metadata(one)) for one in state.checkpoints} if objects else {}
     except CheckpointError as error:
         _LOG.warning("no table is pruned now: %s", error.message)
         return 0
@@ -104,10 +101,11 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
     for name, listing in objects.items():
         sink = sinks[name]
         try:
+            needs = table_needs(state, shares, name, sink)
             plan = plan_pruning(
                 state,
                 name,
-                table_needs(state, shares, name, context.sink_location(name), sink.history()),
+                needs,
                 sink.garbage().lists(),
                 [item.stat.key for item in listing],
                 session_id=session_id,
@@ -122,6 +120,8 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
         for problem in plan.unreadable:
             _LOG.warning("sink %s: a list of garbage cannot be read, delete it: %s", name, problem)
         deleted += carry_out(sink, plan)
+        if needs.unknown is None:
+            sink.forget_marks(below=needs.marks[0].number)
     return deleted
 
 

@@ -107,7 +107,6 @@ class SinkRollback:
     rows_then: int
     objects_now: int
     objects_then: int
-    publishes: tuple[int, ...]
     position: str
     problem: None = None
 
@@ -220,9 +219,9 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
     unreadable = now is None and head is not None
     goal = state.checkpoint(target)
     left = [one for one in lineage(state, state.timeline()) if one not in ancestry(state, target)]
-    previews = preview_sinks(context, state, then)
-    marks = {name for metadata in (now, then) if metadata is not None for name in metadata.marks}
-    skipped = tuple(sorted(marks - set(previews)))
+    previews = preview_sinks(context, then)
+    tables = {name for metadata in (now, then) if metadata is not None for name in metadata.tables}
+    skipped = tuple(sorted(tables - set(previews)))
     runs_again, lost = read_again(context, now, then)
     plan = RollbackPlan(
         job=state.job,
@@ -306,9 +305,7 @@ def _sink(preview: SinkPreview | SilentSink) -> SinkRollback | SilentSink:
     if isinstance(preview, SilentSink):
         return preview
     change = preview.change
-    return SinkRollback(
-        change.rows_now, change.rows_then, change.files_now, change.files_then, preview.publishes, preview.position
-    )
+    return SinkRollback(change.rows_now, change.rows_then, change.files_now, change.files_then, preview.position)
 
 
 def _not_undone(previews: Mapping[str, SinkPreview | SilentSink], skipped: Sequence[str]) -> Iterator[str]:
@@ -349,8 +346,7 @@ def _changes(plan: RollbackPlan) -> Iterator[str]:
             continue
         rows_text = f"{_count(sink.rows_now)} -> {_count(sink.rows_then)} rows"
         objects = f"{_count(sink.objects_now)} -> {_count(sink.objects_then)} objects"
-        late = f"; publishes checkpoints {', '.join(map(str, sink.publishes))}" if sink.publishes else ""
-        yield f"sink {name}: {rows_text}, {objects}{late}"
+        yield f"sink {name}: {rows_text}, {objects}"
     for title, sources in (("runs again", plan.runs_again), ("counts as read", plan.counts_as_read)):
         for name, size in (sources or {}).items():
             yield f"{title}: source {name}: {counted(size.objects, 'object')}, {counted(size.bytes, 'byte')}"

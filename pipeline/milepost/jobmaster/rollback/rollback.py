@@ -113,7 +113,7 @@ class Rollbacks:
             )  # before the clean-up, which may publish what had waited
         state = self._lifecycle.finish_clean_up(session)
         target = resolve_target(state, to, context.store.clock_ms())
-        check_routes(context, state, readable_target(context, state, target))
+        check_routes(context, readable_target(context, state, target))
         pending = state.timeline().pending
         self._leadership.sweep(session, take_over=take_over, adopt=False)
         request = RollbackRequest(
@@ -171,7 +171,7 @@ class Rollbacks:
             from_head=None if switched is None else int(switched.from_head),
             discarded=() if switched is None else tuple(map(int, switched.discarded)),
             sinks=tuple(sorted(known)),
-            skipped_sinks=() if metadata is None else tuple(sorted(set(metadata.marks) - known)),
+            skipped_sinks=() if metadata is None else tuple(sorted(set(metadata.tables) - known)),
             job_status=job_phase(state).value,
             next_step=f"milepost start {state.job} opens it again" if ended else f"milepost run {state.job}",
             followed=followed,

@@ -14,8 +14,8 @@ from typing import Any
 
 from milepost.dataflow.quality.gate import begin_loading, evaluate_all
 from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.committables import Committable, SinkMark, StagedFile
-from milepost.dataflow.sinks.contract import CommittingSink
+from milepost.dataflow.sinks.committables import Committable, StagedFile
+from milepost.dataflow.sinks.contract import PreparedTable
 from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
 from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord
 from milepost.epoch.quantities import counted
@@ -26,7 +26,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.retention.vetoes import stage_veto
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.jobmaster.run.results import build_metadata, predecessor_of, task_times
+from milepost.jobmaster.run.results import build_metadata, task_times
 from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import Verified, verify
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, with_reason
@@ -38,6 +38,7 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spec.graph.in_flight import input_signatures
 from milepost.state.layers.key_hash import KeyHash
+from milepost.storage.at_once import at_once
 
 _LOG = logging.getLogger(__name__)
 
@@ -82,10 +83,11 @@ def run_opened_epoch(
         rows_out = sum(one.rows for one in committables.values())
         verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
         clock("prepare", f"{counted(rows_out, 'row')} out")
+        prepared: dict[str, PreparedTable] = {}
         if not verdict.vetoes:
             with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
-                committables = _prepare(context, opened, committables)
-        metadata = build_metadata(context, plan, opened, answers.operators, verified, committables, verdict)
+                prepared = _prepare(context, opened, committables)
+        metadata = build_metadata(context, plan, opened, answers.operators, verified, committables, prepared, verdict)
         rows_in = sum(source.rows for source in metadata.sources.values())
         clock("write", f"{counted(rows_in, 'row')} in, {counted(rows_out, 'row')} out")
         metadata = replace(metadata, **_times(clock, answers, planned))
@@ -212,42 +214,21 @@ def _judge(context: JobContext, pending: PendingCheckpoint, committables: Mappin
 
 def _prepare(
     context: JobContext, opened: OpenedEpoch, committables: Mapping[str, Committable]
-) -> dict[str, Committable]:
+) -> dict[str, PreparedTable]:
     """Everything that can fail for a known reason, before the commit point (DESIGN 7)."""
-    pending, timeline = opened.pending, opened.timeline
-    prepared = {}
-    for name, committable in committables.items():
-        sink = context.sink(name).as_it_stands()
-        if timeline.role is not TimelineRole.LIVE:
-            sink.prepare(committable)
-            prepared[name] = committable
-            continue
-        predecessor = predecessor_of(opened.base, name)
-        _check_position(opened.state, name, sink, predecessor)
-        sink.prepare(committable, mark=SinkMark(timeline.timeline_id, pending.checkpoint_id, predecessor))
-        prepared[name] = sink.compact(
-            committable, predecessor=predecessor, checkpoint_id=pending.checkpoint_id, token=pending.token
-        )
-    return prepared
+    pending, live = opened.pending, opened.timeline.role is TimelineRole.LIVE
+    bases = opened.base.tables if opened.base is not None else {}
 
+    def prepare(name: str) -> PreparedTable:
+        sink, base = context.sink(name), bases.get(name)
+        if not live:
+            return sink.prepare_fork(committables[name], base)
+        return sink.prepare(
+            committables[name],
+            base,
+            checkpoint_id=pending.checkpoint_id,
+            token=pending.token,
+            waits=any(name in checkpoint.unconfirmed for checkpoint in opened.state.checkpoints),
+        )
 
-def _check_position(state: ManifestState, name: str, sink: CommittingSink, predecessor: int | None) -> None:
-    """Refuse a table that is not where this lineage left it: its commit could never follow (I14)."""
-    if any(name in checkpoint.unconfirmed for checkpoint in state.checkpoints):
-        return  # an older commit is still to come: the table may be at any checkpoint before it
-    head = sink.head()
-    at = head.checkpoint_id if head is not None else 0
-    if head is not None and head.timeline != state.live:
-        raise InvalidRequest(
-            f"sink {name}: its table is at checkpoint {at} of timeline {head.timeline}, the live timeline is "
-            f"{state.live}. Nothing was published.",
-            hint="run it again: a sink that has yet to follow does so before an epoch is planned",
-            sink=name,
-        )
-    if at != (predecessor or 0):
-        raise InvalidRequest(
-            f"sink {name}: its table is at checkpoint {at}, this job left it at checkpoint {predecessor or 0}. "
-            "Nothing was published.",
-            hint="it was moved, deleted, or written by an earlier life of the job: put it back, or use a new path",
-            sink=name,
-        )
+    return dict(zip(committables, at_once(context.store, prepare, committables), strict=True))

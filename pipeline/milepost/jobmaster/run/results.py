@@ -9,6 +9,8 @@ from typing import Any
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.committables import Committable
+from milepost.dataflow.sinks.contents import ContentsRecords, TableContents
+from milepost.dataflow.sinks.contract import PreparedTable
 from milepost.dataflow.sources.consumed import append
 from milepost.dataflow.sources.event_times import NAMED_AHEAD, RowsAhead
 from milepost.epoch.code_hash import code_by_name
@@ -16,7 +18,6 @@ from milepost.epoch.metadata import (
     AcknowledgedSubtask,
     CheckpointMetadata,
     OperatorSnapshot,
-    SinkPosition,
     SinkSnapshot,
     SourceSnapshot,
 )
@@ -30,18 +31,14 @@ from milepost.protocol.exchange.acknowledgements import Verified
 from milepost.protocol.exchange.watermarks import latest, source_watermark
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import ProtocolViolation
+from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
-from milepost.storage.layout import consumed_prefix, metrics_prefix
+from milepost.storage.at_once import at_once
+from milepost.storage.layout import consumed_prefix, contents_prefix, metrics_prefix
 
 _MICROSECONDS = 1_000_000
-
-
-def predecessor_of(base: CheckpointMetadata | None, sink: str) -> int | None:
-    """Return the checkpoint that the sink's table is at before this epoch; None for the sink's first (I14)."""
-    position = base.marks.get(sink) if base is not None else None
-    return None if position is None else position.checkpoint_id
 
 
 def build_metadata(
@@ -51,12 +48,16 @@ def build_metadata(
     operators: Mapping[str, StatefulOperator],
     verified: Verified,
     committables: Mapping[str, Committable],
+    prepared: Mapping[str, PreparedTable],
     verdict: GateVerdict,
 ) -> CheckpointMetadata:
-    """Return the checkpoint, all but what the driver measured, and write the runs of consumed objects it refers to.
+    """Return the checkpoint, all but what the driver measured.
+
+    The runs of consumed objects and the records of tables' contents that it refers to are written.
 
     Args:
         operators: stateful operators that ran, by uid. verified: one acknowledgement per expected subtask.
+        prepared: by sink; none of an epoch that is vetoed.
     """
     pending, base = opened.pending, opened.base
     snapshots = _operators(plan, operators, verified)
@@ -79,10 +80,9 @@ def build_metadata(
         sources=_sources(context, plan, pending, base, verified),
         operators=snapshots,
         sinks={
-            name: SinkSnapshot(committable, predecessor_of(base, name), context.sink_location(name))
-            for name, committable in sorted(committables.items())
+            name: SinkSnapshot(committable, shown_by(base, name)) for name, committable in sorted(committables.items())
         },
-        marks=_marks(context, opened, committables),
+        tables=tables_after(context, pending, base, prepared),
         acknowledged=tuple(
             AcknowledgedSubtask(
                 ack.level,
@@ -100,11 +100,59 @@ def build_metadata(
     )
 
 
-def _marks(context: JobContext, opened: OpenedEpoch, sinks: Iterable[str]) -> dict[str, SinkPosition]:
-    """Return where each sink of this lineage is after the epoch: at its checkpoint; a dropped one where it was."""
-    before = dict(opened.base.marks) if opened.base is not None else {}
-    now = {name: SinkPosition(int(opened.pending.checkpoint_id), context.sink_location(name)) for name in sinks}
+def shown_by(base: CheckpointMetadata | None, sink: str) -> int:
+    """Return the checkpoint that a sink's table shows before this epoch; 0: nothing (I14)."""
+    contents = base.tables.get(sink) if base is not None else None
+    return 0 if contents is None else contents.checkpoint_id
+
+
+def tables_after(
+    context: JobContext,
+    pending: PendingCheckpoint,
+    base: CheckpointMetadata | None,
+    prepared: Mapping[str, PreparedTable],
+) -> dict[str, TableContents]:
+    """Return what each table of a lineage consists of after an epoch, its records written; of a dropped sink as it was.
+
+    Raises: StateCorrupt: a record of the base's cannot be read.
+    """
+    before = dict(base.tables) if base is not None else {}
+
+    def contents(name: str) -> TableContents:
+        owner = pending.checkpoint_id, pending.token
+        location = context.sink_location(name)
+        return contents_after(context.table_records, name, location, owner, before.get(name), prepared[name])
+
+    now = dict(zip(prepared, at_once(context.store, contents, prepared), strict=True))
     return dict(sorted((before | now).items()))
+
+
+def contents_after(
+    records: ContentsRecords,
+    sink: str,
+    location: str,
+    owner: tuple[CheckpointId, FencingToken],
+    left: TableContents | None,
+    table: PreparedTable,
+) -> TableContents:
+    """Return what one table consists of after an epoch, its record written.
+
+    Args:
+        location: of the table, as `JobContext.sink_location` names it. owner: the checkpoint and token that write it.
+        left: contents at the checkpoint that the epoch continues; None: the empty table.
+    Raises: StateCorrupt: a record that would be taken in cannot be read.
+    """
+    checkpoint_id, token = owner
+    before = left.records if left is not None else ()
+    return TableContents(
+        checkpoint_id=int(checkpoint_id),
+        location=location,
+        table_id=table.table_id,
+        schema=table.schema,
+        files=table.files,
+        rows=table.rows,
+        records=records.extend(before, table.change, contents_prefix(checkpoint_id, token), sink),
+    )
 
 
 def _sources(

@@ -128,7 +128,7 @@ class Bootstrap:
                 sources={},
                 operators=operators,
                 sinks={},
-                marks={},
+                tables={},
                 acknowledged=acknowledged_by_writer(digest),
                 verdict=GateVerdict.of(()),
             )

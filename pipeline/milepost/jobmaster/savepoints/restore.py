@@ -271,11 +271,14 @@ def check_tables(context: JobContext, state: ManifestState | None, tables: Mappi
                 hint="undo the change of mode or key, or give the sink a new name to begin a new table",
                 sink=spec.name,
             )
-        head = sink.head()
-        if head is not None and state is None:
+        owner = sink.owner() if state is None else None
+        if owner is not None:
+            whose = (
+                "an earlier life of it" if owner.job == context.spec.name else f"sink {owner.sink} of job {owner.job}"
+            )
             raise InvalidRequest(
-                f"sink {spec.name}: the job has never run, and the table at {sink.store.config.url} is of an"
-                " earlier life of it. Nothing was changed.",
+                f"sink {spec.name}: the job has never run, and the table at {sink.store.config.url} is of {whose}. "
+                "Nothing was changed.",
                 hint="give the sink a new path, or move the old table away",
                 sink=spec.name,
             )

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from milepost.dataflow.sinks.committables import Committable
-from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkPosition, SinkSnapshot, SourceSnapshot
+from milepost.dataflow.sinks.contents import ContentsChange, TableContents
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSnapshot, SourceSnapshot
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, renamed
@@ -21,7 +22,7 @@ from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import RunHandle
 from milepost.storage.copying import Copy, copy_objects
-from milepost.storage.layout import channel_prefix, consumed_prefix, state_prefix
+from milepost.storage.layout import channel_prefix, consumed_prefix, contents_prefix, state_prefix
 
 
 def own_metadata(context: JobContext, metadata: CheckpointMetadata, loaded: LoadedCode) -> CheckpointMetadata:
@@ -33,7 +34,11 @@ def own_metadata(context: JobContext, metadata: CheckpointMetadata, loaded: Load
         metadata,
         job=context.spec.name,
         signatures={**metadata.signatures, "sinks": sinks},
-        marks={name: SinkPosition(metadata.checkpoint_id, context.sink_location(name)) for name in sinks},
+        tables={
+            name: replace(metadata.tables[name], location=context.sink_location(name))
+            for name in sinks
+            if name in metadata.tables
+        },
     )
 
 
@@ -63,7 +68,7 @@ class SavepointCopier:
         Raises: what `copy_objects` raises.
         """
         started = time.monotonic()
-        context, metadata = self._context, self._metadata
+        metadata = self._metadata
         self._wanted = {}
         sources = {name: self._source(pending, name, item) for name, item in metadata.sources.items()}
         operators = {uid: self._operator(pending, uid, item) for uid, item in metadata.operators.items()}
@@ -80,7 +85,7 @@ class SavepointCopier:
             sources=sources,
             operators=operators,
             sinks=sinks,
-            marks={name: SinkPosition(int(pending.checkpoint_id), context.sink_location(name)) for name in self.tables},
+            tables={name: self._contents(pending, name, one.committable) for name, one in sinks.items()},
             acknowledged=acknowledged_by_writer(hashlib.sha256(self._saved.document.encode()).hexdigest()),
             started_ms=None,
             timings={"copy_ms": round((time.monotonic() - started) * 1000)},
@@ -123,7 +128,20 @@ class SavepointCopier:
             key = sink.import_key(file, number, checkpoint_id=pending.checkpoint_id, token=pending.token)
             self._want(ObjectHandle(file.key, file.size, file.sha256), sink.store, key)
             files.append(renamed(file, key))
-        return SinkSnapshot(Committable(name, tuple(files), table.schema), None, self._context.sink_location(name))
+        return SinkSnapshot(Committable(name, tuple(files), table.schema), 0)
+
+    def _contents(self, pending: PendingCheckpoint, name: str, committable: Committable) -> TableContents:
+        directory = contents_prefix(pending.checkpoint_id, pending.token)
+        change = ContentsChange(committable.files, whole=True)
+        return TableContents(
+            checkpoint_id=int(pending.checkpoint_id),
+            location=self._context.sink_location(name),
+            table_id=None,
+            schema=committable.schema,
+            files=len(committable.files),
+            rows=committable.rows,
+            records=self._context.table_records.extend((), change, directory, name),
+        )
 
     def _own(self, handle: ObjectHandle, key: str) -> ObjectHandle:
         self._want(handle, self._context.store, key)

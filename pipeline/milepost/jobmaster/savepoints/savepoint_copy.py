@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, SavepointDocument, renamed, table_file_key
-from milepost.jobmaster.leadership.routes import find_route
+from milepost.jobmaster.leadership.routes import contents_at
 from milepost.jobmaster.savepoints.reader import handle_at
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import CommitConflict, NotFound
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
-from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.checked import handle_of
 from milepost.storage.copying import Copied, Copy, copy_objects, create_same
@@ -41,7 +40,7 @@ class Contents:
         return [SAVEPOINT_DOCUMENT, *(one.key for one in self.document.objects)]
 
 
-def contents_of(context: JobContext, state: ManifestState, checkpoint: CompletedCheckpoint) -> Contents:
+def contents_of(context: JobContext, checkpoint: CompletedCheckpoint) -> Contents:
     """List all that one completed checkpoint needs, each sink's table as of it included. Reads no data.
 
     Raises: StateCorrupt: its metadata is damaged. InvalidRequest: a sink's table cannot show the checkpoint.
@@ -51,7 +50,7 @@ def contents_of(context: JobContext, state: ManifestState, checkpoint: Completed
     sources[METADATA_NAME] = (context.store, checkpoint.metadata)
     tables = {}
     for spec in context.spec.sinks:
-        table = _table(context, state, metadata, spec.name, sources)
+        table = _table(context, metadata, spec.name, sources)
         if table is not None:
             tables[spec.name] = table
     document = SavepointDocument(
@@ -67,24 +66,22 @@ def contents_of(context: JobContext, state: ManifestState, checkpoint: Completed
         objects=tuple(handle_at(handle, key) for key, (_, handle) in sorted(sources.items())),
     )
     known = {spec.name for spec in context.spec.sinks}
-    return Contents(document, sources, tuple(sorted(metadata.marks.keys() - known)))
+    return Contents(document, sources, tuple(sorted(metadata.tables.keys() - known)))
 
 
 def _table(
     context: JobContext,
-    state: ManifestState,
     metadata: CheckpointMetadata,
     name: str,
     sources: dict[str, tuple[ObjectStore, ObjectHandle]],
 ) -> SavedTable | None:
     """Return the sink's table as of the checkpoint; None when there was none. Its files are added to `sources`."""
-    sink = context.sink(name)
-    route = find_route(context, state, metadata, name, sink)
-    contents = sink.contents(route.base, route.missing)
-    if contents.schema is None:
+    contents = contents_at(context, metadata, name)
+    if contents is None:
         return None
+    sink = context.sink(name)
     files = []
-    for number, file in enumerate(contents.files):
+    for number, file in enumerate(sink.files(contents)):
         key = table_file_key(name, number, file)
         sources[key] = (sink.store, ObjectHandle(file.key, file.size, file.sha256))
         files.append(renamed(file, key))

@@ -209,7 +209,7 @@ class Savepoints:
     def _contents(self, state: ManifestState, checkpoint_id: CheckpointId) -> Contents:
         checkpoint = state.checkpoint(checkpoint_id)
         assert checkpoint is not None, "it is pinned"
-        return contents_of(self._context, state, checkpoint)
+        return contents_of(self._context, checkpoint)
 
     def _saved_id(self, state: ManifestState, at: int | None) -> CheckpointId:
         wanted = state.timeline().head if at is None else CheckpointId(at)

@@ -260,13 +260,13 @@ def complete(state: ManifestState, request: CompleteRequest, now_ms: int) -> Ans
         plan=pending.plan,
         trigger_time_ms=pending.trigger_time_ms,
         completed_time_ms=max(now_ms, pending.trigger_time_ms),
+        version=state.version + 1,
         run=pending.run,
         code_hash=pending.code_hash,
         spec_hash=pending.spec_hash,
         sinks=request.sinks,
         unconfirmed=request.sinks if live else (),
         summary=request.summary,
-        unpublished=request.sinks,
     )
     losers = [token_prefix(pending.checkpoint_id, token) for token in pending.prefixes if token != pending.token]
     return advance(

@@ -35,6 +35,7 @@ Request = (
     | requests.FastForwardRequest
     | requests.DisposeForkRequest
     | requests.ReconcileSinkRequest
+    | requests.RealignSinkRequest
     | requests.RecordSavepointRequest
     | requests.DisposeSavepointRequest
     | collection.ListGarbageRequest
@@ -67,6 +68,7 @@ _DECISIONS: dict[type, Callable[[Any, Any, int], Answer]] = {
     requests.FastForwardRequest: timelines.fast_forward,
     requests.DisposeForkRequest: timelines.dispose_fork,
     requests.ReconcileSinkRequest: timelines.reconcile_sink,
+    requests.RealignSinkRequest: timelines.realign_sink,
     requests.RecordSavepointRequest: savepoints.record_savepoint,
     requests.DisposeSavepointRequest: savepoints.dispose_savepoint,
     collection.ListGarbageRequest: collection.list_garbage,

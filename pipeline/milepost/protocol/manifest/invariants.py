@@ -32,10 +32,15 @@ def faults(state: ManifestState) -> list[str]:
     if ids and not 0 < ids[0] <= ids[-1] < state.next_checkpoint_id:
         found.append(f"I5: checkpoint ids {ids} must lie between 1 and the next one, {state.next_checkpoint_id}")
     found += [
-        f"checkpoint {checkpoint.checkpoint_id}: unconfirmed {checkpoint.unconfirmed} must be unpublished sinks of it,"
-        f" {checkpoint.unpublished} of {checkpoint.sinks}"
+        f"checkpoint {checkpoint.checkpoint_id}: unconfirmed {checkpoint.unconfirmed} must be sinks of it,"
+        f" {checkpoint.sinks}"
         for checkpoint in state.checkpoints
-        if not set(checkpoint.unconfirmed) <= set(checkpoint.unpublished) <= set(checkpoint.sinks)
+        if not set(checkpoint.unconfirmed) <= set(checkpoint.sinks)
+    ]
+    found += [
+        f"I14: checkpoint {checkpoint.checkpoint_id} was completed by version {checkpoint.version} of {state.version}"
+        for checkpoint in state.checkpoints
+        if not 0 < checkpoint.version <= state.version
     ]
     if KEY_HASH_SECRET_PATTERN.fullmatch(state.key_hash_secret) is None:
         found.append("the key hash secret must be 32 hexadecimal digits")  # and is not shown

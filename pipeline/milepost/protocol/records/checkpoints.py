@@ -133,10 +133,9 @@ class CompletedCheckpoint:
         parent: checkpoint it continued; 0 for the first.
         token: the winning one: of `metadata`, and of the prefix that holds the checkpoint's own files.
         session_id, holder: of the session that triggered it, also when another one adopted it (I10).
+        version: of the manifest, that completed it: the number that its commit to each table carries (I14).
         sinks: every sink of the checkpoint.
         unconfirmed: those that have not yet confirmed its commit; such a checkpoint is never subsumed (I8).
-        unpublished: those whose history holds no table of just this checkpoint: it was never committed to them alone.
-            A way back to it needs what was staged for it, and for every unpublished one before it (`retention.py`).
         summary: what `list` shows without opening `_metadata`: rows_in, rows_out, late_rows, checkpointed_bytes, ….
     """
 
@@ -151,10 +150,10 @@ class CompletedCheckpoint:
     plan: ObjectHandle
     trigger_time_ms: int
     completed_time_ms: int
+    version: int
     run: Run
     code_hash: str
     spec_hash: str
     sinks: tuple[str, ...]
     unconfirmed: tuple[str, ...]
     summary: dict[str, object] = field(default_factory=dict)
-    unpublished: tuple[str, ...] = ()

@@ -25,6 +25,9 @@ VETOES_PREFIX = "vetoes/"
 GARBAGE_PREFIX = "garbage/"
 """Below it ``<sha256>.json``: lists of garbage, named by their content."""
 
+SINKS_PREFIX = "sinks/"
+"""Below it ``<sink>/marks/<number>.json``: which contents a table carries. A table's commit names one by its number."""
+
 PROBE_PREFIX = "_probe/"
 """Where the start-up probe writes, and removes, its objects. Nothing ever refers to one."""
 
@@ -37,9 +40,24 @@ _CHECKPOINT_KEY = re.compile(r"chk-(\d{20})/(?:t(\d{20})/)?")
 _OWN_DIRECTORY = re.compile(rf"chk-\d{{20}}/(?:t\d{{20}}/(?:{METRICS_NAME})?)?")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\\]")
 _MANIFEST_KEY = re.compile(r"manifest/(\d{20})\.json")
+_MARK_KEY = re.compile(rf"{SINKS_PREFIX}[^/]+/marks/\d{{20}}\.json")
 _VETO_KEY = re.compile(rf"{VETOES_PREFIX}\d{{20}}\.json")
 _SAVEPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SAVEPOINT_ROOT = re.compile(rf"{SAVEPOINTS_PREFIX}[a-z0-9][a-z0-9_-]{{0,62}}/[0-9a-f]{{32}}/")
+
+
+def marks_prefix(sink: str) -> str:
+    """Return where the marks of one sink lie."""
+    return f"{SINKS_PREFIX}{sink}/marks/"
+
+
+def mark_key(sink: str, number: int) -> str:
+    """Return the key of one mark; numbers are manifest versions."""
+    return f"{marks_prefix(sink)}{number:0{_DIGITS}d}.json"
+
+
+def is_mark_key(key: str) -> bool:
+    return _MARK_KEY.fullmatch(key) is not None
 
 
 def manifest_key(version: int) -> str:

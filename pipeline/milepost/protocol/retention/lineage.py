@@ -81,24 +81,21 @@ def open_forks(state: ManifestState) -> tuple[Timeline, ...]:
     return tuple(timeline for timeline in state.timelines if timeline.role is TimelineRole.FORK)
 
 
-def with_unpublished(
+def with_published(
     checkpoints: Collection[CompletedCheckpoint], kept: Collection[CheckpointId]
 ) -> frozenset[CheckpointId]:
-    """Return the kept checkpoints and all that a sink would need to be put at any of them.
+    """Return the kept checkpoints, and what the tables show that wait for one of them.
 
-    A sink can go to a checkpoint that its history has not if it is given what was staged since one that it has: for
-    each unpublished checkpoint its unpublished ancestors, without a hole.
+    A table moves by the difference to what it shows: of an unconfirmed checkpoint that is the nearest one before it
+    which every sink has confirmed.
     """
     known = {checkpoint.checkpoint_id: checkpoint for checkpoint in checkpoints}
     needed = set(kept)
     for checkpoint_id in kept:
         checkpoint = known.get(checkpoint_id)
-        while checkpoint is not None and checkpoint.unpublished:
-            parent = known.get(checkpoint.parent)
-            if parent is None or not parent.unpublished or parent.checkpoint_id in needed:
-                break
-            needed.add(parent.checkpoint_id)
-            checkpoint = parent
+        while checkpoint is not None and checkpoint.unconfirmed:
+            checkpoint = known.get(checkpoint.parent)
+            needed |= set() if checkpoint is None else {checkpoint.checkpoint_id}
     return frozenset(needed)
 
 

@@ -25,6 +25,7 @@ from milepost.protocol.records.layout import (
     copying_pin,
     garbage_list_key,
     heartbeat_key,
+    is_mark_key,
     is_veto_key,
     manifest_version,
     savepoint_root_of_key,
@@ -100,6 +101,8 @@ def object_status(state: ManifestState, key: str, references: Collection[str], l
         return ObjectStatus.LOG if _is_log_entry(key) else ObjectStatus.FOREIGN
     if key in references:
         return ObjectStatus.REFERENCED
+    if is_mark_key(key):
+        return ObjectStatus.LOG
     if key.startswith(PROBE_PREFIX):
         return ObjectStatus.PROBE
     if is_veto_key(key):
@@ -128,16 +131,12 @@ def object_status(state: ManifestState, key: str, references: Collection[str], l
 
 def staged_status(
     state: ManifestState,
-    sink: str,
     checkpoint_id: CheckpointId,
     token: FencingToken,
     outcome: CheckpointOutcome | None,
     listed: Listed,
 ) -> ObjectStatus:
-    """Return where a file stands that a token staged at a sink, and that neither a head nor a checkpoint names.
-
-    What won its checkpoint and is unpublished is needed while the checkpoint is retained: to be committed, or for a
-    way back to it. Once it is not, it was on a fork or left behind by a rollback, and no way leads there any more.
+    """Return where a file stands that a token staged at a sink, and that did not win its checkpoint.
 
     Args:
         outcome: of that checkpoint; None when the log does not tell (yet): then it is kept.
@@ -148,14 +147,11 @@ def staged_status(
         return ObjectStatus.IN_USE
     if token_prefix(checkpoint_id, token) in listed.keys:
         return ObjectStatus.LISTED
-    retained = state.checkpoint(checkpoint_id)
-    if outcome.winner == token and retained is not None and sink in retained.unpublished:
-        return ObjectStatus.IN_USE
     return ObjectStatus.UNREACHABLE
 
 
 def published_status(*, free: bool, listed: bool) -> ObjectStatus:
-    """Return where a file or snapshot of a sink's table stands that no root needs, as far as that is known.
+    """Return where a file of a sink's table stands that no root needs, as far as that is known.
 
     Args:
         free: it is known, and the object may go. listed: a list of the table's garbage names it.
@@ -187,15 +183,12 @@ def proof(key: str, outcome: CheckpointOutcome | None) -> str:
 
 def staged_proof(checkpoint_id: CheckpointId, token: FencingToken, outcome: CheckpointOutcome | None) -> str:
     """Say in one clause why nothing can need a file that this token staged at a sink any more."""
-    if outcome is not None and outcome.winner == token:
-        return f"checkpoint {checkpoint_id} owes the sink nothing any more, and no table shows it"
     return _proof(checkpoint_id, token, outcome)
 
 
-def published_proof(staged_by: tuple[CheckpointId, FencingToken] | None) -> str:
-    """Say in one clause why nothing can need a file of a table any more, or (None) a snapshot of its chain."""
-    whose = "a snapshot" if staged_by is None else f"published by checkpoint {staged_by[0]}"
-    return f"{whose}; neither the head of the table nor its state as of any retained checkpoint needs it"
+def published_proof(checkpoint_id: CheckpointId) -> str:
+    """Say in one clause why nothing can need a file of a table any more."""
+    return f"staged by checkpoint {checkpoint_id}; neither the table nor its state as of a retained checkpoint needs it"
 
 
 def in_use(state: ManifestState, checkpoint_id: CheckpointId) -> bool:

@@ -20,7 +20,7 @@ from milepost.protocol.records.layout import (
     token_prefix_of_key,
 )
 from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState, Savepoint, TimelineRole
-from milepost.protocol.retention.lineage import abandoned_lines, ancestry, lineage, open_forks, with_unpublished
+from milepost.protocol.retention.lineage import abandoned_lines, lineage, open_forks, with_published
 
 MAX_UNCONFIRMED = 3
 """With more completed checkpoints than this waiting for a sink, no new epoch is triggered."""
@@ -70,8 +70,7 @@ def plan_retention(
 ) -> tuple[CheckpointId, ...]:
     """Return the checkpoints that nothing keeps, ascending.
 
-    Kept are: the roots, checkpoints that a sink has not confirmed, and whatever a sink would need to be put
-    at one of them.
+    Kept are: the roots, checkpoints that a sink has not confirmed, and what its table shows meanwhile.
 
     Args:
         checkpoints: the retained ones, in any order.
@@ -80,7 +79,7 @@ def plan_retention(
     ordered = sorted(checkpoints, key=lambda checkpoint: checkpoint.checkpoint_id)
     kept = set(roots)
     kept.update(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.unconfirmed)
-    kept = set(with_unpublished(ordered, kept))
+    kept = set(with_published(ordered, kept))
     return tuple(checkpoint.checkpoint_id for checkpoint in ordered if checkpoint.checkpoint_id not in kept)
 
 
@@ -89,8 +88,8 @@ def retention_roots(state: ManifestState) -> frozenset[CheckpointId]:
 
     They are: the head of the live timeline, and the base of each pending checkpoint; where an open fork leaves its
     parent, without which nobody could tell what it has to replay, and all that was completed on it; the pinned, and
-    those of savepoints; while a sink has yet to follow a switch, what it must follow to, with all that this continues;
-    and everything that is newer than a pending checkpoint.
+    those of savepoints; while a sink has yet to follow a switch, what it must follow to; and everything that
+    is newer than a pending checkpoint.
     """
     working = [timeline for timeline in state.timelines if timeline.role is not TimelineRole.ABANDONED]
     roots = {state.timeline().head}
@@ -106,7 +105,7 @@ def retention_roots(state: ManifestState) -> frozenset[CheckpointId]:
     roots.update(pin.checkpoint_id for pin in state.pins)
     roots.update(savepoint.checkpoint_id for savepoint in state.savepoints)
     if state.reconciliation is not None:
-        roots.update(one.checkpoint_id for one in ancestry(state, state.reconciliation.checkpoint_id))
+        roots.add(state.reconciliation.checkpoint_id)
     return frozenset(roots)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.dataflow.operators.user_code import UserFunction
-from milepost.dataflow.sinks.build import build_sink
+from milepost.dataflow.sinks.build import build_staging
 from milepost.dataflow.sinks.contract import StagingSink
 from milepost.epoch.code_hash import code_hash_of
 from milepost.epoch.plan import EpochPlan
@@ -33,6 +33,7 @@ from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Snapshot
 from milepost.spark.worker.task_memory import told
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import MemoryBudget
+from milepost.spec.graph.graph import SinkInput
 from milepost.spec.job.spec import SinkSpec
 from milepost.storage.layout import metrics_prefix
 
@@ -44,12 +45,11 @@ class SinkPlan:
     """How a task opens one sink."""
 
     spec: SinkSpec
-    job: str
-    key: tuple[str, ...]
+    rows: SinkInput
     store: StoreConfig
 
     def open(self, attempt: Attempt) -> StagingSink:
-        return build_sink(self.spec, job=self.job, key=self.key, store=attempt.open_store(self.store))
+        return build_staging(self.spec, self.rows, attempt.open_store(self.store))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +168,7 @@ def subtask_answers(rows: Iterable[tuple[str, bytes]]) -> tuple[SubtaskAnswer, .
 
 def _sinks(plan: EpochPlan, level: Level) -> tuple[SinkPlan, ...]:
     names = sorted({name for sinks in level.output.sinks.values() for name in sinks})
-    return tuple(
-        SinkPlan(plan.job.spec.sink(name), plan.job.spec.name, plan.graph.sink_inputs[name].key, plan.sinks[name])
-        for name in names
-    )
+    return tuple(SinkPlan(plan.job.spec.sink(name), plan.graph.sink_inputs[name], plan.sinks[name]) for name in names)
 
 
 def _drain(batches: Batches) -> None:

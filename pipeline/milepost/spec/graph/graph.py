@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from milepost.spec.graph.checks import LATE, structure_problems
 from milepost.spec.graph.node_rules import (
+    CHANGELOG_COLUMNS,
+    UPDATES,
     OutputRows,
     aggregate_rows,
     deduplicate_rows,
@@ -84,8 +86,9 @@ class SinkInput:
 
     Attributes:
         sink: its name. uid: the node. late: the node's late rows instead of its rows.
-        mode: append or upsert. key: the upsert key; () for append.
-        columns, known: as in `Node`.
+        mode: append, upsert or changelog. key: the upsert key; () for the others.
+        columns, known: as in `Node`; of a changelog with what it adds.
+        op: what a row is to a changelog: `insert`, or `upsert` of a row by its key.
     """
 
     sink: str
@@ -95,6 +98,7 @@ class SinkInput:
     key: tuple[str, ...]
     columns: dict[str, ColumnType | None]
     known: bool = True
+    op: str = "insert"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +224,10 @@ class _Builder:
             self.problems += problems
             if not problems:
                 key = rows.key if sink.mode == "upsert" else ()
+                columns = rows.columns | (CHANGELOG_COLUMNS if sink.mode == "changelog" else {})
+                op = "upsert" if rows.kind == UPDATES else "insert"
                 self.sink_inputs[sink.name] = SinkInput(
-                    sink.name, uid, late, sink.mode, key, rows.columns, known=origin.known
+                    sink.name, uid, late, sink.mode, key, columns, known=origin.known, op=op
                 )
 
     def _quality(self) -> None:

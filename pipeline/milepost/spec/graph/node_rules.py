@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from milepost.spec.job.availability import not_available
 from milepost.spec.job.spec import (
     AggregateOperator,
     DeduplicateOperator,
@@ -28,6 +29,9 @@ WINDOW_TIME = ColumnType("timestamp", unit="us", utc=True)
 APPEND, UPDATES = "append", "updates"
 
 Columns = dict[str, ColumnType | None]
+
+CHANGELOG_COLUMNS: Columns = {"_op": ColumnType("string"), "_checkpoint": ColumnType("int64")}
+"""What a changelog adds to its rows: what each is, and the checkpoint that published it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +144,20 @@ def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]
     """Return why a sink cannot publish these rows."""
     if sink.mode == "append" and rows.kind == UPDATES:
         return [
-            Problem((*path, "mode"), f"{sink.input} gives updates, which an append sink cannot take; use mode: upsert")
+            Problem(
+                (*path, "mode"),
+                f"{sink.input} gives updates, which an append sink cannot take; use mode: upsert, or mode: changelog",
+            )
         ]
     if sink.mode == "upsert" and not rows.key:
         return [Problem((*path, "mode"), f"{sink.input} has no key to upsert by; use mode: append")]
-    return []
+    if sink.mode == "upsert" and sink.format == "delta":
+        return [Problem((*path, "mode"), f"{not_available('mode: upsert')} for format: delta; use mode: changelog")]
+    taken = [name for name in CHANGELOG_COLUMNS if name in rows.columns] if sink.mode == "changelog" else []
+    return [
+        Problem((*path, "mode"), f"{sink.input} has a column {name}, which a changelog adds; rename it")
+        for name in taken
+    ]
 
 
 def suite_problems(suite: QualitySpec, columns: Columns, path: Path) -> list[Problem]:

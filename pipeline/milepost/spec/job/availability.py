@@ -6,6 +6,7 @@ from milepost.spec.job import spec
 
 UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {
     spec.SourceSpec: frozenset({"idle_timeout", "forget_after", "max_bad_ratio"}),
+    spec.SinkSpec: frozenset({"partition_by", "adopt", "buckets"}),
     spec.TumblingWindow: frozenset({"sliding", "session"}),
 }
 """Model -> keys. One that is null says "off", which is what this version does: it passes."""
@@ -13,7 +14,7 @@ UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {
 UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {
     (spec.SourceSpec, "format"): frozenset({"nexmark", "spark"}),
     (spec.SourceSpec, "bad_records"): frozenset({"dead_letter"}),
-    (spec.SinkSpec, "format"): frozenset({"delta", "iceberg", "postgres"}),
+    (spec.SinkSpec, "format"): frozenset({"iceberg", "postgres"}),
     (spec.QualitySpec, "scope"): frozenset({"table"}),
     (spec.QualitySpec, "engine"): frozenset({"spark"}),
 }

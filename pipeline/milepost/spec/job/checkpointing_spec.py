@@ -12,6 +12,10 @@ from milepost.spec.values.fields import Duration, PositiveDuration, Size, SpecMo
 MAX_KEY_GROUPS = 32_768
 
 
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+
+
 class Retained(SpecModel):
     """Which completed checkpoints stay; what any of the three keeps stays.
 
@@ -24,6 +28,11 @@ class Retained(SpecModel):
     last: Annotated[int, Field(ge=1, le=10_000)] = 10
     hourly: Annotated[int, Field(ge=0, le=10_000)] = 0
     daily: Annotated[int, Field(ge=0, le=10_000)] = 0
+
+    @property
+    def reach_ms(self) -> int:
+        """How far back they may lie, at least a week: how many of the newest there are says nothing of time."""
+        return max(self.hourly * _HOUR_MS, self.daily * _DAY_MS, 7 * _DAY_MS)
 
 
 def _number(value: object) -> object:

@@ -168,17 +168,18 @@ class SinkSpec(SpecModel):
     Attributes:
         name: `[a-z][a-z0-9_-]{0,62}` without `__`; no other sink has it.
         input: a source, an operator, or `<uid>.late`.
-        format: what the table's files are.
+        format: who reads the table: delta, every engine that knows Delta; parquet, `milepost read` alone.
         path: where the table is: an S3 or file URL, or a path relative to the spec, in no other table's place and in
             no source's. `${env:…}` may stand here.
-        mode: append keeps every row; upsert keeps the latest row per key, and needs an input with a key.
+        mode: append keeps every row; upsert keeps the latest row per key, and needs an input with a key; changelog
+            keeps every change as a row, with `_op` (insert, upsert) and `_checkpoint`.
     """
 
     name: SinkName
     input: Text
-    format: Literal["parquet"]
+    format: Literal["parquet", "delta"]
     path: Text
-    mode: Literal["append", "upsert"]
+    mode: Literal["append", "upsert", "changelog"]
 
 
 class Expectation(SpecModel):

@@ -33,11 +33,10 @@ def _steps(*parts: str | Step) -> tuple[Step, ...]:
 _NUMBER = [(_DIGIT, False)] * 20
 _SHA256 = [(_HEX, False)] * 64
 TABLE_FILES = (
-    _steps("data/chk-", *_NUMBER, "/t", (_DIGIT, True), "/", (_SUBTASK, True), "-", *_SHA256, ".parquet"),
-    _steps("_heads/", *_NUMBER, ".json"),
-    _steps("_snapshots/", *_NUMBER, "-", *_SHA256, ".json"),
-    _steps("_garbage/", *_NUMBER, "-", *_SHA256, ".json"),
-    _steps("_owner.json"),
+    _steps("_milepost/data/chk-", *_NUMBER, "/t", (_DIGIT, True), "/", (_SUBTASK, True), "-", *_SHA256, ".parquet"),
+    _steps("_milepost/heads/", *_NUMBER, ".json"),
+    _steps("_milepost/garbage/", *_NUMBER, "-", *_SHA256, ".json"),
+    _steps("_milepost/owner.json"),
 )
 """Names below a sink's path; a test compares them with those of a table."""
 _JOB_FILES = tuple(_steps((ANY, True), end) for end in (".parquet", ".json", ".arrow"))

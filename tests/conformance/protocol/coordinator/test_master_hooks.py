@@ -13,8 +13,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-
 from milepost.dataflow.sinks.sink_head import HEADS
+
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import CheckpointReport, NothingToDo, Session

@@ -1,23 +1,18 @@
-"""The Parquet sink keeps the sink contract on a local store, in both modes."""
+"""Our own Parquet table keeps the sinks' contract on a local store, in both modes."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from milepost.protocol.records.locations import file_url
-from milepost.protocol.records.object_store import StoreConfig
-from tests.conformance.parquet_sink import ParquetSinkTests
+from milepost.dataflow.sinks.contract import SinkMode
+from tests.conformance.local_cases import LocalParquet
+from tests.conformance.sink import SinkTests
+from tests.conformance.sink_faults import SinkFaultTests
+from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
 
 
-class LocalTests(SinkTimelineTests, ParquetSinkTests):
-    def store_config(self, root: Path) -> StoreConfig:
-        return StoreConfig(file_url(root / "a lake"))
+class TestAppend(SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests, LocalParquet):
+    mode = SinkMode.APPEND
 
 
-class TestAppend(LocalTests):
-    mode = "append"
-
-
-class TestUpsert(LocalTests):
-    mode = "upsert"
+class TestUpsert(SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests, LocalParquet):
+    mode = SinkMode.UPSERT

@@ -22,7 +22,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 
 GOLDEN = Path(__file__).parent / "golden" / "garbage_list.json"
-FILES = tuple(f"data/chk-{number:020d}/t{number + 3}/0-{str(number) * 64}.parquet" for number in (1, 2))
+FILES = tuple(f"_milepost/data/chk-{number:020d}/t{number + 3}/0-{str(number) * 64}.parquet" for number in (1, 2))
 LISTED = TableGarbageList(12, 1_790_000_000_000, FILES)
 
 
@@ -30,17 +30,17 @@ def test_a_list_is_read_and_written_as_it_was() -> None:
     body = GOLDEN.read_bytes().strip()
     assert list_from_bytes(LISTED.key, body) == LISTED
     assert list_to_bytes(LISTED) == body
-    assert LISTED.key == f"_garbage/{12:020d}-{hashlib.sha256(body).hexdigest()}.json"
+    assert LISTED.key == f"_milepost/garbage/{12:020d}-{hashlib.sha256(body).hexdigest()}.json"
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"format": "milepost.table-garbage/2"}, "was written by a newer Milepost"),
+        ({"format": "milepost.table-garbage/3"}, "was written by a newer Milepost"),
         ({"since_ms": "now"}, "since_ms"),
         ({"more": 1}, "unknown keys"),
-        ({"files": ["../../other/table/x"]}, "no file of a table"),
-        ({"files": ["_heads/00000000000000000001.json"]}, "no file of a table"),
+        ({"files": ["../../other/table/x"]}, "no file that was staged for a table"),
+        ({"files": ["_milepost/heads/00000000000000000001.json"]}, "no file that was staged for a table"),
         ({"files": [3]}, "expected text"),
         ({"files": [*reversed(FILES)]}, "out of order"),
         ({"manifest_version": 0}, "of no look"),
@@ -66,11 +66,13 @@ def test_a_list_is_read_until_its_files_are_deleted(tmp_path: Path) -> None:
     for file in FILES:
         store.put(file, b"rows")
     assert garbage.lists() == TableGarbageLists((LISTED, later), ())
-    assert garbage.read([LISTED.key, f"_garbage/{1:020d}-{'0' * 64}.json"]).lists == (LISTED,), "one is gone meanwhile"
+    assert garbage.read([LISTED.key, f"_milepost/garbage/{1:020d}-{'0' * 64}.json"]).lists == (LISTED,), (
+        "one is gone meanwhile"
+    )
     garbage.delete(LISTED, FILES[1:])
     assert garbage.lists() == TableGarbageLists((later,), ())
     store.put(LISTED.key, list_to_bytes(LISTED)[:-1])
     (unreadable,) = garbage.lists().unreadable
     assert garbage.lists().lists == (later,), "one stops no other"
     assert unreadable.startswith(f"{LISTED.key}: expected JSON")
-    assert [stat.key for stat in store.list("data/")] == [FILES[0]]
+    assert [stat.key for stat in store.list("_milepost/data/")] == [FILES[0]]

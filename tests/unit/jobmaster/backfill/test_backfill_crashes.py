@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from milepost.dataflow.sinks.parquet_format import HEADS
 from milepost.protocol.records.errors import Busy
+from milepost.protocol.records.layout import SINKS_PREFIX
 from milepost.protocol.records.manifest_state import TimelineRole
 from milepost.protocol.retention.lineage import open_forks
 from tests.harness.jobs.backfill_job import BackfillJob, mortal_session
@@ -66,7 +68,7 @@ def test_killed_after_any_write_the_schedule_goes_on_and_the_same_command_finish
     """Before the fast-forward the live timeline is as it was; after it the next epoch lets the sinks follow first."""
     whole = prepared.copy(tmp_path / "whole")
     written = writes_of(whole)
-    follows = [index for index, key in enumerate(written) if key.startswith(("_snapshots/", "_heads/"))]
+    follows = [index for index, key in enumerate(written) if key.startswith((SINKS_PREFIX, HEADS))]
     assert follows == list(range(len(written) - 3, len(written) - 1)), "the sink follows last, before its fact"
     assert written[0].startswith("manifest/") and written[follows[0] - 1].startswith("manifest/")
     for count in range(1, len(written)):

@@ -76,7 +76,8 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
     """I8: what a checkpoint needs is never garbage; the operator's firing watermark is its slowest subtask's."""
     metadata = decode_metadata(golden(), "golden")
     assert metadata.in_flight_bytes == 3_000
-    assert CHANNEL.key in set(metadata.references())
+    (record,) = metadata.tables["hourly"].records
+    assert {CHANNEL.key, record.key} <= set(metadata.references())
     assert metadata.operators["hourly"].firing_us is None
 
 
@@ -84,12 +85,14 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
     ("path", "value", "message"),
     [
         (("format",), 5, "was written by an earlier Milepost"),
-        (("format",), "milepost.metadata/2", "was written by a newer Milepost"),
+        (("format",), "milepost.metadata/3", "was written by a newer Milepost"),
         (("operators", "hourly", "firing"), [1], "firing has 1 entries for 2 subtasks"),
         (("operators", "hourly", "channels"), [None] * 3, "channels has 3 entries for 2 subtasks"),
         (("operators", "hourly", "channels", 1, "buffers"), 0, "buffers is 0"),
         (("operators", "hourly", "channels", 1, "key"), "../other/file", "key"),
         (("unaligned",), None, "unaligned"),
+        (("tables", "hourly", "records", 0, "key"), "../other/file", "key"),
+        (("tables", "hourly", "rows"), -1, "rows: expected at least 0, got -1"),
         (("key_hash_secret",), "ab" * 15, "the key hash secret is not 32 hexadecimal digits"),
         (("throughput", "ms_per_source_byte"), 0, "ms_per_source_byte is 0"),
         (("started_ms",), -1, "started_ms: expected at least 0, got -1"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.table_sink import TableSink
 from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobmaster.leadership import lifecycle as job_control
 from milepost.protocol.codec.records import to_json
@@ -65,7 +65,7 @@ def test_a_cancel_aborts_the_running_epoch_and_fences_its_session(job: Sparkless
             step()
     shown = job.master.show(2)
     assert (shown.status, shown.failure_reason) == ("aborted", "CHECKPOINT_COORDINATOR_SHUTDOWN")
-    assert job.context.sink("table").read().num_rows == 1, "what was published stays"
+    assert job.master.read("table").num_rows == 1, "what was published stays"
 
 
 def test_a_canceled_job_runs_nothing_until_it_is_started_and_then_continues_the_head(job: SparklessJob) -> None:
@@ -93,8 +93,7 @@ def test_what_is_completed_is_published_before_a_canceled_job_is_clean(job: Spar
     assert answer.aborted_checkpoint is None and answer.head == 2
     state = job.context.head().state
     assert state.unconfirmed() == () and state.results[0].clean_up is CleanUp.CLEAN
-    sink = job.context.sink("table").head()
-    assert sink is not None and sink.checkpoint_id == 2
+    assert job.context.sink("table").position().checkpoint_id == 2
 
 
 def refused_to_resume(master: JobMaster) -> None:
@@ -171,7 +170,7 @@ def test_a_commit_that_fails_is_confirmed_by_nobody(job: SparklessJob, monkeypat
         raise StoreUnavailable("the lake does not answer")
 
     with monkeypatch.context() as down:
-        down.setattr(ParquetSink, "commit", unavailable)
+        down.setattr(TableSink, "move", unavailable)
         with pytest.raises(StoreUnavailable):
             job.master.notify_complete(session, completed.checkpoint_id, "table")
     assert [one.checkpoint_id for one in job.context.head().state.unconfirmed()] == [completed.checkpoint_id]

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from milepost.cli.main import app
+from milepost.dataflow.sinks.table_keys import DATA
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
@@ -45,9 +46,11 @@ def test_a_sound_job_has_nothing_missing_and_nothing_unreachable(tmp_path: Path)
     assert report.complete
     assert (report.damaged, report.missing, report.unreachable, report.foreign) == ((), (), (), ())
     assert report.manifest_version == job.context.head().version
-    assert "checkpoint 3 (5 objects)" in report.roots, "metadata, input record, and a run per epoch"
+    assert "checkpoint 3 (7 objects)" in report.roots, (
+        "metadata, input record, of each epoch a run, two records of the table"
+    )
     assert report.roots[0] == f"manifest log ({job.context.head().version} entries)"
-    assert "sink table (3 heads)" in report.roots
+    assert "sink table (3 files)" in report.roots
     stored = sum(1 for _ in job.context.store.list("")) + sum(1 for p in (tmp_path / "lake").rglob("*") if p.is_file())
     assert sum(report.objects.values()) == stored, "every stored object is placed, each once"
 
@@ -123,14 +126,14 @@ def test_a_gap_in_the_manifest_log_is_damage(tmp_path: Path) -> None:
     assert any("is missing although newer ones exist" in line for line in report.damaged)
 
 
-def test_a_missing_published_file_is_reported_with_the_head_that_names_it(tmp_path: Path) -> None:
+def test_a_missing_published_file_is_reported_with_the_mark_that_names_it(tmp_path: Path) -> None:
     job = job_with_epochs(tmp_path, 2)
     file = next(path for path in (tmp_path / "lake").rglob("*.parquet"))
     key = str(file.relative_to(tmp_path / "lake" / "table"))
     file.unlink()
     (missing,) = job.master.fsck().missing
     assert (missing.where, missing.key) == ("sink table", key)
-    assert missing.chain[0].startswith("head ")
+    assert missing.chain[0].startswith("mark ")
 
 
 def test_a_staged_file_that_waits_for_its_commit_is_needed(tmp_path: Path) -> None:
@@ -140,10 +143,10 @@ def test_a_staged_file_that_waits_for_its_commit_is_needed(tmp_path: Path) -> No
     session = Session.cli()
     job.complete(session, job.trigger(session))
     assert job.master.fsck().unreachable == ()
-    (file,) = (tmp_path / "lake" / "table" / "data" / f"chk-{2:020d}").rglob("*.parquet")
+    (file,) = (tmp_path / "lake" / "table" / DATA / f"chk-{2:020d}").rglob("*.parquet")
     file.unlink()
     (missing,) = job.master.fsck().missing
-    assert missing.chain[-1] == "commit to sink table, not confirmed yet"
+    assert missing.chain[-1] == "retained checkpoint 2"
 
 
 def test_what_a_fenced_writer_leaves_is_unreachable_with_proof(tmp_path: Path) -> None:

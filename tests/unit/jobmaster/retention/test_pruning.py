@@ -10,10 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from milepost.cli.main import app
-from milepost.dataflow.sinks import parquet, sink_chain
-from milepost.dataflow.sinks.table_garbage import TableGarbageList
+from milepost.dataflow.sinks import table_sink
+from milepost.dataflow.sinks.parquet_format import HEADS
+from milepost.dataflow.sinks.table_garbage import GARBAGE, TableGarbageList
+from milepost.dataflow.sinks.table_keys import DATA, OWN
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
+from milepost.protocol.records.layout import SINKS_PREFIX, marks_prefix
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.jobs.counted_job import CountedJob
@@ -31,10 +34,9 @@ class Killed(BaseException):
 
 
 @pytest.fixture(autouse=True)
-def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Snapshots every 3 heads and compaction from 4 files on."""
-    monkeypatch.setattr(sink_chain, "SNAPSHOT_EVERY", 3)
-    monkeypatch.setattr(parquet, "COMPACT_FILES", 4)
+def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compaction from 4 files on."""
+    monkeypatch.setattr(table_sink, "COMPACT_FILES", 4)
 
 
 def at_hour(monkeypatch: pytest.MonkeyPatch, hour: int, before: Hook | None = None, after: Hook | None = None) -> None:
@@ -55,8 +57,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
     job = CountedJob.create(tmp_path_factory.mktemp("prepared") / "job", {"last: 1": "last: 2"})
     job.land(range(1, 8))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sink_chain, "SNAPSHOT_EVERY", 3)
-        patch.setattr(parquet, "COMPACT_FILES", 4)
+        patch.setattr(table_sink, "COMPACT_FILES", 4)
         for number in range(7):
             at_hour(patch, HOURS * number)
             job.run()
@@ -74,22 +75,23 @@ def store(job: CountedJob, sink: str) -> ObjectStore:
 
 
 def files(job: CountedJob, sink: str) -> set[str]:
-    return {stat.key for stat in store(job, sink).list("data/")}
+    return {stat.key for stat in store(job, sink).list(DATA)}
 
 
 def lists(job: CountedJob, sink: str) -> set[str]:
-    return {stat.key for stat in store(job, sink).list("_garbage/")}
+    return {stat.key for stat in store(job, sink).list(GARBAGE)}
 
 
 def listed(job: CountedJob, sink: str) -> set[str]:
-    return {file for file in job.small.context.sink(sink).garbage().lists().files if file.startswith("data/")}
+    return {file for file in job.small.context.sink(sink).garbage().lists().files if file.startswith(DATA)}
 
 
 def needed(job: CountedJob, sink: str) -> set[str]:
     """What the table consists of at its head and as of each retained checkpoint, all of which it has shown."""
-    table = job.small.context.sink(sink)
-    ids = [one.checkpoint_id for one in job.small.context.head().state.checkpoints]
-    return {file.key for one in (table.head(), *map(table.find, ids)) for file in table.contents(one, []).files}
+    context = job.small.context
+    table = context.sink(sink)
+    kept = [context.metadata(one).tables[sink] for one in context.head().state.checkpoints]
+    return {file.key for one in (table.position().contents, *kept) for file in table.files(one)}
 
 
 def assert_whole(job: CountedJob) -> None:
@@ -120,8 +122,8 @@ def test_what_compaction_replaced_is_listed_and_then_deleted_once_no_retained_ch
         assert_whole(job)
     assert seen < files(job, "seen") and listed(job, "seen") == set()
     for sink in ("seen", "table"):
-        snapshots = {stat.key for stat in store(job, sink).list("_snapshots/")}
-        assert 0 < len(snapshots) <= 4, "of nine epochs, each third wrote one"
+        marks = list(job.small.context.store.list(marks_prefix(sink)))
+        assert len(marks) == 1, "of nine epochs; each look forgets those that the table is beyond"
     assert files(job, "seen") == needed(job, "seen")
 
 
@@ -138,13 +140,13 @@ def test_a_look_costs_a_few_requests_and_only_the_first_epoch_of_a_grace_period_
     session = subsuming(job, 8)
     calls.clear()
     job.master.subsume(session)
-    looked = [call for call in calls if call[1].startswith(("_heads/", "_snapshots/", "_garbage/", "data/"))]
-    assert any(call == ("list", "_garbage/") for call in looked)
+    looked = [call for call in calls if call[1].startswith(OWN)]
+    assert any(call == ("list", GARBAGE) for call in looked)
     assert len(looked) <= 40, looked
     session = subsuming(job, 9)
     calls.clear()
     job.master.subsume(session)
-    assert [call for call in calls if call[1].startswith(("_heads/", "_snapshots/", "_garbage/", "data/"))] == []
+    assert [call for call in calls if call[1].startswith(OWN)] == []
 
 
 def subsuming(job: CountedJob, number: int) -> Session:
@@ -161,7 +163,7 @@ def subsuming(job: CountedJob, number: int) -> Session:
 
 
 def is_prune_write(operation: str, key: str) -> bool:
-    return operation in ("put", "delete") and key.startswith(("_garbage/", "_snapshots/", "data/"))
+    return operation in ("put", "delete") and key.startswith((GARBAGE, DATA, SINKS_PREFIX))
 
 
 @pytest.mark.long
@@ -180,9 +182,9 @@ def test_killed_around_any_of_its_writes_a_look_is_finished_by_the_next(
     session = subsuming(whole, 8)
     at_hour(monkeypatch, HOURS * 8, after=note)
     told = whole.master.subsume(session)
-    deleted = sum(one.startswith(("delete data/", "delete _snapshots/")) for one in written)
+    deleted = sum(one.startswith(f"delete {DATA}") for one in written)
     assert told.pruned_files == deleted > 0
-    assert any(one.startswith("put _garbage/") for one in written)
+    assert any(one.startswith(f"put {GARBAGE}") for one in written)
     for number, moment in zip(range(len(written)), cycle(("before", "after"))):
         job = prepared.copy_to(tmp_path / str(number))
         at_hour(monkeypatch, HOURS * 8)
@@ -221,7 +223,7 @@ def test_a_table_that_cannot_be_looked_at_never_fails_the_epoch_and_is_pruned_by
     before, kept = files(job, "table"), lists(job, "table")
 
     def fail(called: str, key: str) -> None:
-        if called == operation and key.startswith(("_garbage/", "data/")):
+        if called == operation and key.startswith((GARBAGE, DATA)):
             raise StoreUnavailable("no answer")
 
     at_hour(monkeypatch, HOURS * 8, before=fail)
@@ -277,7 +279,7 @@ def test_what_a_rollback_left_goes_with_the_last_checkpoint_that_could_bring_it_
 
 def needed_now(job: CountedJob, sink: str) -> set[str]:
     table = job.small.context.sink(sink)
-    return {file.key for file in table.contents(table.head(), []).files}
+    return {file.key for file in table.files(table.position().contents)}
 
 
 def test_while_a_sink_has_yet_to_follow_a_switch_nothing_of_any_table_goes(
@@ -286,7 +288,7 @@ def test_while_a_sink_has_yet_to_follow_a_switch_nothing_of_any_table_goes(
     """I14: somebody may be about to let the table show what only the switch's checkpoint needs."""
 
     def down(operation: str, key: str) -> None:
-        if operation == "create" and key.startswith("_heads/"):
+        if operation == "create" and key.startswith(HEADS):
             raise StoreUnavailable("no answer")
 
     at_hour(monkeypatch, HOURS * 8, before=down)
@@ -329,15 +331,15 @@ def test_a_table_that_another_life_of_the_job_has_moved_on_is_kept_whole(
 def test_what_milepost_did_not_write_is_never_touched(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """DESIGN 9."""
     table = store(job, "table")
-    old = f"data/chk-{2:020d}/"
+    old = f"{DATA}chk-{2:020d}/"
     foreign = [
         "readme.md",
-        "data/part-0.parquet",
+        f"{DATA}part-0.parquet",
         f"{old}notes.txt",
         f"{old}t3/part-0.parquet",
-        f"data/chk-{99:020d}/t1/0-{'a' * 64}.parquet",
+        f"{DATA}chk-{99:020d}/t1/0-{'a' * 64}.parquet",
         f"{old}t99999/0-{'a' * 64}.parquet",
-        "_garbage/readme.md",
+        f"{GARBAGE}readme.md",
     ]
     for key in foreign:
         table.put(key, b"?")
@@ -359,9 +361,9 @@ def test_gc_prints_lists_and_deletes_per_table_beside_the_schedule(
     spec = str(job.spec_path)
     (seen, table) = job.master.collect_garbage(dry_run=True).tables
     assert seen.sink == "seen" and seen.kept_because is None
-    assert all(key.startswith("_snapshots/") for key in (*seen.listed, *seen.due)), "its rows all stay"
+    assert (seen.listed, seen.due) == ((), ()), "its rows all stay"
     due = listed(job, "table")
-    assert {key for key in table.due if key.startswith("data/")} == due and due
+    assert {key for key in table.due if key.startswith(DATA)} == due and due
     before = files(job, "table")
     planned = CliRunner().invoke(app, ["gc", spec, "--dry-run"])
     assert planned.exit_code == 0, planned.output
@@ -386,10 +388,8 @@ def test_a_file_is_missing_only_when_a_retained_checkpoint_or_the_head_needs_it(
     store(job, "table").delete(free)
     assert job.master.fsck().exit_code == 0
     older, _ = job.small.context.head().state.checkpoints
-    table = job.small.context.sink("table")
-    only_older = {file.key for file in table.contents(table.find(older.checkpoint_id), []).files} - needed_now(
-        job, "table"
-    )
+    of_older = job.small.context.metadata(older).tables["table"]
+    only_older = {file.key for file in job.small.context.sink("table").files(of_older)} - needed_now(job, "table")
     key = sorted(only_older or needed_now(job, "table"))[0]
     store(job, "table").delete([key])
     report = job.master.fsck()
@@ -421,7 +421,7 @@ def test_what_was_staged_for_a_checkpoint_that_was_left_stays_while_one_can_come
     """I14: it was never published, and a follow to it would name its files."""
 
     def down(operation: str, key: str) -> None:
-        if operation == "create" and key.startswith("_heads/"):
+        if operation == "create" and key.startswith(HEADS):
             raise StoreUnavailable("no answer")
 
     job.land([8, 9])

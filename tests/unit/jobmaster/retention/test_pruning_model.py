@@ -10,12 +10,12 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
+from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.sink_head import SinkHead
 
 from milepost.dataflow.sinks import parquet, sink_chain
 from milepost.dataflow.sinks.committables import Committable, SinkMark
 from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.parquet import ParquetSink
-from milepost.dataflow.sinks.sink_head import SinkHead
 from milepost.epoch.metadata import SinkPosition, SinkSnapshot
 from milepost.jobmaster.retention.table_pruning import PrunePlan, carry_out, plan_pruning
 from milepost.jobmaster.retention.table_references import TableShare, staged_files, table_needs

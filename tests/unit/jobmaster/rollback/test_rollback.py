@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.committables import SinkMark
-from milepost.dataflow.sinks.parquet import ParquetSink
+from milepost.dataflow.sinks.contract import TableTarget
+from milepost.dataflow.sinks.parquet_format import HEADS
+from milepost.dataflow.sinks.table_keys import DATA
+from milepost.dataflow.sinks.table_sink import TableSink
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.jobmaster import NothingToDo, Session
 from milepost.jobmaster.rollback.inputs import InputSize
 from milepost.jobmaster.rollback.plan import StateRows
-from milepost.jobmaster.run.results import predecessor_of
+from milepost.jobmaster.run.results import shown_by
 from milepost.protocol.records.errors import (
     Busy,
     CheckpointError,
@@ -46,10 +48,10 @@ def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
 
 
 def head_timelines(job: CountedJob) -> set[str]:
-    """The timeline that each sink's head is of."""
+    """The timeline that each table shows."""
     context = job.small.context
-    heads = [context.sink(spec.name).head() for spec in context.spec.sinks]
-    return {head.timeline for head in heads if head is not None}
+    marks = [context.sink(spec.name).position().mark for spec in context.spec.sinks]
+    return {mark.timeline for mark in marks if mark is not None}
 
 
 def test_state_positions_and_every_table_return_to_the_checkpoint_and_the_job_goes_on_from_there(
@@ -154,7 +156,7 @@ def test_the_plan_says_what_would_happen_and_changes_nothing(job: CountedJob) ->
     assert plan.runs_again == {"rows": InputSize(3, objects)} and plan.counts_as_read == {}
     assert plan.operators["latest"] == StateRows(11, 5)
     seen = plan.sinks["seen"]
-    assert (seen.rows_now, seen.rows_then, seen.publishes) == (15, 6, ())
+    assert (seen.rows_now, seen.rows_then) == (15, 6)
     assert 0 < seen.objects_then < seen.objects_now
     assert "sink seen: 15 -> 6 rows" in "\n".join(plan.text)
     assert any("seen: " in line for line in plan.not_undone), "a sink says itself what it cannot undo"
@@ -316,7 +318,7 @@ def test_what_the_clean_up_of_an_ended_job_publishes_does_not_outdate_the_approv
         raise StoreUnavailable("the sink is away")
 
     with monkeypatch.context() as down:
-        down.setattr(ParquetSink, "commit", away)
+        down.setattr(TableSink, "move", away)
         with pytest.raises(StoreUnavailable):
             job.master.cancel()
     plan = job.master.plan_rollback(2)
@@ -335,9 +337,10 @@ def test_a_commit_that_was_held_up_lands_neither_during_nor_after_a_rollback(job
     job.assert_tables_equal_the_oracle()
     for name in ("seen", "table"):
         assert not job.master.notify_complete(session, 6, name).published, "its commit is void"
-        snapshot = job.small.context.metadata(completed).sinks[name]
+        metadata = job.small.context.metadata(completed)
+        late = TableTarget(completed.version, "main", metadata.tables[name], metadata.sinks[name].predecessor)
         with pytest.raises(Superseded):
-            job.small.context.sink(name).commit(snapshot.committable, SinkMark("main", 6, snapshot.predecessor))
+            job.small.context.sink(name).move(late)
     job.assert_tables_equal_the_oracle()
     job.run()
     job.assert_tables_equal_the_oracle()
@@ -351,7 +354,7 @@ def test_an_epoch_whose_commit_a_rollback_overtakes_ends_without_an_error(
     pending = iter([lambda: job.rollback(4)])
 
     def before(operation: str, key: str) -> None:
-        if operation == "create" and key.startswith("_heads/"):
+        if operation == "create" and key.startswith(HEADS):
             for due in pending:
                 due()
 
@@ -366,7 +369,7 @@ def test_an_epoch_whose_commit_a_rollback_overtakes_ends_without_an_error(
 
 def test_a_table_that_has_lost_a_file_is_not_rolled_back_to_and_the_job_stays_where_it_is(job: CountedJob) -> None:
     """What could never follow is refused before the switch, not found out after it."""
-    lost = next((job.small.folder / "lake" / "seen" / "data" / f"chk-{2:020d}").rglob("*.parquet"))
+    lost = next((job.small.folder / "lake" / "seen" / DATA / f"chk-{2:020d}").rglob("*.parquet"))
     lost.unlink()
     for ask in (job.master.plan_rollback, job.rollback):
         with pytest.raises(StateCorrupt, match=lost.name):
@@ -388,10 +391,10 @@ def test_a_checkpoint_that_was_never_published_is_published_when_the_job_comes_b
     assert job.master.show(6).sinks == dict.fromkeys(("seen", "table"), "unpublished")
     report = job.master.fsck()
     assert (report.exit_code, report.unreachable) == (0, ())
-    staged = next((job.small.folder / "lake" / "seen" / "data" / f"chk-{6:020d}").rglob("*.parquet"))
+    staged = next((job.small.folder / "lake" / "seen" / DATA / f"chk-{6:020d}").rglob("*.parquet"))
     aside = staged.rename(job.small.folder / staged.name)
     (missing,) = job.master.fsck().missing
-    assert missing.chain[-1] == "way back of sink seen to it"
+    assert missing.chain[-1] == "retained checkpoint 6"
     aside.rename(staged)
     job.rollback(6)
     assert job.live_ids == [1, 2, 3, 4, 5, 6]
@@ -404,7 +407,7 @@ def test_two_unpublished_checkpoints_are_published_in_their_order_by_one_rollbac
     job.land([6, 7])
 
     def no_commit(operation: str, key: str) -> None:
-        if operation == "create" and key.startswith("_heads/"):
+        if operation == "create" and key.startswith(HEADS):
             raise StoreUnavailable("planned outage")
 
     with pytest.MonkeyPatch.context() as outage:
@@ -413,8 +416,6 @@ def test_two_unpublished_checkpoints_are_published_in_their_order_by_one_rollbac
             with pytest.raises(CheckpointError, match="is completed; sinks that wait for it"):
                 job.run_one()
     assert job.rollback(4).discarded == (5, 6, 7)
-    plan = job.master.plan_rollback(7)
-    assert [plan.sinks[name].publishes for name in ("seen", "table")] == [(6, 7), (6, 7)]
     job.rollback(7)
     job.assert_tables_equal_the_oracle()
     assert job.master.fsck().exit_code == 0
@@ -481,9 +482,10 @@ def test_the_first_epoch_of_the_new_timeline_follows_what_the_target_left(job: C
     base = context.base_metadata(context.head().state, 2)
     assert (metadata.base, metadata.timeline) == (2, timeline)
     for name, snapshot in metadata.sinks.items():
-        assert snapshot.predecessor == predecessor_of(base, name) == 2
-        assert metadata.marks[name].checkpoint_id == checkpoint_id
-        assert context.sink(name).head() == SinkMark(timeline, checkpoint_id, 2)
+        assert snapshot.predecessor == shown_by(base, name) == 2
+        assert metadata.tables[name].checkpoint_id == checkpoint_id
+        mark = context.sink(name).position().mark
+        assert mark is not None and (mark.number, mark.timeline) == (completed.version, timeline)
 
 
 def test_a_corrupt_head_names_the_rollback_to_type_and_that_works(job: CountedJob) -> None:
@@ -604,7 +606,7 @@ def test_nothing_of_an_abandoned_checkpoint_is_unreachable_until_retention_takes
     assert {one.timeline for one in state.checkpoints} <= {one.timeline_id for one in state.timelines}
     report = job.master.fsck()
     assert report.exit_code == 0
-    assert all(left.proof.startswith("published by checkpoint") for left in report.unreachable), "for a look"
+    assert all(left.proof.startswith("staged by checkpoint") for left in report.unreachable), "for a look"
     gone = job.master.show(3)
     assert (gone.status, gone.live, gone.compacted) == ("subsumed", None, True), "older than all retained"
     job.assert_tables_equal_the_oracle()
@@ -651,13 +653,13 @@ def test_what_was_staged_for_a_checkpoint_that_nobody_comes_back_to_goes_with_it
     assert job.small.staged_files(3) != [] and job.master.fsck().unreachable == ()
     job.run(2)
     assert [one.checkpoint_id for one in job.small.context.head().state.checkpoints] == [5]
+    idle = {(one.where, one.proof) for one in job.master.fsck().unreachable}
+    why = "staged by checkpoint 3; neither the table nor its state as of a retained checkpoint needs it"
+    assert {("sink seen", why), ("sink table", why)} <= idle
     with pytest.MonkeyPatch.context() as clock:
-        later(clock, DAY_MS)
-        job.master.collect_garbage()
-        idle = {(one.where, one.proof) for one in job.master.fsck().unreachable}
-        why = "checkpoint 3 owes the sink nothing any more, and no table shows it"
-        assert idle == {("sink seen", why), ("sink table", why)}
-        job.master.collect_garbage()
+        for days in (1, 2):
+            later(clock, days * DAY_MS)
+            job.master.collect_garbage()
     assert job.small.staged_files(3) == []
     assert job.master.fsck().exit_code == 0
     job.assert_tables_equal_the_oracle()

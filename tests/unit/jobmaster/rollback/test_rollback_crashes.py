@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from milepost.dataflow.sinks.parquet_format import HEADS
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import (
     Busy,
@@ -81,7 +82,7 @@ def test_killed_after_any_of_its_writes_the_next_command_finishes_it(prepared: C
     """Order: the switch in the manifest -> per sink its new head, then the fact. Each stop is a state on its own."""
     whole = prepared.copy_to(tmp_path / "whole")
     written = writes_of(whole, lambda: whole.rollback(TARGET))
-    heads = [index for index, key in enumerate(written) if key.startswith("_heads/")]
+    heads = [index for index, key in enumerate(written) if key.startswith(HEADS)]
     assert written[0].startswith("manifest/") and len(heads) == 2
     assert all(written[index + 1].startswith("manifest/") for index in heads)
     for count, recover in zip(range(1, len(written)), cycle((next_run, next_rollback, next_cancel_and_start))):
@@ -175,7 +176,7 @@ def test_a_reply_that_is_lost_at_any_write_is_recognised(prepared: CountedJob, t
         job = prepared.copy_to(tmp_path / name)
         url = job.small.context.sink_config(name).url
         with pytest.MonkeyPatch.context() as patch:
-            break_store(patch, url, Fault(lambda operation, key: key.startswith("_heads/") and operation == "create",
+            break_store(patch, url, Fault(lambda operation, key: key.startswith(HEADS) and operation == "create",
                                           Effect.LOST_REPLY))  # fmt: skip
             job.rollback(TARGET)
         job.assert_tables_equal_the_oracle()
@@ -214,7 +215,7 @@ def test_of_two_rollbacks_at_once_one_is_refused(job: CountedJob, monkeypatch: p
 def test_a_rollback_that_is_overtaken_while_its_sinks_follow_says_so_and_the_newer_one_counts(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hook_stores(monkeypatch, before=before_write("_heads/", lambda: job.rollback(3) and None))
+    hook_stores(monkeypatch, before=before_write(HEADS, lambda: job.rollback(3) and None))
     with pytest.raises(Fenced, match="another session switched to timeline") as overtaken:
         job.rollback(1)
     assert overtaken.value.exit_code == 4
@@ -227,11 +228,11 @@ def test_a_rollback_that_is_overtaken_while_its_sinks_follow_says_so_and_the_new
 def test_two_sessions_that_finish_the_same_rollback_write_each_head_once(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = len(list((job.small.folder / "lake" / "seen" / "_heads").iterdir()))
-    other = before_write("_heads/", lambda: job.master.finish_reconciliation(Session.cli()) and None)
+    before = len(list((job.small.folder / "lake" / "seen" / HEADS).iterdir()))
+    other = before_write(HEADS, lambda: job.master.finish_reconciliation(Session.cli()) and None)
     hook_stores(monkeypatch, before=other)
     assert job.rollback(TARGET).outcome == "rolled_back"
-    assert len(list((job.small.folder / "lake" / "seen" / "_heads").iterdir())) == before + 1
+    assert len(list((job.small.folder / "lake" / "seen" / HEADS).iterdir())) == before + 1
     job.assert_tables_equal_the_oracle()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from milepost.dataflow.sinks.parquet_format import HEADS
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StoreUnavailable
 from tests.harness.jobs.counted_job import CountedJob
@@ -37,9 +38,9 @@ def complete_one(job: CountedJob) -> None:
 
 def test_a_table_that_is_not_where_the_job_left_it_fails_the_epoch_before_its_commit_point(job: CountedJob) -> None:
     """After it nothing could be published any more, and nothing could be given up either."""
-    shutil.rmtree(job.small.folder / "lake" / "seen" / "_heads")
+    shutil.rmtree(job.small.folder / "lake" / "seen" / HEADS)
     with pytest.raises(
-        InvalidRequest, match="sink seen: its table is at checkpoint 0, this job left it at checkpoint 2"
+        InvalidRequest, match="sink seen: its table shows nothing yet, this job left it at checkpoint 2"
     ):
         job.run_one()
     assert job.live_ids == [1, 2]
@@ -51,11 +52,11 @@ def test_a_sink_that_is_moved_after_the_commit_point_gets_nothing_at_its_new_pla
     complete_one(job)
     lake = job.small.folder / "lake"
     shutil.copytree(lake / "seen", lake / "moved")
-    before = sorted(path.name for path in (lake / "moved" / "_heads").iterdir())
+    before = sorted(path.name for path in (lake / "moved" / HEADS).iterdir())
     job.edit("../lake/seen", "../lake/moved")
     with pytest.raises(InvalidRequest, match="waits for sink seen, but the sink's path now leads elsewhere"):
         job.run_one()
-    assert sorted(path.name for path in (lake / "moved" / "_heads").iterdir()) == before
+    assert sorted(path.name for path in (lake / "moved" / HEADS).iterdir()) == before
     job.edit("../lake/moved", "../lake/seen")
     job.run()
     job.assert_tables_equal_the_oracle()
@@ -68,7 +69,7 @@ def test_a_sink_that_was_down_gets_the_older_epoch_before_the_new_one(
     down = True
 
     def before(operation: str, key: str) -> None:
-        if down and operation == "create" and key.startswith("_heads/"):
+        if down and operation == "create" and key.startswith(HEADS):
             raise StoreUnavailable("planned outage")
 
     hook_stores(monkeypatch, before=before)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from milepost.dataflow.sinks.parquet_format import HEADS
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.object_store import StoreConfig
 from tests.harness.jobs.sparkless_job import SparklessJob
@@ -14,11 +15,13 @@ from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.stores.counted_stores import count_requests
 
 EMPTY = 6
-NORMAL = {"trigger": 9, "run": 11, "complete": 5, "notify table": 9, "subsume": 19}
+NORMAL = {"trigger": 9, "run": 13, "complete": 5, "notify table": 11, "subsume": 19}
 """One source, one sink, one level, a checkpoint subsumed; of the driver: tasks have stores of their own.
 
 `trigger` asks for the clock once more, by which it is judged how young an object is. `run` reads what each of its three
-tasks measured. `subsume` replaces the entries of the log, two requests each, that nothing needs any more: of one epoch.
+tasks measured, and writes what the epoch did to the table; it and `notify` read the mark that the table carries, and
+`notify` writes the next one. `subsume` replaces the entries of the log, two requests each, that nothing needs any more:
+of one epoch.
 """
 
 
@@ -81,10 +84,8 @@ def test_an_epoch_asks_no_more_than_it_did(tmp_path: Path, monkeypatch: pytest.M
         assert master.run(Session.cli(), runner, progress=by_step(requests)).status == "completed"
     assert requests.by_step.keys() == NORMAL.keys()
     assert all(asked <= NORMAL[step] for step, asked in requests.by_step.items()), requests.told()
-    heads = [(step, key) for step, _, key in requests.calls if key.startswith("_heads/")]
-    assert [step for step, key in heads if key != "_heads/"] == ["run", "notify table", "notify table"], (
-        "read, read, made"
-    )
+    heads = [(step, key) for step, _, key in requests.calls if key.startswith(HEADS)]
+    assert [step for step, key in heads if key != HEADS] == ["run", "notify table", "notify table"], "read, read, made"
     written = [key for _, operation, key in requests.calls if operation in ("put", "create")]
     read_back = [key for _, operation, key in requests.calls if operation == "get" and key in written]
     assert all(key.startswith("manifest/") for key in read_back), "of what it wrote, an epoch reads the head alone"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from milepost.dataflow.sinks.reservation import RESERVATION, TableOwner, reserve
+from milepost.dataflow.sinks.reservation import RESERVATION, Reservation, TableOwner, reservation, reserve
 from milepost.epoch.answers import EpochReport
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
@@ -16,7 +18,11 @@ from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
 
-OURS = TableOwner("small", "a" * 32, "table")
+OURS = reservation(TableOwner("small", "a" * 32, "table"), "parquet", "upsert", ("k",))
+
+
+def by(job: str, identity: str, sink: str) -> Reservation:
+    return replace(OURS, owner=TableOwner(job, identity, sink), table_id="f" * 32)
 
 
 def job_at(folder: Path, name: str = "small") -> SparklessJob:
@@ -60,7 +66,7 @@ def test_a_crash_between_reservation_and_commit_does_not_keep_the_job_from_its_t
         job.master.run_epoch(session, job.pending.checkpoint_id, SparklessRunner(after=die))
     assert job.context.sink("table").store.get(RESERVATION)
     assert job.master.run(Session.cli(), SparklessRunner(), take_over=True).status == "completed"
-    assert job.context.sink("table").read().num_rows == 1
+    assert job.master.read("table").num_rows == 1
 
 
 def test_a_reservation_is_part_of_the_table_to_an_audit(tmp_path: Path) -> None:
@@ -72,10 +78,19 @@ def test_a_reservation_is_part_of_the_table_to_an_audit(tmp_path: Path) -> None:
 def test_a_table_is_reserved_once_and_for_one_sink(tmp_path: Path) -> None:
     store = open_store(SparklessJob.create(tmp_path).context.sink_config("table"))
     reserve(store, OURS)
-    reserve(store, OURS)
-    for other in (TableOwner("small", "b" * 32, "table"), TableOwner("other", "a" * 32, "rows")):
+    reserve(store, by("small", "a" * 32, "table"))
+    for other in (by("small", "b" * 32, "table"), by("other", "a" * 32, "rows")):
         with pytest.raises(InvalidRequest, match="is reserved for sink table"):
             reserve(store, other)
+
+
+@pytest.mark.parametrize("change", [{"table_format": "delta"}, {"mode": "append", "key": ()}, {"key": ("v",)}])
+def test_a_table_keeps_its_format_mode_and_key(tmp_path: Path, change: dict[str, Any]) -> None:
+    store = open_store(SparklessJob.create(tmp_path).context.sink_config("table"))
+    reserve(store, OURS)
+    made = r"was made with format parquet, mode upsert and key \['k'\], the spec says .*Nothing was changed"
+    with pytest.raises(InvalidRequest, match=made):
+        reserve(store, replace(OURS, **change))
 
 
 def test_a_lost_reply_of_our_own_reservation_is_recognised(tmp_path: Path) -> None:

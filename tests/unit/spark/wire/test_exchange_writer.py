@@ -98,7 +98,7 @@ class StagingSink:
         rows = pa.concat_tables([piece.rows for piece in found])
         self.staged.append(rows)
         self.distinct.append(len(found) == 1 and found[0].distinct)
-        return StagedFile(f"data/{checkpoint_id}-{token}-{subtask}", rows.num_rows, 1, "ab")
+        return StagedFile(f"_milepost/data/{checkpoint_id}-{token}-{subtask}", rows.num_rows, 1, "ab")
 
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 7), st.integers(1, 3), st.sampled_from([1, 64, 10**6]))

@@ -70,10 +70,13 @@ def test_two_sinks_at_one_place_are_refused_however_it_is_spelled(tmp_path: Path
         ({"one": "store/small"}, "sinks[0].path: this location is that of the job's own folder"),
         ({"one": "store/small/tables"}, "sinks[0].path: this location lies inside that of the job's own folder"),
         ({"one": "store"}, "sinks[0].path: this location holds that of the job's own folder"),
-        ({"source": "**/*.parquet"}, "sources.rows.path: this can name files that the job writes: of sink one"),
-        ({"source": "lake/one/data/*/*/*"}, "files that the job writes: of sink one"),
-        ({"source": "lake/one/_heads/*"}, "files that the job writes: of sink one"),
-        ({"source": "link/**"}, "files that the job writes: of sink two"),
+        (
+            {"source": "**/*.parquet"},
+            "sources.rows.path: this can name files that the job writes: of the job's own folder",
+        ),
+        ({"source": "lake/one/_milepost/data/*/*/*"}, "files that the job writes: of sink one"),
+        ({"source": "lake/one/_milepost/heads/*"}, "files that the job writes: of sink one"),
+        ({"source": "link/two/_milepost/**"}, "files that the job writes: of sink two"),
         ({"source": "store/**/*.json"}, "files that the job writes: of the job's own folder"),
     ],
 )
@@ -110,7 +113,7 @@ def test_the_names_of_a_table_s_files_are_those_that_its_sink_gives(tmp_path: Pa
         job.land(name)
         job.master.run(Session.cli(), SparklessRunner())
     keys = [item.stat.key for item in job.context.sink("table").objects()]
-    assert {key.split("/")[0] for key in keys} >= {"data", "_heads", "_owner.json"}
+    assert {key.split("/")[1] for key in keys} >= {"data", "heads", "owner.json"}
     spec = tmp_path / "config" / "small.yaml"
     text = spec.read_text()
     for key in keys:

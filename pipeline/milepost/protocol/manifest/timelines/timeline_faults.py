@@ -79,7 +79,7 @@ def lineage_faults(state: ManifestState) -> list[str]:
         found.append(f"{where}: sinks {due.sinks} must be some, each once, in order")
     if pending is not None or (live is not None and live.head != due.checkpoint_id):
         found.append(f"{where}: nothing may be triggered or completed before all sinks have followed")
-    waiting = [int(checkpoint.checkpoint_id) for checkpoint in state.unconfirmed()]
+    waiting = [int(one.checkpoint_id) for one in state.unconfirmed() if set(one.unconfirmed) & set(due.sinks)]
     if waiting:
         found.append(f"{where} replaces the commits of checkpoints {waiting}: none of them may be due")
     return found

@@ -23,6 +23,7 @@ from milepost.protocol.manifest.transaction.answers import (
 )
 from milepost.protocol.manifest.transaction.events import (
     ForkDisposed,
+    RealignmentDecided,
     SinkReconciled,
     SwitchKind,
     TimelineForked,
@@ -30,12 +31,18 @@ from milepost.protocol.manifest.transaction.events import (
     TimelineSwitched,
     TimelineThawed,
 )
-from milepost.protocol.manifest.transaction.preconditions import check_not_ended, frozen_by, open_timeline
+from milepost.protocol.manifest.transaction.preconditions import (
+    check_not_ended,
+    check_reconciled,
+    frozen_by,
+    open_timeline,
+)
 from milepost.protocol.manifest.transaction.requests import (
     DisposeForkRequest,
     FastForwardRequest,
     ForkRequest,
     FreezeRequest,
+    RealignSinkRequest,
     ReconcileSinkRequest,
     RollbackRequest,
     ThawRequest,
@@ -239,13 +246,35 @@ def reconcile_sink(state: ManifestState, request: ReconcileSinkRequest, now_ms: 
             f"job {state.job}: sink {request.sink} has nothing to follow for the switch of version {request.decision}",
         )
     left = tuple(sink for sink in due.sinks if sink != request.sink)
-    target = state.checkpoint(due.checkpoint_id)
-    shown = () if target is None else tuple(sink for sink in target.unpublished if sink != request.sink)
     return advance(
         state,
         SinkReconciled(now_ms, request.decision, request.sink, request.session_id),
         reconciliation=replace(due, sinks=left) if left else None,
-        checkpoints=tuple(replace(one, unpublished=shown) if one is target else one for one in state.checkpoints),
+    )
+
+
+def realign_sink(state: ManifestState, request: RealignSinkRequest, now_ms: int) -> Answer:
+    """Let one sink follow the live head under a decision of its own: its table was moved by somebody else.
+
+    What it has yet to confirm is void: the head's contents have it. Nothing is triggered before it has followed.
+
+    Raises:
+        Busy: a checkpoint is pending on the live timeline. CommitConflict: the live head is another one by now.
+        JobNotRunnable: sinks have yet to follow an earlier decision.
+    """
+    live = state.timeline()
+    _check_idle(state, live, "realign")
+    _check_head(state, live, request.expected_head, "realign")
+    check_reconciled(state, "realign")
+    owed = (
+        replace(one, unconfirmed=tuple(sink for sink in one.unconfirmed if sink != request.sink))
+        for one in state.checkpoints
+    )
+    return advance(
+        state,
+        RealignmentDecided(now_ms, request.sink, live.head, printable_detail(request.detail), request.session_id),
+        checkpoints=tuple(owed),
+        reconciliation=Reconciliation(state.version + 1, live.timeline_id, live.head, (request.sink,)),
     )
 
 

@@ -320,6 +320,21 @@ class SinkReconciled:
 
 
 @dataclass(frozen=True, slots=True)
+class RealignmentDecided:
+    """One sink's table is to show the live head, whatever it shows by now.
+
+    Attributes:
+        to: that head; 0 for the empty table. detail: for people: who, why.
+    """
+
+    at_ms: int
+    sink: str
+    to: CheckpointId
+    detail: str
+    session_id: SessionId
+
+
+@dataclass(frozen=True, slots=True)
 class SavepointCreated:
     """A copy of a completed checkpoint is complete, and a person's."""
 
@@ -362,6 +377,7 @@ Event = (
     | TimelineFrozen
     | TimelineThawed
     | SinkReconciled
+    | RealignmentDecided
     | SavepointCreated
     | SavepointDisposed
 )

@@ -320,6 +320,21 @@ class ReconcileSinkRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class RealignSinkRequest:
+    """Let the job's head count for one sink, whatever its table shows by now.
+
+    Attributes:
+        expected_head: the live head that the decision was made from.
+        detail: for people: who, why.
+    """
+
+    session_id: SessionId
+    sink: str
+    expected_head: CheckpointId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class RecordSavepointRequest:
     """State that a savepoint's copy is complete; its checkpoint must still be retained.
 

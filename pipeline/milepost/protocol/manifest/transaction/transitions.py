@@ -31,6 +31,7 @@ from milepost.protocol.manifest.transaction.events import (
     JobResumed,
     JobStarted,
     LogCompacted,
+    RealignmentDecided,
     SavepointCreated,
     SavepointDisposed,
     SinkConfirmed,
@@ -107,6 +108,7 @@ JOB_RULES: tuple[Rule[JobStatus], ...] = (
     *(Rule(status, CheckpointPinned, status) for status in _ANY_STATUS),
     *(Rule(status, CheckpointUnpinned, status) for status in _ANY_STATUS),
     *(Rule(status, SinkReconciled, status, "a fact, whatever the status") for status in _ANY_STATUS),
+    *(Rule(status, RealignmentDecided, status, "a person has decided") for status in _ANY_STATUS),
     *(
         Rule(status, event, status)
         for event in (

@@ -44,7 +44,6 @@ def confirm_sink(state: ManifestState, request: ConfirmSinkRequest, now_ms: int)
     confirmed = replace(
         checkpoint,
         unconfirmed=tuple(sink for sink in checkpoint.unconfirmed if sink != request.sink),
-        unpublished=tuple(sink for sink in checkpoint.unpublished if sink != request.sink),
     )
     return advance(
         state,

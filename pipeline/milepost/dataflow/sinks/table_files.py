@@ -1,4 +1,4 @@
-"""The files of a Parquet table: staged by content, checked by size and checksum, read in parallel."""
+"""The files of a table: Parquet, staged by content, checked by size and checksum, read in parallel."""
 
 from __future__ import annotations
 
@@ -14,26 +14,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.dataflow.sinks.committables import StagedFile
+from milepost.dataflow.sinks.file_statistics import statistics_of
+from milepost.dataflow.sinks.table_keys import DATA, staged_prefix
 from milepost.dataflow.sinks.table_schema import conform
 from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.at_once import at_once
 
-DATA = "data/"
 _PARALLEL_READS = 8
+_MAX_LISTINGS = 8
+"""Files in more folders than this are looked for in one listing of all."""
 
 
-def token_prefix(checkpoint_id: int, token: int) -> str:
-    """Return where one token stages the files of one checkpoint."""
-    return f"{DATA}chk-{checkpoint_id:020d}/t{token}/"
+class TableFiles:
+    """Files below the root of one table.
 
+    Args:
+        statistics: whether a staged file says those of its columns.
+    """
 
-class ParquetFiles:
-    """Files below the root of one table."""
-
-    def __init__(self, sink: str, store: ObjectStore) -> None:
+    def __init__(self, sink: str, store: ObjectStore, *, statistics: bool = False) -> None:
         self._sink = sink
         self._store = store
+        self._statistics = statistics
 
     def stage(
         self, tables: Iterable[pa.Table], checkpoint_id: int, token: int, label: str, held_bytes: int
@@ -58,17 +61,27 @@ class ParquetFiles:
         if not rows:
             return None
         sha256 = hashlib.sha256(body).hexdigest()
-        key = f"{token_prefix(checkpoint_id, token)}{label}-{sha256}.parquet"
+        key = f"{staged_prefix(checkpoint_id, token)}{label}-{sha256}.parquet"
         self._store.put(key, body)
-        return StagedFile(key, rows, len(body), sha256)
+        said = statistics_of(pq.read_metadata(pa.BufferReader(body))) if self._statistics else None
+        return StagedFile(key, rows, len(body), sha256, said)
 
-    def check_staged(self, files: Sequence[StagedFile]) -> None:
-        """Refuse staged files that are missing or have another size. Raises StateCorrupt."""
-        self._check_listed("staged file", files, sorted({file.key.rpartition("/")[0] + "/" for file in files}))
-
-    def check_published(self, files: Sequence[StagedFile]) -> None:
-        """Refuse published files, of any checkpoints, that are missing or have another size. Raises StateCorrupt."""
-        self._check_listed("published file", files, [DATA] if files else [])
+    def check(self, files: Sequence[StagedFile]) -> None:
+        """Refuse files that are missing or have another size. Raises StateCorrupt."""
+        folders = sorted({file.key.rpartition("/")[0] + "/" for file in files})
+        prefixes = folders if len(folders) <= _MAX_LISTINGS else [DATA]
+        listings = at_once(self._store, lambda prefix: list(self._store.list(prefix)), prefixes)
+        sizes = {stat.key: stat.size for listing in listings for stat in listing}
+        for file in files:
+            if sizes.get(file.key) != file.size:
+                found = f"{sizes[file.key]} bytes" if file.key in sizes else "missing"
+                raise StateCorrupt(
+                    f"sink {self._sink}: the table's file {file.key} is {found}, recorded are {file.size} bytes. "
+                    "Nothing was published.",
+                    hint="restore it from a copy, or go back to a checkpoint whose files are there (milepost rollback);"
+                    " --to 0 begins the table anew",
+                    key=file.key,
+                )
 
     def rows(
         self,
@@ -132,19 +145,6 @@ class ParquetFiles:
         if rows.num_rows != file.rows:
             raise StateCorrupt(f"{file.key}: {rows.num_rows} rows, recorded {file.rows}", key=file.key)
         return conform(file.key, rows, schema)
-
-    def _check_listed(self, what: str, files: Sequence[StagedFile], prefixes: Iterable[str]) -> None:
-        sizes: dict[str, int] = {}
-        for prefix in prefixes:
-            sizes.update((stat.key, stat.size) for stat in self._store.list(prefix))
-        for file in files:
-            if sizes.get(file.key) != file.size:
-                found = f"{sizes[file.key]} bytes" if file.key in sizes else "missing"
-                raise StateCorrupt(
-                    f"sink {self._sink}: {what} {file.key} is {found}, recorded are {file.size} bytes. "
-                    "Nothing was published.",
-                    key=file.key,
-                )
 
 
 def _encoded(tables: Iterable[pa.Table], held_bytes: int) -> tuple[int, bytes]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.dataflow.sinks.parquet_files import ParquetFiles
+from milepost.dataflow.sinks.table_files import TableFiles
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> ObjectStore:
 def test_what_was_staged_is_read_and_another_attempt_writes_the_same_bytes(
     store: ObjectStore, table: pa.Table, held_bytes: int
 ) -> None:
-    files = ParquetFiles("table", store)
+    files = TableFiles("table", store)
     tables = [table, table.slice(0, 0), table.slice(1), table]
 
     staged = files.stage(iter(tables), 1, 1, "0", held_bytes)
@@ -53,13 +53,13 @@ def test_what_was_staged_is_read_and_another_attempt_writes_the_same_bytes(
 
 
 def test_a_table_without_rows_has_no_file(store: ObjectStore) -> None:
-    assert ParquetFiles("table", store).stage(iter([_FLAT.slice(0, 0)]), 1, 1, "0", _ALL_AT_ONCE) is None
+    assert TableFiles("table", store).stage(iter([_FLAT.slice(0, 0)]), 1, 1, "0", _ALL_AT_ONCE) is None
 
 
 def test_packed_numbers_go_to_snappy_and_everything_beside_a_nested_column_to_zstd(store: ObjectStore) -> None:
     found = []
     for table in (_FLAT, _NESTED):
-        staged = ParquetFiles("table", store).stage(iter([table]), 1, 1, "0", _ALL_AT_ONCE)
+        staged = TableFiles("table", store).stage(iter([table]), 1, 1, "0", _ALL_AT_ONCE)
         assert staged is not None
         group = pq.ParquetFile(pa.BufferReader(store.get(staged.key))).metadata.row_group(0)
         columns = [group.column(index) for index in range(group.num_columns)]

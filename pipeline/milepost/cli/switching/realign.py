@@ -1,0 +1,51 @@
+"""The command that lets the job's head count for one table: realign."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from milepost.cli.running.control import Yes, confirmed
+from milepost.cli.terminal.completion import sink_names
+from milepost.cli.terminal.open_job import open_job
+from milepost.cli.terminal.options import Job, Json, Verbose
+from milepost.cli.terminal.output import Output
+from milepost.protocol.records.ids import checkpoint_name
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the group."""
+    app.command()(realign)
+
+
+def realign(
+    ctx: typer.Context,
+    job: Job,
+    sink: Annotated[str, typer.Argument(metavar="SINK", help="Name of the sink.", autocompletion=sink_names)],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan; change nothing.")] = False,
+    yes: Yes = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Bring back a table that a restore, a failover or a hand has moved: it shows what the job's head says."""
+    from milepost.jobmaster.jobmaster import Session
+
+    output: Output = ctx.obj
+    master = open_job(job)
+    plan = output.as_typed(master.plan_realign(sink))
+    if dry_run or not yes:
+        for line in plan.text:
+            output.text(line)
+    if dry_run:
+        return output.document(plan) if output.json else output.text("nothing was changed")
+    question = f"Let sink {plan.sink} show {checkpoint_name(plan.head)} of job {plan.job}?"
+    if plan.fault is not None and not confirmed(question, yes, output):
+        return output.note("nothing was changed")
+    result = master.realign(Session.cli(), plan, detail=f"by a person: milepost realign {plan.job} {plan.sink}")
+    if output.json:
+        return output.document(result)
+    at = checkpoint_name(result.checkpoint_id)
+    if result.outcome == "realigned":
+        output.text(f"sink {result.sink} shows {at} of job {result.job} again")
+    return output.text(f"next: {result.next_step}")

@@ -1,0 +1,76 @@
+"""Where a Delta table is, and how the library reaches it: as our own store does, whatever the environment says."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from urllib.parse import quote, urlsplit
+
+from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.storage.keys import LocalRoot, is_loopback, parse_root
+
+_UNSAFE = ("AWS_S3_ALLOW_UNSAFE_RENAME", "MOUNT_ALLOW_UNSAFE_RENAME")
+"""What makes the library commit without asking whether somebody else did."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLocation:
+    """What the library is given.
+
+    Attributes:
+        uri: a path, or an `s3://` URL. options: of its store, with credentials.
+    """
+
+    uri: str
+    options: dict[str, str] = field(repr=False)
+
+    def without_secrets(self, text: str) -> str:
+        """Return a text, such as a server's answer, without what is secret here."""
+        for name in ("aws_secret_access_key", "aws_session_token", "aws_access_key_id"):
+            if secret := self.options.get(name):
+                text = text.replace(secret, "***")
+        return text
+
+
+def delta_location(sink: str, config: StoreConfig) -> DeltaLocation:
+    """Return where a store's root is for the library, with credentials as they are now.
+
+    Raises: EnvironmentUnusable: the environment asks for unsafe commits, or there are no credentials.
+    """
+    for name in (*_UNSAFE, *(unsafe.lower() for unsafe in _UNSAFE)):
+        if name in os.environ:
+            raise EnvironmentUnusable(
+                f"sink {sink}: {name} is set: a commit to a Delta table could then overwrite somebody else's. "
+                "Nothing was published.",
+                hint=f"unset {name}; a store that cannot commit without it cannot hold Delta tables",
+                sink=sink,
+            )
+    root = parse_root(config.url)
+    if isinstance(root, LocalRoot):
+        return DeltaLocation(str(root.path), {})
+    return DeltaLocation(f"s3://{root.bucket}/{quote(root.prefix)}", _s3_options(config))
+
+
+def _s3_options(config: StoreConfig) -> dict[str, str]:
+    """Return every option that the library would otherwise take from the environment."""
+    from milepost.storage.s3_access import s3_access  # boto3 is only loaded by jobs that use it
+
+    access = s3_access(config)
+    options = {
+        "aws_access_key_id": access.credentials.access_key,
+        "aws_secret_access_key": access.credentials.secret_key,
+        "aws_session_token": access.credentials.session_token or "",
+        "aws_region": config.region,
+        "aws_endpoint_url": access.endpoint_url,
+        "aws_endpoint_url_s3": access.endpoint_url,
+        "aws_allow_http": str(access.endpoint_url.startswith("http:")).lower(),
+        "aws_virtual_hosted_style_request": "false",
+        "aws_skip_signature": "false",
+        "aws_conditional_put": "etag",
+        "aws_s3_locking_provider": "",
+    }
+    if is_loopback(access.endpoint_url):
+        # HTTP_PROXY of the environment cannot lead to this machine's loopback, and can only be told by naming another.
+        options |= {"proxy_url": access.endpoint_url, "proxy_excludes": urlsplit(access.endpoint_url).hostname or ""}
+    return options

@@ -1,0 +1,118 @@
+"""Our own format: commits are heads, small objects that are created only if absent; the marks say what is live.
+
+`_milepost/heads/<20 digits of 10^19 - n>.json` is head n, from 1; inverted, so that one LIST with limit 1 finds the
+newest. No head is ever deleted: a freed key would let a frozen writer's put succeed (I6). It is read with `milepost
+read`, by nothing else: a reader that lists files would see every version of a row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from milepost.dataflow.sinks.reservation import TableOwner, reserved_for
+from milepost.dataflow.sinks.table_format import ForeignCommit, TableMove
+from milepost.dataflow.sinks.table_keys import OWN
+from milepost.protocol.codec.records import decode, encode
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.newest import newest_object
+
+HEADS = f"{OWN}heads/"
+
+_TOP = 10**19
+_HEAD_KEY = re.compile(rf"{HEADS}(\d{{20}})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class TableHead:
+    """One commit.
+
+    Attributes:
+        version: n, from 1, without gaps. table_id: of the reservation.
+        number, write_id: of the mark that it carries.
+    """
+
+    stored_format: ClassVar[str] = "milepost.table-head/2"
+
+    version: int
+    table_id: str
+    number: int
+    write_id: str
+
+    def check(self) -> str | None:
+        """Return what is wrong with values that fit one by one; None when they belong together."""
+        return None if 0 < self.version <= self.number else f"head {self.version} carries mark {self.number}"
+
+
+def head_key(version: int) -> str:
+    """Return the key of head `version`; newer heads sort first."""
+    return f"{HEADS}{_TOP - version:020d}.json"
+
+
+def head_version(key: str) -> int:
+    """Inverse of `head_key`. Raises StateCorrupt."""
+    match = _HEAD_KEY.fullmatch(key)
+    if match is None or int(match[1]) >= _TOP:
+        raise StateCorrupt(f"{key} is not the name of a table's head", key=key)
+    return _TOP - int(match[1])
+
+
+class ParquetFormat:
+    """One table of our own format in one store."""
+
+    keeps_statistics = False
+    log_prefix = HEADS
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def open(self) -> OpenParquetTable | None:
+        newest = newest_object(self._store, HEADS, head_key, head_version)
+        if newest is None:
+            reserved = reserved_for(self._store)
+            return None if reserved is None else OpenParquetTable(self._store, reserved.table_id, None)
+        version = head_version(newest.key)
+        head = decode(TableHead, self._store.get(newest.key), newest.key, key=newest.key)
+        if head.version != version:
+            raise StateCorrupt(f"{newest.key}: says version {head.version}, its name {version}", key=newest.key)
+        return OpenParquetTable(self._store, head.table_id, head)
+
+    def create(self, owner: TableOwner, schema: pa.Schema) -> None:
+        """Nothing: the reservation makes the table."""
+
+    def maintain(self, retention_ms: int) -> None:
+        """Nothing: heads are small, and stay."""
+
+
+class OpenParquetTable:
+    """A table at its newest head."""
+
+    def __init__(self, store: ObjectStore, table_id: str, head: TableHead | None) -> None:
+        self._store = store
+        self.version = 0 if head is None else head.version
+        self.table_id = table_id
+        self.number = 0 if head is None else head.number
+        self.write_id = None if head is None else head.write_id
+        self.owner: TableOwner | None = None
+        self.schema: pa.Schema | None = None
+
+    def check(self, schema: pa.Schema) -> None:
+        """Nothing: it holds whatever Parquet does."""
+
+    def live(self) -> Mapping[str, int] | None:
+        return None
+
+    def foreign(self) -> tuple[ForeignCommit, ...]:
+        return ()
+
+    def widen(self, schema: pa.Schema) -> None:
+        """Nothing: the columns are the contents' to say."""
+
+    def commit(self, move: TableMove) -> None:
+        head = TableHead(self.version + 1, self.table_id, move.number, move.write_id)
+        self._store.create(head_key(head.version), encode(head))

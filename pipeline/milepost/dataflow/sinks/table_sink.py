@@ -1,0 +1,311 @@
+"""A sink whose table is files: staged, prepared, then made visible by one commit of the table's format (I14).
+
+What is the same for every format is here and in `table_mover.py`; a format adds its log alone (`table_format.py`).
+Order of writes: staged files -> records of the contents -> [commit point in the manifest] -> mark -> the format's
+commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pyarrow as pa
+
+from milepost.dataflow.sinks.committables import Committable, StagedFile, decode_schema, encode_schema
+from milepost.dataflow.sinks.contents import ContentsChange, ContentsRecords, TableContents, identity_of
+from milepost.dataflow.sinks.contract import (
+    PreparedTable,
+    SinkChange,
+    SinkMode,
+    TableObject,
+    TablePosition,
+    TableTarget,
+)
+from milepost.dataflow.sinks.marks import Mark, MarkRecords
+from milepost.dataflow.sinks.reservation import RESERVATION, TableOwner, reservation, reserve, reserved_for
+from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
+from milepost.dataflow.sinks.table_garbage import TableGarbage, is_list_key
+from milepost.dataflow.sinks.table_keys import staged_by, staged_prefix
+from milepost.dataflow.sinks.table_mover import TableMover
+from milepost.dataflow.sinks.table_schema import check_rows_schema, latest_per_key, merged_schema, widened_schema
+from milepost.dataflow.sinks.table_staging import TableStaging
+from milepost.protocol.records.errors import InvalidRequest, NotFound, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStat, ObjectStore
+from milepost.storage.at_once import at_once
+
+COMPACT_FILES = 64
+"""A table of the latest rows with at least so many files is compacted by the next epoch that can."""
+
+
+class TableSink(TableStaging):
+    """One table; what it shares with every sink is said in `contract`.
+
+    Args:
+        job: its name. store: rooted at the table. format_name: as in the spec. marks, records: in the job's storage.
+        op: as in `TableStaging`. retention_ms: how far back the table may have to go.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        job: str,
+        mode: SinkMode,
+        key: tuple[str, ...],
+        store: ObjectStore,
+        format_name: str,
+        form: TableFormat,
+        marks: MarkRecords,
+        records: ContentsRecords,
+        op: str = "insert",
+        retention_ms: int = 0,
+    ) -> None:
+        super().__init__(name, mode=mode, key=key, store=store, op=op, statistics=form.keeps_statistics)
+        self._job, self._store, self._format_name, self._format = job, store, format_name, form
+        self._retention_ms = retention_ms
+        self._marks, self._records = marks, records
+        self._mover = TableMover(name, job, store, form, marks, records)
+
+    def reserve(self, identity: str) -> None:
+        """Make a new table this job's, before anything is staged for it; refuse another's."""
+        reserve(self._store, reservation(self._owner(identity), self._format_name, self.mode.value, self.key))
+
+    def owner(self) -> TableOwner | None:
+        """Return for whom the table is reserved."""
+        reserved = reserved_for(self._store)
+        return None if reserved is None else reserved.owner
+
+    def is_anothers(self, identity: str) -> bool:
+        """Return whether the table is reserved for another job or sink."""
+        return self.owner() not in (None, self._owner(identity))
+
+    def prepare(
+        self, committable: Committable, base: TableContents | None, *, checkpoint_id: int, token: int, waits: bool
+    ) -> PreparedTable:
+        """Fail now for every reason known now; see `PreparingSink.prepare`."""
+        table, position = self._mover.look()
+        schema = self._next_schema(committable, base, table)
+        if table is None:
+            table, position = self._created(schema)
+        table.check(schema)
+        recorded = self._records.files(base)
+        rewritten = ContentsChange(())
+        if not waits:
+            self._check_position(position, base)
+            now = self._mover.files_now(table, position)
+            before = {file.key for file in recorded}
+            rewritten = ContentsChange(
+                tuple(file for key, file in now.items() if key not in before),
+                tuple(file.key for file in recorded if file.key not in now),
+            )
+        change = self._compacted(committable, rewritten.applied_to(recorded), schema, checkpoint_id, token)
+        if change is None:
+            change = ContentsChange(committable.files).after(rewritten)
+        files = change.applied_to(recorded)
+        return PreparedTable(
+            change, encode_schema(schema), len(files), sum(file.rows for file in files), table.table_id
+        )
+
+    def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
+        schema = encode_schema(self._next_schema(committable, base, None))
+        change, count = ContentsChange(committable.files), len(committable.files)
+        if base is None:
+            return PreparedTable(change, schema, count, committable.rows, None)
+        return PreparedTable(change, schema, base.files + count, base.rows + committable.rows, base.table_id)
+
+    def abort(self, *, checkpoint_id: int, token: int) -> None:
+        """Delete the files that this epoch staged.
+
+        Only for a checkpoint that the manifest says is aborted, or a token that lost: no contents ever name them. A
+        copy of the job counts checkpoints and tokens like this one, so a table that it moved is left alone.
+        """
+        found = [stat.key for stat in self._store.list(staged_prefix(checkpoint_id, token))]
+        staged = [key for key in found if staged_by(key) is not None]
+        if not staged:
+            return
+        position = self.position()
+        if not position.is_known:
+            raise InvalidRequest(
+                f"sink {self.name}: its table carries mark {position.number}, which is not of this job: what "
+                f"checkpoint {checkpoint_id} staged may be another's. Nothing was deleted.",
+                hint=f"if the job's state is to count: milepost realign {self._job} {self.name}",
+                sink=self.name,
+            )
+        self._store.delete(staged)
+
+    def position(self) -> TablePosition:
+        return self._mover.look()[1]
+
+    def move(self, target: TableTarget) -> bool:
+        return self._mover.move(target)
+
+    def check(self, contents: TableContents | None) -> None:
+        self._files.check(self._records.files(contents))
+
+    def fault(self, contents: TableContents | None) -> str | None:
+        table, position = self._mover.look()
+        if table is None:
+            return None if contents is None else f"there is no table at {self._store.config.url} any more"
+        if not position.is_known or identity_of(position.contents) != identity_of(contents):
+            return f"its table shows {position}"
+        try:
+            self._mover.files_now(table, position)
+        except InvalidRequest as error:
+            return error.message
+        return None
+
+    def compare(self, contents: TableContents | None) -> SinkChange:
+        """Return what a move would change; the rows of an append table are recorded, of an upsert table counted."""
+
+        def now() -> tuple[TablePosition, int | None]:
+            position = self.position()
+            if position.is_known:
+                with suppress(StateCorrupt):
+                    return position, self._count(position.contents)
+            return position, None
+
+        def then() -> int:
+            self.check(contents)
+            return self._count(contents)
+
+        with ThreadPoolExecutor(1) as pool:
+            shown = pool.submit(now)
+            rows_then = then()
+            position, rows_now = shown.result()
+        return SinkChange(
+            rows_now=rows_now,
+            rows_then=rows_then,
+            files_now=0 if position.contents is None else position.contents.files,
+            files_then=0 if contents is None else contents.files,
+            position=position,
+        )
+
+    def undo_limits(self) -> tuple[str, ...]:
+        """Return what a move cannot undo, for people."""
+        return ("rows that a reader has already copied from the table stay where they were copied to",)
+
+    def files(self, contents: TableContents | None) -> tuple[StagedFile, ...]:
+        return self._records.files(contents)
+
+    def read(self, contents: TableContents, *, verify: bool = False) -> pa.Table:
+        """Return a table's rows: append in commit order, upsert sorted by key."""
+        rows = self._files.rows(self._records.files(contents), decode_schema(contents.schema), verify=verify)
+        return self._sorted(latest_per_key(rows, self.key)) if self.mode is SinkMode.UPSERT else rows
+
+    def verify(self, contents: TableContents, *, deep: bool = False) -> list[str]:
+        """Every file must be there with its recorded size; with `deep` also its SHA-256, rows and columns agree."""
+        try:
+            files = self._records.files(contents)
+        except StateCorrupt as error:
+            return [error.message]
+        problems = []
+        if len(files) != contents.files:
+            problems.append(f"{contents.files} files are recorded, its records list {len(files)}")
+        return problems + self._files.problems(files, decode_schema(contents.schema), deep=deep)
+
+    def import_key(self, file: StagedFile, number: int, *, checkpoint_id: int, token: int) -> str:
+        """Return where the n-th file of a table that comes from elsewhere is staged: named by its content."""
+        return f"{staged_prefix(checkpoint_id, token)}{number}-{file.sha256}.parquet"
+
+    def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        def size(key: str) -> int | None:
+            try:
+                return self._store.stat(key).size
+            except NotFound:
+                return None
+
+        every = list(keys)
+        sizes = zip(every, at_once(self._store, size, every), strict=True)
+        return {key: size for key, size in sizes if size is not None}
+
+    @property
+    def store(self) -> ObjectStore:
+        return self._store
+
+    def objects(self) -> tuple[TableObject, ...]:
+        return tuple(self._placed(stat) for stat in self._store.list(""))
+
+    def marks(self, *, above: int) -> tuple[Mark, ...]:
+        found = (self._marks.at(number) for number in self._marks.numbers() if number > above)
+        return tuple(mark for mark in found if mark is not None)
+
+    def forget_marks(self, *, below: int) -> None:
+        self._marks.forget([number for number in self._marks.numbers() if number < below])
+
+    def garbage(self) -> TableGarbage:
+        return TableGarbage(self._store)
+
+    def maintain(self) -> None:
+        self._format.maintain(self._retention_ms)
+
+    def _owner(self, identity: str) -> TableOwner:
+        return TableOwner(self._job, identity, self.name)
+
+    def _created(self, schema: pa.Schema) -> tuple[OpenTable, TablePosition]:
+        self._mover.create(schema)
+        table, position = self._mover.look()
+        if table is None:
+            raise InvalidRequest(
+                f"sink {self.name}: {self._store.config.url} is not reserved for it any more. Nothing was published.",
+                hint="somebody deletes below the sink's path: find out who, then run again",
+                sink=self.name,
+            )
+        return table, position
+
+    def _check_position(self, position: TablePosition, base: TableContents | None) -> None:
+        """Refuse a table that is not where this lineage left it: its commit could never follow (I14)."""
+        left = 0 if base is None else base.checkpoint_id
+        if position.is_known and position.checkpoint_id == left:
+            return
+        raise InvalidRequest(
+            f"sink {self.name}: its table shows {position}, this job left it at checkpoint {left}. Nothing was "
+            "published.",
+            hint="it was moved, deleted or restored, or a copy of the job writes it: put it back, or use a new path; if"
+            f" the job's state is to count: milepost realign {self._job} {self.name}",
+            sink=self.name,
+        )
+
+    def _next_schema(self, committable: Committable, base: TableContents | None, table: OpenTable | None) -> pa.Schema:
+        """Check what was staged; return the columns of the contents with it, which the table may have more than."""
+        self.check_committable(committable)
+        rows = decode_schema(committable.schema)
+        check_rows_schema(self.name, rows, self.key)
+        schema = merged_schema(self.name, decode_schema(base.schema) if base is not None else None, rows)
+        if table is not None and table.schema is not None:
+            widened_schema(self.name, table.schema, schema)
+        self._files.check(committable.files)
+        return schema
+
+    def _compacted(
+        self, committable: Committable, known: Sequence[StagedFile], schema: pa.Schema, checkpoint_id: int, token: int
+    ) -> ContentsChange | None:
+        """Stage the whole table as this epoch leaves it, if it has grown many files; else None. Holds it in memory."""
+        files = (*known, *committable.files)
+        if self.mode is not SinkMode.UPSERT or len(files) < COMPACT_FILES:
+            return None
+        rows = latest_per_key(self._files.rows(files, schema, verify=True), self.key)
+        whole = self._files.stage([self._sorted(rows)], checkpoint_id, token, "all", rows.nbytes)
+        assert whole is not None, "a table of so many files has rows"
+        return ContentsChange((whole,), whole=True)
+
+    def _count(self, contents: TableContents | None) -> int:
+        if contents is None:
+            return 0
+        if self.mode is not SinkMode.UPSERT:
+            return contents.rows
+        schema = decode_schema(contents.schema)
+        keys = self._files.rows(self._records.files(contents), schema, columns=self.key)
+        return latest_per_key(keys, self.key).num_rows
+
+    def _placed(self, stat: ObjectStat) -> TableObject:
+        return TableObject(
+            stat,
+            staged_by(stat.key),
+            permanent=stat.key == RESERVATION or stat.key.startswith(self._format.log_prefix),
+            list_of_garbage=is_list_key(stat.key),
+        )
+
+    def _sorted(self, rows: pa.Table) -> pa.Table:
+        return rows.sort_by([(name, "ascending") for name in self.key])

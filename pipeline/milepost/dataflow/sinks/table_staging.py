@@ -1,0 +1,69 @@
+"""Rows are staged as files of a table, which nobody sees before a commit names them; the gate reads them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from milepost.dataflow.sinks.committables import Committable, RowsPiece, StagedFile, decode_schema, encode_schema
+from milepost.dataflow.sinks.contract import SinkMode
+from milepost.dataflow.sinks.table_files import TableFiles
+from milepost.dataflow.sinks.table_keys import check_staged_key
+from milepost.dataflow.sinks.table_schema import as_changes, changes_schema, rows_to_stage
+from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation
+from milepost.protocol.records.object_store import ObjectStore
+
+
+class TableStaging:
+    """What tasks stage for one table, and what an epoch makes of it.
+
+    Args:
+        key: key columns of an upsert table; () for others. store: rooted at the table.
+        op: what each row is to a changelog. statistics: whether a staged file says those of its columns.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        mode: SinkMode,
+        key: tuple[str, ...],
+        store: ObjectStore,
+        op: str = "insert",
+        statistics: bool = False,
+    ) -> None:
+        if mode is SinkMode.UPSERT and not key:
+            raise InvalidRequest(
+                f"sink {name}: `mode: upsert` needs an input with key columns.", hint="use `mode: append`", sink=name
+            )
+        self.name = name
+        self.mode = mode
+        self.key = key
+        self._op = op
+        self._files = TableFiles(name, store, statistics=statistics)
+
+    def stage_pieces(
+        self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
+    ) -> StagedFile | None:
+        """Write one file durably, named by its content; of an upsert table's key its last row."""
+        rows = rows_to_stage(self.name, pieces, self.key, upsert=self.mode is SinkMode.UPSERT)
+        if self.mode is SinkMode.CHANGELOG:
+            rows = (as_changes(one, self._op, checkpoint_id) for one in rows)
+        return self._files.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
+
+    def committable(self, files: Iterable[StagedFile | None], schema: pa.Schema) -> Committable:
+        columns = changes_schema(schema) if self.mode is SinkMode.CHANGELOG else schema
+        return Committable(self.name, tuple(file for file in files if file is not None), encode_schema(columns))
+
+    def staged_table(self, committable: Committable) -> pa.Table:
+        """Return the rows this epoch would publish, checksums verified. Raises StateCorrupt."""
+        self.check_committable(committable)
+        return self._files.rows(committable.files, decode_schema(committable.schema), verify=True)
+
+    def check_committable(self, committable: Committable) -> None:
+        """Refuse what another sink staged. Raises ProtocolViolation, StateCorrupt."""
+        if committable.sink != self.name:
+            raise ProtocolViolation(f"sink {self.name}: was given what sink {committable.sink} staged.")
+        for file in committable.files:
+            check_staged_key(file)

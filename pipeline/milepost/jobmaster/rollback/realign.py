@@ -1,0 +1,108 @@
+"""A realignment brings one sink's table back to what the job's head says, when somebody else moved it.
+
+That is after a failover, a restore of an older state, a DELETE by another engine, or a table that was dropped: nobody
+can tell by themselves whether the job or the table is right, so a person decides that the job is. Order: the decision
+in the manifest -> the table's move, which carries its version -> the fact that it has followed (`reconciliation.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from milepost.dataflow.sinks.contract import SinkChange
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.store_checks import require_stores
+from milepost.jobmaster.leadership.reconciliation import SinkReconciler
+from milepost.jobmaster.leadership.routes import contents_at
+from milepost.protocol.manifest.transaction.requests import RealignSinkRequest
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.manifest_state import JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class RealignmentPlan:
+    """What a realignment would do.
+
+    Attributes:
+        head: the job's, which the table is to show; 0 for the empty state. position: where the table is now, in words.
+        fault: why the table is not as the head says; None: it is, and nothing is to be done.
+        rows_now: None: nobody can tell. text: for people.
+    """
+
+    job: str
+    sink: str
+    head: int
+    position: str
+    fault: str | None
+    rows_now: int | None
+    rows_then: int
+    text: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RealignedSink:
+    """What became of a table: ``realigned`` or ``nothing_to_realign``.
+
+    Attributes:
+        next_step: what to type for the job to go on.
+    """
+
+    outcome: str
+    job: str
+    sink: str
+    checkpoint_id: int
+    next_step: str
+
+
+class Realignments:
+    """The use cases of one job that let its head count for a table."""
+
+    def __init__(self, context: JobContext, reconciler: SinkReconciler) -> None:
+        self._context, self._reconciler = context, reconciler
+
+    def plan_realign(self, sink: str) -> RealignmentPlan:
+        """Return what a realignment of this sink would do. Changes nothing.
+
+        Raises: NotFound: no such sink. InvalidRequest: its path leads elsewhere than at the head. StateCorrupt: a file
+            that the head needs is gone.
+        """
+        state = self._context.head().state
+        head = state.timeline().head
+        table = self._context.sink(sink)
+        contents = contents_at(self._context, self._context.base_metadata(state, head), sink)
+        fault, change = table.fault(contents), table.compare(contents)
+        text = tuple(_text(state.job, sink, int(head), fault, change))
+        return RealignmentPlan(
+            state.job, sink, int(head), str(change.position), fault, change.rows_now, change.rows_then, text
+        )
+
+    def realign(self, session: Session, plan: RealignmentPlan, *, detail: str = "") -> RealignedSink:
+        """Let the table show the job's head, in one commit.
+
+        Args:
+            plan: that a person has looked at. detail: for the history: who, why.
+        Raises:
+            Busy: an epoch is running. CommitConflict: the head is another one by now.
+            JobNotRunnable: sinks have yet to follow an earlier decision: run the job first.
+            StoreUnavailable, …: it is decided, and the sink has yet to follow; the message says so.
+        """
+        failed = self._context.head().state.status is JobStatus.FAILED
+        next_step = f"milepost {'resume' if failed else 'run'} {plan.job}"
+        if plan.fault is None:
+            return RealignedSink("nothing_to_realign", plan.job, plan.sink, plan.head, next_step)
+        require_stores(self._context)
+        self._context.reserve(plan.sink)
+        self._context.transact(RealignSinkRequest(session.session_id, plan.sink, CheckpointId(plan.head), detail))
+        self._reconciler.finish(session)
+        return RealignedSink("realigned", plan.job, plan.sink, plan.head, next_step)
+
+
+def _text(job: str, sink: str, head: int, fault: str | None, change: SinkChange) -> Iterator[str]:
+    if fault is None:
+        yield f"sink {sink}: its table is as checkpoint {head} of job {job} says: nothing to realign"
+        return
+    yield f"sink {sink}: {fault}"
+    rows = f"{change.rows_now} -> {change.rows_then} rows"
+    yield f"it would show checkpoint {head} of job {job} again: {rows}; what others appended stays"

@@ -1,0 +1,194 @@
+"""How the tests of sinks open one, play the manifest's part for it, and look at its table; for any format and store."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from milepost.dataflow.sinks.committables import Committable
+from milepost.dataflow.sinks.contents import ContentsRecords
+from milepost.dataflow.sinks.contract import Sink, SinkMode
+from milepost.dataflow.sinks.marks import MarkRecords
+from milepost.dataflow.sinks.reservation import RESERVATION
+from milepost.dataflow.sinks.table_format import TableFormat
+from milepost.dataflow.sinks.table_sink import TableSink
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.storage.open import open_store
+from tests.harness.stores.hooked_format import HookedFormat
+from tests.harness.stores.hooked_store import HookedStore
+from tests.harness.stores.played_manifest import Completed, PlayedManifest
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
+WAIT_S = 240
+LIFE = "0" * 32
+
+Pairs = list[tuple[int, str]]
+Hook = Callable[[str, str], None]
+"""Called with (operation, subject); what it raises, the caller gets.
+
+``job.create``, ``table.put``, … of the two stores, with the key; ``format.open``, ``format.create``, ``format.widen``
+and ``format.commit`` of the table's log.
+"""
+
+
+def nothing(operation: str, subject: str) -> None:
+    """Let every operation pass."""
+
+
+def at_commit(act: Callable[[], None]) -> Hook:
+    """Call this at the one step that makes a move visible."""
+    return lambda operation, subject: act() if operation == "format.commit" else None
+
+
+def rows(*pairs: tuple[object, ...], schema: pa.Schema = SCHEMA) -> pa.Table:
+    """A table of (k, v, …) rows."""
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(zip(*pairs, strict=True), schema, strict=True)],
+        schema=schema,
+    )
+
+
+@dataclass(eq=False)
+class Story:
+    """A job with one table: its sink, and the manifest that is played for it."""
+
+    sink: Sink
+    manifest: PlayedManifest
+
+    def staged(self, *tables: pa.Table, schema: pa.Schema = SCHEMA, token: int = 1) -> Committable:
+        return self.manifest.staged(self.sink, *tables, schema=schema, token=token)
+
+    def complete(self, *tables: pa.Table, schema: pa.Schema = SCHEMA, waits: bool = False) -> Completed:
+        """A checkpoint passes its commit point; the table does not hear of it yet."""
+        return self.manifest.completed(self.sink, self.staged(*tables, schema=schema), waits=waits)
+
+    def publish(self, *tables: pa.Table, schema: pa.Schema = SCHEMA) -> Completed:
+        """The same, and the table moves; that must be this call's own doing."""
+        done = self.complete(*tables, schema=schema)
+        assert self.sink.move(done.target) is True
+        return done
+
+    def fork(self, base: Completed | None, *tables: pa.Table, fork: str = "fork") -> Completed:
+        return self.manifest.completed_on_fork(self.sink, self.staged(*tables), base, fork)
+
+    def go_on(self, count: int) -> list[Completed]:
+        """Publish so many checkpoints, each with one row: its id and its timeline."""
+        return [self.publish(self.row()) for _ in range(count)]
+
+    def row(self, timeline: str | None = None) -> pa.Table:
+        return rows((self.manifest.next_id, timeline or self.manifest.live))
+
+    def back_to(self, to: Completed | None) -> Completed | None:
+        """A rollback that the table follows."""
+        assert self.sink.move(self.manifest.switched(to)) is True
+        return to
+
+
+class SinkCase:
+    """Subclasses say where a table is, and what keeps its log.
+
+    Attributes:
+        format_name: as in the spec.
+    """
+
+    mode = SinkMode.APPEND
+    format_name: str
+
+    @abstractmethod
+    def store_config(self, root: Path, part: str) -> StoreConfig:
+        """Return the place of one part of a test's world: ``table``, or the storage of a job, ``job`` or ``copy``."""
+
+    @abstractmethod
+    def table_format(self, store: ObjectStore) -> TableFormat:
+        """Return the format of the table at a store's root."""
+
+    @abstractmethod
+    def is_log(self, key: str) -> bool:
+        """Return whether a key below the table's root is of the format's own log."""
+
+    def drop(self, root: Path) -> None:
+        """Drop the table, as a hand would, but leave its data files lying there."""
+        store = self.table_store(root)
+        keys = [stat.key for stat in store.list("")]
+        store.delete([key for key in keys if key == RESERVATION or self.is_log(key)])
+
+    def published(self, root: Path) -> Pairs:
+        """Return the table's rows, sorted, as a process that has just come up reads them."""
+        sink = self.open_sink(root)
+        position = sink.position()
+        assert position.is_known
+        if position.contents is None:
+            return []
+        files = {file.key: file.size for file in sink.files(position.contents)}
+        table = self.table_format(self.table_store(root)).open()
+        live = table.live() if table is not None else None
+        assert live is None or files.items() <= live.items()
+        return pairs(sink.read(position.contents, verify=True))
+
+    def open_sink(
+        self,
+        root: Path,
+        *,
+        job: str = "job",
+        name: str = "table",
+        storage: str = "job",
+        before: Hook = nothing,
+        after: Hook = nothing,
+    ) -> Sink:
+        """Return a new handle, as another process has it, with hooks around all that it asks.
+
+        Args:
+            storage: of the job: its marks, and the records of its contents.
+        """
+
+        def hooks(place: str) -> tuple[Hook, Hook]:
+            return (
+                lambda operation, subject: before(f"{place}.{operation}", subject),
+                lambda operation, subject: after(f"{place}.{operation}", subject),
+            )
+
+        job_store = HookedStore(self.job_store(root, storage), *hooks("job"))
+        store = HookedStore(self.table_store(root), *hooks("table"))
+        return TableSink(
+            name,
+            job=job,
+            mode=self.mode,
+            key=("k",) if self.mode is SinkMode.UPSERT else (),
+            store=store,
+            format_name=self.format_name,
+            form=HookedFormat(self.table_format(store), *hooks("format")),
+            marks=MarkRecords(job_store, name),
+            records=ContentsRecords(job_store),
+        )
+
+    def job_store(self, root: Path, storage: str = "job") -> ObjectStore:
+        return open_store(self.store_config(root, storage))
+
+    def table_store(self, root: Path) -> ObjectStore:
+        return open_store(self.store_config(root, "table"))
+
+    def begin(self, root: Path) -> Story:
+        """Return a job's new table."""
+        sink = self.open_sink(root)
+        sink.reserve(LIFE)
+        return Story(sink, PlayedManifest(self.job_store(root)))
+
+    def copy_of(self, root: Path, story: Story) -> Story:
+        """Return a copy of the job, storage and all, that has the same table."""
+        source, target = self.job_store(root), self.job_store(root, "copy")
+        for stat in source.list(""):
+            target.put(stat.key, source.get(stat.key))
+        manifest = PlayedManifest(target)
+        was = story.manifest
+        manifest.version, manifest.next_id = was.version, was.next_id
+        manifest.live, manifest.head = was.live, was.head
+        return Story(self.open_sink(root, storage="copy"), manifest)
+
+
+def pairs(table: pa.Table) -> Pairs:
+    """Return the first two columns of a table, sorted."""
+    return sorted(zip(table.column("k").to_pylist(), table.column("v").to_pylist(), strict=True))

@@ -1,0 +1,78 @@
+"""A table format that calls back around what it is asked for: to hold a commit back, to fail it, to lose its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+
+from milepost.dataflow.sinks.reservation import TableOwner
+from milepost.dataflow.sinks.table_format import ForeignCommit, OpenTable, TableFormat, TableMove
+
+T = TypeVar("T")
+
+Hook = Callable[[str, str], None]
+"""Called with (operation, subject); what it raises is what the caller of the operation gets."""
+
+
+@dataclass(eq=False)
+class HookedFormat:
+    """The inner format; `before` and `after` are called around open, create, widen and commit.
+
+    The subject of a commit is the number that it carries; of everything else "".
+    """
+
+    inner: TableFormat
+    before: Hook
+    after: Hook
+
+    @property
+    def keeps_statistics(self) -> bool:
+        return self.inner.keeps_statistics
+
+    @property
+    def log_prefix(self) -> str:
+        return self.inner.log_prefix
+
+    def open(self) -> HookedTable | None:
+        table = self.call("open", "", self.inner.open)
+        return None if table is None else HookedTable(table, self)
+
+    def create(self, owner: TableOwner, schema: pa.Schema) -> None:
+        self.call("create", "", lambda: self.inner.create(owner, schema))
+
+    def maintain(self, retention_ms: int) -> None:
+        self.inner.maintain(retention_ms)
+
+    def call(self, operation: str, subject: str, act: Callable[[], T]) -> T:
+        self.before(operation, subject)
+        result = act()
+        self.after(operation, subject)
+        return result
+
+
+class HookedTable:
+    """A table of it at one look."""
+
+    def __init__(self, inner: OpenTable, form: HookedFormat) -> None:
+        self._inner, self._form = inner, form
+        self.version, self.table_id, self.owner = inner.version, inner.table_id, inner.owner
+        self.number = inner.number
+        self.write_id, self.schema = inner.write_id, inner.schema
+
+    def check(self, schema: pa.Schema) -> None:
+        self._inner.check(schema)
+
+    def live(self) -> Mapping[str, int] | None:
+        return self._inner.live()
+
+    def foreign(self) -> tuple[ForeignCommit, ...]:
+        return self._inner.foreign()
+
+    def widen(self, schema: pa.Schema) -> None:
+        self._form.call("widen", "", lambda: self._inner.widen(schema))
+
+    def commit(self, move: TableMove) -> None:
+        self._form.call("commit", str(move.number), lambda: self._inner.commit(move))

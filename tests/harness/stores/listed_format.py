@@ -1,0 +1,114 @@
+"""A table format of the tests' own that lists its live files, as open formats do, with other writers beside us.
+
+Each commit is one object that is created only if absent: what it adds and removes, by whom. It exists to hold the rules
+that our own Parquet table never meets: foreign rows, compactions, changes of our rows, columns of a table's own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from milepost.dataflow.sinks.committables import StagedFile, decode_schema, encode_schema
+from milepost.dataflow.sinks.reservation import TableOwner
+from milepost.dataflow.sinks.table_format import ForeignCommit, TableMove
+from milepost.protocol.codec.records import from_json, to_json
+from milepost.protocol.records.errors import CommitConflict
+from milepost.protocol.records.object_store import ObjectStore
+
+LOG = "_listed_log/"
+
+
+@dataclass
+class ListedTable:
+    """A table at its newest commit; `others` are the commits since our newest move."""
+
+    store: ObjectStore
+    table_id: str = ""
+    owner: TableOwner | None = None
+    number: int = 0
+    write_id: str | None = None
+    schema: pa.Schema | None = None
+    version: int = 0
+    files: dict[str, int] = field(default_factory=dict)
+    others: list[ForeignCommit] = field(default_factory=list)
+
+    def check(self, schema: pa.Schema) -> None:
+        """Nothing: it holds whatever Parquet does."""
+
+    def live(self) -> Mapping[str, int]:
+        return dict(self.files)
+
+    def foreign(self) -> tuple[ForeignCommit, ...]:
+        return tuple(self.others)
+
+    def widen(self, schema: pa.Schema) -> None:
+        self.append({"widen": encode_schema(schema)})
+
+    def commit(self, move: TableMove) -> None:
+        self.append(
+            {"number": move.number, "write_id": move.write_id}
+            | changes("move", move.added, [file.key for file in move.removed], move.keeps_rows)
+        )
+
+    def append(self, document: dict[str, Any]) -> None:
+        """Commit, if nobody did since this look. Raises CommitConflict."""
+        self.store.create(f"{LOG}{self.version + 1:020d}.json", json.dumps(document).encode())
+
+    def replay(self, document: dict[str, Any]) -> None:
+        self.version += 1
+        if "create" in document:
+            self.table_id, self.owner = document["create"], TableOwner(*document["owner"])
+            self.schema = decode_schema(document["schema"])
+        if "widen" in document:
+            self.schema = decode_schema(document["widen"])
+        if "what" not in document:
+            return
+        added = tuple(from_json(StagedFile, one, "file") for one in document["added"])
+        self.files = {key: size for key, size in self.files.items() if key not in document["removed"]}
+        self.files |= {file.key: file.size for file in added}
+        if "number" in document:
+            self.number, self.write_id, self.others = document["number"], document["write_id"], []
+        else:
+            gone = frozenset(document["removed"])
+            self.others.append(ForeignCommit(self.version, document["what"], gone, added, document["keeps_rows"]))
+
+
+@dataclass
+class ListedFormat:
+    """One such table, in one store."""
+
+    store: ObjectStore
+    keeps_statistics: bool = False
+
+    def open(self) -> ListedTable | None:
+        entries = sorted(stat.key for stat in self.store.list(LOG))
+        table = ListedTable(self.store)
+        for key in entries:
+            table.replay(json.loads(self.store.get(key)))
+        return table if entries else None
+
+    def create(self, owner: TableOwner, schema: pa.Schema) -> None:
+        whose = [owner.job, owner.identity, owner.sink]
+        try:
+            ListedTable(self.store).append({"create": uuid4().hex, "owner": whose, "schema": encode_schema(schema)})
+        except CommitConflict:  # somebody else's, made meanwhile, is left alone
+            return
+
+    def maintain(self, retention_ms: int) -> None:
+        """Nothing: its log stays."""
+
+
+def changes(what: str, added: Iterable[StagedFile], removed: Iterable[str], keeps_rows: bool) -> dict[str, Any]:
+    """Return what a commit does to a table's files, in its own words."""
+    return {
+        "what": what,
+        "added": [to_json(file) for file in added],
+        "removed": sorted(removed),
+        "keeps_rows": keeps_rows,
+    }

@@ -1,0 +1,37 @@
+"""A table beside a plain model: any history of epochs, switches, crashes and late commits, in two formats."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from milepost.dataflow.sinks import table_sink
+from milepost.dataflow.sinks.contract import SinkMode
+from tests.conformance.local_cases import LocalListed, LocalParquet
+from tests.harness.stores.sink_machine import SinkMachine
+
+
+class UpsertCase(LocalParquet):
+    mode = SinkMode.UPSERT
+
+
+class AppendMachine(SinkMachine):
+    case = LocalParquet()
+
+
+class UpsertMachine(SinkMachine):
+    case = UpsertCase()
+
+
+class ListedMachine(SinkMachine):
+    case = LocalListed()
+
+
+@pytest.mark.parametrize("machine", [AppendMachine, UpsertMachine, ListedMachine])
+def test_any_history_of_epochs_switches_crashes_and_late_commits_equals_the_model(
+    machine: type[SinkMachine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I14. Compaction from 4 files on, so that short histories meet it."""
+    monkeypatch.setattr(table_sink, "COMPACT_FILES", 4)
+    run_state_machine_as_test(machine, settings=settings(max_examples=25, stateful_step_count=25, deadline=None))

@@ -1,0 +1,138 @@
+"""A table that somebody moved shows the job's head again, once a person has decided so (TABLES 1.8, I14)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from milepost.dataflow.sinks.parquet_format import HEADS
+from milepost.dataflow.sinks.reservation import RESERVATION
+from milepost.jobmaster.jobmaster import NothingToDo, Session
+from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt, StoreUnavailable
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.stores.job_stores import hook_stores
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    """Five epochs. Only to be copied."""
+    job = CountedJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", 5)
+    job.land([6, 7])
+    return job
+
+
+@pytest.fixture
+def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
+    return prepared.copy_to(tmp_path / "job")
+
+
+def table(job: CountedJob) -> Path:
+    return job.small.folder / "lake" / "seen"
+
+
+def restore_older_state(job: CountedJob, heads: int = 2) -> None:
+    """As a failover does: the newest commits of the table are gone."""
+    for head in sorted((table(job) / HEADS).iterdir())[:heads]:
+        head.unlink()
+
+
+def test_a_table_that_a_failover_took_back_is_refused_and_realigned(job: CountedJob) -> None:
+    restore_older_state(job)
+    with pytest.raises(
+        InvalidRequest, match=r"its table shows checkpoint 3 .* this job left it at checkpoint 5"
+    ) as told:
+        job.run_one()
+    assert "milepost realign small seen" in told.value.hint
+    plan = job.master.plan_realign("seen")
+    assert (plan.head, plan.rows_now, plan.rows_then) == (5, 9, 15)
+    done = job.master.realign(Session.cli(), plan)
+    assert (done.outcome, done.next_step) == ("realigned", "milepost resume small")
+    job.master.resume()
+    assert job.master.realign(Session.cli(), job.master.plan_realign("seen")).outcome == "nothing_to_realign"
+    job.run()
+    job.assert_tables_equal_the_oracle()
+    assert job.master.fsck().exit_code == 0
+
+
+def test_a_table_whose_mark_nobody_knows_is_realigned(job: CountedJob) -> None:
+    """The record went with another copy of the storage: nobody can tell what the table shows."""
+    store = job.small.context.store
+    store.delete([stat.key for stat in store.list("sinks/seen/")])
+    with pytest.raises(InvalidRequest, match="which is not of this job"):
+        job.run_one()
+    with pytest.raises(InvalidRequest, match="in none of the job's records"):
+        job.master.read("seen")
+    plan = job.master.plan_realign("seen")
+    assert plan.rows_now is None
+    job.master.realign(Session.cli(), plan)
+    job.master.resume()
+    job.run()
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_table_that_was_deleted_is_made_anew_by_a_rollback_to_the_beginning(job: CountedJob) -> None:
+    """Its files are gone, so no decision brings them back; every message says the way out."""
+    shutil.rmtree(table(job))
+    with pytest.raises(InvalidRequest, match="its table shows nothing yet, this job left it at checkpoint 5"):
+        job.run_one()
+    with pytest.raises(StateCorrupt, match="is missing") as told:
+        job.master.plan_realign("seen")
+    assert "--to 0 begins the table anew" in told.value.hint
+    job.rollback(0)
+    job.run()
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_table_whose_log_was_deleted_is_built_from_the_files_that_are_there(job: CountedJob) -> None:
+    shutil.rmtree(table(job) / HEADS)
+    (table(job) / RESERVATION).unlink()
+    assert job.master.realign(Session.cli(), job.master.plan_realign("seen")).checkpoint_id == 5
+    job.run()
+    job.assert_tables_equal_the_oracle()
+
+
+def test_while_an_epoch_runs_nothing_is_realigned(job: CountedJob) -> None:
+    restore_older_state(job)
+    plan = job.master.plan_realign("seen")
+    assert not isinstance(job.master.trigger(Session.cli()), NothingToDo)
+    with pytest.raises(Busy):
+        job.master.realign(Session.cli(), plan)
+
+
+def test_a_sink_that_is_down_is_realigned_by_the_next_run_before_anything_else(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The decision stands; what the other sinks have yet to confirm stays due."""
+    restore_older_state(job)
+
+    def down(operation: str, key: str) -> None:
+        if operation == "create" and key.startswith(HEADS):
+            raise StoreUnavailable("planned outage")
+
+    plan = job.master.plan_realign("seen")
+    with monkeypatch.context() as outage:
+        hook_stores(outage, before=down)
+        with pytest.raises(CheckpointError, match="sinks that have yet to follow: seen"):
+            job.master.realign(Session.cli(), plan)
+    assert job.master.status().reconciling == ("seen",)
+    job.run()
+    job.assert_tables_equal_the_oracle()
+    events = [entry["event"] for entry in job.master.history()]
+    assert events.count("RealignmentDecided") == 1
+
+
+def test_the_command_shows_asks_and_says_what_is_next(job: CountedJob) -> None:
+    restore_older_state(job)
+    spec = str(job.spec_path)
+    shown = milepost("realign", spec, "seen", "--dry-run")
+    assert shown.exit_code == 0, shown.output
+    assert "sink seen: its table shows checkpoint 3 of timeline main" in shown.stdout
+    assert "9 -> 15 rows" in shown.stdout and "nothing was changed" in shown.stdout
+    done = milepost("realign", spec, "seen", "--yes")
+    assert "sink seen shows checkpoint 5 of job small again" in done.stdout
+    again = milepost("realign", spec, "seen", "--yes")
+    assert again.exit_code == 0 and "next: milepost run small" in again.stdout
+    assert milepost("realign", spec, "nowhere", "--yes").exit_code == 3
