@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,8 +10,6 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
@@ -23,6 +19,7 @@ from milepost.dataflow.sinks.iceberg.catalogs import CatalogConfig, CatalogKind
 from milepost.dataflow.sinks.iceberg.iceberg_format import IcebergFormat
 from milepost.dataflow.sinks.iceberg.open_table import IcebergTable
 from milepost.dataflow.sinks.reservation import TableOwner
+from milepost.dataflow.sinks.table_files import TableFiles
 from milepost.dataflow.sinks.table_format import TableMove
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import Credentials, ObjectStore, StoreConfig
@@ -31,7 +28,6 @@ from tests.harness.servers.s3_servers import SeaweedTables
 
 OWNER = TableOwner("orders", "0001", "totals")
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
-_SHORT = 32
 
 
 @dataclass(frozen=True)
@@ -69,13 +65,10 @@ class IcebergLake:
 
     def stage(self, rows: pa.Table, *, name: str = "0") -> StagedFile:
         """Put a file as a subtask does."""
-        sink = pa.BufferOutputStream()
-        pq.write_table(rows, sink, row_group_size=2)
-        body = sink.getvalue().to_pybytes()
-        sha256 = hashlib.sha256(body).hexdigest()
-        key = f"_milepost/data/chk-{1:020d}/t1/{name}-{sha256}.parquet"
-        self.store.put(key, body)
-        return StagedFile(key, rows.num_rows, len(body), sha256, statistics_of(rows))
+        files = TableFiles(OWNER.sink, self.store, statistics=True)
+        staged = files.stage([rows], checkpoint_id=1, token=1, label=name, held_bytes=1 << 20)
+        assert staged is not None
+        return staged
 
     def staged(self, *keys: int) -> StagedFile:
         """Put a file of rows with these keys."""
@@ -134,30 +127,6 @@ def lake_on_server(server: SeaweedTables, *, catalog_url: str | None = None) -> 
         "s3.region": "us-east-1",
     }
     return IcebergLake(config, store, foreign)
-
-
-def statistics_of(rows: pa.Table) -> str:
-    """Return what a subtask records of a file's columns: bounds only of whole numbers, dates, times and short text."""
-    least: dict[str, Any] = {}
-    most: dict[str, Any] = {}
-    for field in rows.schema:
-        low, high = _bounds(rows.column(field.name))
-        if low is not None and high is not None:
-            least[field.name], most[field.name] = low, high
-    nulls = {name: rows.column(name).null_count for name in rows.column_names}
-    return json.dumps({"numRecords": rows.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls})
-
-
-def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
-    kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind) or kind == pa.string()):
-        return None, None
-    if kind == pa.string() and (pc.max(pc.utf8_length(column)).as_py() or 0) > _SHORT:
-        return None, None
-    low, high = pc.min_max(column).as_py().values()
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return (None, None) if low is None else (low.isoformat(), high.isoformat())
-    return low, high
 
 
 def same_rows(found: pa.Table, expected: pa.Table) -> bool:

@@ -108,7 +108,7 @@ def _made_of(error: Exception, config: CatalogConfig, doing: str, may_land: bool
             f"{doing}: what {config.where} has as table {config.table_name} is none of Iceberg that can be read here.",
             hint="give the sink another table",
         )
-    if isinstance(error, CommitStateUnknownException) or (may_land and _was_sent(error)):
+    if isinstance(error, CommitStateUnknownException) or (may_land and _may_have_landed(error)):
         return CommitOutcomeUnknown(
             f"{doing}: nobody knows whether {config.where} did it ({said}). Nothing was deleted.",
             hint="read the table back before trying again",
@@ -127,11 +127,11 @@ def _status(error: Exception) -> int | None:
     return cause.response.status_code if isinstance(cause, HTTPError) and cause.response is not None else None
 
 
-def _was_sent(error: Exception) -> bool:
-    """Return whether a request went out of which nothing came back that says how it ended."""
+def _may_have_landed(error: Exception) -> bool:
+    """Return whether a commit may have arrived of which nothing came back that says how it ended."""
     if isinstance(error, ConnectTimeout) or (error.args and isinstance(error.args[0], MaxRetryError)):
         return False  # of our requests none is repeated: no connection was made
-    return isinstance(error, _NO_ANSWER)
+    return isinstance(error, _NO_ANSWER) or not isinstance(error, RESTError)
 
 
 def _is_denied(error: Exception) -> bool:

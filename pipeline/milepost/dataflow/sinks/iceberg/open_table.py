@@ -86,6 +86,7 @@ class IcebergTable:
         self._reader = ManifestReader(table.io)
         metadata = table.metadata
         self._mark = find_mark(metadata)
+        self.version = _compared(metadata)
         self.table_id = str(metadata.table_uuid)
         self.owner = owner_of(metadata.properties)
         self.number = self._mark.number if self._mark is not None else 0
@@ -257,6 +258,11 @@ class IcebergTable:
         )
         removed = frozenset(self._key(path) for path in before if path not in after)
         return ForeignCommit(snapshot.snapshot_id, what, removed, added, keeps_rows)
+
+
+def _compared(metadata: TableMetadata) -> int:
+    """Return one number of all that a commit compares with: the newest snapshot, the columns and the partitioning."""
+    return (metadata.current_snapshot_id or 0) << 64 | metadata.current_schema_id << 32 | metadata.default_spec_id
 
 
 def _points(ref: str, kind: SnapshotRefType, snapshot: Snapshot) -> TableUpdate:

@@ -48,7 +48,7 @@ def _wide(first: int, values: list[tuple[float | None, str | None]]) -> pa.Table
         "v": [text for _, text in values],
         "day": [date(2026, 1, number) for number in numbers],
         "at": [datetime(2026, 1, 1, 12, 0, 0, number, tzinfo=UTC) for number in numbers],
-        "local": [datetime(1960, 1, 1, 12, number) for number in numbers],
+        "local": [datetime(1960, 1, 1, 12, number, tzinfo=UTC).replace(tzinfo=None) for number in numbers],
         "price": [Decimal(number) / 4 for number in numbers],
         "raw": [bytes([number]) for number in numbers],
         "yes": [number % 2 == 0 for number in numbers],
@@ -84,7 +84,7 @@ _FILTERS: tuple[Where, ...] = (
 
 
 def _expected(where: Where | None) -> pa.Table:
-    """Return what the filter leaves of the live rows; NaN is above all numbers and equal to itself, as DuckDB has it."""
+    """Return what the filter leaves of the live rows; as DuckDB has it, NaN is above all numbers and equals itself."""
     rows = pa.concat_tables(_FILES)
     if where is None:
         return rows
@@ -139,7 +139,7 @@ def test_pyiceberg_sees_exactly_the_live_rows_and_skips_files_by_their_bounds(wi
         scan = table.scan(f"{column} = {value}")
         assert same_rows(scan.to_arrow().cast(_WIDE), _expected(where)), where
     assert len([*table.scan("k = 5").plan_files()]) == 1
-    assert len([*table.scan("f > 2.0").plan_files()]) == len(_FILES)
+    assert len([*table.scan("f > 2.0").plan_files()]) == len(_FILES) - 1  # one has no value
 
 
 def test_duckdb_reads_a_table_of_a_server_by_its_newest_metadata(
