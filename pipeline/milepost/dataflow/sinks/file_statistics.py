@@ -2,7 +2,7 @@
 
 They are taken from the file's own footer, in the form of Delta's log. What is wrong there silently loses rows of those
 who filter, so ends are said only where every engine compares values alike: whole numbers, dates, times of microseconds
-and short text. Never those of floats: a footer leaves NaN out, which engines sort above all else.
+and short text. Nothing is said of floats: Arrow leaves NaN out of a footer, and engines sort it above all else.
 """
 
 from __future__ import annotations

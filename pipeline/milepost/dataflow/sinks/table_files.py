@@ -196,6 +196,7 @@ def _writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
         compression=_compressions(schema, packed),
         use_dictionary=[field.name for field in schema if _repeats(field.type)],
         column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+        write_statistics=[field.name for field in schema if _has_safe_ends(field.type)],
     )
 
 
@@ -217,6 +218,11 @@ def _packs_as_differences(data_type: pa.DataType) -> bool:
         or pa.types.is_date32(data_type)
         or (pa.types.is_timestamp(data_type) and data_type.unit != "s")
     )
+
+
+def _has_safe_ends(data_type: pa.DataType) -> bool:
+    """Return whether a footer says the ends of a column: of floats Arrow leaves NaN out, and DuckDB then its row."""
+    return not (pa.types.is_floating(data_type) or pa.types.is_nested(data_type))
 
 
 def _repeats(data_type: pa.DataType) -> bool:

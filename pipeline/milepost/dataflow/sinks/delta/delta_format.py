@@ -13,11 +13,9 @@ from milepost.dataflow.sinks.delta.delta_log import LOG, OurCommit, last_checkpo
 from milepost.dataflow.sinks.delta.delta_types import check_columns, delta_schema
 from milepost.dataflow.sinks.delta.open_delta_table import NO_HOOKS, OpenDeltaTable, properties_of
 from milepost.dataflow.sinks.reservation import TableOwner
+from milepost.dataflow.sinks.table_keys import OWN
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore
-
-STAGED = "_milepost/"
-"""What of a table's folder is ours whether it is a table or not; hidden from those who clean up below it."""
 
 COMMITS_PER_CHECKPOINT = 10
 """Of the log: so many of its objects at most does a reader fetch one by one."""
@@ -102,7 +100,7 @@ class DeltaFormat:
 
     def _check_empty(self) -> None:
         for stat in self._store.list(""):
-            if not stat.key.startswith(STAGED):
+            if not stat.key.startswith(OWN):
                 raise InvalidRequest(
                     f"sink {self._sink}: there is no Delta table at {self._store.config.url}, but something else: "
                     f"{stat.key}. Nothing was published.",

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import json
+import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from milepost.dataflow.sinks.committables import StagedFile
 from milepost.dataflow.sinks.delta.delta_checks import TableTraits, check_schema, check_traits
-from milepost.dataflow.sinks.delta.delta_errors import translated_errors
+from milepost.dataflow.sinks.delta.delta_errors import reason_of, translated_errors
 from milepost.dataflow.sinks.delta.delta_location import DeltaLocation
 from milepost.dataflow.sinks.delta.delta_log import OurCommit, SinceOurs, commits_since_ours
 from milepost.dataflow.sinks.delta.delta_types import arrow_schema, delta_field
 from milepost.dataflow.sinks.reservation import TableOwner
 from milepost.dataflow.sinks.table_format import ForeignCommit, TableMove
-from milepost.protocol.records.errors import CommitOutcomeUnknown, StateCorrupt, StoreUnavailable
+from milepost.protocol.records.errors import (
+    CommitConflict,
+    CommitOutcomeUnknown,
+    ProtocolViolation,
+    StateCorrupt,
+    StoreUnavailable,
+)
 from milepost.protocol.records.object_store import ObjectStore
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -61,8 +70,7 @@ class OpenDeltaTable:
         self._columns = json.loads(table.schema().to_json())
         self.table_id = str(metadata.id)
         self.owner = owner_in(metadata.configuration)
-        self.number = self._number()
-        self.write_id = self._write_id() if self.number else None
+        self.number, self.write_id = self._newest_move()
         self.schema = arrow_schema(sink, self._columns)
 
     def check(self, schema: pa.Schema) -> None:
@@ -87,10 +95,9 @@ class OpenDeltaTable:
     def widen(self, schema: pa.Schema) -> None:
         there = self.schema.names if self.schema is not None else []
         added = [Field.from_json(json.dumps(delta_field(field))) for field in schema if field.name not in there]
-        with translated_errors(self._location, lambda reason: self._unknown("was not widened", reason)):
-            self._table.alter.add_columns(
-                added, commit_properties=self._properties(None, None), post_commithook_properties=NO_HOOKS
-            )
+        ours = OurCommit(self.owner.identity, self.owner.sink) if self.owner is not None else None
+        with self._committing(ours, []) as properties:
+            self._table.alter.add_columns(added, commit_properties=properties, post_commithook_properties=NO_HOOKS)
 
     def commit(self, move: TableMove) -> None:
         now_ms = time.time_ns() // 1_000_000
@@ -99,56 +106,79 @@ class OpenDeltaTable:
             AddAction(file.key, file.size, {}, now_ms, changes_rows, _statistics(file)) for file in move.added
         ]
         actions += [RemoveAction(file.key, changes_rows, now_ms, file.size, {}) for file in move.removed]
-        with translated_errors(self._location, lambda reason: self._unknown("may not show what it should", reason)):
+        ours, transactions = self._mark(move)
+        with self._committing(ours, transactions) as properties:
             self._table.create_write_transaction(
                 actions,
                 "append",
                 self._table.schema(),
-                commit_properties=self._properties(move.number, move.write_id),
+                commit_properties=properties,
                 post_commithook_properties=NO_HOOKS,
             )
 
+    def _mark(self, move: TableMove) -> tuple[OurCommit, list[Transaction]]:
+        """Return what a move leaves in the log, and what stays when the log is cut."""
+        if self.owner is None:
+            raise ProtocolViolation(f"sink {self._sink}: a Delta table that is nobody's was to be moved.")
+        versions = (move.number, *_halves(move.write_id))
+        transactions = [Transaction(*said) for said in zip(_applications(self.owner), versions, strict=True)]
+        return OurCommit(self.owner.identity, self.owner.sink, move.number, move.write_id), transactions
+
     @cached_property
     def _since_ours(self) -> SinceOurs:
-        return commits_since_ours(self._store, self._table.version(), self.owner)
-
-    def _number(self) -> int:
-        """Return the number by the table's transactions, which outlive the objects of its log."""
-        if self.owner is None:
-            return 0
-        with translated_errors(self._location, self._unreadable):
-            return self._table.transaction_version(_application(self.owner)) or 0
-
-    def _write_id(self) -> str | None:
-        """Return what our newest move says; None: others wrote so much since that the log no longer has it.
-
-        RESTORE takes files back but no transaction: both are of our newest move, whatever was done to it since.
-        """
-        ours = self._since_ours.ours
-        if ours is not None and ours.number != self.number:
+        found = commits_since_ours(self._store, self._table.version(), self.owner)
+        if found.ours is not None and (found.ours.number, found.ours.write_id) != (self.number, self.write_id):
             raise StateCorrupt(
                 f"sink {self._sink}: the Delta table {self._store.config.url} contradicts itself: the newest commit of "
-                f"this sink has the number {ours.number}, its transaction {self.number}. Nothing was published.",
+                f"this sink has the number {found.ours.number}, its transaction {self.number}. Nothing was published.",
                 hint="find out who wrote to its log, and restore it",
                 sink=self._sink,
             )
-        return ours.write_id if ours is not None else None
+        return found
 
-    def _properties(self, number: int | None, write_id: str | None) -> CommitProperties:
-        """Return what a commit carries: whose it is, and of a move its number, as a transaction too; no retries.
+    def _newest_move(self) -> tuple[int, str | None]:
+        """Return number and write id by the table's transactions.
 
-        A retry would put the commit on top of what others did meanwhile, unseen.
+        They outlive the objects of its log. RESTORE takes files back, but no transaction: they are of our newest move,
+        whatever was done to it since.
         """
         if self.owner is None:
-            return CommitProperties(max_commit_retries=0)
-        ours = OurCommit(self.owner.identity, self.owner.sink, number, write_id)
-        transactions = [Transaction(_application(self.owner), number)] if number is not None else None
-        return CommitProperties(ours.as_metadata(), max_commit_retries=0, app_transactions=transactions)
+            return 0, None
+        with translated_errors(self._location, self._unreadable):
+            number, first, second = map(self._table.transaction_version, _applications(self.owner))
+        if number is None:
+            return 0, None
+        return number, _joined(first, second) if first is not None and second is not None else None
 
-    def _unknown(self, what: str, reason: str) -> CommitOutcomeUnknown:
+    @contextmanager
+    def _committing(self, ours: OurCommit | None, transactions: list[Transaction]) -> Iterator[CommitProperties]:
+        """Give what a commit carries: whose it is, and no leave to try again, on top of what others did meanwhile.
+
+        Raises: CommitConflict: the version is taken, maybe by this very commit, whose answer was lost.
+            CommitOutcomeUnknown: anything else.
+        """
+        taken = None
+        with translated_errors(self._location, self._unknown):
+            try:
+                yield CommitProperties(
+                    ours.as_metadata() if ours is not None else None,
+                    max_commit_retries=0,
+                    app_transactions=transactions or None,
+                )
+            except CommitFailedError as error:
+                taken = reason_of(self._location, error)
+        if taken is not None:
+            raise CommitConflict(
+                f"sink {self._sink}: the Delta table {self._store.config.url} was changed by another commit: {taken}. "
+                "Nothing else is known before the table is opened again: that commit may be our own.",
+                hint="try again",
+                sink=self._sink,
+            )
+
+    def _unknown(self, reason: str) -> CommitOutcomeUnknown:
         return CommitOutcomeUnknown(
-            f"sink {self._sink}: the Delta table {self._store.config.url} {what}: {reason}. Whether the commit landed "
-            "is not known before the table is opened again.",
+            f"sink {self._sink}: nobody knows whether a commit to the Delta table {self._store.config.url} landed: "
+            f"{reason}. The table says so when it is opened again.",
             hint="try again",
             sink=self._sink,
         )
@@ -162,9 +192,23 @@ class OpenDeltaTable:
         )
 
 
-def _application(owner: TableOwner) -> str:
-    """Return what a table's transactions call a sink."""
-    return f"milepost/{owner.identity}/{owner.sink}"
+def _applications(owner: TableOwner) -> tuple[str, str, str]:
+    """Return what a table's transactions call a sink: its number, and the two halves of its write id.
+
+    A transaction is one signed number of 64 bits, and what else a commit says goes with the log.
+    """
+    sink = f"milepost/{owner.identity}/{owner.sink}"
+    return sink, f"{sink}/write-id/0", f"{sink}/write-id/1"
+
+
+def _halves(write_id: str) -> tuple[int, int]:
+    """Return 32 hexadecimal digits as two signed numbers."""
+    first, second = struct.unpack(">qq", bytes.fromhex(write_id))
+    return first, second
+
+
+def _joined(first: int, second: int) -> str:
+    return struct.pack(">qq", first, second).hex()
 
 
 def _statistics(file: StagedFile) -> str:

@@ -1,0 +1,109 @@
+"""A Delta table under test: files staged as the product stages them, moves of a sink, and what others do to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
+
+from milepost.dataflow.sinks.committables import StagedFile
+from milepost.dataflow.sinks.delta.delta_format import DeltaFormat
+from milepost.dataflow.sinks.delta.delta_location import delta_location
+from milepost.dataflow.sinks.delta.open_delta_table import OpenDeltaTable
+from milepost.dataflow.sinks.file_statistics import statistics_of
+from milepost.dataflow.sinks.reservation import TableOwner
+from milepost.dataflow.sinks.table_files import TableFiles
+from milepost.dataflow.sinks.table_format import TableMove
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.storage.open import open_store
+
+OWNER = TableOwner("orders", "a1b2c3", "totals")
+SCHEMA = pa.schema([("k", pa.int64()), ("name", pa.string())])
+DAY_MS = 86_400_000
+
+
+def rows(*keys: int, schema: pa.Schema = SCHEMA) -> pa.Table:
+    """Return rows with these keys; further columns are text of them, or null."""
+    columns = {
+        one.name: [f"n{key}" for key in keys] if pa.types.is_string(one.type) else [None] * len(keys) for one in schema
+    }
+    return pa.table(columns | {"k": list(keys)}, schema=schema)
+
+
+def write_id(number: int) -> str:
+    """Return the write id of a move under test: 32 hexadecimal digits, both halves with a sign."""
+    return f"{2**127 + 2**63 + number:032x}"
+
+
+@dataclass
+class DeltaTableUnderTest:
+    """The table at a store's root, and its format.
+
+    Attributes:
+        held_bytes: rows that are more than so many bytes become several row groups.
+    """
+
+    store: ObjectStore
+    retention_ms: int = 7 * DAY_MS
+    held_bytes: int = 1 << 20
+    _labels: Iterator[int] = field(default_factory=count)
+
+    @classmethod
+    def in_folder(cls, folder: Path, retention_ms: int = 7 * DAY_MS) -> DeltaTableUnderTest:
+        return cls(open_store(StoreConfig(file_url(folder))), retention_ms)
+
+    @property
+    def format(self) -> DeltaFormat:
+        return DeltaFormat("totals", self.store, self.retention_ms)
+
+    def create(self, schema: pa.Schema = SCHEMA, owner: TableOwner = OWNER) -> OpenDeltaTable:
+        """Make the table; return it as it is then."""
+        self.format.create(owner, schema)
+        return self.open()
+
+    def open(self) -> OpenDeltaTable:
+        table = self.format.open()
+        assert table is not None
+        return table
+
+    def stage(self, *tables: pa.Table) -> StagedFile:
+        """Write the rows as one file below the table; nothing names it yet."""
+        label = str(next(self._labels))
+        file = TableFiles("totals", self.store).stage(iter(tables), 1, 1, label, self.held_bytes)
+        assert file is not None
+        return replace(file, statistics=statistics_of(pq.read_metadata(pa.BufferReader(self.store.get(file.key)))))
+
+    def move(
+        self,
+        number: int,
+        added: Iterable[StagedFile] = (),
+        removed: Iterable[StagedFile] = (),
+        *,
+        table: OpenDeltaTable | None = None,
+    ) -> None:
+        """Commit a move, on the table as it is now or as a handle shows it; its write id is of the number."""
+        table = table if table is not None else self.open()
+        schema = table.schema if table.schema is not None else SCHEMA
+        table.commit(TableMove(number, write_id(number), tuple(added), tuple(removed), schema))
+
+    # -- what others do -------------------------------------------------------------------------------------------
+
+    @property
+    def others(self) -> DeltaTable:
+        """The table as somebody else opens it."""
+        location = delta_location("others", self.store.config)
+        return DeltaTable(location.uri, storage_options=location.options)
+
+    def append_by_others(self, *keys: int) -> None:
+        location = delta_location("others", self.store.config)
+        write_deltalake(location.uri, rows(*keys), mode="append", storage_options=location.options)
+
+    def keys(self) -> list[int]:
+        """Return the keys of all rows, as the library reads them."""
+        return sorted(pa.table(self.others.to_pyarrow_table()).column("k").to_pylist())

@@ -1,0 +1,235 @@
+"""A Delta table that we cannot write, or columns that it cannot hold, are refused before anything is planned."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from milepost.dataflow.sinks.delta.delta_types import arrow_schema, check_columns, delta_schema
+from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
+from tests.harness.stores.delta_table import DAY_MS, OWNER, SCHEMA, DeltaTableUnderTest
+
+HELD = pa.schema(
+    [
+        ("yes", pa.bool_()),
+        *((f"i{bits}", getattr(pa, f"int{bits}")()) for bits in (8, 16, 32, 64)),
+        ("f32", pa.float32()),
+        ("f64", pa.float64()),
+        ("money", pa.decimal128(38, 2)),
+        ("whole", pa.decimal128(5, 0)),
+        ("text", pa.string()),
+        ("bytes", pa.binary()),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("local", pa.timestamp("us")),
+        ("list", pa.list_(pa.int64())),
+        ("full", pa.list_(pa.field("item", pa.string(), nullable=False))),
+        ("map", pa.map_(pa.string(), pa.list_(pa.date32()))),
+        ("struct", pa.struct([("x", pa.int32()), pa.field("y", pa.struct([("z", pa.float64())]), nullable=False)])),
+    ]
+)
+
+NOT_HELD = {
+    pa.uint8(): "int16",
+    pa.uint16(): "int32",
+    pa.uint32(): "int64",
+    pa.uint64(): "decimal128(20, 0)",
+    pa.float16(): "float32",
+    pa.decimal256(50, 2): "decimal128 of at most 38 digits",
+    pa.decimal128(5, -2): "decimal128 of at most 38 digits",
+    pa.decimal128(3, 5): "decimal128 of at most 38 digits",
+    pa.large_string(): "string",
+    pa.string_view(): "string",
+    pa.large_binary(): "binary",
+    pa.binary(4): "binary",
+    pa.date64(): "date32",
+    pa.time32("ms"): "int64, as microseconds",
+    pa.time64("us"): "int64, as microseconds",
+    pa.duration("us"): "int64, as microseconds",
+    pa.timestamp("ns"): "timestamp[us]",
+    pa.timestamp("ms"): "timestamp[us]",
+    pa.timestamp("ns", "UTC"): "timestamp[us, tz=UTC]",
+    pa.timestamp("us", "Europe/Berlin"): "timestamp[us, tz=UTC]",
+    pa.dictionary(pa.int32(), pa.string()): "the type of its values",
+    pa.large_list(pa.int64()): "list",
+    pa.list_(pa.int64(), 3): "list",
+    pa.null(): "the type that its values will have",
+    pa.month_day_nano_interval(): "a type that Delta knows",
+    pa.struct([]): "a type that Delta knows",
+}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> DeltaTableUnderTest:
+    return DeltaTableUnderTest.in_folder(tmp_path / "table")
+
+
+def made_by_others(
+    table: DeltaTableUnderTest,
+    *,
+    features: tuple[str, ...] = (),
+    properties: dict[str, str] | None = None,
+    partition_columns: tuple[str, ...] = (),
+    column: dict[str, Any] | None = None,
+) -> None:
+    """Write the first version of a table as another engine could."""
+    fields = [
+        json.loads(delta_schema(SCHEMA))["fields"][0],
+        {**json.loads(delta_schema(SCHEMA))["fields"][1], **(column or {})},
+    ]
+    readers = [
+        name for name in features if name in ("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint")
+    ]
+    named = {"writerFeatures": list(features)} | ({"readerFeatures": readers} if readers else {})
+    protocol = {"minReaderVersion": 3 if readers else 1, "minWriterVersion": 7 if features else 2}
+    metadata = {
+        "id": "theirs",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": list(partition_columns),
+        "configuration": {"delta.deletedFileRetentionDuration": "interval 4 weeks", **(properties or {})},
+        "createdTime": 0,
+    }
+    actions = [{"protocol": protocol | (named if features else {})}, {"metaData": metadata}]
+    table.store.put("_delta_log/00000000000000000000.json", "\n".join(map(json.dumps, actions)).encode())
+
+
+def test_every_type_that_is_held_comes_back_as_it_was(table: DeltaTableUnderTest) -> None:
+    """Rule: a table's schema is the rows' own, column by column, also within columns."""
+    assert arrow_schema("totals", json.loads(delta_schema(HELD))) == HELD
+    opened = table.create(HELD)
+    assert opened.schema == HELD
+    opened.check(HELD)
+    assert table.others.protocol().writer_features == ["timestampNtz"]
+
+
+@pytest.mark.parametrize("data_type", NOT_HELD, ids=str)
+@pytest.mark.parametrize("within", [False, True], ids=["", "within"])
+def test_a_type_that_is_not_held_is_refused_with_the_one_to_cast_to(data_type: pa.DataType, within: bool) -> None:
+    """Rule: nothing is cast on the way into a table; the hint says what to type."""
+    column = pa.list_(pa.struct([("x", data_type)])) if within else data_type
+    with pytest.raises(InvalidRequest, match="'odd' has the type") as raised:
+        check_columns("totals", pa.schema([("k", pa.int64()), ("odd", column)]))
+    assert raised.value.hint.startswith(f"cast it to {NOT_HELD[data_type]}") and raised.value.details["column"] == "odd"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pa.schema([("a b", pa.int64())]),
+        pa.schema([("a=b", pa.int64())]),
+        pa.schema([("s", pa.struct([("x;y", pa.int64())]))]),
+        pa.schema([("Total", pa.int64()), ("total", pa.int64())]),
+    ],
+    ids=lambda schema: ",".join(schema.names),
+)
+def test_a_name_that_engines_refuse_is_refused(table: DeltaTableUnderTest, schema: pa.Schema) -> None:
+    """Rule: any engine reads the table; no table is made."""
+    with pytest.raises(InvalidRequest, match="Nothing was published") as raised:
+        table.format.create(OWNER, schema)
+    assert "rename" in raised.value.hint and table.format.open() is None
+
+
+def test_a_plain_table_of_another_engine_can_be_written(table: DeltaTableUnderTest) -> None:
+    """Rule: features that are named but not used do not matter; an owner is not asked for here."""
+    features = ("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "timestampNtz")
+    made_by_others(
+        table, features=features, properties={"delta.appendOnly": "false", "delta.columnMapping.mode": "none"}
+    )
+    opened = table.open()
+    opened.check(SCHEMA)
+    assert (opened.owner, opened.number, opened.table_id) == (None, 0, "theirs")
+    assert [commit.version for commit in opened.foreign()] == [0]
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "deletion vectors, the feature": ({"features": ("deletionVectors",)}, "uses deletionVectors", "DROP FEATURE"),
+    "an unknown feature": ({"features": ("rowTracking", "domainMetadata")}, "uses domainMetadata, rowTracking", "DROP"),
+    "column mapping, the feature": ({"features": ("columnMapping",)}, "uses columnMapping", "DROP FEATURE"),
+    "append only": ({"properties": {"delta.appendOnly": "true"}}, "delta.appendOnly set", "UNSET TBLPROPERTIES"),
+    "deletion vectors": ({"properties": {"delta.enableDeletionVectors": "true"}}, "enableDeletionVectors set", "UNSET"),
+    "transactions expire": (
+        {"properties": {"delta.setTransactionRetentionDuration": "interval 1 day"}},
+        "would forget which checkpoint",
+        "UNSET TBLPROPERTIES",
+    ),
+    "a constraint": ({"properties": {"delta.constraints.low": "k > 0"}}, "constraint low", "DROP CONSTRAINT low"),
+    "column mapping": ({"properties": {"delta.columnMapping.mode": "name"}}, "other names", "without"),
+    "files kept too short": (
+        {"properties": {"delta.deletedFileRetentionDuration": "interval 6 days"}},
+        "deletedFileRetentionDuration is interval 6 days, less than",
+        "SET TBLPROPERTIES",
+    ),
+    "log kept too short": (
+        {"properties": {"delta.logRetentionDuration": "interval 23 hours"}},
+        "logRetentionDuration is interval 23 hours, less than",
+        "SET TBLPROPERTIES",
+    ),
+    "a retention in other words": (
+        {"properties": {"delta.logRetentionDuration": "for ever"}},
+        "logRetentionDuration is for ever",
+        "SET TBLPROPERTIES",
+    ),
+    "partitions": ({"partition_columns": ("name",)}, "partitioned by name", "new path"),
+    "generated": ({"column": {"metadata": {"delta.generationExpression": "k"}}}, "'name' .* is generated", "new path"),
+    "identity": ({"column": {"metadata": {"delta.identity.start": 1}}}, "identity column", "new path"),
+    "invariant": ({"column": {"metadata": {"delta.invariants": "{}"}}}, "has an invariant", "new path"),
+    "not null": ({"column": {"nullable": False}}, "NOT NULL", "new path"),
+    "another type": ({"column": {"type": "integer"}}, "'name' has the type string, in the table it is int32", "int32"),
+    "another capital": ({"column": {"name": "Name"}}, "'Name' and 'name' .* capital letters", "rename"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "told", "hint"), REFUSED.values(), ids=REFUSED)
+def test_a_table_that_we_would_break_is_refused(
+    table: DeltaTableUnderTest, made: dict[str, Any], told: str, hint: str
+) -> None:
+    """Rule: features, properties and columns are checked against what we can write (TABLES 1.11)."""
+    made_by_others(table, **made)
+    with pytest.raises(InvalidRequest, match=told) as raised:
+        table.open().check(SCHEMA)
+    assert hint in raised.value.hint and "Nothing was published" in raised.value.message
+
+
+def test_a_retention_of_exactly_ours_is_enough(tmp_path: Path) -> None:
+    """Rule: a table of ours passes its own check, also where the retention is no whole second."""
+    for name, retention_ms in (("whole", 7 * DAY_MS), ("odd", 7 * DAY_MS + 1), ("none", 0)):
+        table = DeltaTableUnderTest.in_folder(tmp_path / name, retention_ms)
+        table.create().check(SCHEMA)
+
+
+def test_a_column_of_a_type_that_is_not_known_is_named(table: DeltaTableUnderTest) -> None:
+    """Rule: a table with columns that we could not carry on is refused, by the column."""
+    made_by_others(table, column={"type": "variant"}, features=("variantType",))
+    with pytest.raises(InvalidRequest, match=r"'name' of the table has the type variant|cannot be opened"):
+        table.open()
+
+
+def test_a_damaged_log_is_refused_by_the_place(table: DeltaTableUnderTest) -> None:
+    """Rule: what lies there is no table that can be opened, and nobody makes a new one over it."""
+    table.create()
+    table.store.put("_delta_log/00000000000000000000.json", b"{nothing")
+    with pytest.raises(InvalidRequest, match="cannot be opened as a Delta table"):
+        table.open()
+    with pytest.raises(InvalidRequest, match="cannot be opened as a Delta table"):
+        table.format.create(OWNER, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "name", ["AWS_S3_ALLOW_UNSAFE_RENAME", "MOUNT_ALLOW_UNSAFE_RENAME", "aws_s3_allow_unsafe_rename"]
+)
+def test_unsafe_commits_are_refused_by_the_variable(
+    table: DeltaTableUnderTest, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Rule: a commit that asks nobody could overwrite another's (TABLES 3)."""
+    opened = table.create()
+    monkeypatch.setenv(name, "true")
+    for call in (table.format.open, lambda: table.format.create(OWNER, SCHEMA), lambda: table.format.maintain(0)):
+        with pytest.raises(EnvironmentUnusable, match=name) as raised:
+            call()
+        assert f"unset {name}" in raised.value.hint
+    assert opened.live() == {}
