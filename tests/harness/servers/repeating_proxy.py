@@ -30,7 +30,8 @@ class RepeatingProxy(HeaderDroppingProxy):
         class Handler(forwarding):  # type: ignore[valid-type,misc]
             def forward(self) -> None:
                 length = int(self.headers.get("Content-Length", "0"))
-                connection, self.rfile = self.rfile, io.BytesIO(self.rfile.read(length))
+                connection = self.rfile  # type: ignore[has-type]
+                self.rfile = io.BytesIO(connection.read(length))
                 try:
                     if proxy.repeat_when(self.command, self.path):
                         upstream = http.client.HTTPConnection("127.0.0.1", upstream_port, timeout=120)

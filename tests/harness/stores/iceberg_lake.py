@@ -97,7 +97,7 @@ def move(
 def lake_on_disk(folder: Path) -> IcebergLake:
     """Return a table's place in a folder, with SQLite as its catalog."""
     config = CatalogConfig(CatalogKind.SQL, f"sqlite:///{folder}/catalog.db", ("shop", "totals"))
-    return IcebergLake(config, open_store(StoreConfig(file_url(folder / "totals"))), {})
+    return IcebergLake(config, open_store(StoreConfig(file_url(folder / "all tötals"))), {})
 
 
 def lake_on_server(server: SeaweedTables, *, catalog_url: str | None = None) -> IcebergLake:

@@ -45,15 +45,7 @@ _OF_CATALOGS = (
 _CONFLICTS = (CommitFailedException, NoSuchTableError, TableAlreadyExistsError)
 _NO_RIGHTS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
 _NO_ANSWER = (ServerError, ServiceUnavailableError, TooManyRequestsError, ConnectionFailed, Timeout, DBAPIError)
-_NO_CATALOG = (
-    InvalidURL,
-    MissingSchema,
-    SSLError,
-    JSONDecodeError,
-    ArgumentError,
-    NoSuchModuleError,
-    ModuleNotFoundError,
-)
+_NO_CATALOG = (InvalidURL, MissingSchema, SSLError, JSONDecodeError, ArgumentError, NoSuchModuleError)
 _DENIED = ("password authentication failed", "permission denied", "access denied", "readonly database",
            "no password supplied", "role ", "unable to open database file")  # fmt: skip
 """What databases say, in lower case, when trying again is useless."""
@@ -97,6 +89,11 @@ def _made_of(error: Exception, config: CatalogConfig, doing: str, may_land: bool
         return EnvironmentUnusable(
             f"{doing}: no TLS connection to {config.where} could be made ({said}).",
             hint="install its certificate (REQUESTS_CA_BUNDLE), or use the right scheme in `sinks[].catalog.uri`",
+        )
+    if isinstance(error, ModuleNotFoundError):
+        return EnvironmentUnusable(
+            f"{doing}: {config.where} needs a driver that is not installed ({said}).",
+            hint=f"pip install {error.name}",
         )
     if isinstance(error, _NO_CATALOG):
         return EnvironmentUnusable(

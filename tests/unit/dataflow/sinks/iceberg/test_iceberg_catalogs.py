@@ -147,6 +147,16 @@ def test_a_uri_that_leads_nowhere_is_unusable(tmp_path: Path, uri: str) -> None:
         IcebergFormat("totals", config, open_store(StoreConfig(file_url(tmp_path)))).open()
 
 
+def test_a_database_without_its_driver_says_what_to_install(tmp_path: Path) -> None:
+    """Only SQLite's driver comes with the extra."""
+    config = CatalogConfig(CatalogKind.SQL, f"mysql+pymysql://u:{_SECRET}@127.0.0.1/d", ("shop", "totals"))
+
+    with _one_line_without(_SECRET, EnvironmentUnusable) as raised:
+        IcebergFormat("totals", config, open_store(StoreConfig(file_url(tmp_path)))).open()
+
+    assert raised[0].hint == "pip install pymysql"
+
+
 def test_what_is_no_iceberg_catalog_is_unusable(seaweed_tables: SeaweedTables, tmp_path: Path) -> None:
     """A URL of something else is told from a server that is down."""
     config = CatalogConfig(CatalogKind.REST, seaweed_tables.endpoint_url, ("shop", "totals"))
@@ -160,6 +170,15 @@ def test_options_that_are_not_known_are_refused(option: str) -> None:
     """An option may name code to run, or a secret that has a place of its own."""
     with pytest.raises(InvalidRequest, match=option):
         CatalogConfig(CatalogKind.REST, "http://h", ("shop", "totals"), options={option: "x"})
+
+
+def test_a_password_is_known_in_every_place_that_a_uri_has_for_one() -> None:
+    """Contract 15: what is taken out of messages is what is secret, and not what else is configured."""
+    uri = "postgresql+psycopg://u:p%40ss@h/d?sslmode=require&sslpassword=other"
+    config = CatalogConfig(CatalogKind.SQL, uri, ("shop", "totals"))
+
+    assert config.secrets == {"p%40ss", "p@ss", "other"}
+    assert config.where == "the SQL catalog at postgresql+psycopg://h/d"
 
 
 def test_a_table_needs_a_namespace() -> None:

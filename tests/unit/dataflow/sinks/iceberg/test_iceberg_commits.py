@@ -9,6 +9,7 @@ from threading import Barrier
 import pyarrow as pa
 import pytest
 
+from milepost.dataflow.sinks.iceberg import catalogs
 from milepost.dataflow.sinks.reservation import TableOwner
 from milepost.protocol.records.errors import (
     CheckpointError,
@@ -17,6 +18,7 @@ from milepost.protocol.records.errors import (
     ProtocolViolation,
 )
 from tests.harness.servers.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.holding_proxy import HoldingProxy
 from tests.harness.servers.repeating_proxy import RepeatingProxy
 from tests.harness.servers.s3_servers import SeaweedTables
 from tests.harness.stores.iceberg_lake import OWNER, SCHEMA, IcebergLake, lake_on_server, move
@@ -173,6 +175,28 @@ def test_a_commit_whose_answer_was_lost_is_an_unknown_outcome(seaweed_tables: Se
             handle.commit(move(1, (file,), write_id="ours"))
 
         assert (lake.opened().write_id, lake.keys()) == ("ours", [1])
+
+
+def test_a_commit_that_lands_late_after_nobody_waited_for_it_is_known(
+    seaweed_tables: SeaweedTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Contract 5: a server that does not answer is not waited for for ever, and what it did is found."""
+    monkeypatch.setattr(catalogs, "_TIMEOUTS_S", (5, 0.5))
+    proxy = HoldingProxy(int(seaweed_tables.catalog_url.rpartition(":")[2]))
+    with proxy:
+        lake = lake_on_server(seaweed_tables, catalog_url=proxy.endpoint_url).made()
+        handle, file = lake.opened(), lake.staged(1)
+        hold = proxy.hold(lambda method, path, body: method == "POST" and b"add-snapshot" in body)
+
+        with pytest.raises(CommitOutcomeUnknown):
+            handle.commit(move(1, (file,), write_id="ours"))
+        before = lake.opened()
+        hold.release()
+        after = lake.opened()
+
+        assert (before.number, before.version == handle.version) == (0, True)
+        assert (after.number, after.write_id, lake.keys()) == (1, "ours", [1])
+        assert after.version != handle.version
 
 
 def test_a_table_that_was_dropped_and_made_anew_is_another(any_lake: IcebergLake) -> None:

@@ -97,6 +97,20 @@ def test_a_table_of_version_3_is_refused(lake: IcebergLake) -> None:
 
 
 @pytest.mark.parametrize(
+    "schema",
+    [
+        pa.schema([("k", pa.int64()), ("K", pa.int64())]),
+        pa.schema([("s", pa.list_(pa.struct([("x", pa.int32()), ("X", pa.int32())])))]),
+    ],
+    ids=["columns", "within a column"],
+)
+def test_names_that_differ_only_in_capital_letters_are_refused(lake: IcebergLake, schema: pa.Schema) -> None:
+    """Contract 1: DuckDB reads such a table, and reads it wrong."""
+    with pytest.raises(InvalidRequest, match="nothing but capital letters"):
+        lake.made(schema)
+
+
+@pytest.mark.parametrize(
     ("kind", "advice"),
     [
         (pa.uint64(), "DECIMAL(20, 0)"),
