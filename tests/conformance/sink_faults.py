@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sinks.contract import TableTarget
+from milepost.dataflow.sinks.table_mover import LOST_RACES
 from milepost.protocol.records.errors import (
     CheckpointError,
-    CommitConflict,
     CommitOutcomeUnknown,
     StoreUnavailable,
     Superseded,
@@ -189,15 +189,16 @@ class SinkFaultTests(SinkCase):
     def test_a_table_that_somebody_else_moves_again_and_again_is_given_up_on(self, tmp_path: Path) -> None:
         """A race that is lost each time ends with an error that says so; nothing of it is visible."""
         job = self.begin(tmp_path)
-        job.go_on(1)
-        target = job.complete(job.row()).target
+        main = job.go_on(2)
+        rivals = [job.manifest.switched(main[n % 2]) for n in range(LOST_RACES)]
+        target = job.manifest.switched(None)
 
         def lose() -> None:
-            raise CommitConflict("somebody else's commit came first")
+            assert job.sink.move(rivals.pop(0)) is True
 
         with pytest.raises(CommitOutcomeUnknown, match="lost the race for the table 10 times"):
             self.open_sink(tmp_path, before=at_commit(lose)).move(target)
-        assert self.published(tmp_path) == shown(1)
+        assert self.published(tmp_path) == shown(1, 2)
         assert job.sink.move(target) is True
 
     def _move(self, root: Path, act: Act, before: Hook = nothing) -> bool:

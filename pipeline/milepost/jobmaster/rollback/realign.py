@@ -85,7 +85,6 @@ class Realignments:
             plan: that a person has looked at. detail: for the history: who, why.
         Raises:
             Busy: an epoch is running. CommitConflict: the head is another one by now.
-            JobNotRunnable: sinks have yet to follow an earlier decision: run the job first.
             StoreUnavailable, …: it is decided, and the sink has yet to follow; the message says so.
         """
         failed = self._context.head().state.status is JobStatus.FAILED

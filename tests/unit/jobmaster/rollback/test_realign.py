@@ -94,6 +94,21 @@ def test_a_table_whose_log_was_deleted_is_built_from_the_files_that_are_there(jo
     job.assert_tables_equal_the_oracle()
 
 
+def test_a_table_that_cannot_follow_a_rollback_is_realigned_by_the_command_that_it_names(job: CountedJob) -> None:
+    """The realignment takes over what the rollback left to do: else neither could ever be carried out."""
+    store = job.small.context.store
+    store.delete([stat.key for stat in store.list("sinks/seen/")])
+    with pytest.raises(InvalidRequest, match="sinks that have yet to follow: seen") as told:
+        job.rollback(3)
+    assert "milepost realign small seen" in told.value.hint
+    plan = job.master.plan_realign("seen")
+    assert plan.head == 3
+    assert job.master.realign(Session.cli(), plan).outcome == "realigned"
+    assert job.master.status().reconciling == ()
+    job.run()
+    job.assert_tables_equal_the_oracle()
+
+
 def test_while_an_epoch_runs_nothing_is_realigned(job: CountedJob) -> None:
     restore_older_state(job)
     plan = job.master.plan_realign("seen")

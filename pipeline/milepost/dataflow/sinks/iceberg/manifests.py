@@ -44,7 +44,7 @@ class ManifestReader:
 
     def live(self, manifests: Iterable[ManifestFile]) -> dict[str, tuple[ManifestEntry, ...]]:
         """Return the live entries of each manifest of data files, by its path."""
-        wanted = {each.manifest_path: each for each in manifests if each.content is ManifestContent.DATA}
+        wanted = {each.manifest_path: each for each in manifests if each.content != ManifestContent.DELETES}
         missing = [manifest for path, manifest in wanted.items() if path not in self._read]
         if missing:
             with ThreadPoolExecutor(min(_PARALLEL_READS, len(missing))) as pool:
