@@ -122,22 +122,13 @@ class SnapshotFiles:
 
     def _is_crowded(self, manifests: int) -> bool:
         properties = self.table.metadata.properties
-        return manifests > 1 and (
-            property_as_bool(
-                properties,
-                TableProperties.MANIFEST_MERGE_ENABLED,
-                TableProperties.MANIFEST_MERGE_ENABLED_DEFAULT,
-            )
-            and manifests
-            >= (
-                property_as_int(
-                    properties,
-                    TableProperties.MANIFEST_MIN_MERGE_COUNT,
-                    TableProperties.MANIFEST_MIN_MERGE_COUNT_DEFAULT,
-                )
-                or 0
-            )
+        merges = property_as_bool(
+            properties, TableProperties.MANIFEST_MERGE_ENABLED, TableProperties.MANIFEST_MERGE_ENABLED_DEFAULT
         )
+        most = property_as_int(
+            properties, TableProperties.MANIFEST_MIN_MERGE_COUNT, TableProperties.MANIFEST_MIN_MERGE_COUNT_DEFAULT
+        )
+        return merges and manifests >= max(most or 0, 2)
 
     def _is_small(self, manifest: ManifestFile, live: Mapping[str, tuple[ManifestEntry, ...]]) -> bool:
         return manifest.manifest_path in live and manifest.manifest_length * 2 <= self._target_bytes
