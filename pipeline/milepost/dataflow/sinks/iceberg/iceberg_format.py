@@ -33,9 +33,9 @@ _EXPIRED_AT_ONCE = 16
 class IcebergFormat:
     """One table in Iceberg; see `table_format.TableFormat`.
 
-    What is deleted, and by whom: metadata files that the table's log drops go with the commit that drops them. The
-    manifests of expired snapshots, and those of commits that failed, stay below ``metadata/`` for a look for garbage
-    that knows them. Data files are never touched, and `gc.enabled` keeps other engines from it.
+    What is deleted, and by whom: metadata files that the table's log drops go with the commit that drops them, and
+    manifests of snapshots that we expire with these. Those of commits that failed, and of snapshots that others expire,
+    stay below ``metadata/``. Data files are never touched, and `gc.enabled` keeps other engines from it.
     """
 
     keeps_statistics = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from uuid import uuid4
@@ -148,24 +148,27 @@ class IcebergTable:
     def expire(self, before_ms: int, *, at_least: int) -> None:
         """Take snapshots of ours from before a time out of the table's metadata, unless a branch or tag needs them.
 
-        Their files stay where they are: those of no snapshot are garbage, those of a checkpoint are not.
+        It is a commit, and what else needs a manifest of theirs is found by reading the lists of all snapshots that
+        stay: so it waits until they are a quarter of those. Data files are never touched.
 
         Args:
-            before_ms: UTC. at_least: with fewer of them nothing is done: it is a commit.
+            before_ms: UTC. at_least: with fewer of them nothing is done.
         """
+        snapshots = self._metadata.snapshots
         needed = {ref.snapshot_id for ref in self._metadata.refs.values()}
         old = [
-            snapshot.snapshot_id
-            for snapshot in self._metadata.snapshots
+            snapshot
+            for snapshot in snapshots
             if snapshot.timestamp_ms < before_ms and snapshot.snapshot_id not in needed and is_ours(snapshot)
         ]
-        if len(old) < max(at_least, 1):
+        if len(old) < max(at_least, (len(snapshots) - len(old)) // 4):
             return
-        self._commit(
+        landed = self._commit(
             (self._main_is_unmoved(),),
-            (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": old}),),
+            (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [snapshot.snapshot_id for snapshot in old]}),),
             f"{self._place.name} keeps its old snapshots",
         )
+        self._delete(self._reader.locations(old) - self._reader.locations(landed.snapshots))
 
     # -- what a commit is made of -------------------------------------------------------------------------------
 
@@ -218,23 +221,30 @@ class IcebergTable:
         mark = {NUMBER: str(move.number), WRITE_ID: move.write_id}
         return Summary(_operation(move), **{name: str(count) for name, count in counts.items()}, **mark)
 
-    def _commit(self, required: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...], doing: str) -> None:
+    def _commit(
+        self, required: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...], doing: str
+    ) -> TableMetadata:
+        """Send one request, once, and return the metadata that landed."""
         base = self._metadata
         required = (AssertTableUUID(uuid=base.table_uuid), *required)
         with catalog_errors(self._place.catalog, doing, may_land=True):
             landed = self._table.catalog.commit_table(self._table, required, updates)
         self._drop_old_metadata(base, landed.metadata)
+        return landed.metadata
 
     def _drop_old_metadata(self, base: TableMetadata, landed: TableMetadata) -> None:
-        """Delete metadata files that a commit, which landed, took out of the table's log; what fails is garbage."""
+        """Delete metadata files that a commit, which landed, took out of the table's log."""
         if not property_as_bool(landed.properties, TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED, False):
             return
         still = {entry.metadata_file for entry in landed.metadata_log}
-        keys = [self._key(entry.metadata_file) for entry in base.metadata_log if entry.metadata_file not in still]
+        self._delete({entry.metadata_file for entry in base.metadata_log} - still)
+
+    def _delete(self, locations: Collection[str]) -> None:
+        """Delete files of the table's log that nothing names any more; what fails is garbage, and nothing else."""
         try:
-            self._place.store.delete(key for key in keys if "://" not in key)
+            self._place.store.delete(key for key in sorted(map(self._key, locations)) if "://" not in key)
         except CheckpointError as error:
-            _log.warning("%s keeps old metadata files: %s", self._place.name, error)
+            _log.warning("%s keeps old files of its log: %s", self._place.name, error)
 
     # -- the table ----------------------------------------------------------------------------------------------
 

@@ -188,12 +188,12 @@ def test_three_hundred_commits_leave_the_table_and_its_commits_as_small_as_thirt
             table = lake.foreign_table()
             head = table.current_snapshot()
             assert head is not None
-            documents = sum(1 for stat in lake.store.list("metadata/") if stat.key.endswith(".json"))
+            objects = sum(1 for _ in lake.store.list("metadata/"))
             size = lake.store.stat(table.metadata_location.removeprefix(f"{table.location()}/")).size
-            sizes.append((documents, size, len(head.manifests(table.io))))
+            sizes.append((objects, size, len(head.manifests(table.io))))
 
     assert lake.opened().live() == {file.key: file.size for file in live}
-    assert max(count for count, _, _ in sizes[2:]) <= 25
+    assert max(objects for objects, _, _ in sizes[2:]) <= 120
     assert max(size for _, size, _ in sizes[5:]) < 1.5 * max(size for _, size, _ in sizes[:5])
     assert max(manifests for _, _, manifests in sizes) <= 16
     assert statistics.median(seconds[-60:]) < 2 * statistics.median(seconds[30:90])
@@ -235,5 +235,6 @@ def test_what_maintenance_takes_is_of_no_reader_of_the_present(lake: IcebergLake
     kept = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
     assert kept == {tagged.snapshot_id, tagged.parent_snapshot_id, table.metadata.current_snapshot_id}
     assert len(table.scan(snapshot_id=tagged.parent_snapshot_id).to_arrow()) == 10
+    assert len(table.scan(snapshot_id=tagged.snapshot_id).to_arrow()) == 11
     assert (lake.opened().number, len(lake.keys())) == (20, 21)
     assert {stat.key for stat in lake.store.list("_milepost/")} == {file.key for file in files}
