@@ -9,10 +9,11 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from tests.conformance.delta_sink import DeltaCase
 from tests.conformance.sink import SinkTests
+from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
 
 
-class TestAppend(SinkTimelineTests, SinkTests, DeltaCase):
+class TestAppend(DeltaCase, SinkStrangerTests, SinkTimelineTests, SinkTests):
     mode = SinkMode.APPEND
 
     def store_config(self, root: Path, part: str) -> StoreConfig:
