@@ -29,9 +29,6 @@ class IcebergCase(SinkCase):
         folder = Path(store.config.url.removeprefix("file://"))
         return f"sqlite:///{folder.with_name(f'{folder.name} catalog.db')}"
 
-    def is_log(self, key: str) -> bool:
-        return key.startswith(IcebergFormat.log_prefix)
-
     def drop(self, root: Path) -> None:
         store = self.table_store(root)
         store.delete([RESERVATION])
