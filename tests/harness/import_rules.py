@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "dataflow.operators": {"protocol", "spec"},
     "dataflow.sources": {"protocol", "spec"},
     "dataflow.quality": {"protocol", "spec", "extras"},
-    "dataflow.sinks": {"protocol", "spec", "storage"},
+    "dataflow.sinks": {"protocol", "spec", "storage", "extras"},
     "epoch": LOWER,
     "jobmaster": LOWER | {"epoch"},
     "spark": LOWER | {"epoch", "extras"},
