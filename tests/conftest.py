@@ -20,7 +20,7 @@ from milepost.state.layers import key_hash
 from scripts.processes import PYTHON_PATH
 from tests.harness.models.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
 from tests.harness.readers.reading_engines import reading_engines
-from tests.harness.servers.s3_servers import ministack, seaweed
+from tests.harness.servers.s3_servers import ministack, seaweed, seaweed_tables
 
 __all__ = [
     "ministack",  # fixtures: each server is started once, at its first use
@@ -28,6 +28,7 @@ __all__ = [
     "pytest_terminal_summary",
     "reading_engines",
     "seaweed",
+    "seaweed_tables",
 ]
 
 # How long a machine takes to draw an example says nothing of what is tested.

@@ -12,7 +12,7 @@ from scripts.processes import ROOT
 from scripts.reference.markdown import note, table
 
 PRODUCT = ROOT / "pipeline" / "milepost"
-JOB_KEYS, TABLE_KEYS = "storage/layout.py", "dataflow/sinks/sink_chain.py"
+JOB_KEYS, TABLE_KEYS = "storage/layout.py", "dataflow/sinks/table_keys.py"
 PROCESS = "dataflow/operators/process.py"
 _INDENTED = re.compile(r"(?:^ {4}.*\n(?:^\n(?= {4}))?)+", re.MULTILINE)
 
@@ -37,7 +37,7 @@ def stored_page() -> str:
         "## Below the job's folder\n",
         _code(JOB_KEYS),
         "## Below a sink's path\n",
-        f"Published rows are in `data/chk-<id>/t<token>/<subtask>-<sha256>.parquet`.\n\n{_code(TABLE_KEYS)}",
+        f"All that Milepost writes is below `_milepost/`; beside it lies a format's own log.\n\n{_code(TABLE_KEYS)}",
         "## Formats\n",
         table(("format", "what it is"), rows),
         "",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from milepost.dataflow.sinks.delta.delta_format import DeltaFormat
-from milepost.dataflow.sinks.delta.delta_log import LOG
 from milepost.protocol.records.object_store import ObjectStore
 from tests.conformance.sink_case import SinkCase
 
@@ -17,6 +16,3 @@ class DeltaCase(SinkCase):
 
     def table_format(self, store: ObjectStore) -> DeltaFormat:
         return DeltaFormat("table", store, WEEK_MS)
-
-    def is_log(self, key: str) -> bool:
-        return key.startswith(LOG)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from milepost.dataflow.sinks.committables import StagedFile
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from tests.conformance.parquet_sink import ParquetCase
-from tests.conformance.sink_case import SinkCase
-from tests.harness.stores.listed_format import LOG, ListedFormat
+from tests.conformance.sink_case import Pairs, SinkCase, pairs
+from tests.harness.stores.listed_format import ListedFormat, ListedTable, changes
 
 
 class LocalCase(SinkCase):
@@ -23,12 +30,52 @@ class LocalParquet(LocalCase, ParquetCase):
 
 
 class LocalListed(LocalCase):
-    """One with other writers beside us."""
+    """One with other writers beside us, whose files carry no name of ours."""
 
     format_name = "listed"
 
     def table_format(self, store: ObjectStore) -> ListedFormat:
         return ListedFormat(store)
 
-    def is_log(self, key: str) -> bool:
-        return key.startswith(LOG)
+    def append_foreign(self, root: Path, table: pa.Table) -> None:
+        self._others(root, "append", [self._written(root, table)], [], keeps_rows=False)
+
+    def compact_foreign(self, root: Path) -> None:
+        opened = self._opened(root)
+        tables = [self._read(root, key) for key in opened.files]
+        self._others(root, "compact", [self._written(root, pa.concat_tables(tables))], opened.files, keeps_rows=True)
+
+    def delete_foreign(self, root: Path, key: int) -> None:
+        kept, removed = [], []
+        for file in self._opened(root).files:
+            table = self._read(root, file)
+            rest = table.filter(pc.field("k") != key)
+            if rest.num_rows < table.num_rows:
+                removed.append(file)
+                kept += [self._written(root, rest)] if rest.num_rows else []
+        self._others(root, "delete", kept, removed, keeps_rows=False)
+
+    def engine_rows(self, root: Path) -> Pairs:
+        return sorted(pair for file in self._opened(root).files for pair in pairs(self._read(root, file)))
+
+    def _opened(self, root: Path) -> ListedTable:
+        table = self.table_format(self.table_store(root)).open()
+        assert table is not None
+        return table
+
+    def _others(
+        self, root: Path, what: str, added: list[StagedFile], removed: Iterable[str], *, keeps_rows: bool
+    ) -> None:
+        self._opened(root).append(changes(what, added, removed, keeps_rows))
+
+    def _written(self, root: Path, table: pa.Table) -> StagedFile:
+        body = pa.BufferOutputStream()
+        pq.write_table(table, body)
+        content = body.getvalue().to_pybytes()
+        sha256 = hashlib.sha256(content).hexdigest()
+        key = f"part-{self._opened(root).version}-{sha256[:8]}.parquet"
+        self.table_store(root).put(key, content)
+        return StagedFile(key, table.num_rows, len(content), sha256)
+
+    def _read(self, root: Path, key: str) -> pa.Table:
+        return pq.ParquetFile(pa.BufferReader(self.table_store(root).get(key))).read()

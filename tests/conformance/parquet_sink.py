@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.dataflow.sinks.parquet_format import HEADS, ParquetFormat
+from milepost.dataflow.sinks.parquet_format import ParquetFormat
 from milepost.protocol.records.object_store import ObjectStore
 from tests.conformance.sink_case import SinkCase
 
@@ -14,6 +14,3 @@ class ParquetCase(SinkCase):
 
     def table_format(self, store: ObjectStore) -> ParquetFormat:
         return ParquetFormat(store)
-
-    def is_log(self, key: str) -> bool:
-        return key.startswith(HEADS)

@@ -106,15 +106,12 @@ class SinkCase:
     def table_format(self, store: ObjectStore) -> TableFormat:
         """Return the format of the table at a store's root."""
 
-    @abstractmethod
-    def is_log(self, key: str) -> bool:
-        """Return whether a key below the table's root is of the format's own log."""
-
     def drop(self, root: Path) -> None:
         """Drop the table, as a hand would, but leave its data files lying there."""
         store = self.table_store(root)
         keys = [stat.key for stat in store.list("")]
-        store.delete([key for key in keys if key == RESERVATION or self.is_log(key)])
+        log = self.table_format(store).log_prefix
+        store.delete([key for key in keys if key == RESERVATION or key.startswith(log)])
 
     def published(self, root: Path) -> Pairs:
         """Return the table's rows, sorted, as a process that has just come up reads them."""

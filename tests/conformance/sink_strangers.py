@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from milepost.dataflow.sinks.marks import Mark
 from milepost.protocol.codec.records import encode
-from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
+from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StateCorrupt
 from milepost.protocol.records.layout import mark_key
-from tests.conformance.sink_case import LIFE, SinkCase, rows
+from tests.conformance.sink_case import LIFE, SinkCase, at_commit, rows
 
 REALIGN = "milepost realign job table"
 
@@ -62,10 +63,12 @@ class SinkStrangerTests(SinkCase):
             job.manifest.completed(job.sink, late)
         assert REALIGN in refused.value.hint
         done = job.manifest.completed(job.sink, late, waits=True)
-        for target in (done.target, job.manifest.switched(done)):
+        shown = job.sink.position().number
+        for target in (done.target, *(job.manifest.switched(done) for _ in range(2))):
             with pytest.raises(InvalidRequest) as refused:
                 job.sink.move(target)
             assert REALIGN in refused.value.hint
+        assert target.number > shown, "and not because a later decision is there"
         assert job.sink.move(job.manifest.realigned()) is True
         assert self.published(tmp_path) == [(1, "main"), (2, "main"), (3, "late")]
         assert not copy.sink.position().is_known
@@ -78,6 +81,13 @@ class SinkStrangerTests(SinkCase):
         copy = self.copy_of(tmp_path, job)
         ours, theirs = job.complete(rows((2, "ours"))), copy.complete(rows((2, "theirs")))
         assert ours.version == theirs.version
+
+        def die() -> None:
+            raise CommitOutcomeUnknown("no answer")
+
+        with pytest.raises(CommitOutcomeUnknown):
+            self.open_sink(tmp_path, before=at_commit(die)).move(ours.target)
+        assert [mark.number for mark in job.sink.marks(above=2)] == [ours.version], "so the number is known here"
         copy.sink.move(theirs.target)
         position = job.sink.position()
         assert position.number == ours.version and not position.is_known
@@ -135,6 +145,17 @@ class SinkStrangerTests(SinkCase):
         assert [key for key, _ in self.published(tmp_path)] == [1, 2, 3]
         job.go_on(1)
         assert [key for key, _ in self.published(tmp_path)] == [1, 2, 3, 4]
+
+    def test_a_table_that_was_dropped_is_made_and_filled_by_a_realignment(self, tmp_path: Path) -> None:
+        """What the message names must help, once the table is reserved again."""
+        job = self.begin(tmp_path)
+        job.go_on(2)
+        self.drop(tmp_path)
+        again = self.open_sink(tmp_path)
+        again.reserve(LIFE)
+        assert again.move(job.manifest.realigned()) is True
+        assert [key for key, _ in self.published(tmp_path)] == [1, 2]
+        job.go_on(1)
 
     def test_abort_deletes_nothing_where_the_table_carries_a_mark_that_is_not_ours(self, tmp_path: Path) -> None:
         """A copy of the job counts checkpoints and tokens like this one: the files may be its own."""
@@ -206,10 +227,11 @@ class SinkStrangerTests(SinkCase):
         assert record.key in problem
 
     def test_a_mark_that_another_hand_made_first_stops_the_sink(self, tmp_path: Path) -> None:
-        """The record of one transition is created once; one with another timeline is another transition."""
+        """The record of one transition is created once; nobody knows which of two contents is right."""
         job = self.begin(tmp_path)
         done = job.complete(job.row())
-        forged = Mark(done.version, 0, "f" * 32, done.contents.table_id or "", "elsewhere", done.contents)
+        other = replace(done.contents, rows=99)
+        forged = Mark(done.version, 0, "f" * 32, done.contents.table_id or "", "main", other)
         self.job_store(tmp_path).create(mark_key("table", done.version), encode(forged))
         with pytest.raises(StateCorrupt, match="gives the table another content"):
             job.sink.move(done.target)

@@ -289,6 +289,14 @@ class SinkTimelineTests(SinkSwitchTests):
         job.back_to(first)
         assert self.published(tmp_path) == of_main(1)
 
+    def test_a_job_whose_first_checkpoints_are_a_forks_gets_its_table_at_the_switch(self, tmp_path: Path) -> None:
+        """A backfill from the empty state: no epoch of the live timeline has made the table."""
+        job = self.begin(tmp_path)
+        forked = job.fork(job.fork(None, rows((1, "fork"))), rows((2, "fork")))
+        assert job.sink.move(job.manifest.switched(forked, "fork")) is True
+        job.go_on(1)
+        assert self.published(tmp_path) == [(1, "fork"), (2, "fork"), (3, "fork")]
+
     def test_compare_says_what_a_move_would_change_and_writes_nothing(self, tmp_path: Path) -> None:
         """Plans of rollbacks show it."""
         job = self.begin(tmp_path)

@@ -14,7 +14,7 @@ from tests.conformance.sink_timelines import SinkSwitchTests
 from tests.harness.servers.s3_servers import Ministack
 
 
-class TestUpsertOnMinistack(SinkSwitchTests, SinkTests, ParquetCase):
+class TestUpsertOnMinistack(ParquetCase, SinkSwitchTests, SinkTests):
     mode = SinkMode.UPSERT
 
     @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "dataflow.operators": {"protocol", "spec"},
     "dataflow.sources": {"protocol", "spec"},
     "dataflow.quality": {"protocol", "spec", "extras"},
-    "dataflow.sinks": {"protocol", "spec", "storage"},
+    "dataflow.sinks": {"protocol", "spec", "storage", "extras"},
     "epoch": LOWER,
     "jobmaster": LOWER | {"epoch"},
     "spark": LOWER | {"epoch", "extras"},
@@ -71,6 +71,7 @@ HOMES: dict[str, tuple[set[str], set[str]]] = {
     "airflow": ({"airflow"}, set()),
     "great_expectations": (set(), {"dataflow.quality"}),
     "deltalake": ({"dataflow.sinks"}, set()),
+    "pyiceberg": ({"dataflow.sinks"}, set()),
 }
 """Heavy library -> (packages that may import it at module level, packages that may do so inside functions)."""
 

@@ -33,6 +33,7 @@ ROOMS = {
     "storage/s3_errors.py": "s3",
     "storage/s3_queue.py": "s3",
     "dataflow/sinks/delta": "delta",
+    "dataflow/sinks/iceberg": "iceberg",
 }
 """Below the product: what only an extra's owner imports, and the extra."""
 
@@ -40,6 +41,7 @@ COMES_WITH = {
     "apache-airflow": {"apache-airflow-core", "apache-airflow-task-sdk", "fastapi", "jinja2", "structlog"},
     "boto3": {"botocore", "urllib3"},
     "pydantic": {"pydantic-core"},
+    "pyiceberg": {"requests", "sqlalchemy", "urllib3"},
     "pyspark": {"grpcio", "py4j"},
 }
 """What is imported because of another library, and in the version that this one wants."""

@@ -153,20 +153,11 @@ class Seaweed(S3Server):
         return 8
 
     def _command(self) -> list[str]:
-        (self.directory / "data").mkdir(exist_ok=True)
-        identity = {
-            "name": "milepost",
-            "credentials": [{"accessKey": self.access_key, "secretKey": self.secret_key}],
-            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-        }
-        config = self.directory / "s3.json"
-        config.write_text(json.dumps({"identities": [identity]}))
-        config.chmod(0o600)
         s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc = self.ports
         return [
             str(Path(sys.executable).with_name("weed")),
             "server",
-            f"-dir={self.directory / 'data'}",
+            f"-dir={self._data()}",
             "-ip=127.0.0.1",
             "-ip.bind=127.0.0.1",
             f"-master.port={master}",
@@ -187,8 +178,83 @@ class Seaweed(S3Server):
             "-s3.port.iceberg=0",
             "-s3.port.lance=0",
             "-s3.autoCreateBucket=false",
-            f"-s3.config={config}",
+            f"-s3.config={self._config()}",
         ]
+
+    def _data(self) -> Path:
+        data = self.directory / "data"
+        data.mkdir(exist_ok=True)
+        return data
+
+    def _config(self) -> Path:
+        config = self.directory / "s3.json"
+        config.write_text(json.dumps({"identities": self._identities()}))
+        config.chmod(0o600)
+        return config
+
+    def _identities(self) -> list[dict[str, Any]]:
+        actions = ["Admin", "Read", "Write", "List", "Tagging"]
+        return [_identity("milepost", self.access_key, self.secret_key, actions)]
+
+
+class SeaweedTables(Seaweed):
+    """SeaweedFS with a catalog of Iceberg tables beside its S3 gateway.
+
+    Attributes:
+        catalog_url: of Iceberg's REST protocol. bucket: of tables; each table lies in a folder of its namespace.
+        reader_key, reader_secret: an identity that may only read.
+    """
+
+    bucket = "lake"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.catalog_url = f"http://127.0.0.1:{self.ports[8]}"
+        self.reader_key, self.reader_secret = f"key{secrets.token_hex(8)}", secrets.token_hex(20)
+
+    def _port_count(self) -> int:
+        return 11
+
+    def _identities(self) -> list[dict[str, Any]]:
+        return [*super()._identities(), _identity("reader", self.reader_key, self.reader_secret, ["Read", "List"])]
+
+    def _command(self) -> list[str]:
+        s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc, catalog, *admin = self.ports
+        return [
+            str(Path(sys.executable).with_name("weed")),
+            "mini",
+            f"-dir={self._data()}",
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            f"-master.port={master}",
+            f"-master.port.grpc={master_grpc}",
+            f"-volume.port={volume}",
+            f"-volume.port.grpc={volume_grpc}",
+            f"-filer.port={filer}",
+            f"-filer.port.grpc={filer_grpc}",
+            f"-s3.port={s3}",
+            f"-s3.port.grpc={s3_grpc}",
+            f"-s3.port.iceberg={catalog}",
+            "-s3.port.lance=0",
+            "-s3.autoCreateBucket=false",
+            f"-s3.config={self._config()}",
+            f"-tableBucket={self.bucket}",
+            "-admin.ui=false",
+            f"-admin.port={admin[0]}",
+            f"-admin.port.grpc={admin[1]}",
+            "-webdav=false",
+        ]
+
+    def _serves(self) -> bool:
+        return super()._serves() and any(self.bucket == each["Name"] for each in self.client.list_buckets()["Buckets"])
+
+
+def _identity(name: str, access_key: str, secret_key: str, actions: list[str]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "credentials": [{"accessKey": access_key, "secretKey": secret_key}],
+        "actions": actions,
+    }
 
 
 @pytest.fixture(scope="session")
@@ -201,6 +267,12 @@ def ministack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ministack]:
 def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
     """A running SeaweedFS."""
     yield from _running(Seaweed(tmp_path_factory.mktemp("seaweed")))
+
+
+@pytest.fixture(scope="session")
+def seaweed_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedTables]:
+    """A running SeaweedFS with its catalog of tables."""
+    yield from _running(SeaweedTables(tmp_path_factory.mktemp("seaweed-tables")))
 
 
 def _running(server: Any) -> Iterator[Any]:

@@ -116,6 +116,8 @@ class SinkMachine(RuleBasedStateMachine):
 
     def expected(self, step: TableTarget) -> bool | None:
         """What the step answers where the table stands now; None: superseded."""
+        if self.number < step.number and step.contents is None and not self.is_made():
+            return False  # nothing is to be shown, and there is nothing
         if self.number < step.number:
             return True if step.follows in (None, self.shown) else None
         at: int | None = self.number
@@ -123,6 +125,10 @@ class SinkMachine(RuleBasedStateMachine):
             previous = self.links[at]
             at = previous if previous >= step.number and previous in self.links else None
         return None if at is None else False
+
+    def is_made(self) -> bool:
+        """Whether the table is there."""
+        return self.case.table_format(self.case.table_store(self.root)).open() is not None
 
     def recorded(self, step: TableTarget) -> None:
         """The mark's record of a step is there from now on."""

@@ -88,6 +88,8 @@ class Timelines(RuleBasedStateMachine):
             self.ids.append(pending.checkpoint_id)
             self.tokens.append(answer.token)
             self.tries.append((session, pending))
+            if timeline == self.job.live and self.frozen is not None and self.log.now_ms >= self.frozen[1]:
+                self.frozen = None  # over for good, even if the clock goes back
         return pending
 
     def why_not(self, session: str, timeline: str, *, imports: bool) -> type[CheckpointError] | None:

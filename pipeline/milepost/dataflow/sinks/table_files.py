@@ -68,9 +68,10 @@ class TableFiles:
 
     def check(self, files: Sequence[StagedFile]) -> None:
         """Refuse files that are missing or have another size. Raises StateCorrupt."""
-        folders = sorted({file.key.rpartition("/")[0] + "/" for file in files})
-        prefixes = folders if len(folders) <= _MAX_LISTINGS else [DATA]
-        listings = at_once(self._store, lambda prefix: list(self._store.list(prefix)), prefixes)
+        folders = sorted({"".join(file.key.rpartition("/")[:2]) for file in files})
+        if len(folders) > _MAX_LISTINGS:
+            folders = [DATA] if all(folder.startswith(DATA) for folder in folders) else [""]
+        listings = at_once(self._store, lambda prefix: list(self._store.list(prefix)), folders)
         sizes = {stat.key: stat.size for listing in listings for stat in listing}
         for file in files:
             if sizes.get(file.key) != file.size:

@@ -99,7 +99,7 @@ class TableMover:
             mark = self._marks.record(
                 Mark(target.number, position.number, write_id, table.table_id, target.timeline, contents)
             )
-            if self._commit(table, position, mark):
+            if self._commit(table, position, mark, target.realigns):
                 return True
         raise CommitOutcomeUnknown(
             f"sink {self._sink}: checkpoint {target.checkpoint_id} lost the race for the table {LOST_RACES} times. "
@@ -108,9 +108,11 @@ class TableMover:
             checkpoint_id=target.checkpoint_id,
         )
 
-    def files_now(self, table: OpenTable, position: TablePosition) -> dict[str, StagedFile]:
+    def files_now(self, table: OpenTable, position: TablePosition, *, realigns: bool = False) -> dict[str, StagedFile]:
         """Return our files of the table as it is: those of its mark, and of rewrites that kept their rows, by key.
 
+        Args:
+            realigns: also what others made of our files when they changed our rows: it gives way to the job's state.
         Raises: InvalidRequest: others took rows of ours out, or mixed theirs in.
         """
         ours = {file.key: file for file in self._records.files(position.contents)}
@@ -118,16 +120,17 @@ class TableMover:
             taken = commit.removed & ours.keys()
             if not taken:
                 continue
-            if not commit.keeps_rows or taken != commit.removed:
-                others = " together with rows of others" if commit.keeps_rows else ""
+            mixed = taken != commit.removed
+            if mixed or not (commit.keeps_rows or realigns):
+                others = " together with rows of others" if mixed else ""
                 raise self._waits(f"its version {commit.version} ({commit.what}) changed rows of this job{others}")
             ours = {key: file for key, file in ours.items() if key not in taken}
             ours |= {file.key: file for file in commit.added}
         live = table.live()
         gone = [] if live is None else sorted(ours.keys() - live.keys())
-        if gone:
+        if gone and not realigns:
             raise self._waits(f"{len(gone)} of its files are not live any more, {gone[0]} among them")
-        return ours
+        return {key: file for key, file in ours.items() if key not in gone}
 
     def _position(self, table: OpenTable | None) -> TablePosition:
         if table is None or not table.number:
@@ -176,10 +179,10 @@ class TableMover:
                 head=position.checkpoint_id,
             )
 
-    def _commit(self, table: OpenTable, position: TablePosition, mark: Mark) -> bool:
+    def _commit(self, table: OpenTable, position: TablePosition, mark: Mark, realigns: bool) -> bool:
         """Commit on this handle. True: it landed. False: somebody else's commit came before; decide again."""
         try:
-            table.commit(self._difference(table, position, mark))
+            table.commit(self._difference(table, mark, self._ours_now(table, position, realigns)))
             return True
         except (CommitConflict, CommitOutcomeUnknown, StoreUnavailable) as error:
             try:
@@ -198,9 +201,8 @@ class TableMover:
                 checkpoint_id=mark.checkpoint_id,
             ) from error
 
-    def _difference(self, table: OpenTable, position: TablePosition, mark: Mark) -> TableMove:
+    def _difference(self, table: OpenTable, mark: Mark, now: Mapping[str, StagedFile]) -> TableMove:
         then = self._records.files(mark.contents)
-        now = self._ours_now(table, position)
         listed = table.live()
         live = now if listed is None else listed
         wanted = {file.key for file in then}
@@ -210,9 +212,9 @@ class TableMover:
         schema = table.schema or (decode_schema(mark.contents.schema) if mark.contents is not None else pa.schema([]))
         return TableMove(mark.number, mark.write_id, added, removed, schema)
 
-    def _ours_now(self, table: OpenTable, position: TablePosition) -> Mapping[str, StagedFile]:
+    def _ours_now(self, table: OpenTable, position: TablePosition, realigns: bool) -> Mapping[str, StagedFile]:
         if position.is_known:
-            return self.files_now(table, position)
+            return self.files_now(table, position, realigns=realigns)
         live = table.live() or {}  # a realignment: whatever of ours is live, however it came there
         return {key: StagedFile(key, 0, size, "") for key, size in live.items() if staged_by(key) is not None}
 

@@ -31,7 +31,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.next_input import over_max_in_flight
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobmaster.leadership.routes import check_routes
+from milepost.jobmaster.leadership.table_previews import check_tables_can_follow
 from milepost.jobmaster.run.epochs import Epochs
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch, granted
 from milepost.protocol.manifest.transaction.preconditions import frozen_by
@@ -221,7 +221,7 @@ class Backfill:
         context = self._context
         head = at.state.timeline().head
         check_equal(consumed_by(context, context.base_metadata(at.state, head)), consumed_by(context, at.tip))
-        check_routes(context, at.tip)
+        check_tables_can_follow(context, at.tip)
         self._say("fast-forward")
         request = FastForwardRequest(
             self._session.session_id,

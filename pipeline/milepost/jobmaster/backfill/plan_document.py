@@ -13,7 +13,7 @@ from milepost.jobmaster.backfill.plan import ApprovedBackfill, BackfillPlan
 from milepost.jobmaster.backfill.replay import RecordedRange
 from milepost.jobmaster.compatibility.preflight import preflight
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.leadership.routes import SilentSink, SinkPreview, preview_sinks
+from milepost.jobmaster.leadership.table_previews import SilentSink, SinkPreview, preview_sinks
 from milepost.protocol.records.ids import checkpoint_name
 from milepost.protocol.records.stored_fields import StoredName
 from milepost.protocol.retention.lineage import lineage

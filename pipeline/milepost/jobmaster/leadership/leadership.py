@@ -292,8 +292,7 @@ class Leadership:
                 raise
             _LOG.info("checkpoint %s: the job went back; sink %s gets nothing of it", checkpoint.checkpoint_id, name)
             return False
-        request = ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name)
-        self.context.transact(request)
+        self.context.transact(ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name))
         try:
             sink.maintain()
         except CheckpointError as error:

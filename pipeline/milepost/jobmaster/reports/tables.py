@@ -6,15 +6,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.contents import TableContents
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.leadership.routes import contents_at
+from milepost.jobmaster.job.table_contents import contents_at, shown_contents
 from milepost.jobmaster.reports.row_changes import ordered
 from milepost.jobmaster.reports.state_values import state_values
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound, StateCorrupt
+from milepost.protocol.records.errors import CheckpointError, NotFound, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore
@@ -184,31 +183,6 @@ class Tables:
     def checkpoint(self, at: int | None) -> CompletedCheckpoint:
         """Return a retained checkpoint; None is the head. Raises NotFound."""
         return _retained(self._context.head().state, at)
-
-
-def shown_contents(context: JobContext, name: str) -> TableContents | None:
-    """Return what readers of a sink's table see now; None: nothing was published.
-
-    Raises: InvalidRequest: another writer moved the table; nobody knows what it shows.
-    """
-    sink = context.sink(name)
-    position = sink.position()
-    owner = None if position.is_known else sink.owner()
-    if owner is not None and (owner.job, owner.sink) != (context.spec.name, name):
-        raise InvalidRequest(
-            f"sink {name} of job {context.spec.name}: the table at {sink.store.config.url} is of sink {owner.sink} of "
-            f"job {owner.job}.",
-            hint="give the sink a path of its own",
-            sink=name,
-        )
-    if not position.is_known:
-        raise InvalidRequest(
-            f"sink {name}: its table is at {position}: what it shows is in none of the job's records.",
-            hint=f"milepost read {context.spec.name} {name} --at ID reads it as of a checkpoint; "
-            f"milepost realign {context.spec.name} {name} lets the job's state count",
-            sink=name,
-        )
-    return position.contents
 
 
 def _retained(state: ManifestState, at: int | None) -> CompletedCheckpoint:

@@ -12,7 +12,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.leadership.routes import SilentSink, SinkPreview, check_positions, preview_sinks
+from milepost.jobmaster.leadership.table_previews import SilentSink, SinkPreview, check_positions, preview_sinks
 from milepost.jobmaster.rollback.inputs import InputSize, consumed_since, read_again
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import (

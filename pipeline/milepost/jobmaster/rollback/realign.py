@@ -14,8 +14,8 @@ from milepost.dataflow.sinks.contract import SinkChange
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import require_stores
+from milepost.jobmaster.job.table_contents import contents_at
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
-from milepost.jobmaster.leadership.routes import contents_at
 from milepost.protocol.manifest.transaction.requests import RealignSinkRequest
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus

@@ -17,7 +17,7 @@ from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.outcomes import StartedJob
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
-from milepost.jobmaster.leadership.routes import check_routes
+from milepost.jobmaster.leadership.table_previews import check_tables_can_follow
 from milepost.jobmaster.rollback.plan import (
     ApprovedRollback,
     RollbackPlan,
@@ -113,7 +113,7 @@ class Rollbacks:
             )  # before the clean-up, which may publish what had waited
         state = self._lifecycle.finish_clean_up(session)
         target = resolve_target(state, to, context.store.clock_ms())
-        check_routes(context, readable_target(context, state, target))
+        check_tables_can_follow(context, readable_target(context, state, target))
         pending = state.timeline().pending
         self._leadership.sweep(session, take_over=take_over, adopt=False)
         request = RollbackRequest(

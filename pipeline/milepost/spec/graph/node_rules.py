@@ -146,7 +146,7 @@ def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]
         return [
             Problem(
                 (*path, "mode"),
-                f"{sink.input} gives updates, which an append sink cannot take; use mode: upsert, or mode: changelog",
+                f"{sink.input} gives updates, which an append sink cannot take; use mode: upsert or changelog",
             )
         ]
     if sink.mode == "upsert" and not rows.key:

@@ -27,6 +27,8 @@ from tests.harness.stores.hooked_store import HookedStore
 
 SCHEMA = encode_schema(pa.schema([("k", pa.int64())]))
 
+FILE = {"key": "x.parquet", "rows": 1, "size": 1, "sha256": "0" * 64, "statistics": None}
+
 
 def staged(number: int) -> StagedFile:
     """The only file of the checkpoint of this number."""
@@ -154,12 +156,9 @@ def test_each_record_is_read_once(store: ObjectStore) -> None:
     ("change", "said"),
     [
         ({"format": "milepost.table-contents/2"}, "newer"),
-        (
-            {"added": [{"key": "../../secret", "rows": 1, "size": 1, "sha256": "0" * 64, "statistics": None}]},
-            "not the key",
-        ),
-        ({"added": [{"key": "_other/x", "rows": 1, "size": 1, "sha256": "0" * 64, "statistics": None}]}, "not the key"),
-        ({"added": [{"key": "x.parquet", "rows": -1, "size": 1, "sha256": "0" * 64, "statistics": None}]}, "rows"),
+        ({"added": [FILE | {"key": "../../secret"}]}, "not the key"),
+        ({"added": [FILE | {"key": "_other/x"}]}, "not the key"),
+        ({"added": [FILE | {"rows": -1}]}, "rows"),
         ({"removed": ["/etc/passwd"]}, "not the key"),
         ({"removed": ["a", "a"]}, "names a file twice"),
         ({"removed": ["a"], "whole": True}, "it is whole, and removes files"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tests.conformance.local_cases import LocalListed
 from tests.conformance.sink import SinkTests
 from tests.conformance.sink_faults import SinkFaultTests
+from tests.conformance.sink_foreign import SinkForeignTests
 from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
 
 
-class TestListed(SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests, LocalListed):
+class TestListed(LocalListed, SinkForeignTests, SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests):
     """In append mode: an upsert table of it would show every version of a row."""

@@ -10,9 +10,9 @@ from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
 
 
-class TestAppend(SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests, LocalParquet):
+class TestAppend(LocalParquet, SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests):
     mode = SinkMode.APPEND
 
 
-class TestUpsert(SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests, LocalParquet):
+class TestUpsert(LocalParquet, SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests):
     mode = SinkMode.UPSERT

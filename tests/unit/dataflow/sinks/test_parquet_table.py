@@ -206,14 +206,13 @@ def test_rows_that_cannot_be_the_table_are_refused_before_the_commit_point(
         upsert.manifest.completed(upsert.sink, Committable("table", (), encode_schema(schema)))
 
 
-def test_build_refuses_an_upsert_without_a_key(store: ObjectStore) -> None:
-    """Refused by name; a task refuses what the master does."""
+def test_an_upsert_table_without_a_key_is_refused(store: ObjectStore) -> None:
+    """A task refuses what the master does."""
     spec = SinkSpec(name="t", input="rows", format="parquet", path="p", mode="upsert")
-    keyless = SinkInput("t", "rows", False, "upsert", (), {})
+    keyless = SinkInput("t", "rows", late=False, mode="upsert", key=(), columns={})
+    records = ContentsRecords(store)
     with pytest.raises(InvalidRequest, match="needs an input with key columns"):
-        build_sink(
-            spec, keyless, job="job", store=store, job_store=store, records=ContentsRecords(store), retention_ms=1
-        )
+        build_sink(spec, keyless, job="job", store=store, job_store=store, records=records, retention_ms=0)
     with pytest.raises(InvalidRequest, match="needs an input with key columns"):
         build_staging(spec, keyless, store)
 

@@ -10,7 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from milepost.dataflow.sinks.committables import StagedFile
 from milepost.dataflow.sinks.table_files import TableFiles
+from milepost.dataflow.sinks.table_keys import staged_prefix
+from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
@@ -67,3 +70,16 @@ def test_packed_numbers_go_to_snappy_and_everything_beside_a_nested_column_to_zs
     flat, nested = found
     assert flat == {"a.b": "SNAPPY", "a": "ZSTD", "t": "SNAPPY", "f": "ZSTD", "d": "ZSTD", "yes": "ZSTD"}
     assert set(nested.values()) == {"ZSTD"}
+
+
+def test_files_that_engines_rewrote_into_many_folders_are_found_and_one_that_is_gone_is_named(
+    store: ObjectStore,
+) -> None:
+    """Beside those that lie below our own prefix, also in the table's root."""
+    keys = [*(f"day={day}/part.parquet" for day in range(12)), "part.parquet", f"{staged_prefix(1, 1)}0.parquet"]
+    files = [StagedFile(key, 1, store.put(key, b"rows").size, "0" * 64) for key in keys]
+    for some in (files, files[-2:], files[:1]):
+        TableFiles("table", store).check(some)
+    store.delete([keys[3]])
+    with pytest.raises(StateCorrupt, match=r"day=3/part\.parquet is missing"):
+        TableFiles("table", store).check(files)

@@ -34,4 +34,4 @@ def test_any_history_of_epochs_switches_crashes_and_late_commits_equals_the_mode
 ) -> None:
     """I14. Compaction from 4 files on, so that short histories meet it."""
     monkeypatch.setattr(table_sink, "COMPACT_FILES", 4)
-    run_state_machine_as_test(machine, settings=settings(max_examples=25, stateful_step_count=25, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=40, stateful_step_count=30, deadline=None))

@@ -11,8 +11,8 @@ from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.keys import LocalRoot, is_loopback, parse_root
 
-_UNSAFE = ("AWS_S3_ALLOW_UNSAFE_RENAME", "MOUNT_ALLOW_UNSAFE_RENAME")
-"""What makes the library commit without asking whether somebody else did."""
+_UNSAFE = ("AWS_S3_ALLOW_UNSAFE_RENAME", "MOUNT_ALLOW_UNSAFE_RENAME", "AWS_S3_LOCKING_PROVIDER")
+"""What makes writers of Delta tables commit without asking whether somebody else did, or ask elsewhere than ours do."""
 
 _PLAIN = "/!$&'()*+,;=:@~"
 """What stands for itself in the path of a URL, beside letters and digits."""
@@ -70,7 +70,10 @@ def delta_location(sink: str, config: StoreConfig) -> DeltaLocation:
 
 
 def _s3_options(config: StoreConfig) -> dict[str, str]:
-    """Return every option that the library would otherwise take from the environment."""
+    """Return every option that the library would otherwise take from the environment.
+
+    As it is told an endpoint, it makes no search for credentials of its own, which would ask the machine's cloud.
+    """
     from milepost.storage.s3_access import s3_access  # boto3 is only loaded by jobs that use it
 
     access = s3_access(config)
@@ -85,7 +88,6 @@ def _s3_options(config: StoreConfig) -> dict[str, str]:
         "aws_virtual_hosted_style_request": "false",
         "aws_skip_signature": "false",
         "aws_conditional_put": "etag",
-        "aws_s3_locking_provider": "",
     }
     if is_loopback(access.endpoint_url):
         # HTTP_PROXY of the environment cannot lead to this machine's loopback, and can only be told by naming another.

@@ -21,10 +21,12 @@ from pyiceberg.exceptions import (
     TooManyRequestsError,
     UnauthorizedError,
 )
+from pyiceberg.exceptions import ValidationError as UnreadableMetadata
 from requests import RequestException
 from requests.exceptions import ConnectionError as ConnectionFailed
-from requests.exceptions import InvalidURL, JSONDecodeError, MissingSchema, SSLError, Timeout
+from requests.exceptions import ConnectTimeout, HTTPError, InvalidURL, JSONDecodeError, MissingSchema, SSLError, Timeout
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from urllib3.exceptions import MaxRetryError
 
 from milepost.dataflow.sinks.iceberg.catalogs import CatalogConfig, CatalogKind
 from milepost.protocol.records.errors import (
@@ -32,25 +34,18 @@ from milepost.protocol.records.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
+    InvalidRequest,
     StoreUnavailable,
 )
 
 _OF_CATALOGS = (
-    RESTError, CommitFailedException, NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError,
-    RequestException, SQLAlchemyError, UnreadableReply, NotImplementedError, ModuleNotFoundError, ValueError,
+    RESTError, CommitFailedException, NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError, RequestException,
+    SQLAlchemyError, UnreadableReply, UnreadableMetadata, NotImplementedError, ModuleNotFoundError, ValueError,
 )  # fmt: skip
 _CONFLICTS = (CommitFailedException, NoSuchTableError, TableAlreadyExistsError)
 _NO_RIGHTS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
 _NO_ANSWER = (ServerError, ServiceUnavailableError, TooManyRequestsError, ConnectionFailed, Timeout, DBAPIError)
-_NO_CATALOG = (
-    InvalidURL,
-    MissingSchema,
-    SSLError,
-    JSONDecodeError,
-    ArgumentError,
-    NoSuchModuleError,
-    ModuleNotFoundError,
-)
+_NO_CATALOG = (InvalidURL, MissingSchema, SSLError, JSONDecodeError, ArgumentError, NoSuchModuleError)
 _DENIED = ("password authentication failed", "permission denied", "access denied", "readonly database",
            "no password supplied", "role ", "unable to open database file")  # fmt: skip
 """What databases say, in lower case, when trying again is useless."""
@@ -59,37 +54,34 @@ _TRY_AGAIN = "try again; if it persists, check that it is up and reachable from 
 
 
 @contextmanager
-def catalog_errors(config: CatalogConfig, doing: str) -> Iterator[None]:
+def catalog_errors(config: CatalogConfig, doing: str, *, may_land: bool = False) -> Iterator[None]:
     """Turn what the catalog's library raises in a block into our errors; ours pass.
 
     Args:
         doing: what is not done, or not known to be, as the beginning of a message.
+        may_land: it is a commit: one whose answer is lost may have landed.
     Raises:
         CommitConflict: the catalog says that the table is not as it was: *possibly after our own success*.
         CommitOutcomeUnknown, StoreUnavailable: it did not say. EnvironmentUnusable: it never will, as configured.
+        InvalidRequest: what it has is no table that can be read.
     """
     try:
         yield
     except CheckpointError:
         raise
     except _OF_CATALOGS as error:
-        made = _made_of(error, config, doing)
+        made = _made_of(error, config, doing, may_land)
         if any(secret in text for text in _chain(error) for secret in config.secrets):
             raise made from None
         raise made from error
 
 
-def _made_of(error: Exception, config: CatalogConfig, doing: str) -> CheckpointError:
+def _made_of(error: Exception, config: CatalogConfig, doing: str, may_land: bool) -> CheckpointError:
     said = _without_secrets(error, config)
-    if isinstance(error, _CONFLICTS):
+    if isinstance(error, _CONFLICTS) or (may_land and _status(error) == 404):
         return CommitConflict(
             f"{doing}: {config.where} says that table {config.table_name} is not as it was ({said}).",
             hint="read it back: it may be our own",
-        )
-    if isinstance(error, CommitStateUnknownException):
-        return CommitOutcomeUnknown(
-            f"{doing}: {config.where} does not know itself whether it has done it ({said}). Nothing was deleted.",
-            hint="read the table back before trying again",
         )
     if isinstance(error, _NO_RIGHTS) or _is_denied(error):
         return EnvironmentUnusable(f"{doing}: {config.where} denied access ({said}).", hint=_rights_hint(config))
@@ -98,10 +90,25 @@ def _made_of(error: Exception, config: CatalogConfig, doing: str) -> CheckpointE
             f"{doing}: no TLS connection to {config.where} could be made ({said}).",
             hint="install its certificate (REQUESTS_CA_BUNDLE), or use the right scheme in `sinks[].catalog.uri`",
         )
+    if isinstance(error, ModuleNotFoundError):
+        return EnvironmentUnusable(
+            f"{doing}: {config.where} needs a driver that is not installed ({said}).",
+            hint=f"pip install {error.name}",
+        )
     if isinstance(error, _NO_CATALOG):
         return EnvironmentUnusable(
             f"{doing}: {config.where} cannot be used ({said}).",
             hint="correct `sinks[].catalog.uri`; Postgres is postgresql+psycopg://USER@HOST/DATABASE",
+        )
+    if isinstance(error, UnreadableMetadata):
+        return InvalidRequest(
+            f"{doing}: what {config.where} has as table {config.table_name} is none of Iceberg that can be read here.",
+            hint="give the sink another table",
+        )
+    if isinstance(error, CommitStateUnknownException) or (may_land and _may_have_landed(error)):
+        return CommitOutcomeUnknown(
+            f"{doing}: nobody knows whether {config.where} did it ({said}). Nothing was deleted.",
+            hint="read the table back before trying again",
         )
     if isinstance(error, _NO_ANSWER):
         return StoreUnavailable(f"{doing}: {config.where} did not answer ({said}).", hint=_TRY_AGAIN)
@@ -109,6 +116,19 @@ def _made_of(error: Exception, config: CatalogConfig, doing: str) -> CheckpointE
         f"{doing}: {config.where} did not do what was asked of it ({said}).",
         hint="check `sinks[].catalog`: its uri, its type and its options",
     )
+
+
+def _status(error: Exception) -> int | None:
+    """Return the HTTP status that an error of the library was made from; None: from none."""
+    cause = error.__cause__
+    return cause.response.status_code if isinstance(cause, HTTPError) and cause.response is not None else None
+
+
+def _may_have_landed(error: Exception) -> bool:
+    """Return whether a commit may have arrived of which nothing came back that says how it ended."""
+    if isinstance(error, ConnectTimeout) or (error.args and isinstance(error.args[0], MaxRetryError)):
+        return False  # of our requests none is repeated: no connection was made
+    return isinstance(error, _NO_ANSWER) or not isinstance(error, RESTError)
 
 
 def _is_denied(error: Exception) -> bool:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.rest.auth import AuthManager
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import PY_IO_IMPL, FileIO
+from pyiceberg.typedef import EMPTY_DICT, Properties
 from requests import Session
 
 from milepost.dataflow.sinks.iceberg.file_io import STORE, StoreFileIO
@@ -92,13 +94,11 @@ class CatalogConfig:
     @property
     def secrets(self) -> frozenset[str]:
         """What must stand in no message."""
-        texts = [text for name in _SECRET_OPTIONS for text in (self.options.get(name) or "").rsplit(":", 1)]
-        userinfo, at, _ = urlsplit(self.uri).netloc.rpartition("@")
-        password = userinfo.partition(":")[2] if at else ""
-        texts += [password, unquote(password), quote(unquote(password))]
-        query = urlsplit(self.uri).query
-        texts += [each.partition("=")[2] for each in query.split("&")]
-        return frozenset(text for text in texts if text)
+        texts = [(self.options.get(name) or "").rpartition(":")[2] for name in _SECRET_OPTIONS]
+        parts = urlsplit(self.uri)
+        texts.append(parts.netloc.rpartition("@")[0].partition(":")[2])
+        texts += [value for name, value in parse_qsl(parts.query) if "pass" in name or "token" in name]
+        return frozenset(form for text in texts if text for form in (text, unquote(text), quote(unquote(text))))
 
 
 def open_catalog(config: CatalogConfig, store: ObjectStore) -> Catalog:
@@ -115,17 +115,24 @@ def open_catalog(config: CatalogConfig, store: ObjectStore) -> Catalog:
         STORE: store,
     }
     if config.kind is CatalogKind.SQL:
-        return _sql_catalog(config.name, properties)
+        return _SqlCatalog(config.name, **{"pool_pre_ping": "true", **properties})
     if "credential" in config.options:
         properties.setdefault("oauth2-server-uri", f"{config.uri.rstrip('/')}/v1/oauth/tokens")
     return _RestCatalog(config.name, **properties)
+
+
+class _SqlCatalog(SqlCatalog):
+    """A SQL catalog whose tables do not say how their files are read."""
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        return StoreFileIO(self.properties)
 
 
 class _RestCatalog(RestCatalog):
     """A REST catalog that answers in bounded time or not at all, is never asked for a file's credentials, and whose
     tables do not say how their files are read."""
 
-    def _load_file_io(self, properties: Mapping[str, Any] = {}, location: str | None = None) -> FileIO:
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return StoreFileIO(self.properties)
 
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
@@ -144,15 +151,3 @@ def _in_time(send: Callable[..., Any]) -> Callable[..., Any]:
         return send(*args, **{**options, "timeout": options.get("timeout") or _TIMEOUTS_S})
 
     return sent
-
-
-def _sql_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
-    from pyiceberg.catalog.sql import SqlCatalog  # SQLAlchemy is an extra of its own
-
-    class StoreSqlCatalog(SqlCatalog):
-        """A SQL catalog whose tables do not say how their files are read."""
-
-        def _load_file_io(self, properties: Mapping[str, Any] = {}, location: str | None = None) -> FileIO:
-            return StoreFileIO(self.properties)
-
-    return StoreSqlCatalog(name, **{"pool_pre_ping": "true", **properties})

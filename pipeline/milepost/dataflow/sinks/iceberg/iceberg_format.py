@@ -33,9 +33,9 @@ _EXPIRED_AT_ONCE = 16
 class IcebergFormat:
     """One table in Iceberg; see `table_format.TableFormat`.
 
-    What is deleted, and by whom: metadata files that the table's log drops go with the commit that drops them. The
-    manifests of expired snapshots, and those of commits that failed, stay below ``metadata/`` for the look for garbage.
-    Data files are never touched, and `gc.enabled` keeps other engines from it.
+    What is deleted, and by whom: metadata files that the table's log drops go with the commit that drops them, and
+    manifests of snapshots that we expire with these. Those of commits that failed, and of snapshots that others expire,
+    stay below ``metadata/``. Data files are never touched, and `gc.enabled` keeps other engines from it.
     """
 
     keeps_statistics = True
@@ -64,7 +64,7 @@ class IcebergFormat:
                 f"{root}. Nothing was published.",
                 hint="give the sink the table's own location as its path, or another table",
             )
-        return IcebergTable(table, TablePlace(self._sink, self._config.table_name, root, self._store, self._errors))
+        return IcebergTable(table, TablePlace(self._sink, self._config, root, self._store))
 
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         columns = assign_fresh_schema_ids(to_iceberg(self._sink, schema))

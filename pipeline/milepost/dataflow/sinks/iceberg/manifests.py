@@ -6,7 +6,7 @@ and it cannot say that the rows are the same as before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import cast
@@ -44,7 +44,7 @@ class ManifestReader:
 
     def live(self, manifests: Iterable[ManifestFile]) -> dict[str, tuple[ManifestEntry, ...]]:
         """Return the live entries of each manifest of data files, by its path."""
-        wanted = {each.manifest_path: each for each in manifests if each.content is ManifestContent.DATA}
+        wanted = {each.manifest_path: each for each in manifests if each.content != ManifestContent.DELETES}
         missing = [manifest for path, manifest in wanted.items() if path not in self._read]
         if missing:
             with ThreadPoolExecutor(min(_PARALLEL_READS, len(missing))) as pool:
@@ -56,6 +56,13 @@ class ManifestReader:
         """Return the live data files of a snapshot by location."""
         entries = self.live(self.of(snapshot)).values()
         return {entry.data_file.file_path: entry.data_file for each in entries for entry in each}
+
+    def locations(self, snapshots: Collection[Snapshot]) -> frozenset[str]:
+        """Return where the manifests of these snapshots lie, and the lists of them."""
+        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+            found = pool.map(self.of, snapshots)
+            manifests = frozenset(manifest.manifest_path for each in found for manifest in each)
+        return manifests | {snapshot.manifest_list for snapshot in snapshots}
 
     def _fetch(self, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
         return tuple(manifest.fetch_manifest_entry(self.io, discard_deleted=True))
@@ -122,22 +129,13 @@ class SnapshotFiles:
 
     def _is_crowded(self, manifests: int) -> bool:
         properties = self.table.metadata.properties
-        return manifests > 1 and (
-            property_as_bool(
-                properties,
-                TableProperties.MANIFEST_MERGE_ENABLED,
-                TableProperties.MANIFEST_MERGE_ENABLED_DEFAULT,
-            )
-            and manifests
-            >= (
-                property_as_int(
-                    properties,
-                    TableProperties.MANIFEST_MIN_MERGE_COUNT,
-                    TableProperties.MANIFEST_MIN_MERGE_COUNT_DEFAULT,
-                )
-                or 0
-            )
+        merges = property_as_bool(
+            properties, TableProperties.MANIFEST_MERGE_ENABLED, TableProperties.MANIFEST_MERGE_ENABLED_DEFAULT
         )
+        most = property_as_int(
+            properties, TableProperties.MANIFEST_MIN_MERGE_COUNT, TableProperties.MANIFEST_MIN_MERGE_COUNT_DEFAULT
+        )
+        return merges and manifests >= max(most or 0, 2)
 
     def _is_small(self, manifest: ManifestFile, live: Mapping[str, tuple[ManifestEntry, ...]]) -> bool:
         return manifest.manifest_path in live and manifest.manifest_length * 2 <= self._target_bytes

@@ -68,10 +68,17 @@ def find_mark(metadata: TableMetadata) -> FoundMark | None:
         since.append(snapshot)
     tag = metadata.refs.get(TAG)
     tagged = metadata.snapshot_by_id(tag.snapshot_id) if tag is not None else None
-    was_cut = bool(since) and since[-1].parent_snapshot_id is not None
-    if tagged is None or not is_ours(tagged) or not was_cut:
+    if tagged is None or not is_ours(tagged) or not since or _age(since[-1]) <= _age(tagged):
         return None
     return FoundMark(tagged, tuple(reversed(since)), is_unbroken=False)
+
+
+def _age(snapshot: Snapshot) -> tuple[int, int]:
+    """Return what rises from each snapshot to the next: below ours in a history without it, ours is not in it.
+
+    Whether the oldest one has a parent says nothing: some writers forget it with the parent, others do not.
+    """
+    return snapshot.sequence_number or 0, snapshot.timestamp_ms
 
 
 def is_ours(snapshot: Snapshot) -> bool:

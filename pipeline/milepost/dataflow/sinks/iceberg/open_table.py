@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from uuid import uuid4
@@ -35,6 +34,8 @@ from pyiceberg.table.update import (
 from pyiceberg.utils.properties import property_as_bool
 
 from milepost.dataflow.sinks.committables import StagedFile
+from milepost.dataflow.sinks.iceberg.catalog_errors import catalog_errors
+from milepost.dataflow.sinks.iceberg.catalogs import CatalogConfig
 from milepost.dataflow.sinks.iceberg.data_files import data_file, found_file
 from milepost.dataflow.sinks.iceberg.locations import key_below
 from milepost.dataflow.sinks.iceberg.manifests import ManifestReader, SnapshotFiles
@@ -62,15 +63,18 @@ class TablePlace:
     """Where a table is.
 
     Attributes:
-        sink: whose it is, for messages. name: of the table in its catalog. root: its location.
-        store: rooted at it. errors: a block whose errors of the catalog become ours; it is told what is being done.
+        sink: whose it is, for messages. catalog: that the table is in. root: its location. store: rooted at it.
     """
 
     sink: str
-    name: str
+    catalog: CatalogConfig
     root: str
     store: ObjectStore
-    errors: Callable[[str], AbstractContextManager[None]]
+
+    @property
+    def name(self) -> str:
+        """The sink and its table, for messages."""
+        return f"sink {self.sink}: its table {self.catalog.table_name}"
 
 
 class IcebergTable:
@@ -82,6 +86,7 @@ class IcebergTable:
         self._reader = ManifestReader(table.io)
         metadata = table.metadata
         self._mark = find_mark(metadata)
+        self.version = _compared(metadata)
         self.table_id = str(metadata.table_uuid)
         self.owner = owner_of(metadata.properties)
         self.number = self._mark.number if self._mark is not None else 0
@@ -90,7 +95,7 @@ class IcebergTable:
 
     def check(self, schema: pa.Schema) -> None:
         manifests = self._reader.of(self._metadata.current_snapshot())
-        refuse_table(self._place.sink, self._place.name, self._metadata, manifests)
+        refuse_table(self._place.sink, self._place.catalog.table_name, self._metadata, manifests)
         to_iceberg(self._place.sink, schema)
 
     def live(self) -> Mapping[str, int]:
@@ -115,7 +120,7 @@ class IcebergTable:
         wider = to_iceberg(self._place.sink, schema)
         names = set(self._metadata.schema().column_names)
         base = self._metadata
-        with self._place.errors("columns were not added"):
+        with catalog_errors(self._place.catalog, f"{self._place.name} was not widened", may_land=True):
             with self._table.transaction() as transaction, transaction.update_schema() as update:
                 for field in wider.fields:
                     if field.name not in names:
@@ -137,30 +142,33 @@ class IcebergTable:
                 _points(TAG, SnapshotRefType.TAG, snapshot),
                 SetPropertiesUpdate(updates={NUMBER: str(move.number), WRITE_ID: move.write_id}),
             ),
-            "the table's commit is not confirmed",
+            f"{self._place.name} did not confirm move {move.number}",
         )
 
     def expire(self, before_ms: int, *, at_least: int) -> None:
         """Take snapshots of ours from before a time out of the table's metadata, unless a branch or tag needs them.
 
-        Their files stay where they are: those of no snapshot are garbage, those of a checkpoint are not.
+        It is a commit, and what else needs a manifest of theirs is found by reading the lists of all snapshots that
+        stay: so it waits until they are a quarter of those. Data files are never touched.
 
         Args:
-            before_ms: UTC. at_least: with fewer of them nothing is done: it is a commit.
+            before_ms: UTC. at_least: with fewer of them nothing is done.
         """
+        snapshots = self._metadata.snapshots
         needed = {ref.snapshot_id for ref in self._metadata.refs.values()}
         old = [
-            snapshot.snapshot_id
-            for snapshot in self._metadata.snapshots
+            snapshot
+            for snapshot in snapshots
             if snapshot.timestamp_ms < before_ms and snapshot.snapshot_id not in needed and is_ours(snapshot)
         ]
-        if len(old) < max(at_least, 1):
+        if len(old) < max(at_least, (len(snapshots) - len(old)) // 4):
             return
-        self._commit(
+        landed = self._commit(
             (self._main_is_unmoved(),),
-            (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": old}),),
-            "old snapshots were not expired",
+            (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [snapshot.snapshot_id for snapshot in old]}),),
+            f"{self._place.name} keeps its old snapshots",
         )
+        self._delete(self._reader.locations(old) - self._reader.locations(landed.snapshots))
 
     # -- what a commit is made of -------------------------------------------------------------------------------
 
@@ -172,8 +180,7 @@ class IcebergTable:
         if twice or missing:
             key, what = (twice[0], "is live already") if twice else (missing[0], "is not live")
             raise ProtocolViolation(
-                f"sink {self._place.sink}: move {move.number} does not fit table {self._place.name}: {key} {what}. "
-                "Nothing was published.",
+                f"{self._place.name} is not what move {move.number} says it is: {key} {what}. Nothing was published.",
                 key=key,
             )
         schema, spec_id = self._metadata.schema(), self._metadata.default_spec_id
@@ -214,23 +221,30 @@ class IcebergTable:
         mark = {NUMBER: str(move.number), WRITE_ID: move.write_id}
         return Summary(_operation(move), **{name: str(count) for name, count in counts.items()}, **mark)
 
-    def _commit(self, required: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...], doing: str) -> None:
+    def _commit(
+        self, required: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...], doing: str
+    ) -> TableMetadata:
+        """Send one request, once, and return the metadata that landed."""
         base = self._metadata
         required = (AssertTableUUID(uuid=base.table_uuid), *required)
-        with self._place.errors(doing):
+        with catalog_errors(self._place.catalog, doing, may_land=True):
             landed = self._table.catalog.commit_table(self._table, required, updates)
         self._drop_old_metadata(base, landed.metadata)
+        return landed.metadata
 
     def _drop_old_metadata(self, base: TableMetadata, landed: TableMetadata) -> None:
-        """Delete metadata files that a commit, which landed, took out of the table's log; what fails is garbage."""
+        """Delete metadata files that a commit, which landed, took out of the table's log."""
         if not property_as_bool(landed.properties, TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED, False):
             return
         still = {entry.metadata_file for entry in landed.metadata_log}
-        keys = [self._key(entry.metadata_file) for entry in base.metadata_log if entry.metadata_file not in still]
+        self._delete({entry.metadata_file for entry in base.metadata_log} - still)
+
+    def _delete(self, locations: Collection[str]) -> None:
+        """Delete files of the table's log that nothing names any more; what fails is garbage, and nothing else."""
         try:
-            self._place.store.delete(key for key in keys if "://" not in key)
+            self._place.store.delete(key for key in sorted(map(self._key, locations)) if "://" not in key)
         except CheckpointError as error:
-            _log.warning("sink %s: old metadata of its table stays: %s", self._place.sink, error)
+            _log.warning("%s keeps old files of its log: %s", self._place.name, error)
 
     # -- the table ----------------------------------------------------------------------------------------------
 
@@ -254,6 +268,11 @@ class IcebergTable:
         )
         removed = frozenset(self._key(path) for path in before if path not in after)
         return ForeignCommit(snapshot.snapshot_id, what, removed, added, keeps_rows)
+
+
+def _compared(metadata: TableMetadata) -> int:
+    """Return one number of all that a commit compares with: the newest snapshot, the columns and the partitioning."""
+    return (metadata.current_snapshot_id or 0) << 64 | metadata.current_schema_id << 32 | metadata.default_spec_id
 
 
 def _points(ref: str, kind: SnapshotRefType, snapshot: Snapshot) -> TableUpdate:

@@ -77,7 +77,7 @@ def _missing_names(name: str, metadata: TableMetadata) -> tuple[str, str] | None
 
 
 def _deletes(name: str, manifests: Iterable[ManifestFile]) -> tuple[str, str] | None:
-    if all(manifest.content is ManifestContent.DATA for manifest in manifests):
+    if all(manifest.content != ManifestContent.DELETES for manifest in manifests):
         return None
     return (
         "has delete files of another writer: rows of it are gone that its data files still have",

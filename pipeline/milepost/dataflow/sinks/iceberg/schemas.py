@@ -5,7 +5,7 @@ So the files of a table are the same as those of any other format: they carry no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -65,8 +65,10 @@ def to_iceberg(sink: str, schema: pa.Schema) -> Schema:
     """Return the columns as Iceberg has them, all optional, numbered from 1 in depth-first order.
 
     Raises:
-        InvalidRequest: a column's type cannot be held, or would come back as another.
+        InvalidRequest: a column's type cannot be held, or would come back as another; or two names, of columns or in
+            one of them, differ in nothing but capital letters, which engines take for one.
     """
+    _check_distinct(sink, schema)
     ids = iter(range(1, 1 << 31))
     fields = []
     for field in schema:
@@ -80,6 +82,20 @@ def to_iceberg(sink: str, schema: pa.Schema) -> Schema:
                 column=field.name,
             ) from None
     return Schema(*fields)
+
+
+def _check_distinct(sink: str, fields: Iterable[pa.Field]) -> None:
+    found: dict[str, str] = {}
+    for field in fields:
+        if (other := found.setdefault(field.name.lower(), field.name)) != field.name:
+            raise InvalidRequest(
+                f"sink {sink}: {other!r} and {field.name!r} in an Iceberg table differ in nothing but capital letters. "
+                "Nothing was published.",
+                hint="rename one of them, `SELECT … AS other_name`",
+                column=field.name,
+            )
+        if pa.types.is_nested(field.type):
+            _check_distinct(sink, (field.type.field(index) for index in range(field.type.num_fields)))
 
 
 def _instead_of(data_type: pa.DataType) -> str:

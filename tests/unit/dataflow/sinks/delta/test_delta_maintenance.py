@@ -7,28 +7,11 @@ from pathlib import Path
 import pytest
 
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.stores.delta_table import DAY_MS, DeltaTableUnderTest, rows, write_id
+from tests.harness.stores.delta_table import DAY_MS, DeltaTableUnderTest, rows
 
 
 def log_of(table: DeltaTableUnderTest) -> list[str]:
     return [stat.key.rpartition("/")[2] for stat in table.store.list("_delta_log/")]
-
-
-def test_a_log_does_not_grow_with_its_commits(tmp_path: Path) -> None:
-    """Rule: 300 commits without growth, where nothing older is to be looked at (TABLES 6)."""
-    table = DeltaTableUnderTest.in_folder(tmp_path, retention_ms=0)
-    table.create()
-    file = table.stage(rows(1))
-    table.move(1, [file])
-    longest = 0
-    for number in range(2, 301):
-        table.move(number)
-        table.format.maintain(0)
-        longest = max(longest, len(log_of(table)))
-    assert longest <= 15
-    opened = table.open()
-    assert (opened.number, opened.write_id) == (300, write_id(300)) and opened.live() == {file.key: file.size}
-    assert opened.foreign() == ()
 
 
 def test_within_the_retention_nothing_goes_but_readers_begin_at_a_checkpoint(tmp_path: Path) -> None:

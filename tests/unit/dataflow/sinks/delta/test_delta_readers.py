@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from milepost.dataflow.sinks.committables import StagedFile
 from milepost.dataflow.sinks.delta.delta_location import delta_location
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines, Where
-from tests.harness.stores.delta_table import DeltaTableUnderTest, rows
+from tests.harness.stores.delta_table import DeltaTableUnderTest, rows, write_id
 
 LONG = "z" * 40
 SMILE = "\U0001f600"
@@ -159,30 +160,48 @@ def test_files_are_skipped_by_their_statistics(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_after_300_commits_an_engine_sees_the_newest(
-    engine: str, many: tuple[DeltaTableUnderTest, list[int]], reading_engines: ReadingEngines
-) -> None:
+def test_after_300_commits_an_engine_sees_the_newest(engine: str, many: Many, reading_engines: ReadingEngines) -> None:
     """Rule: 300 commits, checkpoints of the log among them, change nothing of what is read (TABLES 6)."""
-    table, keys = many
-    found = reading_engines.read(engine, folder_of(table))
-    assert sorted(found.column("k").to_pylist()) == keys
-    assert reading_engines.read(engine, folder_of(table), where=("k", ">=", "290")).num_rows == sum(
-        k >= 290 for k in keys
-    )
+    found = reading_engines.read(engine, folder_of(many.table))
+    assert sorted(found.column("k").to_pylist()) == many.keys
+    filtered = reading_engines.read(engine, folder_of(many.table), where=("k", ">=", "295"))
+    assert filtered.num_rows == sum(key >= 295 for key in many.keys)
+
+
+def test_after_300_commits_the_log_is_as_long_as_after_ten(many: Many) -> None:
+    """Rule: 300 commits without growth, where nothing older is to be looked at (TABLES 6)."""
+    assert many.longest_log <= 15
+    opened = many.table.open()
+    assert (opened.number, opened.write_id, len(opened.live())) == (300, write_id(300), 9)
+    assert opened.foreign() == ()
+
+
+@dataclass(frozen=True)
+class Many:
+    """A table after 300 moves, of which each takes out what was put in nine before.
+
+    Attributes:
+        keys: of its rows. longest_log: objects of its log, at most, after upkeep.
+    """
+
+    table: DeltaTableUnderTest
+    keys: list[int]
+    longest_log: int
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[DeltaTableUnderTest, list[int]]:
-    """A table after 300 moves, of which each takes out what was put in nine before; and its keys."""
-    table = DeltaTableUnderTest.in_folder(tmp_path_factory.mktemp("many") / "table")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Many:
+    table = DeltaTableUnderTest.in_folder(tmp_path_factory.mktemp("many") / "table", retention_ms=0)
     table.create()
     live: list[StagedFile] = []
+    longest = 0
     for number in range(1, 301):
         live.append(table.stage(rows(number)))
         gone = [live.pop(0)] if len(live) > 9 else []
         table.move(number, live[-1:], gone)
-        table.format.maintain(table.retention_ms)
-    return table, list(range(292, 301))
+        table.format.maintain(0)
+        longest = max(longest, sum(1 for _ in table.store.list("_delta_log/")))
+    return Many(table, list(range(292, 301)), longest)
 
 
 def ids_by_file(table: DeltaTableUnderTest) -> dict[str, set[int]]:

@@ -220,7 +220,13 @@ def test_a_damaged_log_is_refused_by_the_place(table: DeltaTableUnderTest) -> No
 
 
 @pytest.mark.parametrize(
-    "name", ["AWS_S3_ALLOW_UNSAFE_RENAME", "MOUNT_ALLOW_UNSAFE_RENAME", "aws_s3_allow_unsafe_rename"]
+    "name",
+    [
+        "AWS_S3_ALLOW_UNSAFE_RENAME",
+        "MOUNT_ALLOW_UNSAFE_RENAME",
+        "AWS_S3_LOCKING_PROVIDER",
+        "aws_s3_allow_unsafe_rename",
+    ],
 )
 def test_unsafe_commits_are_refused_by_the_variable(
     table: DeltaTableUnderTest, monkeypatch: pytest.MonkeyPatch, name: str

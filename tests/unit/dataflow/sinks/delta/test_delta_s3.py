@@ -126,7 +126,6 @@ HOSTILE = {
     "AWS_SKIP_SIGNATURE": "true",
     "AWS_CONDITIONAL_PUT": "disabled",
     "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true",
-    "AWS_S3_LOCKING_PROVIDER": "dynamodb",
     "AWS_ALLOW_HTTP": "false",
     "HTTP_PROXY": NOWHERE,
     "http_proxy": NOWHERE,
@@ -146,6 +145,15 @@ def test_the_environment_does_not_count_where_the_store_says_otherwise(
     table.create()
     table.move(1)
     assert (table.open().number, table.others.version()) == (1, 1)
+
+
+def test_no_search_for_credentials_is_made_where_they_are_given(
+    seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Rule: catalog and store options come from the spec alone: the machine's cloud is not asked (TABLES 1.15)."""
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+    table_on(seaweed).create()
+    assert capfd.readouterr().err == ""
 
 
 def test_credentials_of_the_aws_chain_are_taken_as_they_are_at_each_look(

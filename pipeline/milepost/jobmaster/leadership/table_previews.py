@@ -1,18 +1,17 @@
-"""A table goes wherever a checkpoint's contents say: what that would change, and whether it can."""
+"""Looks at tables before a switch: what it would change, whether each can follow, whether each is where it was."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contents import TableContents
 from milepost.dataflow.sinks.contract import SinkChange
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.table_contents import contents_at
 from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     EnvironmentUnusable,
-    InvalidRequest,
     PlanOutdated,
     StoreUnavailable,
 )
@@ -20,27 +19,6 @@ from milepost.storage.at_once import at_once
 
 SINK_UNAVAILABLE = (StoreUnavailable, CommitOutcomeUnknown, EnvironmentUnusable)
 """What a sink raises that does not answer: it follows later, and delays the next epoch until then."""
-
-
-def contents_at(context: JobContext, target: CheckpointMetadata | None, name: str) -> TableContents | None:
-    """Return what a sink's table consists of at a checkpoint; None: nothing.
-
-    Args:
-        target: of the checkpoint; None for 0, the empty state.
-    Raises:
-        InvalidRequest: its path leads elsewhere than at that checkpoint.
-    """
-    contents = target.tables.get(name) if target is not None else None
-    if target is None or contents is None:
-        return None
-    if contents.location != context.sink_location(name):
-        raise InvalidRequest(
-            f"sink {name}: at checkpoint {target.checkpoint_id} its table was elsewhere; the path "
-            f"{context.spec.sink(name).path} now leads to another place. Nothing of the table was changed.",
-            hint="set path, environment or endpoint back, or give the sink a new name to begin a new table",
-            sink=name,
-        )
-    return contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +72,7 @@ def check_positions(context: JobContext, planned: Mapping[str, str]) -> None:
             )
 
 
-def check_routes(context: JobContext, target: CheckpointMetadata | None) -> None:
+def check_tables_can_follow(context: JobContext, target: CheckpointMetadata | None) -> None:
     """Refuse a switch that some table could not follow, right before it. A sink that does not answer may follow later.
 
     Args:
