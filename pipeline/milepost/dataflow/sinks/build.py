@@ -14,7 +14,7 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.graph import SinkInput
 from milepost.spec.job.spec import SinkSpec
 
-_KEEP_STATISTICS = ("delta",)
+_KEEP_STATISTICS = ("delta", "iceberg")
 """Formats whose engines skip files by the statistics of their columns."""
 
 
@@ -72,6 +72,14 @@ def _format(spec: SinkSpec, store: ObjectStore, retention_ms: int) -> TableForma
     if spec.format == "parquet":
         return ParquetFormat(store)
     require(spec.format, f"sink {spec.name}")
+    if spec.format == "iceberg":
+        from milepost.dataflow.sinks.iceberg.catalogs import CatalogConfig, CatalogKind
+        from milepost.dataflow.sinks.iceberg.iceberg_format import IcebergFormat
+
+        assert spec.catalog is not None and spec.table is not None, "the spec is checked"
+        catalog, name = spec.catalog, tuple(spec.table.split("."))
+        config = CatalogConfig(CatalogKind(catalog.type), catalog.uri, name, catalog.name, catalog.options)
+        return IcebergFormat(spec.name, config, store)
     from milepost.dataflow.sinks.delta.delta_format import DeltaFormat
 
     return DeltaFormat(spec.name, store, retention_ms)

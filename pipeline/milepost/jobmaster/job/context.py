@@ -116,12 +116,14 @@ class JobContext:
         return self.job.store_config(self.job.url(self.spec.sink(name).path))
 
     def sink_location(self, name: str) -> str:
-        """Return a digest of a sink's path with `${env:…}` resolved (the text may hold a secret).
+        """Return a digest of a sink's path with `${env:…}` resolved (the text may hold a secret), and of its table.
 
         Of the path as it is written: a folder that moves with its relative paths, or an endpoint with another port, is
         the same place. That the table there is the right one is checked before the commit point.
         """
-        return hashlib.sha256(self.spec.sink(name).path.encode()).hexdigest()
+        sink = self.spec.sink(name)
+        place = sink.path if sink.table is None else f"{sink.path}\n{sink.table}"
+        return hashlib.sha256(place.encode()).hexdigest()
 
     def sink(self, name: str) -> Sink:
         """Raises NotFound for a sink that the spec does not have."""

@@ -49,8 +49,11 @@ def require_stores(context: JobContext) -> None:
     """Refuse a job one of whose stores breaks a rule; each place is asked once per process.
 
     Raises:
-        EnvironmentUnusable: names the endpoint and every rule it broke. StoreUnavailable: it could not be asked.
+        EnvironmentUnusable: names the endpoint and every rule it broke; or the extra of a table's format is not
+            installed. StoreUnavailable: it could not be asked.
     """
+    for sink in context.spec.sinks:
+        context.sink(sink.name)
     for place, use in _places(context):
         if place in _TRUSTED:
             continue

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from milepost.protocol.records.locations import endpoint_problem, location_problem
-from milepost.spec.job.environment import reference_problems
+from milepost.spec.job.environment import reference_problems, referenced_variables
 from milepost.spec.job.spec import DeduplicateOperator, JobSpec, SourceSpec, SqlOperator, WindowOperator
 from milepost.spec.values.durations import format_duration
 from milepost.spec.values.expectations import expectation_problem
@@ -16,6 +17,7 @@ from milepost.spec.values.spark_remote import remote_problem
 from milepost.spec.values.spark_settings import conf_problems
 
 LATE = ".late"
+_CATALOG_SECRETS = ("token", "credential")
 
 
 def structure_problems(spec: JobSpec) -> list[Problem]:
@@ -27,12 +29,32 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
         *_inputs(spec),
         *_cycles(spec),
         *_quality(spec),
+        *_catalogs(spec),
         *_sources(spec),
         *_locations(spec),
         *_sizes(spec),
         *_spark(spec),
         *_schedule(spec),
     ]
+
+
+def _catalogs(spec: JobSpec) -> Iterator[Problem]:
+    for index, sink in enumerate(spec.sinks):
+        for key, said in (("catalog", sink.catalog), ("table", sink.table)):
+            if said is None and sink.format == "iceberg":
+                yield Problem(("sinks", index, key), f"format: iceberg needs `{key}`")
+            if said is not None and sink.format != "iceberg":
+                yield Problem(
+                    ("sinks", index, key), f"`{key}` is of format: iceberg; sink {sink.name} is {sink.format}"
+                )
+        if sink.catalog is not None:
+            texts = {"uri": urlsplit(sink.catalog.uri).password or ""}
+            texts |= {f"options.{name}": sink.catalog.options.get(name, "") for name in _CATALOG_SECRETS}
+            for name, text in texts.items():
+                if text and not referenced_variables(text):
+                    yield Problem(
+                        ("sinks", index, "catalog", *name.split(".")), "a secret stands in no spec; use ${env:NAME}"
+                    )
 
 
 def node_names(spec: JobSpec) -> list[str]:

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.job.spec import JobSpec
+from milepost.spec.job.spec import JobSpec, SinkSpec
 from milepost.spec.values.problems import Path, Problem, show_path
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _BEGINNING = "${env:"
-_ALLOWED = "store, a sink's path, spark.remote, spark.conf"
+_ALLOWED = "store, a sink's path and catalog, spark.remote, spark.conf"
 
 
 def resolve_text(text: str, environment: Mapping[str, str], where: str) -> str:
@@ -43,10 +43,7 @@ def resolve_spec(spec: JobSpec, environment: Mapping[str, str]) -> JobSpec:
     """Return the spec with its connection fields resolved. Raises InvalidRequest."""
     texts = {"endpoint_url": spec.store.endpoint_url, "region": spec.store.region}
     store = {name: resolve_text(text, environment, f"store.{name}") for name, text in texts.items()}
-    sinks = tuple(
-        sink.model_copy(update={"path": resolve_text(sink.path, environment, f"sinks[{index}].path")})
-        for index, sink in enumerate(spec.sinks)
-    )
+    sinks = tuple(_resolved_sink(sink, environment, f"sinks[{index}]") for index, sink in enumerate(spec.sinks))
     conf = {name: resolve_text(text, environment, f"spark.conf.{name}") for name, text in spec.spark.conf.items()}
     remote = None if spec.spark.remote is None else resolve_text(spec.spark.remote, environment, "spark.remote")
     return spec.model_copy(
@@ -56,6 +53,18 @@ def resolve_spec(spec: JobSpec, environment: Mapping[str, str]) -> JobSpec:
             "spark": spec.spark.model_copy(update={"remote": remote or None, "conf": conf}),
         }
     )
+
+
+def _resolved_sink(sink: SinkSpec, environment: Mapping[str, str], where: str) -> SinkSpec:
+    catalog = sink.catalog
+    if catalog is not None:
+        options = {
+            name: resolve_text(text, environment, f"{where}.catalog.options.{name}")
+            for name, text in catalog.options.items()
+        }
+        uri = resolve_text(catalog.uri, environment, f"{where}.catalog.uri")
+        catalog = catalog.model_copy(update={"uri": uri, "options": options})
+    return sink.model_copy(update={"path": resolve_text(sink.path, environment, f"{where}.path"), "catalog": catalog})
 
 
 def reference_problems(spec: JobSpec) -> list[Problem]:
@@ -74,7 +83,8 @@ def reference_problems(spec: JobSpec) -> list[Problem]:
 def _is_connection(path: Path) -> bool:
     shown = show_path(path)
     spark = shown == "spark.remote" or shown.startswith("spark.conf.")
-    return path[0] == "store" or spark or (path[0] == "sinks" and path[-1] == "path")
+    of_sink = path[0] == "sinks" and (path[-1] == "path" or "catalog" in path)
+    return path[0] == "store" or spark or of_sink
 
 
 def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:

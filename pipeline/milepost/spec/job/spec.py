@@ -162,24 +162,45 @@ Operator = Annotated[
 StatefulSpec = AggregateOperator | WindowOperator | DeduplicateOperator | ProcessOperator
 
 
+class CatalogSpec(SpecModel):
+    """The Iceberg catalog that a table is in; nothing of it is taken from the home folder or the environment.
+
+    Attributes:
+        type: rest, a server of Iceberg's protocol; sql, a database: SQLite or Postgres.
+        uri: of the server, or of the database as SQLAlchemy has it. `${env:…}` may stand here, and a password only so.
+        name: of the catalog: of an sql one a part of the table's key, by which other engines must open it.
+        options: further ones, as Iceberg's clients call them: `warehouse`, `prefix`, `token`, `credential` and others.
+            `${env:…}` may stand here, and a secret only so.
+    """
+
+    type: Literal["rest", "sql"]
+    uri: Text
+    name: Text = "milepost"
+    options: dict[Text, Text] = Field(default_factory=dict)
+
+
 class SinkSpec(SpecModel):
     """A published table.
 
     Attributes:
         name: `[a-z][a-z0-9_-]{0,62}` without `__`; no other sink has it.
         input: a source, an operator, or `<uid>.late`.
-        format: who reads the table: delta, every engine that knows Delta; parquet, `milepost read` alone.
+        format: who reads the table: delta and iceberg, every engine that knows them; parquet, `milepost read` alone.
         path: where the table is: an S3 or file URL, or a path relative to the spec, in no other table's place and in
             no source's. `${env:…}` may stand here.
         mode: append keeps every row; upsert keeps the latest row per key, and needs an input with a key; changelog
             keeps every change as a row, with `_op` (insert, upsert) and `_checkpoint`.
+        catalog: of an Iceberg table. null: the table is of another format.
+        table: name of an Iceberg table in its catalog, `namespace.name`. null: the table is of another format.
     """
 
     name: SinkName
     input: Text
-    format: Literal["parquet", "delta"]
+    format: Literal["parquet", "delta", "iceberg"]
     path: Text
     mode: Literal["append", "upsert", "changelog"]
+    catalog: CatalogSpec | None = None
+    table: Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)+$")] | None = None
 
 
 class Expectation(SpecModel):

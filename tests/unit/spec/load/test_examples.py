@@ -101,7 +101,7 @@ def test_the_schema_has_nothing_that_this_version_refuses() -> None:
         "idle_timeout",
         "forget_after",
         "dead_letter",
-        "iceberg",
+        "postgres",
     ):
         assert f'"{word}"' not in text
 
