@@ -166,7 +166,8 @@ class TableMover:
         if not position.is_known and not target.realigns:
             raise self._waits(f"it carries mark {position.number}, which is not of this job")
         planned = target.contents.table_id if target.contents is not None else None
-        if planned is not None and planned != table.table_id and not target.realigns:
+        made_anew = planned is not None and planned != table.table_id and not position.number
+        if made_anew and not target.realigns:
             raise self._waits("it was dropped and made anew")
         if target.follows is not None and position.checkpoint_id != target.follows:
             raise Superseded(
@@ -214,7 +215,11 @@ class TableMover:
 
     def _ours_now(self, table: OpenTable, position: TablePosition, realigns: bool) -> Mapping[str, StagedFile]:
         if position.is_known:
-            return self.files_now(table, position, realigns=realigns)
+            try:
+                return self.files_now(table, position, realigns=realigns)
+            except StateCorrupt:  # an older state was restored, whose records are collected
+                if not realigns:
+                    raise
         live = table.live() or {}  # a realignment: whatever of ours is live, however it came there
         return {key: StagedFile(key, 0, size, "") for key, size in live.items() if staged_by(key) is not None}
 

@@ -10,6 +10,7 @@ import pytest
 from milepost.dataflow.sinks.parquet_format import HEADS
 from milepost.dataflow.sinks.reservation import RESERVATION
 from milepost.jobmaster.jobmaster import NothingToDo, Session
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt, StoreUnavailable
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.milepost_cli import milepost
@@ -107,6 +108,23 @@ def test_a_table_that_cannot_follow_a_rollback_is_realigned_by_the_command_that_
     assert job.master.status().reconciling == ()
     job.run()
     job.assert_tables_equal_the_oracle()
+
+
+def test_a_restored_state_whose_records_are_collected_is_realigned(job: CountedJob) -> None:
+    """Its mark is known, and what the mark lists is nobody's to read any more."""
+    restore_older_state(job, heads=4)
+    store, context = job.small.context.store, job.small.context
+    shown = context.sink("seen").position().contents
+    assert shown is not None and shown.checkpoint_id == 1
+    kept = {one.key for checkpoint in context.head().state.checkpoints[1:] for one in records(job, checkpoint)}
+    store.delete([one.key for one in shown.records if one.key not in kept])
+    job.master.realign(Session.cli(), job.master.plan_realign("seen"))
+    job.run()
+    job.assert_tables_equal_the_oracle("seen")
+
+
+def records(job: CountedJob, checkpoint: CompletedCheckpoint) -> tuple[ObjectHandle, ...]:
+    return job.small.context.metadata(checkpoint).tables["seen"].records
 
 
 def test_while_an_epoch_runs_nothing_is_realigned(job: CountedJob) -> None:

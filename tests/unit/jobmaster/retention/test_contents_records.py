@@ -1,0 +1,44 @@
+"""Records that the contents of a kept checkpoint are folded from stay as long as it is kept (I8, TABLES 1.3)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.dataflow.sinks.contents import MAX_RECORDS
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.stores.job_stores import later
+
+DAY_MS = 24 * 3_600_000
+EPOCHS = 2 * MAX_RECORDS + 3
+
+
+@pytest.mark.long
+def test_whatever_is_subsumed_between_them_two_kept_checkpoints_read_diff_and_go_back(tmp_path: Path) -> None:
+    """All between a savepoint's checkpoint and the head is subsumed and collected, over more than two foldings."""
+    job = CountedJob.with_epochs(tmp_path / "job", 3, {"last: 20": "last: 1"})
+    job.master.create_savepoint("old")
+    before = job.master.read("seen", at=3)
+    job.land(range(4, EPOCHS + 1))
+    job.run(EPOCHS - 3)
+    context = job.small.context
+    with pytest.MonkeyPatch.context() as clock:
+        for days in (1, 2):
+            later(clock, days * DAY_MS)
+            job.master.collect_garbage()
+    state = context.head().state
+    assert [int(one.checkpoint_id) for one in state.checkpoints] == [3, EPOCHS]
+    tables = [context.metadata(one).tables["seen"] for one in state.checkpoints]
+    assert all(1 <= len(table.records) <= MAX_RECORDS for table in tables)
+    kept = {record.key for table in tables for record in table.records}
+    stored = {stat.key for stat in context.store.list("chk-") if "/contents/seen-" in stat.key}
+    assert stored == kept, "of the epochs between nothing is left but what these two need"
+    assert job.master.verify(deep=True).problems == () and job.master.fsck().exit_code == 0
+    assert job.master.read("seen", at=3).equals(before)
+    (changed,) = [one for one in job.master.diff(3, EPOCHS) if (one.kind, one.name) == ("sink", "seen")]
+    assert changed.changes.table.num_rows == 3 * (EPOCHS - 3)
+    job.rollback(3)
+    job.assert_tables_equal_the_oracle()
+    job.run(2)
+    job.assert_tables_equal_the_oracle()
