@@ -69,4 +69,4 @@ class EpochReport:
 
     @property
     def rows_out(self) -> int:
-        return sum(sink.committable.rows for sink in self.metadata.sinks.values())
+        return sum(sink.rows for sink in self.metadata.sinks.values())

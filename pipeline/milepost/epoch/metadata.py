@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.committables import ArrowSchema, Committable
+from milepost.dataflow.sinks.committables import ArrowSchema
 from milepost.dataflow.sinks.contents import TableContents
 from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.task_times import TaskTimes
@@ -106,10 +106,10 @@ class SinkSnapshot:
     """What one epoch publishes to a sink.
 
     Attributes:
-        predecessor: checkpoint that its table must show before; 0 for the empty table (I14).
+        rows: that it adds. predecessor: checkpoint that its table must show before; 0 for the empty table (I14).
     """
 
-    committable: Committable
+    rows: Count
     predecessor: int
 
 

@@ -19,7 +19,7 @@ def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:
     tasks = metadata.tasks
     return {
         "rows_in": sum(source.rows for source in metadata.sources.values()),
-        "rows_out": sum(sink.committable.rows for sink in metadata.sinks.values()),
+        "rows_out": sum(sink.rows for sink in metadata.sinks.values()),
         "late_rows": sum(operator.late_rows for operator in metadata.operators.values()),
         "objects": sum(source.objects for source in metadata.sources.values()),
         "acks": len(metadata.acknowledged),

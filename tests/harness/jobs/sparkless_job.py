@@ -160,7 +160,7 @@ class SparklessJob:
             plan=pending.plan,
             sources={"rows": SourceSnapshot(None, runs, 1, len(planned.objects), (), record.final)},
             operators={},
-            sinks={"table": SinkSnapshot(staged, shown_by(base, "table"))},
+            sinks={"table": SinkSnapshot(staged.rows, shown_by(base, "table"))},
             tables=tables_after(context, pending, base, {"table": prepared}),
             acknowledged=tuple(AcknowledgedSubtask(one.level, one.subtask, "d", {}) for one in pending.expected),
             verdict=GateVerdict.of(()),

@@ -288,11 +288,11 @@ def recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:
 def _sink(row: dict[str, str], base: CheckpointMetadata, graph: JobGraph) -> None:
     """Refuse a sink whose table cannot take the rows that it would get now, as far as their types are known."""
     sink = graph.sink_inputs[row["name"]]
-    before = base.sinks.get(row["name"])
+    before = base.tables.get(row["name"])
     if before is None or not sink.known:
         return
     problems = []
-    for field in decode_schema(before.committable.schema):
+    for field in decode_schema(before.schema):
         if field.name not in sink.columns:
             problems.append(f"the table's column {field.name} would be missing from the rows")
             continue

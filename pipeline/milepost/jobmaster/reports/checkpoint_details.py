@@ -133,7 +133,7 @@ def detailed(
         held_back=metadata.held_back,
         sources={name: _source(source) for name, source in metadata.sources.items()},
         operators={uid: _operator(item) for uid, item in metadata.operators.items()},
-        sink_rows={name: item.committable.rows for name, item in metadata.sinks.items()},
+        sink_rows={name: item.rows for name, item in metadata.sinks.items()},
         verdict=metadata.verdict,
         acknowledged=tuple(
             AcknowledgementReport(item.level, item.subtask, item.attempt_digest) for item in metadata.acknowledged

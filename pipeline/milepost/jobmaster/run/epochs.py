@@ -163,7 +163,7 @@ class Epochs:
             checkpoint_id=target.checkpoint_id,
             timeline=target.timeline,
             watermark=target.summary.get("watermark"),
-            rows=metadata.sinks[sink].committable.rows,
+            rows=metadata.sinks[sink].rows,
             published=published,
         )
 

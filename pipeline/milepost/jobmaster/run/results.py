@@ -80,7 +80,8 @@ def build_metadata(
         sources=_sources(context, plan, pending, base, verified),
         operators=snapshots,
         sinks={
-            name: SinkSnapshot(committable, shown_by(base, name)) for name, committable in sorted(committables.items())
+            name: SinkSnapshot(committable.rows, shown_by(base, name))
+            for name, committable in sorted(committables.items())
         },
         tables=tables_after(context, pending, base, prepared),
         acknowledged=tuple(

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from milepost.dataflow.sinks.committables import Committable
 from milepost.dataflow.sinks.contents import ContentsChange, TableContents
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSnapshot, SourceSnapshot
 from milepost.jobmaster.job.code import LoadedCode
@@ -72,7 +71,7 @@ class SavepointCopier:
         self._wanted = {}
         sources = {name: self._source(pending, name, item) for name, item in metadata.sources.items()}
         operators = {uid: self._operator(pending, uid, item) for uid, item in metadata.operators.items()}
-        sinks = {name: self._sink(pending, name, table) for name, table in self.tables.items()}
+        tables = {name: self._table(pending, name, table) for name, table in self.tables.items()}
         copy_objects(self._wanted.values())
         return replace(
             metadata,
@@ -84,8 +83,8 @@ class SavepointCopier:
             plan=pending.plan,
             sources=sources,
             operators=operators,
-            sinks=sinks,
-            tables={name: self._contents(pending, name, one.committable) for name, one in sinks.items()},
+            sinks={name: SinkSnapshot(table.rows, 0) for name, table in tables.items()},
+            tables=tables,
             acknowledged=acknowledged_by_writer(hashlib.sha256(self._saved.document.encode()).hexdigest()),
             started_ms=None,
             timings={"copy_ms": round((time.monotonic() - started) * 1000)},
@@ -120,7 +119,7 @@ class SavepointCopier:
             late_rows=0,
         )
 
-    def _sink(self, pending: PendingCheckpoint, name: str, table: SavedTable) -> SinkSnapshot:
+    def _table(self, pending: PendingCheckpoint, name: str, table: SavedTable) -> TableContents:
         sink = self._context.sink(name)
         sink.reserve(self._context.identity)
         files = []
@@ -128,18 +127,15 @@ class SavepointCopier:
             key = sink.import_key(file, number, checkpoint_id=pending.checkpoint_id, token=pending.token)
             self._want(ObjectHandle(file.key, file.size, file.sha256), sink.store, key)
             files.append(renamed(file, key))
-        return SinkSnapshot(Committable(name, tuple(files), table.schema), 0)
-
-    def _contents(self, pending: PendingCheckpoint, name: str, committable: Committable) -> TableContents:
         directory = contents_prefix(pending.checkpoint_id, pending.token)
-        change = ContentsChange(committable.files, whole=True)
+        change = ContentsChange(tuple(files), whole=True)
         return TableContents(
             checkpoint_id=int(pending.checkpoint_id),
             location=self._context.sink_location(name),
             table_id=None,
-            schema=committable.schema,
-            files=len(committable.files),
-            rows=committable.rows,
+            schema=table.schema,
+            files=len(files),
+            rows=table.rows,
             records=self._context.table_records.extend((), change, directory, name),
         )
 

@@ -239,7 +239,7 @@ def test_a_damaged_part_of_the_checkpoint_fails_the_restore_and_is_never_skipped
     [
         lambda document: document["sources"]["rows"].update(watermark_us="noon"),
         lambda document: document["sources"]["rows"].update(consumed=7),
-        lambda document: document["sinks"]["table"].pop("committable"),
+        lambda document: document["sinks"]["table"].pop("rows"),
         lambda document: document["tables"]["table"].update(records=7),
     ],
 )

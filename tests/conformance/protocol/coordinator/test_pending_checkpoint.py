@@ -287,7 +287,7 @@ def test_the_master_s_own_part_is_in_the_checkpoint(job: SparklessJob) -> None:
     metadata = job.context.metadata(head)
     assert (metadata.sources["rows"].rows, metadata.sources["rows"].objects) == (2, 1)
     assert metadata.sources["rows"].watermark_us is None
-    assert metadata.sinks["table"].committable.rows == 2
+    assert metadata.sinks["table"].rows == 2
     contents = metadata.tables["table"]
     assert (contents.checkpoint_id, contents.rows, len(contents.records)) == (1, 2, 1)
     assert to_json(metadata.verdict)["status"] == "skipped"
