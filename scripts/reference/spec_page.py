@@ -39,6 +39,7 @@ HEADINGS = {
     "DeduplicateOperator": "operators: deduplicate",
     "ProcessOperator": "operators: process",
     "SinkSpec": "sinks",
+    "CatalogSpec": "sinks.catalog",
     "QualitySpec": "quality",
     "Expectation": "quality.expectations",
     "CheckpointingSpec": "checkpointing",
