@@ -18,7 +18,7 @@ def report(error: BaseException, output: Output) -> int:
         name, code = type(error).__name__, error.exit_code
         message, hint = output.as_typed(error.message), output.as_typed(error.hint)
         details: dict[str, object] = output.as_typed(dict(error.details))
-    elif isinstance(error, KeyboardInterrupt):
+    elif _is_interruption(error):
         name, message, hint, code = "Interrupted", "interrupted.", "", INTERRUPTED
         details = {}
     else:
@@ -35,6 +35,14 @@ def report(error: BaseException, output: Output) -> int:
     if output.verbose:
         output.note("".join(traceback.format_exception(error)).rstrip())
     return code
+
+
+def _is_interruption(error: BaseException) -> bool:
+    """Return whether a person ended the process; what a library made of that on its way up is nobody's fault."""
+    at: BaseException | None = error
+    while at is not None and not isinstance(at, KeyboardInterrupt):
+        at = at.__cause__ or at.__context__
+    return at is not None
 
 
 def usage(message: str, hint: str, output: Output) -> int:
