@@ -324,12 +324,13 @@ class SinkTests(SinkCase):
     def test_the_objects_below_a_table_say_who_staged_them_and_the_log_is_permanent(self, tmp_path: Path) -> None:
         """I8: what is not known to be staged is never deleted."""
         job = self.begin(tmp_path)
-        files = [*job.staged(rows((1, "a"))).files]
+        first = job.staged(rows((1, "a")))
         job.publish(rows((1, "a")))
-        waiting = job.staged(rows((2, "b")), token=7).files
+        waiting = job.staged(rows((2, "b")), token=7)
+        files, more = ((*one.files, *one.buckets) for one in (first, waiting))
         found = {item.stat.key: item for item in job.sink.objects()}
         staged = {key: item.staged_by for key, item in found.items() if item.staged_by is not None}
-        assert staged == {file.key: (1, 1) for file in files} | {file.key: (2, 7) for file in waiting}
+        assert staged == {file.key: (1, 1) for file in files} | {file.key: (2, 7) for file in more}
         others = [item for item in found.values() if item.staged_by is None]
         assert others and all(item.permanent for item in others)
         assert not any(found[key].permanent for key in staged)

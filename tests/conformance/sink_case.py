@@ -73,7 +73,8 @@ class Story:
         return done
 
     def fork(self, base: Completed | None, *tables: pa.Table, fork: str = "fork") -> Completed:
-        return self.manifest.completed_on_fork(self.sink, self.staged(*tables), base, fork)
+        staged = self.manifest.staged(self.sink, *tables, schema=SCHEMA, on=base)
+        return self.manifest.completed_on_fork(self.sink, staged, base, fork)
 
     def go_on(self, count: int) -> list[Completed]:
         """Publish so many checkpoints, each with one row: its id and its timeline."""

@@ -167,7 +167,7 @@ class SinkStrangerTests(SinkCase):
         with pytest.raises(InvalidRequest, match="Nothing was deleted") as refused:
             job.sink.abort(checkpoint_id=2, token=1)
         assert REALIGN in refused.value.hint
-        assert len(job.sink.stored_sizes(theirs)) == len(theirs) == 1
+        assert len(job.sink.stored_sizes(theirs)) == len(theirs) >= 1
         job.sink.abort(checkpoint_id=9, token=1)  # there is nothing of it, so nothing to be told
 
     def test_a_realignment_of_a_table_that_is_right_moves_its_mark_alone(self, tmp_path: Path) -> None:

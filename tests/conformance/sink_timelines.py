@@ -309,9 +309,12 @@ class SinkTimelineTests(SinkSwitchTests):
 
         sink = self.open_sink(tmp_path, before=note)
         change = sink.compare(main[0].contents)
-        assert (change.rows_now, change.rows_then, change.files_now, change.files_then) == (3, 1, 3, 1)
+        assert (change.rows_now, change.rows_then) == (3, 1)
+        assert (change.files_now, change.files_then) == tuple(
+            len(sink.files(one.contents)) for one in (main[2], main[0])
+        )
         change = sink.compare(None)
-        assert (change.rows_now, change.rows_then, change.files_now, change.files_then) == (3, 0, 3, 0)
+        assert (change.rows_now, change.rows_then, change.files_then) == (3, 0, 0)
         assert sink.undo_limits() and writes == []
 
     def test_a_damaged_table_can_go_back_to_where_it_was_whole(self, tmp_path: Path) -> None:
@@ -319,7 +322,9 @@ class SinkTimelineTests(SinkSwitchTests):
         job = self.begin(tmp_path)
         main = job.go_on(3)
         self._lose_file_of(job, tmp_path, 3)
-        if self.mode.value == "upsert":  # of an append table the recorded rows are told, whatever became of its files
+        if (
+            self.mode.value == "upsert" and not job.sink.by_buckets
+        ):  # of others the recorded rows are told, whatever became of its files
             assert job.sink.compare(main[1].contents).rows_now is None
         with pytest.raises(StateCorrupt, match="missing"):
             job.sink.check(main[2].contents)

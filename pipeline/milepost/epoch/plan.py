@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.operators.process import ProcessFunction
+from milepost.dataflow.sinks.table_buckets import BucketPlan
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.dataflow.sources.plan import SourcePlan, assign_splits
 from milepost.protocol.codec.records import dump, from_json, load_document, to_json
@@ -181,6 +182,7 @@ class EpochPlan:
         notifications: what its subtasks are told of other checkpoints, before their first row.
         timeout_ms: how long the Spark job may take, from its start.
         job_store: rooted at the job. sinks: rooted at each sink's path. sources: rooted at each source's.
+        buckets: per sink whose table is written by buckets, on what its subtasks build.
         server: the Spark Connect server it runs on; None: a session of its own.
     """
 
@@ -206,6 +208,7 @@ class EpochPlan:
     job_store: StoreConfig
     sources: Mapping[str, StoreConfig]
     sinks: Mapping[str, StoreConfig]
+    buckets: Mapping[str, BucketPlan]
     server: SparkRemote | None
     functions: Mapping[str, ProcessFunction]
     code_hash: str

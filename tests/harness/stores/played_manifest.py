@@ -16,7 +16,7 @@ from milepost.jobmaster.run.results import contents_after
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore
-from tests.harness.tasks.staging import stage_each
+from tests.harness.tasks.staging import stage_buckets, stage_each
 
 MAIN = "main"
 TOKEN = 1
@@ -67,9 +67,25 @@ class PlayedManifest:
         self.version += 1
         return self.version
 
-    def staged(self, sink: Sink, *tables: pa.Table, schema: pa.Schema, token: int = TOKEN) -> Committable:
-        """Stage the next checkpoint's rows, one table per subtask; they travel as acknowledgements do."""
-        committable = stage_each(sink, self.next_id, token, *tables, schema=schema)
+    def staged(
+        self,
+        sink: Sink,
+        *tables: pa.Table,
+        schema: pa.Schema,
+        token: int = TOKEN,
+        on: Completed | None = None,
+    ) -> Committable:
+        """Stage the next checkpoint's rows, one table per subtask; they travel as acknowledgements do.
+
+        Args:
+            on: the checkpoint of a fork that it continues; None: the head.
+        """
+        if sink.by_buckets:
+            base = on or self.head
+            left = None if base is None else base.contents
+            committable = stage_buckets(sink, left, self.next_id, token, *tables, schema=schema)
+        else:
+            committable = stage_each(sink, self.next_id, token, *tables, schema=schema)
         return from_json(Committable, to_json(committable), "committable")
 
     def completed(self, sink: Sink, committable: Committable, *, waits: bool = False) -> Completed:

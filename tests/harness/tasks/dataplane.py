@@ -19,7 +19,7 @@ from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
 from milepost.dataflow.operators.window import TumblingWindowByKey
-from milepost.dataflow.sinks.committables import RowsPiece, StagedFile
+from milepost.dataflow.sinks.committables import RowsPiece, StagedFile, StagedRows
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.plan import EpochAlignment
 from milepost.jobmaster.run.results import acknowledged, newest_event_us
@@ -87,10 +87,11 @@ class KeepingSink:
 
     def stage_pieces(
         self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
-    ) -> StagedFile:
+    ) -> StagedRows:
         rows = pa.concat_tables([piece.rows for piece in pieces])
         self.staged.append(rows)
-        return StagedFile(f"{self.name}-{checkpoint_id}-{subtask}", rows.num_rows, 1, "ab")
+        file = StagedFile(f"{self.name}-{checkpoint_id}-{subtask}", rows.num_rows, 1, "ab")
+        return StagedRows(rows.num_rows, (file,))
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.committables import Committable, RowsPiece, StagedFile
-from milepost.dataflow.sinks.contract import PreparingSink, StagingSink
+from milepost.dataflow.sinks.bucket_staging import BucketStaging
+from milepost.dataflow.sinks.committables import Committable, RowsPiece, StagedFile, StagedRows, decode_schema
+from milepost.dataflow.sinks.contents import TableContents
+from milepost.dataflow.sinks.contract import PreparingSink, Sink, StagingSink
+from milepost.dataflow.sinks.table_buckets import BucketPlan, OwnedKeys
+from milepost.state.layers.key_groups import key_group_range
+from milepost.state.layers.key_hash import KeyHash
+
+KEY_GROUPS = 128
+HASHER = KeyHash("0123456789abcdef" * 2)
 
 
 def stage(
     sink: StagingSink, rows: pa.Table, *, checkpoint_id: int, token: int, subtask: int, distinct: bool = False
-) -> StagedFile | None:
+) -> StagedRows:
     """Stage one table as one piece.
 
     Args:
@@ -26,5 +34,37 @@ def stage_each(
     sink: PreparingSink, checkpoint_id: int, token: int, *tables: pa.Table, schema: pa.Schema
 ) -> Committable:
     """Stage one table per subtask, and collect them."""
-    files = [stage(sink, one, checkpoint_id=checkpoint_id, token=token, subtask=i) for i, one in enumerate(tables)]
-    return sink.committable(files, schema)
+    staged = [stage(sink, one, checkpoint_id=checkpoint_id, token=token, subtask=i) for i, one in enumerate(tables)]
+    return sink.committable(staged, schema)
+
+
+def stage_buckets(
+    sink: Sink,
+    base: TableContents | None,
+    checkpoint_id: int,
+    token: int,
+    *tables: pa.Table,
+    schema: pa.Schema,
+    files: tuple[StagedFile, ...] | None = None,
+    rewrites: bool = True,
+    count: int | None = None,
+    parallelism: int = 2,
+) -> Committable:
+    """Stage the rows of all tables by the subtasks that own their keys, as an epoch that builds on `base` does.
+
+    Args:
+        files: on which it builds; None: those of the base, whatever became of the table since.
+    """
+    if files is None:
+        files = sink.bucket_files(base, waits=True)
+    columns = None if base is None else decode_schema(base.schema)
+    plan = BucketPlan(files, columns, count, rewrites, keeps_changes=True)
+    rows = pa.concat_tables([schema.empty_table(), *tables])
+    groups = HASHER.key_groups(rows, sink.key, KEY_GROUPS)
+    staged = []
+    for subtask in range(parallelism):
+        owned = OwnedKeys(key_group_range(KEY_GROUPS, parallelism, subtask), KEY_GROUPS, HASHER.key_groups)
+        staging = BucketStaging(sink.name, key=sink.key, store=sink.store, plan=plan, owned=owned)
+        own = rows.filter(pa.array((groups >= owned.groups.start) & (groups < owned.groups.stop)))
+        staged.append(stage(staging, own, checkpoint_id=checkpoint_id, token=token, subtask=subtask))
+    return sink.committable(staged, schema)

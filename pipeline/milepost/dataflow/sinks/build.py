@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from milepost.dataflow.sinks.bucket_staging import BucketStaging
 from milepost.dataflow.sinks.contents import ContentsRecords
 from milepost.dataflow.sinks.contract import Sink, SinkMode, StagingSink
 from milepost.dataflow.sinks.marks import MarkRecords
 from milepost.dataflow.sinks.parquet_format import ParquetFormat
+from milepost.dataflow.sinks.table_buckets import BucketPlan, OwnedKeys
 from milepost.dataflow.sinks.table_format import TableFormat
 from milepost.dataflow.sinks.table_sink import TableSink
 from milepost.dataflow.sinks.table_staging import TableStaging
@@ -18,12 +20,18 @@ _KEEP_STATISTICS = ("delta", "iceberg")
 """Formats whose engines skip files by the statistics of their columns."""
 
 
-def build_staging(spec: SinkSpec, rows: SinkInput, store: ObjectStore) -> StagingSink:
+def build_staging(
+    spec: SinkSpec, rows: SinkInput, store: ObjectStore, plan: BucketPlan | None, owned: OwnedKeys | None
+) -> StagingSink:
     """Return what tasks stage by; nothing is contacted, and no library of a format is needed.
 
     Args:
         rows: what the sink reads. store: an object store whose root is the sink's path.
+        plan: of a table that is written by buckets; None for others. owned: keys of the subtask; None: it has none.
     """
+    if plan is not None:
+        assert owned is not None, "rows with a key come from an operator, whose subtasks own keys"
+        return BucketStaging(spec.name, key=rows.key, store=store, plan=plan, owned=owned)
     return TableStaging(
         spec.name,
         mode=SinkMode(spec.mode),

@@ -52,6 +52,7 @@ class StagedFile:
         key: relative to the sink's root; named by content hash below the epoch's token.
         rows, size: rows and bytes. sha256: hex of the content.
         statistics: JSON of its columns, as Delta's log has it, for a format that keeps them; None for others.
+        groups: key groups that a bucket of the latest rows covers: of these it has every key; None: it is no bucket.
     """
 
     key: str
@@ -59,20 +60,51 @@ class StagedFile:
     size: Count
     sha256: str
     statistics: str | None = None
+    groups: range | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """What one subtask staged for one sink.
+
+    Attributes:
+        rows: of this epoch. files: that hold them; none where the buckets do, and nobody else asks for them.
+        buckets: files with which a table of the latest rows goes on. replaced: keys of those in whose place they come.
+    """
+
+    rows: Count = 0
+    files: tuple[StagedFile, ...] = ()
+    buckets: tuple[StagedFile, ...] = ()
+    replaced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Committable:
-    """All staged files of one sink in one checkpoint, in subtask order, with the rows' schema (Arrow IPC, base64)."""
+    """What all subtasks staged for one sink in one checkpoint, in their order, with the rows' schema."""
 
     sink: str
-    files: tuple[StagedFile, ...]
     schema: SchemaText
+    staged: tuple[StagedRows, ...]
 
     @property
     def rows(self) -> int:
         """Rows that this epoch publishes."""
-        return sum(file.rows for file in self.files)
+        return sum(one.rows for one in self.staged)
+
+    @property
+    def files(self) -> tuple[StagedFile, ...]:
+        """Files with the rows of this epoch."""
+        return tuple(file for one in self.staged for file in one.files)
+
+    @property
+    def buckets(self) -> tuple[StagedFile, ...]:
+        """Buckets that the subtasks wrote."""
+        return tuple(file for one in self.staged for file in one.buckets)
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """Keys of the files in whose place the buckets come; several subtasks may have replaced one together."""
+        return tuple(dict.fromkeys(key for one in self.staged for key in one.replaced))
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class ContentsChange:
         whole: `added` is all there is: what was before does not count.
     """
 
-    stored_format: ClassVar[str] = "milepost.table-contents/1"
+    stored_format: ClassVar[str] = "milepost.table-contents/2"
 
     added: tuple[TableFile, ...]
     removed: tuple[Annotated[str, table_key_fault], ...] = ()

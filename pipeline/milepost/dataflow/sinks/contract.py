@@ -17,7 +17,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.committables import Committable, RowsPiece, SchemaText, StagedFile
+from milepost.dataflow.sinks.committables import Committable, RowsPiece, SchemaText, StagedFile, StagedRows
 from milepost.dataflow.sinks.contents import ContentsChange, TableContents
 from milepost.dataflow.sinks.marks import Mark
 from milepost.dataflow.sinks.reservation import TableOwner
@@ -149,8 +149,8 @@ class StagingSink(Protocol):
 
     def stage_pieces(
         self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
-    ) -> StagedFile | None:
-        """Write one file of rows durably, below the token's own prefix; None without rows.
+    ) -> StagedRows:
+        """Write rows durably, below the token's own prefix; called without any, too.
 
         Args:
             held_bytes: how many bytes of rows to hold at once; of a part, or of those of part 0 in a table of the
@@ -161,8 +161,8 @@ class StagingSink(Protocol):
 class PreparingSink(StagingSink, Protocol):
     """What the epoch makes of staged files before its commit point; nothing of it is visible."""
 
-    def committable(self, files: Iterable[StagedFile | None], schema: pa.Schema) -> Committable:
-        """Collect what the subtasks staged, in subtask order; None (a subtask without rows) is left out."""
+    def committable(self, staged: Iterable[StagedRows], schema: pa.Schema) -> Committable:
+        """Collect what the subtasks staged, in subtask order."""
 
     def staged_table(self, committable: Committable) -> pa.Table:
         """Return the rows that this epoch would publish: what the quality gate sees. Raises StateCorrupt."""
@@ -177,6 +177,12 @@ class PreparingSink(StagingSink, Protocol):
 
     def owner(self) -> TableOwner | None:
         """Return for whom the table is reserved; None: for nobody."""
+
+    def bucket_files(self, base: TableContents | None, *, waits: bool) -> tuple[StagedFile, ...]:
+        """Return the files on which an epoch's subtasks build, oldest first; of a table without buckets none.
+
+        What engines rewrote since the base counts as they left it. Args and Raises as `prepare`.
+        """
 
     def is_anothers(self, identity: str) -> bool:
         """Return whether the table is reserved for another job or sink: then nothing below its path is this one's."""
@@ -284,3 +290,7 @@ class Sink(PreparingSink, MovingSink, ReadableSink, HousekeptSink, Protocol):
     name: str
     mode: SinkMode
     key: tuple[str, ...]
+
+    @property
+    def by_buckets(self) -> bool:
+        """Whether its table is files of key groups, of which an epoch writes the changed ones again."""

@@ -22,7 +22,7 @@ from milepost.protocol.records.stored_fields import sha256_fault
 OWN = "_milepost/"
 DATA = f"{OWN}data/"
 
-_DATA_KEY = re.compile(rf"{DATA}chk-(\d{{20}})/t(\d+)/(?:\d+|all)-[0-9a-f]{{64}}\.parquet")
+_DATA_KEY = re.compile(rf"{DATA}chk-(\d{{20}})/t(\d+)/(?:\d+(?:-\d+)?|all)-[0-9a-f]{{64}}\.parquet")
 
 
 def staged_prefix(checkpoint_id: int, token: int) -> str:

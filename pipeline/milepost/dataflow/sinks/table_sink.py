@@ -31,7 +31,7 @@ from milepost.dataflow.sinks.table_keys import staged_by, staged_prefix
 from milepost.dataflow.sinks.table_mover import TableMover
 from milepost.dataflow.sinks.table_schema import check_rows_schema, latest_per_key, merged_schema, widened_schema
 from milepost.dataflow.sinks.table_staging import TableStaging
-from milepost.protocol.records.errors import InvalidRequest, NotFound, StateCorrupt
+from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.storage.at_once import at_once
 
@@ -94,26 +94,28 @@ class TableSink(TableStaging):
         rewritten = ContentsChange(())
         if not waits:
             self._check_position(position, base)
-            now = self._mover.files_now(table, position)
-            before = {file.key for file in recorded}
-            rewritten = ContentsChange(
-                tuple(file for key, file in now.items() if key not in before),
-                tuple(file.key for file in recorded if file.key not in now),
-            )
+            rewritten = self._rewritten_by_others(table, position, recorded)
         change = self._compacted(committable, rewritten.applied_to(recorded), schema, checkpoint_id, token)
         if change is None:
-            change = ContentsChange(committable.files).after(rewritten)
-        files = change.applied_to(recorded)
-        return PreparedTable(
-            change, encode_schema(schema), len(files), sum(file.rows for file in files), table.table_id
-        )
+            change = self._change(committable, rewritten)
+        return _prepared(change, recorded, schema, table.table_id)
 
     def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
-        schema = encode_schema(self._next_schema(committable, base, None))
-        change, count = ContentsChange(committable.files), len(committable.files)
-        if base is None:
-            return PreparedTable(change, schema, count, committable.rows, None)
-        return PreparedTable(change, schema, base.files + count, base.rows + committable.rows, base.table_id)
+        schema = self._next_schema(committable, base, None)
+        change = self._change(committable, ContentsChange(()))
+        return _prepared(change, self._records.files(base), schema, None if base is None else base.table_id)
+
+    def bucket_files(self, base: TableContents | None, *, waits: bool) -> tuple[StagedFile, ...]:
+        if not self.by_buckets:
+            return ()
+        recorded = self._records.files(base)
+        if waits:
+            return recorded
+        table, position = self._mover.look()
+        if table is None:
+            return recorded
+        self._check_position(position, base)
+        return self._rewritten_by_others(table, position, recorded).applied_to(recorded)
 
     def abort(self, *, checkpoint_id: int, token: int) -> None:
         """Delete the files that this epoch staged.
@@ -142,7 +144,14 @@ class TableSink(TableStaging):
         return self._mover.move(target)
 
     def check(self, contents: TableContents | None) -> None:
-        self._files.check(self._records.files(contents))
+        files = self._records.files(contents)
+        self._files.check(files)
+        if self.by_buckets and any(file.groups is None for file in files):
+            raise InvalidRequest(
+                f"sink {self.name}: a fork has staged changes that no bucket of its table has yet. Nothing was moved.",
+                hint="run the same backfill again: its last epoch writes the buckets",
+                sink=self.name,
+            )
 
     def fault(self, contents: TableContents | None) -> str | None:
         table, position = self._mover.look()
@@ -243,6 +252,41 @@ class TableSink(TableStaging):
     def _owner(self, identity: str) -> TableOwner:
         return TableOwner(self._job, identity, self.name)
 
+    @property
+    def by_buckets(self) -> bool:
+        """Whether the table is files of key groups, of which the changed ones are written again."""
+        return self.mode is SinkMode.UPSERT and self._format_name != "parquet"
+
+    def _rewritten_by_others(
+        self, table: OpenTable, position: TablePosition, recorded: Sequence[StagedFile]
+    ) -> ContentsChange:
+        """Return what engines made of our files without changing rows. Raises InvalidRequest: they changed some."""
+        now = self._mover.files_now(table, position)
+        before = {file.key for file in recorded}
+        return ContentsChange(
+            tuple(file for key, file in now.items() if key not in before),
+            tuple(file.key for file in recorded if file.key not in now),
+        )
+
+    def _change(self, committable: Committable, rewritten: ContentsChange) -> ContentsChange:
+        """Return what an epoch does to the contents, after what others rewrote.
+
+        Raises: CommitConflict: they rewrote what the epoch's subtasks had read.
+        """
+        if not committable.replaced and not committable.buckets:
+            change = ContentsChange(committable.files)
+        else:
+            change = ContentsChange(committable.buckets, committable.replaced)
+        foreign = {file.key for file in rewritten.added}
+        if self.by_buckets and (foreign - set(change.removed) or set(rewritten.removed) & set(change.removed)):
+            raise CommitConflict(
+                f"sink {self.name}: another writer put files of its table together while the epoch ran. Nothing was "
+                "published.",
+                hint="run the epoch again",
+                sink=self.name,
+            )
+        return change.after(rewritten)
+
     def _created(self, schema: pa.Schema) -> tuple[OpenTable, TablePosition]:
         self._mover.create(schema)
         table, position = self._mover.look()
@@ -275,7 +319,7 @@ class TableSink(TableStaging):
         schema = merged_schema(self.name, decode_schema(base.schema) if base is not None else None, rows)
         if table is not None and table.schema is not None:
             widened_schema(self.name, table.schema, schema)
-        self._files.check(committable.files)
+        self._files.check((*committable.files, *committable.buckets))
         return schema
 
     def _compacted(
@@ -283,7 +327,7 @@ class TableSink(TableStaging):
     ) -> ContentsChange | None:
         """Stage the whole table as this epoch leaves it, if it has grown many files; else None. Holds it in memory."""
         files = (*known, *committable.files)
-        if self.mode is not SinkMode.UPSERT or len(files) < COMPACT_FILES:
+        if self.mode is not SinkMode.UPSERT or self.by_buckets or len(files) < COMPACT_FILES:
             return None
         rows = latest_per_key(self._files.rows(files, schema, verify=True), self.key)
         whole = self._files.stage([self._sorted(rows)], checkpoint_id, token, "all", rows.nbytes)
@@ -295,8 +339,10 @@ class TableSink(TableStaging):
             return 0
         if self.mode is not SinkMode.UPSERT:
             return contents.rows
-        schema = decode_schema(contents.schema)
-        keys = self._files.rows(self._records.files(contents), schema, columns=self.key)
+        files, schema = self._records.files(contents), decode_schema(contents.schema)
+        if all(file.groups is not None for file in files):
+            return contents.rows
+        keys = self._files.rows(files, schema, columns=self.key)
         return latest_per_key(keys, self.key).num_rows
 
     def _placed(self, stat: ObjectStat) -> TableObject:
@@ -309,3 +355,10 @@ class TableSink(TableStaging):
 
     def _sorted(self, rows: pa.Table) -> pa.Table:
         return rows.sort_by([(name, "ascending") for name in self.key])
+
+
+def _prepared(
+    change: ContentsChange, recorded: Sequence[StagedFile], schema: pa.Schema, table_id: str | None
+) -> PreparedTable:
+    files = change.applied_to(recorded)
+    return PreparedTable(change, encode_schema(schema), len(files), sum(file.rows for file in files), table_id)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.committables import Committable, RowsPiece, StagedFile, decode_schema, encode_schema
+from milepost.dataflow.sinks.committables import Committable, RowsPiece, StagedRows, decode_schema, encode_schema
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.table_files import TableFiles
 from milepost.dataflow.sinks.table_keys import check_staged_key
@@ -45,16 +45,17 @@ class TableStaging:
 
     def stage_pieces(
         self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
-    ) -> StagedFile | None:
+    ) -> StagedRows:
         """Write one file durably, named by its content; of an upsert table's key its last row."""
         rows = rows_to_stage(self.name, pieces, self.key, upsert=self.mode is SinkMode.UPSERT)
         if self.mode is SinkMode.CHANGELOG:
             rows = (as_changes(one, self._op, checkpoint_id) for one in rows)
-        return self._files.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
+        file = self._files.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
+        return StagedRows() if file is None else StagedRows(file.rows, (file,))
 
-    def committable(self, files: Iterable[StagedFile | None], schema: pa.Schema) -> Committable:
+    def committable(self, staged: Iterable[StagedRows], schema: pa.Schema) -> Committable:
         columns = changes_schema(schema) if self.mode is SinkMode.CHANGELOG else schema
-        return Committable(self.name, tuple(file for file in files if file is not None), encode_schema(columns))
+        return Committable(self.name, encode_schema(columns), tuple(staged))
 
     def staged_table(self, committable: Committable) -> pa.Table:
         """Return the rows this epoch would publish, checksums verified. Raises StateCorrupt."""
@@ -65,5 +66,5 @@ class TableStaging:
         """Refuse what another sink staged. Raises ProtocolViolation, StateCorrupt."""
         if committable.sink != self.name:
             raise ProtocolViolation(f"sink {self.name}: was given what sink {committable.sink} staged.")
-        for file in committable.files:
+        for file in (*committable.files, *committable.buckets):
             check_staged_key(file)

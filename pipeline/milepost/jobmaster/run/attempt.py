@@ -14,7 +14,7 @@ from typing import Any
 
 from milepost.dataflow.quality.gate import begin_loading, evaluate_all
 from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.committables import Committable, StagedFile
+from milepost.dataflow.sinks.committables import Committable, StagedRows
 from milepost.dataflow.sinks.contract import PreparedTable
 from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
 from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord
@@ -25,6 +25,7 @@ from milepost.jobmaster.job.code import check_locations
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.retention.vetoes import stage_veto
+from milepost.jobmaster.run.bucket_plans import bucket_plans
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.results import build_metadata, task_times
 from milepost.protocol.codec.records import from_json
@@ -67,10 +68,11 @@ def run_opened_epoch(
     """
     pending = opened.pending
     check_locations(context, opened.base)
-    plan = _plan(context, opened, clock.started_ms)
     with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
         for sink in context.spec.sinks:
             context.reserve(sink.name)
+        buckets = bucket_plans(context, opened)
+    plan = replace(_plan(context, opened, clock.started_ms), buckets=buckets)
     clock("session")
     runner.prepare(plan)
     begin_loading(context.spec.quality if judged else ())
@@ -163,6 +165,7 @@ def _plan(context: JobContext, opened: OpenedEpoch, started_ms: int) -> EpochPla
         job_store=context.store_config,
         sources={name: context.source(name)[0] for name in context.spec.sources},
         sinks={sink.name: context.sink_config(sink.name) for sink in context.spec.sinks},
+        buckets={},
         server=context.job.spark_server(),
         functions=loaded.functions,
         code_hash=opened.code.hash,
@@ -194,12 +197,12 @@ def _committables(context: JobContext, answers: EpochAnswers, verified: Verified
     committables = {}
     for name, sink_input in context.graph.sink_inputs.items():
         node = f"{sink_input.uid}.late" if sink_input.late else sink_input.uid
-        files = []
+        parts = []
         for ack in verified.acknowledgements:
             staged = ack.payload.get("sinks")
             if isinstance(staged, dict) and name in staged:
-                files.append(from_json(StagedFile, staged[name], "staged file"))
-        committables[name] = context.sink(name).committable(files, answers.schemas[node])
+                parts.append(from_json(StagedRows, staged[name], "staged rows"))
+        committables[name] = context.sink(name).committable(parts, answers.schemas[node])
     return committables
 
 
@@ -228,7 +231,7 @@ def _prepare(
             base,
             checkpoint_id=pending.checkpoint_id,
             token=pending.token,
-            waits=any(name in checkpoint.unconfirmed for checkpoint in opened.state.checkpoints),
+            waits=opened.waits(name),
         )
 
     return dict(zip(committables, at_once(context.store, prepare, committables), strict=True))

@@ -49,6 +49,10 @@ class OpenedEpoch:
             )
         return found[0]
 
+    def waits(self, sink: str) -> bool:
+        """Return whether older checkpoints have yet to move a sink's table."""
+        return any(sink in checkpoint.unconfirmed for checkpoint in self.state.checkpoints)
+
 
 def granted(leadership: Leadership, claim: TransactResult, session: Session) -> tuple[PendingCheckpoint, bool]:
     """Return the session's pending checkpoint, and whether this very claim has opened it.

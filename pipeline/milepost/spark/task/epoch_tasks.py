@@ -15,6 +15,7 @@ import pyarrow as pa
 from milepost.dataflow.operators.user_code import UserFunction
 from milepost.dataflow.sinks.build import build_staging
 from milepost.dataflow.sinks.contract import StagingSink
+from milepost.dataflow.sinks.table_buckets import BucketPlan, OwnedKeys
 from milepost.epoch.code_hash import code_hash_of
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, decode_answer
@@ -47,9 +48,10 @@ class SinkPlan:
     spec: SinkSpec
     rows: SinkInput
     store: StoreConfig
+    buckets: BucketPlan | None
 
-    def open(self, attempt: Attempt) -> StagingSink:
-        return build_staging(self.spec, self.rows, attempt.open_store(self.store))
+    def open(self, attempt: Attempt, owned: OwnedKeys | None) -> StagingSink:
+        return build_staging(self.spec, self.rows, attempt.open_store(self.store), self.buckets, owned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +129,20 @@ class OperatorStage:
 
 @dataclass(frozen=True, slots=True)
 class OutputStage:
-    """Runs the output stage of one level in a task."""
+    """Runs the output stage of one level in a task.
+
+    Attributes:
+        owned: keys of each subtask; () where none has any (a source).
+    """
 
     plan: OutputPlan
     sinks: tuple[SinkPlan, ...]
+    owned: tuple[OwnedKeys, ...]
 
     def run(self, attempt: Attempt, items: Iterable[TaskOutput]) -> Batches:
         """Yield what one attempt sends to the next level, or to the driver."""
-        sinks = {sink.spec.name: sink.open(attempt) for sink in self.sinks}
+        owned = self.owned[attempt.subtask] if self.owned else None
+        sinks = {sink.spec.name: sink.open(attempt, owned) for sink in self.sinks}
         return run_output_stage(self.plan, attempt.subtask, items, sinks, attempt.memory)
 
 
@@ -151,7 +159,7 @@ def epoch_tasks(plan: EpochPlan, epoch: EpochLevels) -> Iterator[tuple[Level, Op
             functions={uid: function.code for uid, function in plan.functions.items()},
             code_hash=plan.code_hash,
         )
-        yield level, operators, OutputStage(level.output, _sinks(plan, level))
+        yield level, operators, OutputStage(level.output, _sinks(plan, level), _owned(plan, level.stateful))
 
 
 def subtask_answers(rows: Iterable[tuple[str, bytes]]) -> tuple[SubtaskAnswer, ...]:
@@ -168,7 +176,19 @@ def subtask_answers(rows: Iterable[tuple[str, bytes]]) -> tuple[SubtaskAnswer, .
 
 def _sinks(plan: EpochPlan, level: Level) -> tuple[SinkPlan, ...]:
     names = sorted({name for sinks in level.output.sinks.values() for name in sinks})
-    return tuple(SinkPlan(plan.job.spec.sink(name), plan.graph.sink_inputs[name], plan.sinks[name]) for name in names)
+    return tuple(
+        SinkPlan(plan.job.spec.sink(name), plan.graph.sink_inputs[name], plan.sinks[name], plan.buckets.get(name))
+        for name in names
+    )
+
+
+def _owned(plan: EpochPlan, level: LevelPlan | None) -> tuple[OwnedKeys, ...]:
+    if level is None:
+        return ()
+    return tuple(
+        OwnedKeys(level.key_groups(subtask), level.max_parallelism, plan.hasher.key_groups)
+        for subtask in range(level.parallelism)
+    )
 
 
 def _drain(batches: Batches) -> None:

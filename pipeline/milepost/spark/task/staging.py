@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.committables import RowsPiece, StagedFile
+from milepost.dataflow.sinks.committables import RowsPiece, StagedRows
 from milepost.dataflow.sinks.contract import StagingSink
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.barrier import SubtaskIdentity
@@ -51,7 +51,7 @@ class Staging:
         self._identity, self._targets, self._sinks, self._memory = identity, targets, sinks, memory
         self._kept: dict[str, list[_Kept]] = {}
         self._held_bytes = 0
-        self._files: dict[str, StagedFile] = {}
+        self._staged: dict[str, StagedRows] = {}
 
     def take(self, item: Rows) -> Decline | None:
         """Keep some rows; a disk that does not take them is this subtask's decline."""
@@ -71,12 +71,12 @@ class Staging:
         return None
 
     def write(self) -> Decline | None:
-        """Stage every file durably; a store's refusal is this subtask's decline, not a crash."""
-        for name, kept in sorted(self._kept.items()):
+        """Stage durably for every sink; a store's refusal is this subtask's decline, not a crash."""
+        for name, sink in sorted(self._sinks.items()):
             try:
                 with told(self._who(name), self._memory.budget):
-                    file = self._sinks[name].stage_pieces(
-                        self._pieces(kept),
+                    self._staged[name] = sink.stage_pieces(
+                        self._pieces(self._kept.get(name, [])),
                         checkpoint_id=self._identity.checkpoint_id,
                         token=self._identity.token,
                         subtask=self._identity.subtask,
@@ -84,13 +84,11 @@ class Staging:
                     )
             except CheckpointError as error:
                 return self._refused(name, error)
-            if file is not None:
-                self._files[name] = file
         return None
 
     def ack(self) -> dict[str, Any]:
-        files: dict[str, Any] = to_json(self._files)
-        return files
+        staged: dict[str, Any] = to_json(self._staged)
+        return staged
 
     @staticmethod
     def _pieces(kept: list[_Kept]) -> Iterator[RowsPiece]:

@@ -30,12 +30,24 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
         *_cycles(spec),
         *_quality(spec),
         *_catalogs(spec),
+        *_buckets(spec),
         *_sources(spec),
         *_locations(spec),
         *_sizes(spec),
         *_spark(spec),
         *_schedule(spec),
     ]
+
+
+def _buckets(spec: JobSpec) -> Iterator[Problem]:
+    most = spec.checkpointing.max_parallelism
+    for index, sink in enumerate(spec.sinks):
+        if sink.buckets is not None and not sink.by_buckets:
+            said = f"sink {sink.name} is mode: {sink.mode}, format: {sink.format}"
+            yield Problem(("sinks", index, "buckets"), f"`buckets` is of mode: upsert on delta and iceberg; {said}")
+        elif sink.buckets is not None and sink.buckets > most:
+            message = f"more buckets than key groups: {sink.buckets}, and checkpointing.max_parallelism is {most}"
+            yield Problem(("sinks", index, "buckets"), message)
 
 
 def _catalogs(spec: JobSpec) -> Iterator[Problem]:

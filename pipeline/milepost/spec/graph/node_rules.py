@@ -151,8 +151,8 @@ def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]
         ]
     if sink.mode == "upsert" and not rows.key:
         return [Problem((*path, "mode"), f"{sink.input} has no key to upsert by; use mode: append")]
-    if sink.mode == "upsert" and sink.format != "parquet":
-        refused = f"{not_available('mode: upsert')} for format: {sink.format}; use mode: changelog"
+    if sink.by_buckets and set(WINDOW_COLUMNS) <= set(rows.key):
+        refused = f"{not_available('mode: upsert')} for windows and format: {sink.format}; use mode: changelog"
         return [Problem((*path, "mode"), refused)]
     taken = [name for name in CHANGELOG_COLUMNS if name in rows.columns] if sink.mode == "changelog" else []
     return [

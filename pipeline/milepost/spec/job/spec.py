@@ -192,6 +192,8 @@ class SinkSpec(SpecModel):
             keeps every change as a row, with `_op` (insert, upsert) and `_checkpoint`.
         catalog: of an Iceberg table. null: the table is of another format.
         table: name of an Iceberg table in its catalog, `namespace.name`. null: the table is of another format.
+        buckets: files of a Delta or Iceberg table of the latest rows; an epoch writes those again in which a key
+            changed. At most `checkpointing.max_parallelism`. null: by its rows, up to 64.
     """
 
     name: SinkName
@@ -201,6 +203,12 @@ class SinkSpec(SpecModel):
     mode: Literal["append", "upsert", "changelog"]
     catalog: CatalogSpec | None = None
     table: Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)+$")] | None = None
+    buckets: Annotated[int, Field(ge=1)] | None = None
+
+    @property
+    def by_buckets(self) -> bool:
+        """Whether the table is files of key groups, of which the changed ones are written again."""
+        return self.mode == "upsert" and self.format != "parquet"
 
 
 class Expectation(SpecModel):

@@ -27,7 +27,7 @@ from tests.harness.stores.hooked_store import HookedStore
 
 SCHEMA = encode_schema(pa.schema([("k", pa.int64())]))
 
-FILE = {"key": "x.parquet", "rows": 1, "size": 1, "sha256": "0" * 64, "statistics": None}
+FILE = {"key": "x.parquet", "rows": 1, "size": 1, "sha256": "0" * 64, "statistics": None, "groups": None}
 
 
 def staged(number: int) -> StagedFile:
@@ -155,7 +155,7 @@ def test_each_record_is_read_once(store: ObjectStore) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"format": "milepost.table-contents/2"}, "newer"),
+        ({"format": "milepost.table-contents/3"}, "newer"),
         ({"added": [FILE | {"key": "../../secret"}]}, "not the key"),
         ({"added": [FILE | {"key": "_other/x"}]}, "not the key"),
         ({"added": [FILE | {"rows": -1}]}, "rows"),

@@ -27,6 +27,16 @@ class TestAppend(LocalCase, SinkStrangerTests, SinkTimelineTests, SinkTests):
     pass
 
 
+class TestUpsert(LocalCase, SinkStrangerTests, SinkTimelineTests, SinkTests):
+    mode = SinkMode.UPSERT
+
+
 @pytest.mark.long
 class TestFaults(LocalCase, SinkFaultTests):
+    every_call = False
+
+
+@pytest.mark.long
+class TestUpsertFaults(LocalCase, SinkFaultTests):
+    mode = SinkMode.UPSERT
     every_call = False

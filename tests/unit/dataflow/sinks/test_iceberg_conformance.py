@@ -30,3 +30,8 @@ class TestAppend(LocalCase, SinkStrangerTests, SinkTimelineTests, SinkTests):
 @pytest.mark.long
 class TestFaults(LocalCase, SinkFaultTests):
     every_call = False
+
+
+@pytest.mark.long
+class TestUpsert(LocalCase, SinkTimelineTests, SinkTests):
+    mode = SinkMode.UPSERT

@@ -11,7 +11,14 @@ import pytest
 
 from milepost.dataflow.sinks import table_sink
 from milepost.dataflow.sinks.build import build_sink, build_staging
-from milepost.dataflow.sinks.committables import Committable, RowsPiece, StagedFile, decode_schema, encode_schema
+from milepost.dataflow.sinks.committables import (
+    Committable,
+    RowsPiece,
+    StagedFile,
+    StagedRows,
+    decode_schema,
+    encode_schema,
+)
 from milepost.dataflow.sinks.contents import ContentsRecords
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.parquet_format import HEADS, head_key, head_version
@@ -203,7 +210,7 @@ def test_rows_that_cannot_be_the_table_are_refused_before_the_commit_point(
     upsert: Story, schema: pa.Schema, named: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=named):
-        upsert.manifest.completed(upsert.sink, Committable("table", (), encode_schema(schema)))
+        upsert.manifest.completed(upsert.sink, Committable("table", encode_schema(schema), ()))
 
 
 def test_an_upsert_table_without_a_key_is_refused(store: ObjectStore) -> None:
@@ -214,7 +221,7 @@ def test_an_upsert_table_without_a_key_is_refused(store: ObjectStore) -> None:
     with pytest.raises(InvalidRequest, match="needs an input with key columns"):
         build_sink(spec, keyless, job="job", store=store, job_store=store, records=records, retention_ms=0)
     with pytest.raises(InvalidRequest, match="needs an input with key columns"):
-        build_staging(spec, keyless, store)
+        build_staging(spec, keyless, store, None, None)
 
 
 def test_verify_and_read_find_a_missing_a_cut_and_a_changed_file(append: Story, store: ObjectStore) -> None:
@@ -236,13 +243,15 @@ def test_verify_and_read_find_a_missing_a_cut_and_a_changed_file(append: Story, 
 def test_a_committable_never_names_files_outside_the_staged_ones(append: Story, store: ObjectStore) -> None:
     """DESIGN 9: an imported document cannot publish another object of the bucket."""
     store.put("elsewhere.parquet", b"x")
-    foreign = Committable("table", (StagedFile("elsewhere.parquet", 1, 1, "0" * 64),), encode_schema(SCHEMA))
+    foreign = Committable(
+        "table", encode_schema(SCHEMA), (StagedRows(1, (StagedFile("elsewhere.parquet", 1, 1, "0" * 64),)),)
+    )
     with pytest.raises(StateCorrupt, match="not the key of a staged file"):
         append.manifest.completed(append.sink, foreign)
     with pytest.raises(StateCorrupt, match="not the key of a staged file"):
         append.sink.prepare_fork(foreign, None)
     with pytest.raises(ProtocolViolation):
-        append.sink.staged_table(Committable("another", (), encode_schema(SCHEMA)))
+        append.sink.staged_table(Committable("another", encode_schema(SCHEMA), ()))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.aggregate import AggregateByKey
-from milepost.dataflow.sinks.committables import RowsPiece, StagedFile
+from milepost.dataflow.sinks.committables import RowsPiece, StagedFile, StagedRows
 from milepost.protocol.exchange.acknowledgements import decode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
 from milepost.protocol.exchange.channel_check import ChannelCheck
@@ -91,14 +91,15 @@ class StagingSink:
 
     def stage_pieces(
         self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
-    ) -> StagedFile | None:
+    ) -> StagedRows:
         if self.fails:
             raise StoreUnavailable("the lake did not answer")
         found = list(pieces)
         rows = pa.concat_tables([piece.rows for piece in found])
         self.staged.append(rows)
         self.distinct.append(len(found) == 1 and found[0].distinct)
-        return StagedFile(f"_milepost/data/{checkpoint_id}-{token}-{subtask}", rows.num_rows, 1, "ab")
+        file = StagedFile(f"_milepost/data/{checkpoint_id}-{token}-{subtask}", rows.num_rows, 1, "ab")
+        return StagedRows(rows.num_rows, (file,))
 
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 7), st.integers(1, 3), st.sampled_from([1, 64, 10**6]))

@@ -1,0 +1,158 @@
+"""Jobs whose table of the latest rows is a Delta table: read by engines that had no part in it, forward and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from milepost.epoch.plan import EpochPlan
+from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.records.errors import CommitConflict, InvalidRequest
+from tests.harness.jobs.backfill_job import BackfillJob
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
+from tests.harness.tasks.tables import assert_same_rows
+
+DELTA = {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/table"}
+BUCKETS = {"format: parquet, path: ../lake/table": "format: delta, buckets: 8, path: ../lake/table"}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    """Five epochs of a job whose table has eight buckets. Only to be copied."""
+    job = CountedJob.with_epochs(tmp_path_factory.mktemp("buckets") / "job", 5, BUCKETS)
+    job.land(range(6, 12))
+    return job
+
+
+@pytest.fixture
+def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
+    return prepared.copy_to(tmp_path / "job")
+
+
+def lake(job: CountedJob) -> Path:
+    return job.small.folder / "lake" / "table"
+
+
+def others(job: CountedJob) -> DeltaTable:
+    return DeltaTable(str(lake(job)))
+
+
+def assert_engines_see_the_oracle(job: CountedJob, engines: ReadingEngines) -> None:
+    job.assert_tables_equal_the_oracle()
+    expected = job.expected()["table"]
+    for engine in ENGINES:
+        assert_same_rows(engines.read(engine, lake(job)).select(["k", "rows"]), expected, engine)
+        filtered = engines.read(engine, lake(job), where=("k", "=", "0"))
+        with duckdb.cursor() as db:
+            db.register("expected", expected)
+            assert_same_rows(filtered, db.sql("SELECT * FROM expected WHERE k = 0").to_arrow_table(), engine)
+
+
+def test_engines_see_the_latest_rows_at_every_checkpoint_back_and_forward(
+    job: CountedJob, reading_engines: ReadingEngines
+) -> None:
+    assert_engines_see_the_oracle(job, reading_engines)
+    job.rollback(3)
+    assert_engines_see_the_oracle(job, reading_engines)
+    job.run(2)
+    assert_engines_see_the_oracle(job, reading_engines)
+    job.rollback(0)
+    assert reading_engines.read("duckdb", lake(job)).num_rows == 0
+    job.run(3)
+    assert_engines_see_the_oracle(job, reading_engines)
+    assert job.master.fsck().exit_code == 0
+
+
+def test_an_epoch_writes_the_buckets_of_its_keys_alone(job: CountedJob) -> None:
+    """Three keys change, so at most three of eight buckets are written again; no row is in two files."""
+    before = set(others(job).file_uris())
+    job.run()
+    after = set(others(job).file_uris())
+    assert 1 <= len(after - before) <= 3
+    assert len(after) <= 8 and after & before
+
+
+def test_subtasks_of_another_number_write_the_buckets_that_their_cuts_cross(
+    job: CountedJob, reading_engines: ReadingEngines
+) -> None:
+    """TABLES 2: key groups move between subtasks; no row is lost or doubled, and the next epochs go on."""
+    for old, new in [
+        ("checkpointing:", "spark: {parallelism: 3}\ncheckpointing:"),
+        ("parallelism: 3", "parallelism: 1"),
+    ]:
+        job.edit(old, new)
+        job.run(2)
+        assert_engines_see_the_oracle(job, reading_engines)
+    job.rollback(4)
+    assert_engines_see_the_oracle(job, reading_engines)
+
+
+@pytest.mark.parametrize("count", [1, 5, 100])
+def test_another_number_of_buckets_takes_effect_file_by_file(
+    job: CountedJob, reading_engines: ReadingEngines, count: int
+) -> None:
+    job.edit("buckets: 8", f"buckets: {count}")
+    job.run(3)
+    assert_engines_see_the_oracle(job, reading_engines)
+
+
+def test_an_epoch_goes_on_from_files_that_an_engine_put_together(
+    job: CountedJob, reading_engines: ReadingEngines
+) -> None:
+    """TABLES 1.7: a managed table compacts by itself; going back removes what it made of our rows."""
+    others(job).optimize.compact()
+    assert len(others(job).file_uris()) == 1
+    job.run()
+    assert_engines_see_the_oracle(job, reading_engines)
+    others(job).optimize.compact()
+    job.rollback(4)
+    assert_engines_see_the_oracle(job, reading_engines)
+
+
+def test_files_that_are_put_together_while_the_epoch_runs_end_it_and_the_next_one_succeeds(
+    job: CountedJob, reading_engines: ReadingEngines
+) -> None:
+    """Its subtasks have built on files that are gone; nothing of it was published."""
+
+    def compact(plan: EpochPlan) -> None:
+        others(job).optimize.compact()
+
+    with pytest.raises(CommitConflict, match="put files of its table together while the epoch ran"):
+        job.master.run(Session.cli(), SparklessRunner(after=compact))
+    job.run(2)
+    assert_engines_see_the_oracle(job, reading_engines)
+
+
+def test_a_foreign_delete_of_our_rows_is_refused_before_anything_is_read(job: CountedJob) -> None:
+    others(job).delete("k = 0")
+    ran: list[EpochPlan] = []
+
+    with pytest.raises(InvalidRequest, match="changed rows of this job") as refused:
+        job.master.run(Session.cli(), SparklessRunner(before=ran.append))
+    assert "milepost realign small table" in refused.value.hint and not ran
+    job.master.realign(Session.cli(), job.master.plan_realign("table"))
+    job.master.resume()
+    job.run()
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_fork_stages_changes_and_its_last_epoch_writes_the_buckets(tmp_path: Path) -> None:
+    """TABLES 1.13: no reader waits for the switch, and what can fail of it fails before."""
+    job = BackfillJob.create(tmp_path / "job", 5, DELTA)
+    job.fix()
+    runner = SparklessRunner()
+    job.backfill(runner, ranges_per_epoch=1)
+    rewrites = [plan.buckets["table"].rewrites for plan in runner.plans]
+    assert rewrites == [False] * (len(rewrites) - 1) + [True] and len(rewrites) >= 3
+    job.assert_table(5, fixed=True)
+    seen = pa.table(DeltaTable(str(job.small.folder / "lake" / "table")).to_pyarrow_table())
+    assert seen.select(["k", "rows", "total"]).sort_by("k").to_pylist() == job.expected(range(1, 6), 0).to_pylist()
+    job.next_day(6)
+    job.assert_table(6, fixed=True)
+    assert job.master.fsck().exit_code == 0
