@@ -73,7 +73,7 @@ class Story:
         return done
 
     def fork(self, base: Completed | None, *tables: pa.Table, fork: str = "fork") -> Completed:
-        staged = self.manifest.staged(self.sink, *tables, schema=SCHEMA, on=base)
+        staged = self.manifest.staged(self.sink, *tables, schema=SCHEMA, forked=True, on=base)
         return self.manifest.completed_on_fork(self.sink, staged, base, fork)
 
     def go_on(self, count: int) -> list[Completed]:

@@ -73,15 +73,16 @@ class PlayedManifest:
         *tables: pa.Table,
         schema: pa.Schema,
         token: int = TOKEN,
+        forked: bool = False,
         on: Completed | None = None,
     ) -> Committable:
         """Stage the next checkpoint's rows, one table per subtask; they travel as acknowledgements do.
 
         Args:
-            on: the checkpoint of a fork that it continues; None: the head.
+            forked: on a fork, whose tip is `on` (None: empty); else on the head.
         """
         if sink.by_buckets:
-            base = on or self.head
+            base = on if forked else self.head
             left = None if base is None else base.contents
             committable = stage_buckets(sink, left, self.next_id, token, *tables, schema=schema)
         else:

@@ -178,7 +178,7 @@ class SinkMachine(RuleBasedStateMachine):
         checkpoint_id = self.manifest.next_id
         owned = [sorted(key for key in part if key % len(keys) == i) for i, part in enumerate(keys)]
         sink = self.writers[who].sink
-        committable = self.staged(sink, owned)
+        committable = self.staged(sink, owned, fork=fork)
         rows = tuple((key, checkpoint_id) for part in owned for key in part)
         if fork is None:
             done = self.complete_live(sink, committable, rows)
@@ -201,10 +201,11 @@ class SinkMachine(RuleBasedStateMachine):
         """A checkpoint passes its commit point."""
         self.done[done.checkpoint_id], self.rows[done.checkpoint_id] = done, rows
 
-    def staged(self, sink: Sink, parts: list[list[int]], token: int = 1) -> Committable:
+    def staged(self, sink: Sink, parts: list[list[int]], token: int = 1, fork: str | None = None) -> Committable:
         number = self.manifest.next_id
         tables = [pa.table({"k": part, "e": [number] * len(part)}, schema=SCHEMA) for part in parts]
-        return self.manifest.staged(sink, *tables, schema=SCHEMA, token=token)
+        tip = None if fork is None else self.forks[fork]
+        return self.manifest.staged(sink, *tables, schema=SCHEMA, token=token, forked=fork is not None, on=tip)
 
     @rule(data=st.data(), who=st.integers(0, WRITERS - 1), at_once=st.booleans())
     def roll_back(self, data: st.DataObject, who: int, at_once: bool) -> None:

@@ -1,4 +1,4 @@
-"""A table beside a plain model: any history of epochs, switches, crashes and late commits, in two formats."""
+"""A table beside a plain model: any history of epochs, switches, crashes and late commits, for each kind."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ class UpsertCase(LocalParquet):
     mode = SinkMode.UPSERT
 
 
+class BucketsCase(LocalListed):
+    mode = SinkMode.UPSERT
+
+
 class AppendMachine(SinkMachine):
     case = LocalParquet()
 
@@ -28,7 +32,11 @@ class ListedMachine(SinkMachine):
     case = LocalListed()
 
 
-@pytest.mark.parametrize("machine", [AppendMachine, UpsertMachine, ListedMachine])
+class BucketsMachine(SinkMachine):
+    case = BucketsCase()
+
+
+@pytest.mark.parametrize("machine", [AppendMachine, UpsertMachine, ListedMachine, BucketsMachine])
 def test_any_history_of_epochs_switches_crashes_and_late_commits_equals_the_model(
     machine: type[SinkMachine], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -499,3 +499,18 @@ def firing_of(job: SparklessJob) -> dict[str, tuple[int | None, ...]]:
     head = job.context.head().state.head()
     assert head is not None
     return {uid: item.firing for uid, item in job.context.metadata(head).operators.items()}
+
+
+def test_a_table_of_buckets_goes_along_and_other_cuts_take_its_rows(tmp_path: Path) -> None:
+    """The other job has another parallelism, and its own Delta table below another path."""
+    delta = {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/table"}
+    job = CountedJob.with_epochs(tmp_path / "job", 3, delta)
+    job.land(range(4, 7))
+    made = job.master.create_savepoint("before")
+    other = OtherJob.beside(job)
+    other.master.start(made.location)
+    for one in (job, other):
+        one.run(3)
+    other.assert_equals(job)
+    job.assert_tables_equal_the_oracle()
+    assert other.master.fsck().exit_code == 0
