@@ -1,4 +1,4 @@
-"""Our own Parquet table keeps the sinks' contract on S3, as ministack serves it."""
+"""Tables of the latest rows keep the sinks' contract on S3, as ministack serves it: our own, and Delta's."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import pytest
 
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.protocol.records.object_store import StoreConfig
+from tests.conformance.delta_sink import DeltaCase
 from tests.conformance.parquet_sink import ParquetCase
 from tests.conformance.sink import SinkTests
 from tests.conformance.sink_timelines import SinkSwitchTests
 from tests.harness.servers.s3_servers import Ministack
 
 
-class TestUpsertOnMinistack(ParquetCase, SinkSwitchTests, SinkTests):
+class OnMinistack:
+    """Mixed into the case of a format."""
+
     mode = SinkMode.UPSERT
 
     @pytest.fixture(autouse=True)
@@ -27,3 +30,12 @@ class TestUpsertOnMinistack(ParquetCase, SinkSwitchTests, SinkTests):
 
     def store_config(self, root: Path, part: str) -> StoreConfig:
         return StoreConfig(f"s3://{self.bucket_name}/{root.name}/{part}", self.endpoint_url)
+
+
+class TestParquet(OnMinistack, ParquetCase, SinkSwitchTests, SinkTests):
+    pass
+
+
+@pytest.mark.long
+class TestDelta(OnMinistack, DeltaCase, SinkSwitchTests, SinkTests):
+    pass
