@@ -148,8 +148,10 @@ class TableSink(TableStaging):
         self._files.check(files)
         if self.by_buckets and any(file.groups is None for file in files):
             raise InvalidRequest(
-                f"sink {self.name}: a fork has staged changes that no bucket of its table has yet. Nothing was moved.",
-                hint="run the same backfill again: its last epoch writes the buckets",
+                f"sink {self.name}: a fork has staged changes that no bucket of its table has at that checkpoint. "
+                "Nothing was moved.",
+                hint="the last epoch of a backfill writes the buckets: run an unfinished backfill again, or go back to "
+                "that epoch's checkpoint or one before the fork",
                 sink=self.name,
             )
 

@@ -81,9 +81,9 @@ def test_changes_of_a_fork_cannot_become_the_table(tmp_path: Path) -> None:
     base = job.publish(rows((1, "a")))
     staged = stage_buckets(job.sink, base.contents, 2, 1, rows((1, "b")), schema=SCHEMA, rewrites=False)
     fork = job.manifest.completed_on_fork(job.sink, staged, base, "fork")
-    with pytest.raises(InvalidRequest, match="no bucket of its table has yet") as refused:
+    with pytest.raises(InvalidRequest, match="no bucket of its table has at that") as refused:
         job.sink.check(fork.contents)
-    assert "run the same backfill again" in refused.value.hint
+    assert "run an unfinished backfill again" in refused.value.hint
 
 
 def test_rows_of_another_subtasks_keys_are_refused(tmp_path: Path) -> None:

@@ -155,3 +155,21 @@ def test_a_fork_stages_changes_and_its_last_epoch_writes_the_buckets(tmp_path: P
     job.next_day(6)
     job.assert_table(6, fixed=True)
     assert job.master.fsck().exit_code == 0
+
+
+def test_a_rollback_into_the_middle_of_a_fork_is_refused_before_anything_and_to_its_ends_is_done(
+    tmp_path: Path,
+) -> None:
+    """Only the fork's last epoch wrote the buckets; no engine could read what those before it staged."""
+    job = BackfillJob.create(tmp_path / "job", 5, DELTA)
+    job.fix()
+    runner = SparklessRunner()
+    job.backfill(runner, ranges_per_epoch=1)
+    middle, last = (int(plan.checkpoint_id) for plan in runner.plans[-2:])
+    before = job.state
+    with pytest.raises(InvalidRequest, match="no bucket of its table has at that checkpoint") as refused:
+        job.master.rollback(Session.cli(), middle)
+    assert "one before the fork" in refused.value.hint and job.state == before
+    job.next_day(6)
+    job.master.rollback(Session.cli(), last)
+    job.assert_table(5, fixed=True)
