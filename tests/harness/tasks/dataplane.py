@@ -88,7 +88,10 @@ class KeepingSink:
     def stage_pieces(
         self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
     ) -> StagedRows:
-        rows = pa.concat_tables([piece.rows for piece in pieces])
+        tables = [piece.rows for piece in pieces]
+        if not tables:
+            return StagedRows()
+        rows = pa.concat_tables(tables)
         self.staged.append(rows)
         file = StagedFile(f"{self.name}-{checkpoint_id}-{subtask}", rows.num_rows, 1, "ab")
         return StagedRows(rows.num_rows, (file,))

@@ -109,7 +109,7 @@ def test_state_beyond_the_limit_of_a_worker_gives_the_same_rows_and_without_slic
     epochs = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(epochs[0]["state"]["runs"]) > 1
     assert all(epoch["peak_mb"] < LIMIT_MB for epoch in epochs)
-    files = [str(tmp_path / "store" / epoch["staged"]["key"]) for epoch in epochs]
+    files = [str(tmp_path / "store" / epoch["staged"]["files"][0]["key"]) for epoch in epochs]
     inputs = pa.concat_tables([rows_of(epoch) for epoch in range(len(ROWS))])
     with duckdb.connect() as connection:
         connection.register("inputs", inputs)

@@ -95,6 +95,8 @@ class StagingSink:
         if self.fails:
             raise StoreUnavailable("the lake did not answer")
         found = list(pieces)
+        if not found:
+            return StagedRows()
         rows = pa.concat_tables([piece.rows for piece in found])
         self.staged.append(rows)
         self.distinct.append(len(found) == 1 and found[0].distinct)
