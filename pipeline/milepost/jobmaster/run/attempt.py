@@ -16,6 +16,7 @@ from milepost.dataflow.quality.gate import begin_loading, evaluate_all
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.committables import Committable, StagedRows
 from milepost.dataflow.sinks.contract import PreparedTable
+from milepost.dataflow.sinks.table_buckets import BucketPlan
 from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
 from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord
 from milepost.epoch.quantities import counted
@@ -72,7 +73,7 @@ def run_opened_epoch(
         for sink in context.spec.sinks:
             context.reserve(sink.name)
         buckets = bucket_plans(context, opened)
-    plan = replace(_plan(context, opened, clock.started_ms), buckets=buckets)
+    plan = _plan(context, opened, buckets, clock.started_ms)
     clock("session")
     runner.prepare(plan)
     begin_loading(context.spec.quality if judged else ())
@@ -132,7 +133,7 @@ def _times(clock: StepClock, answers: EpochAnswers, planned: PlanTimes | None) -
     return {"started_ms": planned.started_ms, "timings": {"plan_ms": planned.plan_ms, **timings}}
 
 
-def _plan(context: JobContext, opened: OpenedEpoch, started_ms: int) -> EpochPlan:
+def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, BucketPlan], started_ms: int) -> EpochPlan:
     state, timeline, pending = opened.state, opened.timeline, opened.pending
     base, record, loaded = opened.base, opened.record, opened.loaded
     stateful = [node.uid for node in loaded.graph.stateful]
@@ -165,7 +166,7 @@ def _plan(context: JobContext, opened: OpenedEpoch, started_ms: int) -> EpochPla
         job_store=context.store_config,
         sources={name: context.source(name)[0] for name in context.spec.sources},
         sinks={sink.name: context.sink_config(sink.name) for sink in context.spec.sinks},
-        buckets={},
+        buckets=buckets,
         server=context.job.spark_server(),
         functions=loaded.functions,
         code_hash=opened.code.hash,
