@@ -100,5 +100,5 @@ def test_engines_see_every_checkpoint_whole_forward_back_and_while_it_is_publish
     position = -1
     for total in loop.sums:
         position = whole.index(total, position + 1)
-    assert loop.reads > len(loop.sums) >= 5
+    assert loop.reads >= len(loop.sums) >= 2, "it read before and after something was published"
     assert job.master().verify(deep=True).problems == ()
