@@ -183,6 +183,7 @@ class EpochPlan:
         timeout_ms: how long the Spark job may take, from its start.
         job_store: rooted at the job. sinks: rooted at each sink's path. sources: rooted at each source's.
         buckets: per sink whose table is written by buckets, on what its subtasks build.
+        filled: sinks that take all rows of an operator's state, not only those that the epoch changes.
         server: the Spark Connect server it runs on; None: a session of its own.
     """
 
@@ -209,6 +210,7 @@ class EpochPlan:
     sources: Mapping[str, StoreConfig]
     sinks: Mapping[str, StoreConfig]
     buckets: Mapping[str, BucketPlan]
+    filled: frozenset[str]
     server: SparkRemote | None
     functions: Mapping[str, ProcessFunction]
     code_hash: str

@@ -12,6 +12,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.sources.build import build_reader
@@ -24,7 +25,15 @@ from milepost.spark.task.source_task import SourceSplit
 from milepost.spark.task.sql_expression import projection
 from milepost.spark.wire.epoch_clock import LevelShare
 from milepost.spark.wire.exchange import BufferLimits, Edge, Stamp
-from milepost.spark.wire.level_plan import Clock, LevelPlan, OperatorPlan, SourceClock, UpstreamClock, lateness_us
+from milepost.spark.wire.level_plan import (
+    Clock,
+    LevelPlan,
+    OperatorPlan,
+    SourceClock,
+    UpstreamClock,
+    WholeOutput,
+    lateness_us,
+)
 from milepost.spec.graph.graph import Node
 from milepost.spec.graph.in_flight import consumed_columns
 from milepost.spec.job.source_spec import SourceSpec
@@ -37,6 +46,9 @@ _CUT_PARTS = 64
 """Where an epoch may be cut, a buffer is at most this part of `spark.buffer_size`, and has at most `_CUT_ROWS` rows."""
 
 _CUT_ROWS = 256
+
+WHOLE = ".whole"
+"""Behind an operator's name: all rows that it has now, beside those that the epoch changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +102,7 @@ def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLeve
     """
     readers = {node.uid: build_reader(node.uid, plan.spec.sources[node.uid]) for node in plan.graph.sources}
     schemas, operators = _schemas(plan, readers, sql_schema)
+    schemas |= {uid + WHOLE: schemas[uid] for uid in _whole(plan)}
     splits = _splits(plan, readers)
     levels = tuple(
         Level(
@@ -160,14 +173,22 @@ def _max_ahead_us(source: SourceSpec) -> int | None:
 
 
 def _outputs(plan: EpochPlan, level: int) -> list[tuple[str, Node, tuple[str, ...]]]:
-    """Return every output of a level: its name (`uid` or `uid.late`), its node, and the sinks that it feeds."""
+    """Return every output of a level: its name (`uid`, `uid.late`, `uid.whole`), its node, and the sinks it feeds."""
     found = []
     for node in plan.graph.nodes.values():
         if node.level == level:
-            found.append((node.uid, node, node.sinks))
+            filled = tuple(name for name in node.sinks if name in plan.filled)
+            found.append((node.uid, node, tuple(name for name in node.sinks if name not in filled)))
             if node.late_sinks:
                 found.append((f"{node.uid}.late", node, node.late_sinks))
+            if filled:
+                found.append((node.uid + WHOLE, node, filled))
     return found
+
+
+def _whole(plan: EpochPlan) -> set[str]:
+    """Return the operators that put out all their rows."""
+    return {plan.graph.sink_inputs[name].uid for name in plan.filled}
 
 
 def _output(
@@ -248,6 +269,7 @@ def _stateful(
     operators: Mapping[str, StatefulOperator],
 ) -> LevelPlan:
     parallelism = plan.spec.spark.parallelism
+    whole = _whole(plan)
     operators_of_level = tuple(
         OperatorPlan(
             operator=operators[node.uid],
@@ -260,6 +282,7 @@ def _stateful(
             directory=state_prefix(plan.checkpoint_id, plan.token, OperatorUid(node.uid)),
             signature=plan.input_signatures[node.uid],
             clocks=tuple(clock for name in node.inputs for clock in _clocks(plan, name)),
+            whole=_whole_output(operators[node.uid]) if node.uid in whole else None,
         )
         for node in plan.graph.at_level(level)
     )
@@ -280,6 +303,11 @@ def _stateful(
         share=LevelShare(parallelism, slots, plan.graph.levels - level + 1),
         notifications=plan.notifications,
     )
+
+
+def _whole_output(operator: StatefulOperator) -> WholeOutput:
+    assert isinstance(operator, AggregateByKey), f"output of operator {operator.uid} is no function of its state"
+    return WholeOutput(operator.uid + WHOLE, operator)
 
 
 def _clocks(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:

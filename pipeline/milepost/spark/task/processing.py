@@ -194,6 +194,9 @@ class Processing:
         before_us = self.fired_us
         self.fired_us = firing_watermark(before_us, self._watermark_us, in_flight)
         yield from self._emit(opened.run.finish(self.fired_us), before_us, part, distinct=self._updates)
+        if (whole := self._item.whole) is not None:
+            rows = whole.operator.results(opened.state.rows())
+            yield Rows(whole.node, rows, before_us, distinct=True, part=part)
 
     def _pieces(self, buffers: Iterable[Buffer]) -> Iterator[list[pa.Table]]:
         """The rows of some buffers, as many together as the budget allows, which is nearly always all."""

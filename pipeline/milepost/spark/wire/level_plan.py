@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.epoch.plan import EpochAlignment
 from milepost.protocol.exchange.barrier import SubtaskAck, SubtaskIdentity
@@ -40,6 +41,18 @@ Clock = SourceClock | UpstreamClock
 
 
 @dataclass(frozen=True, slots=True)
+class WholeOutput:
+    """All rows of an operator whose output is a function of its live state.
+
+    Attributes:
+        node: under which name they are put out. operator: that makes them.
+    """
+
+    node: str
+    operator: AggregateByKey
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorPlan:
     """One stateful operator of a level, with what its subtasks restore.
 
@@ -51,6 +64,7 @@ class OperatorPlan:
         directory: where this epoch's snapshots of it go.
         signature: of its inputs, recorded with its channel state.
         clocks: of its inputs; those without event time have none and hold nobody back.
+        whole: what of all its state rows is put out as well, for sinks that begin; None: there are none.
     """
 
     operator: StatefulOperator
@@ -63,6 +77,7 @@ class OperatorPlan:
     directory: str
     signature: str
     clocks: tuple[Clock, ...]
+    whole: WholeOutput | None = None
 
     def previous_firing_us(self, key_groups: range) -> int | None:
         """Return the firing watermark from which a subtask goes on.

@@ -1,0 +1,88 @@
+"""A sink of the latest rows that has missed some takes all of its aggregate's rows from state, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
+from tests.harness.tasks.tables import assert_same_rows
+
+TABLE = "  - {name: table, input: latest, format: parquet, path: ../lake/table, mode: upsert}\n"
+SECOND = TABLE.replace("table", "second")
+IN_DELTA = SECOND.replace("parquet", "delta")
+CHANGES = "  - {name: changes, input: latest, format: parquet, path: ../lake/changes, mode: changelog}\n"
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    """Four epochs, two more objects landed. Only to be copied."""
+    job = CountedJob.with_epochs(tmp_path_factory.mktemp("filled") / "job", 4, {TABLE: TABLE + CHANGES})
+    job.land(range(5, 8))
+    return job
+
+
+@pytest.fixture
+def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
+    return prepared.copy_to(tmp_path / "job")
+
+
+def rows_of(job: CountedJob, sink: str) -> pa.Table:
+    return job.master.read(sink)
+
+
+@pytest.mark.parametrize("sink", [SECOND, IN_DELTA], ids=["parquet", "delta"])
+def test_a_new_sink_shows_every_key_after_its_first_epoch(job: CountedJob, sink: str) -> None:
+    """TABLES 2: rows come from state where the output is a function of it."""
+    job.edit(TABLE, TABLE + sink)
+    job.run()
+    job.assert_tables_equal_the_oracle()
+    assert_same_rows(rows_of(job, "second"), job.expected()["table"], "second")
+    job.run(2)
+    assert_same_rows(rows_of(job, "second"), job.expected()["table"], "second")
+
+
+def test_engines_see_every_key_of_a_new_table_of_buckets(job: CountedJob, reading_engines: ReadingEngines) -> None:
+    job.edit(TABLE, TABLE + IN_DELTA)
+    job.run()
+    for engine in ENGINES:
+        seen = reading_engines.read(engine, job.small.folder / "lake" / "second")
+        assert_same_rows(seen, job.expected()["table"], engine)
+
+
+def test_sinks_that_miss_nothing_get_the_changes_alone(job: CountedJob) -> None:
+    """The changelog beside a new sink has a row for each key that changed: no key that was only filled in."""
+    job.edit(TABLE, TABLE + SECOND)
+    job.run()
+    changes = rows_of(job, "changes").filter(pa.compute.field("_checkpoint") == 5)
+    assert sorted(changes["k"].to_pylist()) == [-5, 0, 5]
+
+
+def test_the_next_epoch_stages_the_changes_again(job: CountedJob) -> None:
+    job.edit(TABLE, TABLE + SECOND)
+    job.run()
+    before = job.master.context.base_metadata(job.small.context.head().state, 5)
+    assert before is not None and before.sinks["second"].rows == 11
+    job.run()
+    after = job.master.context.base_metadata(job.small.context.head().state, 6)
+    assert after is not None and after.sinks["second"].rows == 3
+
+
+def test_a_sink_that_comes_back_has_what_it_missed(job: CountedJob) -> None:
+    job.edit(TABLE, "")
+    job.run()
+    job.edit(CHANGES, TABLE + CHANGES)
+    job.run()
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_rollback_beyond_a_filled_table_empties_it_and_it_is_filled_again(job: CountedJob) -> None:
+    job.edit(TABLE, TABLE + IN_DELTA)
+    job.run(2)
+    job.rollback(4)
+    assert rows_of(job, "second").num_rows == 0
+    job.run()
+    assert_same_rows(rows_of(job, "second"), job.expected()["table"], "second")
