@@ -57,9 +57,11 @@ test: lint ## build what is needed, check, and run every test but the referees
 	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"
 	@$(PYTEST) -m "not referee" $(ARGS)
 
-referees: env ## the tests that take long: more of what chance can do, bare environments, both ends of the version ranges
+referees: env ## the tests that take long: more of chance, bare environments, version ranges, Spark with Delta and Iceberg
 	@echo "seed $(SEED) (repeat this run with: make referees SEED=$(SEED))"
+	@$(PY) -m scripts.spark_readers
 	@$(PYTEST) -m referee $(ARGS)
+	@$(PY) -m scripts.spark_readers --closing
 
 mutants: env ## break rules on purpose in a copy of the tree: tests must fail (minutes; SAMPLE=300 SEED=1: at random)
 	@$(PY) -m $(if $(SAMPLE),scripts.sampled_mutants --sample $(SAMPLE) --seed $(SEED),scripts.mutants) --jobs $(JOBS)

@@ -1,0 +1,112 @@
+"""Builds `.venv-spark-readers`, a Spark with Delta's and Iceberg's jars: `python -m scripts.spark_readers`.
+
+Only where Maven Central gives no answer is it not built, and the reason kept: `--closing` says it as the last line of
+`make referees`. A failure with an answer is a failure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+from milepost.spark.driver.java import find_java_home
+from scripts.bootstrap import ROOT, Environment, build, check_disk, say, stop
+from scripts.maven_jars import VARIABLE, JarsNotFetched, fetch_jars, pinned_jars, repository_url, why_unreachable
+
+SPARK_READERS = Environment(
+    ".venv-spark-readers",
+    "requirements-spark-readers.txt",
+    False,
+    1_100_000_000,
+    "Spark with Delta's and Iceberg's jars, 760 MB on disk",
+)
+LOOPBACK = "127.0.0.1"
+PINS = ROOT / "jars-spark-readers.txt"
+JARS = ROOT / SPARK_READERS.folder / "jars"
+UNREACHED = ROOT / ".milepost" / "spark-readers-unreached.txt"
+
+
+def jars_are_there() -> bool:
+    """Return whether the environment has exactly the pinned jars."""
+    return _stamp().exists() and _stamp().read_text(encoding="utf-8").strip() == _pins_digest()
+
+
+def unreached() -> str | None:
+    """Return why the last attempt to build reached no repository; None where it did, or there was none."""
+    return UNREACHED.read_text(encoding="utf-8").strip() if UNREACHED.exists() else None
+
+
+def interpreter() -> Path:
+    """Return the Python of the environment, for who needs its Spark.
+
+    Raises: FileNotFoundError: it is not built; the message says how it is.
+    """
+    if jars_are_there():
+        return SPARK_READERS.python
+    raise FileNotFoundError(
+        f"{SPARK_READERS.folder} is not built, or not with the pinned jars: python -m scripts.spark_readers"
+    )
+
+
+def environ() -> dict[str, str]:
+    """Return what a process of that Python is started with: it imports `scripts`, and Spark speaks on the loopback."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
+    return kept | {
+        "JAVA_HOME": str(find_java_home()),
+        "PYTHONPATH": str(ROOT),
+        "SPARK_LOCAL_HOSTNAME": "localhost",
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "PYSPARK_PYTHON": str(SPARK_READERS.python),
+        "NO_PROXY": LOOPBACK,
+        "no_proxy": LOOPBACK,
+        "TZ": "UTC",
+    }
+
+
+def build_readers() -> None:
+    """Build what is missing; keep the reason where no repository answers."""
+    UNREACHED.unlink(missing_ok=True)
+    if SPARK_READERS.is_built() and jars_are_there():
+        return
+    repository, jars = repository_url(), pinned_jars(PINS)
+    reason = why_unreachable(repository, jars[0])
+    if reason is not None:
+        UNREACHED.parent.mkdir(exist_ok=True)
+        UNREACHED.write_text(f"{repository}: {reason}\n", encoding="utf-8")
+        say(f"{SPARK_READERS.folder} is not built: {repository} gives no answer ({reason})")
+        return
+    if not SPARK_READERS.is_built():
+        check_disk([SPARK_READERS])
+        build(SPARK_READERS)
+    ivy = next(SPARK_READERS.python.parent.parent.glob("lib/python*/site-packages/pyspark/jars/ivy-*.jar"))
+    say(f"{SPARK_READERS.folder}: {len(jars)} jars from {repository}")
+    try:
+        fetch_jars(jars, JARS, java=find_java_home() / "bin" / "java", ivy=ivy, repository=repository)
+    except JarsNotFetched as error:
+        stop(f"{error}\nAnother repository is named by {VARIABLE}; `make referees` continues.")
+    _stamp().write_text(_pins_digest() + "\n", encoding="utf-8")
+
+
+def closing_line() -> str:
+    """Return what `make referees` says last."""
+    reason = unreached()
+    if reason is None:
+        return "referees: all ran, Spark with Delta's and Iceberg's jars among the readers"
+    return f"referees: Spark with Delta's and Iceberg's jars DID NOT RUN, Maven Central was not reached: {reason}"
+
+
+def _stamp() -> Path:
+    return JARS / ".pins"
+
+
+def _pins_digest() -> str:
+    return hashlib.sha256(PINS.read_bytes()).hexdigest()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--closing"]:
+        print(closing_line())
+    else:
+        build_readers()
