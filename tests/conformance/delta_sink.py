@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
 from milepost.dataflow.sinks.delta.delta_format import DeltaFormat
+from milepost.dataflow.sinks.delta.delta_location import delta_location
 from milepost.protocol.records.object_store import ObjectStore
-from tests.conformance.sink_case import SinkCase
+from tests.conformance.sink_case import Pairs, SinkCase, pairs
 
 WEEK_MS = 7 * 24 * 3_600_000
 
@@ -16,3 +23,22 @@ class DeltaCase(SinkCase):
 
     def table_format(self, store: ObjectStore) -> DeltaFormat:
         return DeltaFormat("table", store, WEEK_MS)
+
+
+class ForeignDelta(DeltaCase):
+    """With somebody else who makes the table and adds rows."""
+
+    def make_foreign(self, root: Path, table: pa.Table) -> None:
+        self._written(root, table, "error")
+
+    def append_foreign(self, root: Path, table: pa.Table) -> None:
+        self._written(root, table, "append")
+
+    def engine_rows(self, root: Path) -> Pairs:
+        location = delta_location("others", self.table_store(root).config)
+        found = DeltaTable(location.uri, storage_options=location.options)
+        return pairs(pa.table(found.to_pyarrow_table()))
+
+    def _written(self, root: Path, table: pa.Table, mode: Literal["error", "append"]) -> None:
+        location = delta_location("others", self.table_store(root).config)
+        write_deltalake(location.uri, table, mode=mode, storage_options=location.options)

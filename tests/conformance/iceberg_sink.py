@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import unquote
 
+import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
 
 from milepost.dataflow.sinks.iceberg.catalogs import CatalogConfig, CatalogKind
 from milepost.dataflow.sinks.iceberg.iceberg_format import IcebergFormat
+from milepost.dataflow.sinks.iceberg.locations import table_location
 from milepost.dataflow.sinks.reservation import RESERVATION
 from milepost.protocol.records.object_store import ObjectStore
-from tests.conformance.sink_case import SinkCase
+from tests.conformance.sink_case import Pairs, SinkCase, pairs
 
 TABLE = ("shop", "table")
 
@@ -26,7 +30,8 @@ class IcebergCase(SinkCase):
 
     def catalog_uri(self, store: ObjectStore) -> str:
         """Return the catalog of the table at a store's root."""
-        folder = Path(store.config.url.removeprefix("file://"))
+        folder = Path(unquote(store.config.url.removeprefix("file://")))
+        folder.parent.mkdir(parents=True, exist_ok=True)
         return f"sqlite:///{folder.with_name(f'{folder.name} catalog.db')}"
 
     def drop(self, root: Path) -> None:
@@ -36,3 +41,25 @@ class IcebergCase(SinkCase):
             SqlCatalog("milepost", uri=self.catalog_uri(store)).drop_table(TABLE)
         except NoSuchTableError:
             return
+
+
+class ForeignIceberg(IcebergCase):
+    """With somebody else who makes the table and adds rows."""
+
+    def make_foreign(self, root: Path, table: pa.Table) -> None:
+        store = self.table_store(root)
+        catalog = SqlCatalog("milepost", uri=self.catalog_uri(store))
+        catalog.create_namespace_if_not_exists(TABLE[:-1])
+        location = table_location(store.config)
+        catalog.create_table(TABLE, table.schema, location)
+        if table.num_rows:
+            self.append_foreign(root, table)
+
+    def append_foreign(self, root: Path, table: pa.Table) -> None:
+        self._loaded(root).append(table)
+
+    def engine_rows(self, root: Path) -> Pairs:
+        return pairs(self._loaded(root).scan().to_arrow())
+
+    def _loaded(self, root: Path) -> Table:
+        return SqlCatalog("milepost", uri=self.catalog_uri(self.table_store(root))).load_table(TABLE)

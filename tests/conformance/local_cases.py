@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from milepost.dataflow.sinks.committables import StagedFile
+from milepost.dataflow.sinks.committables import StagedFile, encode_schema
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from tests.conformance.parquet_sink import ParquetCase
@@ -36,6 +37,12 @@ class LocalListed(LocalCase):
 
     def table_format(self, store: ObjectStore) -> ListedFormat:
         return ListedFormat(store)
+
+    def make_foreign(self, root: Path, table: pa.Table) -> None:
+        made = {"create": uuid4().hex, "owner": None, "schema": encode_schema(table.schema)}
+        ListedTable(self.table_store(root)).append(made)
+        if table.num_rows:
+            self.append_foreign(root, table)
 
     def append_foreign(self, root: Path, table: pa.Table) -> None:
         self._others(root, "append", [self._written(root, table)], [], keeps_rows=False)

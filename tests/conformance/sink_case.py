@@ -30,8 +30,8 @@ Pairs = list[tuple[int, str]]
 Hook = Callable[[str, str], None]
 """Called with (operation, subject); what it raises, the caller gets.
 
-``job.create``, ``table.put``, … of the two stores, with the key; ``format.open``, ``format.create``, ``format.widen``
-and ``format.commit`` of the table's log.
+``job.create``, ``table.put``, … of the two stores, with the key; ``format.open``, ``format.create``, ``format.claim``,
+``format.widen`` and ``format.commit`` of the table's log.
 """
 
 
@@ -136,6 +136,7 @@ class SinkCase:
         storage: str = "job",
         before: Hook = nothing,
         after: Hook = nothing,
+        adopts: bool = False,
     ) -> Sink:
         """Return a new handle, as another process has it, with hooks around all that it asks.
 
@@ -161,6 +162,7 @@ class SinkCase:
             form=HookedFormat(self.table_format(store), *hooks("format")),
             marks=MarkRecords(job_store, name),
             records=ContentsRecords(job_store),
+            adopts=adopts,
         )
 
     def job_store(self, root: Path, storage: str = "job") -> ObjectStore:

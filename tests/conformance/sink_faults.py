@@ -20,7 +20,7 @@ from milepost.protocol.records.errors import (
 )
 from tests.conformance.sink_case import SCHEMA, Hook, Pairs, SinkCase, Story, at_commit, nothing, rows
 
-WRITES = ("put", "create", "delete", "commit", "widen")
+WRITES = ("put", "create", "delete", "commit", "widen", "claim")
 
 
 class Killed(BaseException):

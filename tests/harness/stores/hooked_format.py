@@ -19,7 +19,7 @@ Hook = Callable[[str, str], None]
 
 @dataclass(eq=False)
 class HookedFormat:
-    """The inner format; `before` and `after` are called around open, create, widen and commit.
+    """The inner format; `before` and `after` are called around open, create, claim, widen and commit.
 
     The subject of a commit is the number that it carries; of everything else "".
     """
@@ -35,6 +35,10 @@ class HookedFormat:
     @property
     def log_prefix(self) -> str:
         return self.inner.log_prefix
+
+    @property
+    def names_owner(self) -> bool:
+        return self.inner.names_owner
 
     def open(self) -> HookedTable | None:
         table = self.call("open", "", self.inner.open)
@@ -62,8 +66,14 @@ class HookedTable:
         self.number = inner.number
         self.write_id, self.schema = inner.write_id, inner.schema
 
-    def check(self, schema: pa.Schema) -> None:
+    def check(self, schema: pa.Schema | None) -> None:
         self._inner.check(schema)
+
+    def lacks(self, owner: TableOwner) -> Mapping[str, str]:
+        return self._inner.lacks(owner)
+
+    def claim(self, owner: TableOwner, properties: Mapping[str, str]) -> None:
+        self._form.call("claim", "", lambda: self._inner.claim(owner, properties))
 
     def live(self) -> Mapping[str, int] | None:
         return self._inner.live()

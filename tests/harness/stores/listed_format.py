@@ -38,8 +38,14 @@ class ListedTable:
     files: dict[str, int] = field(default_factory=dict)
     others: list[ForeignCommit] = field(default_factory=list)
 
-    def check(self, schema: pa.Schema) -> None:
+    def check(self, schema: pa.Schema | None) -> None:
         """Nothing: it holds whatever Parquet does."""
+
+    def lacks(self, owner: TableOwner) -> Mapping[str, str]:
+        return {} if self.owner is not None else {"owner": owner.identity}
+
+    def claim(self, owner: TableOwner, properties: Mapping[str, str]) -> None:
+        self.append({"claim": [owner.job, owner.identity, owner.sink]})
 
     def live(self) -> Mapping[str, int]:
         return dict(self.files)
@@ -63,8 +69,11 @@ class ListedTable:
     def replay(self, document: dict[str, Any]) -> None:
         self.version += 1
         if "create" in document:
-            self.table_id, self.owner = document["create"], TableOwner(*document["owner"])
+            self.table_id, owner = document["create"], document["owner"]
+            self.owner = TableOwner(*owner) if owner is not None else None
             self.schema = decode_schema(document["schema"])
+        if "claim" in document:
+            self.owner = TableOwner(*document["claim"])
         if "widen" in document:
             self.schema = decode_schema(document["widen"])
         if "what" not in document:
@@ -86,6 +95,7 @@ class ListedFormat:
     store: ObjectStore
     keeps_statistics: bool = False
     log_prefix: str = LOG
+    names_owner: bool = True
 
     def open(self) -> ListedTable | None:
         entries = sorted(stat.key for stat in self.store.list(LOG))

@@ -73,6 +73,7 @@ def build_sink(
         records=records,
         op=rows.op,
         retention_ms=retention_ms,
+        adopts=spec.adopt,
     )
 
 

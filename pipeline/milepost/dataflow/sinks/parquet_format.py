@@ -67,6 +67,7 @@ class ParquetFormat:
 
     keeps_statistics = False
     log_prefix = HEADS
+    names_owner = False
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -101,8 +102,14 @@ class OpenParquetTable:
         self.owner: TableOwner | None = None
         self.schema: pa.Schema | None = None
 
-    def check(self, schema: pa.Schema) -> None:
+    def check(self, schema: pa.Schema | None) -> None:
         """Nothing: it holds whatever Parquet does."""
+
+    def lacks(self, owner: TableOwner) -> Mapping[str, str]:
+        return {}
+
+    def claim(self, owner: TableOwner, properties: Mapping[str, str]) -> None:
+        """Nothing: the reservation says whose it is."""
 
     def live(self) -> Mapping[str, int] | None:
         return None

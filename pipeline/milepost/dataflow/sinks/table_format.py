@@ -73,10 +73,24 @@ class OpenTable(Protocol):
     write_id: str | None
     schema: pa.Schema | None
 
-    def check(self, schema: pa.Schema) -> None:
+    def check(self, schema: pa.Schema | None) -> None:
         """Refuse a table that we cannot write: its features, its properties, or columns that it cannot hold.
 
+        Args:
+            schema: None: of the rows nothing is known yet.
         Raises: InvalidRequest, saying what to type.
+        """
+
+    def lacks(self, owner: TableOwner) -> Mapping[str, str]:
+        """Return the properties that `claim` must set before we write: whose it is, and what our checkpoints need.
+
+        Raises: InvalidRequest: what one of them says now is not understood, so nobody knows whether it is enough.
+        """
+
+    def claim(self, owner: TableOwner, properties: Mapping[str, str]) -> None:
+        """Set them, by a commit of its own that moves nothing; of a table that nobody owned, it is the first of ours.
+
+        Raises: as `commit`.
         """
 
     def live(self) -> Mapping[str, int] | None:
@@ -108,10 +122,12 @@ class TableFormat(Protocol):
     Attributes:
         keeps_statistics: staged files carry the statistics of their columns, which engines skip files by.
         log_prefix: below it, in the table's folder, lies the format's log, which is never garbage of ours.
+        names_owner: a table says in its own properties whose it is, and others may have made it.
     """
 
     keeps_statistics: bool
     log_prefix: str
+    names_owner: bool
 
     def open(self) -> OpenTable | None:
         """Return the table as it is now; None: there is none.

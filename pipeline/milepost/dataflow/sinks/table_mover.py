@@ -24,6 +24,7 @@ from milepost.dataflow.sinks.reservation import reserved_for
 from milepost.dataflow.sinks.table_files import TableFiles
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat, TableMove
 from milepost.dataflow.sinks.table_keys import staged_by
+from milepost.dataflow.sinks.table_ownership import TableOwnership
 from milepost.dataflow.sinks.table_schema import widened_schema
 from milepost.protocol.records.errors import (
     CommitConflict,
@@ -57,9 +58,10 @@ class TableMover:
         form: TableFormat,
         marks: MarkRecords,
         records: ContentsRecords,
+        ownership: TableOwnership,
     ) -> None:
         self._sink, self._job, self._store = sink, job, store
-        self._format, self._marks, self._records = form, marks, records
+        self._format, self._marks, self._records, self._ownership = form, marks, records, ownership
         self._files = TableFiles(sink, store)
 
     def look(self) -> tuple[OpenTable | None, TablePosition]:
@@ -90,6 +92,9 @@ class TableMover:
                     raise self._waits("there is no table any more")
                 continue
             self._check_target(table, position, target)
+            planned = None if target.contents is None or target.realigns else target.contents.table_id
+            if not self._ownership.is_owner(table) and not self._ownership.is_settled(table, planned):
+                continue
             if table.schema is not None and target.contents is not None:
                 wider = widened_schema(self._sink, table.schema, decode_schema(target.contents.schema))
                 if len(wider) > len(table.schema):

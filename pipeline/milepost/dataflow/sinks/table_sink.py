@@ -28,7 +28,8 @@ from milepost.dataflow.sinks.reservation import RESERVATION, TableOwner, reserva
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.dataflow.sinks.table_garbage import TableGarbage, is_list_key
 from milepost.dataflow.sinks.table_keys import staged_by, staged_prefix
-from milepost.dataflow.sinks.table_mover import TableMover
+from milepost.dataflow.sinks.table_mover import LOST_RACES, TableMover
+from milepost.dataflow.sinks.table_ownership import TableOwnership
 from milepost.dataflow.sinks.table_schema import check_rows_schema, latest_per_key, merged_schema, widened_schema
 from milepost.dataflow.sinks.table_staging import TableStaging
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound, StateCorrupt
@@ -45,6 +46,7 @@ class TableSink(TableStaging):
     Args:
         job: its name. store: rooted at the table. format_name: as in the spec. marks, records: in the job's storage.
         op: as in `TableStaging`. retention_ms: how far back the table may have to go.
+        adopts: a table that somebody else made becomes the job's.
     """
 
     def __init__(
@@ -61,15 +63,19 @@ class TableSink(TableStaging):
         records: ContentsRecords,
         op: str = "insert",
         retention_ms: int = 0,
+        adopts: bool = False,
     ) -> None:
         super().__init__(name, mode=mode, key=key, store=store, op=op, statistics=form.keeps_statistics)
         self._job, self._store, self._format_name, self._format = job, store, format_name, form
         self._retention_ms = retention_ms
         self._marks, self._records = marks, records
-        self._mover = TableMover(name, job, store, form, marks, records)
+        self._ownership = TableOwnership(name, store, form, adopts=adopts, only_empty=mode is SinkMode.UPSERT)
+        self._mover = TableMover(name, job, store, form, marks, records, self._ownership)
 
     def reserve(self, identity: str) -> None:
-        """Make a new table this job's, before anything is staged for it; refuse another's."""
+        """Make a table this job's, before anything is staged for it; refuse another's, and one not to be adopted."""
+        if reserved_for(self._store) is None:
+            self._ownership.check_place(self._owner(identity))
         reserve(self._store, reservation(self._owner(identity), self._format_name, self.mode.value, self.key))
 
     def owner(self) -> TableOwner | None:
@@ -85,15 +91,10 @@ class TableSink(TableStaging):
         self, committable: Committable, base: TableContents | None, *, checkpoint_id: int, token: int, waits: bool
     ) -> PreparedTable:
         """Fail now for every reason known now; see `PreparingSink.prepare`."""
-        table, position = self._mover.look()
-        schema = self._next_schema(committable, base, table)
-        if table is None:
-            table, position = self._created(schema)
-        table.check(schema)
+        table, position, schema = self._settled(committable, base, waits)
         recorded = self._records.files(base)
         rewritten = ContentsChange(())
         if not waits:
-            self._check_position(position, base)
             rewritten = self._rewritten_by_others(table, position, recorded)
         change = self._compacted(committable, rewritten.applied_to(recorded), schema, checkpoint_id, token)
         if change is None:
@@ -288,6 +289,27 @@ class TableSink(TableStaging):
                 sink=self.name,
             )
         return change.after(rewritten)
+
+    def _settled(
+        self, committable: Committable, base: TableContents | None, waits: bool
+    ) -> tuple[OpenTable, TablePosition, pa.Schema]:
+        """Return the table, which is there and this job's, where it stands, and the columns of the contents."""
+        for _ in range(LOST_RACES):
+            table, position = self._mover.look()
+            schema = self._next_schema(committable, base, table)
+            if table is None:
+                table, position = self._created(schema)
+            if not waits:
+                self._check_position(position, base)
+            table.check(schema)
+            if self._ownership.is_settled(table, None if base is None else base.table_id):
+                return table, position, schema
+        raise CommitConflict(
+            f"sink {self.name}: its table was changed by others {LOST_RACES} times before its properties were set. "
+            "Nothing was published.",
+            hint="run the epoch again",
+            sink=self.name,
+        )
 
     def _created(self, schema: pa.Schema) -> tuple[OpenTable, TablePosition]:
         self._mover.create(schema)

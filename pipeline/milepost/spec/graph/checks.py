@@ -31,12 +31,20 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
         *_quality(spec),
         *_catalogs(spec),
         *_buckets(spec),
+        *_adopted(spec),
         *_sources(spec),
         *_locations(spec),
         *_sizes(spec),
         *_spark(spec),
         *_schedule(spec),
     ]
+
+
+def _adopted(spec: JobSpec) -> Iterator[Problem]:
+    for index, sink in enumerate(spec.sinks):
+        if sink.adopt and sink.format == "parquet":
+            why = "only Milepost makes and reads a table of `format: parquet`, so there is none of others to adopt"
+            yield Problem(("sinks", index, "adopt"), why)
 
 
 def _buckets(spec: JobSpec) -> Iterator[Problem]:

@@ -194,6 +194,8 @@ class SinkSpec(SpecModel):
         table: name of an Iceberg table in its catalog, `namespace.name`. null: the table is of another format.
         buckets: files of a Delta or Iceberg table of the latest rows; an epoch writes those again in which a key
             changed. At most `checkpointing.max_parallelism`. null: by its rows, up to 64.
+        adopt: a Delta or Iceberg table that is there and no Milepost job's becomes this sink's; its rows stay. For mode
+            upsert only an empty one. false: such a table is refused.
     """
 
     name: SinkName
@@ -204,6 +206,7 @@ class SinkSpec(SpecModel):
     catalog: CatalogSpec | None = None
     table: Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)+$")] | None = None
     buckets: Annotated[int, Field(ge=1)] | None = None
+    adopt: bool = False
 
     @property
     def by_buckets(self) -> bool:

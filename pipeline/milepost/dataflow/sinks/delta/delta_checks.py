@@ -57,7 +57,7 @@ def duration_ms(properties: Mapping[str, str], name: str) -> int | None:
     return int(said[1]) * unit if said and unit else None
 
 
-def check_traits(sink: str, traits: TableTraits, retention_ms: int) -> None:
+def check_traits(sink: str, traits: TableTraits) -> None:
     """Refuse a table whose features or properties our commits would break, or that would break ours.
 
     Raises: InvalidRequest.
@@ -69,15 +69,6 @@ def check_traits(sink: str, traits: TableTraits, retention_ms: int) -> None:
         )  # fmt: skip
     for fault, hint in _of_properties(traits.properties):
         raise _refused(sink, fault, f"{hint}, {_OTHER_PATH}")
-    for name in (FILE_RETENTION, LOG_RETENTION):
-        kept_ms = duration_ms(traits.properties, name)
-        if kept_ms is None or kept_ms < retention_ms:
-            raise _refused(
-                sink,
-                f"the table's {name} is {traits.properties.get(name, 'not set')}, less than what retained checkpoints "
-                f"need ({interval(retention_ms)})",
-                f"ALTER TABLE … SET TBLPROPERTIES ('{name}' = '{interval(retention_ms)}'), or retain fewer checkpoints",
-            )
     if traits.partition_columns:
         raise _refused(
             sink, f"the table is partitioned by {', '.join(traits.partition_columns)}, and the sink is not",
@@ -86,6 +77,26 @@ def check_traits(sink: str, traits: TableTraits, retention_ms: int) -> None:
     for field in traits.fields:
         if (trait := _trait_of_column(field)) is not None:
             raise _refused(sink, f"column {field['name']!r} of the table {trait}", f"drop that, {_OTHER_PATH}")
+
+
+def short_retentions(sink: str, properties: Mapping[str, str], retention_ms: int) -> dict[str, str]:
+    """Return the retentions of a table that are shorter than ours, each as it has to be; none is ever lowered.
+
+    Raises: InvalidRequest: one is said in a way that is not understood, and may be longer.
+    """
+    short = {}
+    for name in (FILE_RETENTION, LOG_RETENTION):
+        kept_ms = duration_ms(properties, name)
+        if kept_ms is None:
+            raise _refused(
+                sink,
+                f"the table's {name} is {properties[name]!r}, which is no number of weeks, days, hours or seconds; "
+                f"retained checkpoints need {interval(retention_ms)}",
+                f"ALTER TABLE … SET TBLPROPERTIES ('{name}' = '{interval(retention_ms)}')",
+            )
+        if kept_ms < retention_ms:
+            short[name] = interval(retention_ms)
+    return short
 
 
 def check_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> None:

@@ -31,6 +31,7 @@ class DeltaFormat:
 
     keeps_statistics = True
     log_prefix = LOG
+    names_owner = True
 
     def __init__(self, sink: str, store: ObjectStore, retention_ms: int) -> None:
         self._sink = sink

@@ -29,7 +29,8 @@ class OurCommit:
     """What a commit of ours says of itself.
 
     Attributes:
-        identity, sink: of the owner. number, write_id: of the move; None: it made or widened the table.
+        identity, sink: of the owner.
+        number, write_id: of the move; 0: a table of others became the owner's. None: it made or widened the table.
     """
 
     identity: str

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from urllib.parse import unquote
+from uuid import uuid4
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties
@@ -16,7 +17,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from milepost.dataflow.sinks.committables import StagedFile
-from milepost.dataflow.sinks.delta.delta_checks import TableTraits, check_schema, check_traits
+from milepost.dataflow.sinks.delta.delta_checks import TableTraits, check_schema, check_traits, short_retentions
 from milepost.dataflow.sinks.delta.delta_errors import reason_of, translated_errors
 from milepost.dataflow.sinks.delta.delta_location import DeltaLocation
 from milepost.dataflow.sinks.delta.delta_log import OurCommit, SinceOurs, commits_since_ours
@@ -73,7 +74,7 @@ class OpenDeltaTable:
         self.number, self.write_id = self._newest_move()
         self.schema = arrow_schema(sink, self._columns)
 
-    def check(self, schema: pa.Schema) -> None:
+    def check(self, schema: pa.Schema | None) -> None:
         metadata, protocol = self._table.metadata(), self._table.protocol()
         traits = TableTraits(
             properties=metadata.configuration,
@@ -81,8 +82,27 @@ class OpenDeltaTable:
             partition_columns=tuple(metadata.partition_columns),
             fields=tuple(self._columns["fields"]),
         )
-        check_traits(self._sink, traits, self._retention_ms)
-        check_schema(self._sink, self.schema, schema)
+        check_traits(self._sink, traits)
+        if schema is not None:
+            check_schema(self._sink, self.schema, schema)
+
+    def lacks(self, owner: TableOwner) -> Mapping[str, str]:
+        properties = self._table.metadata().configuration
+        whose = properties_of(owner) if self.owner is None else {}
+        return whose | short_retentions(self._sink, properties, self._retention_ms)
+
+    def claim(self, owner: TableOwner, properties: Mapping[str, str]) -> None:
+        transactions: list[Transaction] = []
+        ours = OurCommit(owner.identity, owner.sink)
+        if self.owner is None:
+            ours, transactions = _mark(owner, 0, uuid4().hex)
+        with self._committing(ours, transactions) as commit:
+            self._table.alter.set_table_properties(
+                dict(properties),
+                raise_if_not_exists=False,
+                commit_properties=commit,
+                post_commithook_properties=NO_HOOKS,
+            )
 
     def live(self) -> Mapping[str, int]:
         with translated_errors(self._location, self._unreadable):
@@ -106,7 +126,9 @@ class OpenDeltaTable:
             AddAction(file.key, file.size, {}, now_ms, changes_rows, _statistics(file)) for file in move.added
         ]
         actions += [RemoveAction(file.key, changes_rows, now_ms, file.size, {}) for file in move.removed]
-        ours, transactions = self._mark(move)
+        if self.owner is None:
+            raise ProtocolViolation(f"sink {self._sink}: a Delta table that is nobody's was to be moved.")
+        ours, transactions = _mark(self.owner, move.number, move.write_id)
         with self._committing(ours, transactions) as properties:
             self._table.create_write_transaction(
                 actions,
@@ -115,14 +137,6 @@ class OpenDeltaTable:
                 commit_properties=properties,
                 post_commithook_properties=NO_HOOKS,
             )
-
-    def _mark(self, move: TableMove) -> tuple[OurCommit, list[Transaction]]:
-        """Return what a move leaves in the log, and what stays when the log is cut."""
-        if self.owner is None:
-            raise ProtocolViolation(f"sink {self._sink}: a Delta table that is nobody's was to be moved.")
-        versions = (move.number, *_halves(move.write_id))
-        transactions = [Transaction(*said) for said in zip(_applications(self.owner), versions, strict=True)]
-        return OurCommit(self.owner.identity, self.owner.sink, move.number, move.write_id), transactions
 
     @cached_property
     def _since_ours(self) -> SinceOurs:
@@ -190,6 +204,13 @@ class OpenDeltaTable:
             hint="try again",
             sink=self._sink,
         )
+
+
+def _mark(owner: TableOwner, number: int, write_id: str) -> tuple[OurCommit, list[Transaction]]:
+    """Return what a move leaves in the log, and what stays when the log is cut. Number 0: it became the owner's."""
+    versions = (number, *_halves(write_id))
+    transactions = [Transaction(*said) for said in zip(_applications(owner), versions, strict=True)]
+    return OurCommit(owner.identity, owner.sink, number, write_id), transactions
 
 
 def _applications(owner: TableOwner) -> tuple[str, str, str]:

@@ -40,6 +40,7 @@ class IcebergFormat:
 
     keeps_statistics = True
     log_prefix = "metadata/"
+    names_owner = True
 
     def __init__(self, sink: str, catalog: CatalogConfig, store: ObjectStore) -> None:
         """Args: sink: whose table it is, for messages. store: rooted at the table, in which its subtasks stage."""

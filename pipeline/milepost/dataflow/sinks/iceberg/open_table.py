@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
@@ -48,9 +49,11 @@ from milepost.dataflow.sinks.iceberg.mark import (
     is_ours,
     operation,
     owner_of,
+    owner_properties,
 )
-from milepost.dataflow.sinks.iceberg.refusals import refuse_table
+from milepost.dataflow.sinks.iceberg.refusals import GC_ENABLED, refuse_table, with_properties
 from milepost.dataflow.sinks.iceberg.schemas import to_arrow, to_iceberg
+from milepost.dataflow.sinks.reservation import TableOwner
 from milepost.dataflow.sinks.table_format import ForeignCommit, TableMove
 from milepost.protocol.records.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.records.object_store import ObjectStore
@@ -93,10 +96,24 @@ class IcebergTable:
         self.write_id = self._mark.write_id if self._mark is not None else None
         self.schema: pa.Schema | None = to_arrow(metadata.schema())
 
-    def check(self, schema: pa.Schema) -> None:
+    def check(self, schema: pa.Schema | None) -> None:
         manifests = self._reader.of(self._metadata.current_snapshot())
-        refuse_table(self._place.sink, self._place.catalog.table_name, self._metadata, manifests)
-        to_iceberg(self._place.sink, schema)
+        refuse_table(
+            self._place.sink,
+            self._place.catalog.table_name,
+            with_properties(self._metadata, self._claimed_properties()),
+            manifests,
+        )
+        if schema is not None:
+            to_iceberg(self._place.sink, schema)
+
+    def lacks(self, owner: TableOwner) -> Mapping[str, str]:
+        return {} if self.owner is not None else owner_properties(owner) | self._claimed_properties()
+
+    def claim(self, owner: TableOwner, properties: Mapping[str, str]) -> None:
+        self._commit_move(
+            TableMove(0, uuid4().hex, (), (), pa.schema([])), properties, f"{self._place.name} was not adopted"
+        )
 
     def live(self) -> Mapping[str, int]:
         return {self._key(path): file.file_size_in_bytes for path, file in self._live.items()}
@@ -128,6 +145,10 @@ class IcebergTable:
         self._drop_old_metadata(base, self._metadata)
 
     def commit(self, move: TableMove) -> None:
+        properties = {NUMBER: str(move.number), WRITE_ID: move.write_id}
+        self._commit_move(move, properties, f"{self._place.name} did not confirm move {move.number}")
+
+    def _commit_move(self, move: TableMove, properties: Mapping[str, str], doing: str) -> None:
         added, removed = self._changes(move)
         snapshot = self._snapshot(move, added, removed)
         self._commit(
@@ -140,9 +161,9 @@ class IcebergTable:
                 AddSnapshotUpdate(snapshot=snapshot),
                 _points(MAIN_BRANCH, SnapshotRefType.BRANCH, snapshot),
                 _points(TAG, SnapshotRefType.TAG, snapshot),
-                SetPropertiesUpdate(updates={NUMBER: str(move.number), WRITE_ID: move.write_id}),
+                SetPropertiesUpdate(updates=dict(properties)),
             ),
-            f"{self._place.name} did not confirm move {move.number}",
+            doing,
         )
 
     def expire(self, before_ms: int, *, at_least: int) -> None:
@@ -245,6 +266,17 @@ class IcebergTable:
             self._place.store.delete(key for key in sorted(map(self._key, locations)) if "://" not in key)
         except CheckpointError as error:
             _log.warning("%s keeps old files of its log: %s", self._place.name, error)
+
+    def _claimed_properties(self) -> dict[str, str]:
+        """Return what of a table that nobody owns yet is set with its owner: what keeps files, and what finds columns.
+
+        A name mapping is for files without numbers of columns, which the table has none of before it has a mapping.
+        """
+        if self.owner is not None:
+            return {}
+        names = create_mapping_from_schema(self._metadata.schema()).model_dump_json()
+        mapped = {TableProperties.DEFAULT_NAME_MAPPING: names} if self._metadata.name_mapping() is None else {}
+        return {GC_ENABLED: "false", **mapped}
 
     # -- the table ----------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
@@ -26,6 +26,11 @@ def refuse_table(sink: str, name: str, metadata: TableMetadata, manifests: Itera
     if found is not None:
         reason, hint = found
         raise InvalidRequest(f"sink {sink}: its table {name} {reason}. Nothing was published.", hint=hint, sink=sink)
+
+
+def with_properties(metadata: TableMetadata, properties: Mapping[str, str]) -> TableMetadata:
+    """Return a table's metadata as it is once these properties are set."""
+    return metadata.model_copy(update={"properties": {**metadata.properties, **properties}})
 
 
 def _reason(name: str, metadata: TableMetadata) -> tuple[str, str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,21 +160,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "a constraint": ({"properties": {"delta.constraints.low": "k > 0"}}, "constraint low", "DROP CONSTRAINT low"),
     "column mapping": ({"properties": {"delta.columnMapping.mode": "name"}}, "other names", "without"),
-    "files kept too short": (
-        {"properties": {"delta.deletedFileRetentionDuration": "interval 6 days"}},
-        "deletedFileRetentionDuration is interval 6 days, less than",
-        "SET TBLPROPERTIES",
-    ),
-    "log kept too short": (
-        {"properties": {"delta.logRetentionDuration": "interval 23 hours"}},
-        "logRetentionDuration is interval 23 hours, less than",
-        "SET TBLPROPERTIES",
-    ),
-    "a retention in other words": (
-        {"properties": {"delta.logRetentionDuration": "for ever"}},
-        "logRetentionDuration is for ever",
-        "SET TBLPROPERTIES",
-    ),
     "partitions": ({"partition_columns": ("name",)}, "partitioned by name", "new path"),
     "generated": ({"column": {"metadata": {"delta.generationExpression": "k"}}}, "'name' .* is generated", "new path"),
     "identity": ({"column": {"metadata": {"delta.identity.start": 1}}}, "identity column", "new path"),
@@ -196,10 +182,41 @@ def test_a_table_that_we_would_break_is_refused(
 
 
 def test_a_retention_of_exactly_ours_is_enough(tmp_path: Path) -> None:
-    """Rule: a table of ours passes its own check, also where the retention is no whole second."""
+    """Rule: a table of ours lacks nothing, also where the retention is no whole second."""
     for name, retention_ms in (("whole", 7 * DAY_MS), ("odd", 7 * DAY_MS + 1), ("none", 0)):
         table = DeltaTableUnderTest.in_folder(tmp_path / name, retention_ms)
-        table.create().check(SCHEMA)
+        assert table.create().lacks(OWNER) == {}
+
+
+def test_a_shorter_retention_is_raised_and_a_longer_one_left(table: DeltaTableUnderTest) -> None:
+    """Rule: to what retained checkpoints need, by a commit of its own that is no foreign one; never lowered."""
+    made_by_others(table, properties={"delta.logRetentionDuration": "interval 23 hours"})
+    week = f"interval {7 * DAY_MS // 1000} seconds"
+    lacking = table.open().lacks(OWNER)
+    assert {name: value for name, value in lacking.items() if name.startswith("delta.")} == {
+        "delta.logRetentionDuration": week
+    }
+    table.open().claim(OWNER, lacking)
+    properties = table.others.metadata().configuration
+    assert properties["delta.logRetentionDuration"] == week
+    assert properties["delta.deletedFileRetentionDuration"] == "interval 4 weeks"
+    longer = replace(table, retention_ms=60 * DAY_MS)
+    opened = longer.open()
+    assert opened.owner == OWNER and {*opened.lacks(OWNER)} == {
+        "delta.logRetentionDuration",
+        "delta.deletedFileRetentionDuration",
+    }
+    opened.claim(OWNER, opened.lacks(OWNER))
+    assert longer.open().lacks(OWNER) == {} and longer.open().foreign() == ()
+    assert longer.open().table_id == "theirs"
+
+
+def test_a_retention_in_other_words_is_refused_with_what_to_type(table: DeltaTableUnderTest) -> None:
+    """Rule: it may be longer than ours, so it is not overwritten."""
+    made_by_others(table, properties={"delta.logRetentionDuration": "for ever"})
+    with pytest.raises(InvalidRequest, match="logRetentionDuration is 'for ever'") as raised:
+        table.open().lacks(OWNER)
+    assert "SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval" in raised.value.hint
 
 
 def test_a_column_of_a_type_that_is_not_known_is_named(table: DeltaTableUnderTest) -> None:
