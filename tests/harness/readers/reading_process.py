@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import base64
 import json
+import sqlite3
 import sys
+from contextlib import closing
 from datetime import UTC, date, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import duckdb
 import polars as pl
@@ -43,7 +46,7 @@ def by_duckdb(connection: duckdb.DuckDBPyConnection, request: dict[str, Any]) ->
             f"ENDPOINT '{s3['endpoint_url'].removeprefix('http://')}', REGION 'us-east-1', "
             "URL_STYLE 'path', USE_SSL false)"
         )
-    text = f"SELECT * FROM {SCANS[request['format']]}('{request['location']}')"
+    text = f"SELECT * FROM {SCANS[request['format']]}('{place_of(request)}')"
     if request["where"] is not None:
         column, operator, value = request["where"]
         text += f" WHERE \"{column}\" {operator} '{value}'"
@@ -61,13 +64,28 @@ def by_polars(request: dict[str, Any]) -> pa.Table:
             "aws_allow_http": "true",
         }
     scan = {"delta": pl.scan_delta, "iceberg": pl.scan_iceberg}[request["format"]]
-    frame = scan(request["location"], storage_options=options)
+    frame = scan(place_of(request), storage_options=options)
     if request["where"] is not None:
         column, operator, value = request["where"]
         wanted = pl.lit(as_value(value, frame.collect_schema()[column]))
         compare = {"=": "eq", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "<>": "ne"}[operator]
         frame = frame.filter(getattr(pl.col(column), compare)(wanted))
     return frame.collect().to_arrow()
+
+
+def place_of(request: dict[str, Any]) -> str:
+    """Return where an engine finds the table: one of a catalog by the metadata that its row in SQLite names."""
+    location = request["location"]
+    if isinstance(location, str):
+        return location
+    namespace, _, name = location["name"].rpartition(".")
+    with closing(sqlite3.connect(f"file:{quote(location['file'])}?mode=ro", uri=True)) as catalog:
+        (found,) = catalog.execute(
+            "SELECT metadata_location FROM iceberg_tables "
+            "WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?",
+            (location["catalog"], namespace, name),
+        ).fetchone()
+    return str(found)
 
 
 def as_value(text: str, kind: pl.DataType) -> Any:

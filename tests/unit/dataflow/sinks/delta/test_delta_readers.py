@@ -16,7 +16,7 @@ import pytest
 
 from milepost.dataflow.sinks.committables import StagedFile
 from milepost.dataflow.sinks.delta.delta_location import delta_location
-from tests.harness.readers.reading_engines import ENGINES, ReadingEngines, Where
+from tests.harness.readers.reading_engines import EVERY_ENGINE, ReadingEngines, Where
 from tests.harness.stores.delta_table import DeltaTableUnderTest, rows, write_id
 
 LONG = "z" * 40
@@ -86,7 +86,7 @@ def live_rows() -> pa.Table:
 
 
 def sortable(name: str, value: Any) -> Any:
-    """NaN is above all else for both engines."""
+    """NaN is above all else for every engine."""
     return (1, 0) if name == "f" and value is not None and math.isnan(value) else (0, value)
 
 
@@ -120,7 +120,7 @@ def stored(table: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", EVERY_ENGINE)
 def test_an_engine_sees_the_live_rows_and_no_others(
     engine: str, table: DeltaTableUnderTest, reading_engines: ReadingEngines, tmp_path: Path
 ) -> None:
@@ -130,7 +130,7 @@ def test_an_engine_sees_the_live_rows_and_no_others(
     assert repr(ordered) == repr(stored(live_rows()).sort_by("id").to_pylist())
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", EVERY_ENGINE)
 @pytest.mark.parametrize("name", [name for name, (_, _, asked) in VALUES.items() if asked])
 def test_an_engine_that_skips_files_misses_no_row(
     engine: str, name: str, table: DeltaTableUnderTest, reading_engines: ReadingEngines
@@ -143,7 +143,7 @@ def test_an_engine_that_skips_files_misses_no_row(
             assert sorted(found) == sorted(expected_ids(where)), where
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", EVERY_ENGINE)
 def test_files_are_skipped_by_their_statistics(
     engine: str, table: DeltaTableUnderTest, reading_engines: ReadingEngines
 ) -> None:
@@ -159,7 +159,7 @@ def test_files_are_skipped_by_their_statistics(
         table.store.put(spoiled, body)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", EVERY_ENGINE)
 def test_after_300_commits_an_engine_sees_the_newest(engine: str, many: Many, reading_engines: ReadingEngines) -> None:
     """Rule: 300 commits, checkpoints of the log among them, change nothing of what is read (TABLES 6)."""
     found = reading_engines.read(engine, folder_of(many.table))

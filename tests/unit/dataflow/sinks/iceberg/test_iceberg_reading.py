@@ -14,7 +14,7 @@ import pytest
 
 from milepost.dataflow.sinks.committables import StagedFile
 from milepost.protocol.records.errors import StateCorrupt
-from tests.harness.readers.reading_engines import ReadingEngines, Where
+from tests.harness.readers.reading_engines import EVERY_ENGINE, CatalogTable, ReadingEngines, Where
 from tests.harness.servers.s3_servers import SeaweedTables
 from tests.harness.stores.iceberg_lake import SCHEMA, IcebergLake, lake_on_server, same_rows
 
@@ -115,14 +115,15 @@ def wide_lake(lake: IcebergLake) -> IcebergLake:
     return lake
 
 
-def test_duckdb_sees_exactly_the_live_rows_with_and_without_filters(
-    wide_lake: IcebergLake, reading_engines: ReadingEngines
+@pytest.mark.parametrize("engine", EVERY_ENGINE)
+def test_an_engine_sees_exactly_the_live_rows_with_and_without_filters(
+    engine: str, wide_lake: IcebergLake, reading_engines: ReadingEngines
 ) -> None:
     """Contract 1: bounds of columns never make an engine skip a row: NaN, nulls, long text."""
-    location = wide_lake.foreign_table().metadata_location
+    catalog = CatalogTable(wide_lake.config.uri.removeprefix("sqlite:///"), wide_lake.config.table_name)
     wrong = []
     for where in (None, *_FILTERS):
-        found = reading_engines.read("duckdb", location, table_format="iceberg", where=where)
+        found = reading_engines.read(engine, catalog, table_format="iceberg", where=where)
         if not same_rows(found.cast(_WIDE), _expected(where)):
             wrong.append((where, found.column("k").to_pylist(), _expected(where).column("k").to_pylist()))
 
