@@ -1,4 +1,7 @@
-"""The command line: `measure` some workloads for a look, `run` a whole mode into RESULTS.md, `report` it again."""
+"""The command line: `measure` some workloads for a look, `run` a whole mode into RESULTS.md, `report` it again.
+
+Open tables, an old job and single commands are measured, and reported, apart from those.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,14 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.command_times import measure_commands, render_commands
+from bench.environments import unavailable
 from bench.equality import WrongResult
 from bench.machine import commit, describe
 from bench.old_job import grow_old
@@ -25,6 +29,8 @@ from bench.results import MeasuredElsewhere, Results
 from bench.rounds import Plan, Say, run_workload
 from bench.statistics import Spread
 from bench.systems.registry import SYSTEMS, TOOLS
+from bench.tables import lacking_here, table_parts
+from bench.tables_report import render_tables
 from bench.targets import Record, counted, state_bytes_per_key
 from bench.workloads import WORKLOADS, Workload
 from scripts.processes import ROOT
@@ -42,9 +48,14 @@ def main(arguments: list[str]) -> int:
     def say(text: str) -> None:
         print(f"[{time.monotonic() - started:6.1f} s] {text}", file=sys.stderr, flush=True)
 
-    do = {"measure": _measure, "run": _run, "report": _report, "old-job": _old_job, "commands": _commands}[
-        options.command
-    ]
+    do = {
+        "measure": _measure,
+        "run": _run,
+        "report": _report,
+        "old-job": _old_job,
+        "commands": _commands,
+        "tables": _tables,
+    }[options.command]
     return int(do(options, say))
 
 
@@ -72,16 +83,47 @@ def _measure(options: argparse.Namespace, say: Say) -> int:
 
 
 def _run(options: argparse.Namespace, say: Say) -> int:
-    """Measure the parts of a mode. Each is stored at once, beside those that are kept."""
-    every = parts_of(options.mode)
+    """Measure the parts of a mode; write their figures, RESULTS.md and the plots."""
+    file = options.results / f"results-{options.mode}.json"
+    return _measure_parts(parts_of(options.mode), options, say, file, _write_report, unavailable())
+
+
+def _tables(options: argparse.Namespace, say: Say) -> int:
+    """Measure open tables side by side, or with `--report` not again; write their figures, TABLES.md and its plot."""
+    file = options.results / "results-tables.json"
+    if not options.report:
+        every = table_parts(options.mode)
+        return _measure_parts(every, options, say, file, _write_tables, lacking_here())
+    if not file.exists():
+        say(f"{file} does not exist: run `python -m bench tables` first")
+        return 2
+    if _lacks_plotter(say):
+        return 2
+    _write_tables(json.loads(file.read_text(encoding="utf-8")), file, options.results)
+    return 0
+
+
+def _measure_parts(
+    every: Sequence[Part],
+    options: argparse.Namespace,
+    say: Say,
+    file: Path,
+    write: Callable[[dict[str, Any], Path, Path], None],
+    lacking: dict[str, str],
+) -> int:
+    """Measure the parts that are asked for. Each is stored at once, beside those that are kept.
+
+    Args:
+        file: of the raw figures. write: writes what follows from them, given the document, the file and the folder.
+        lacking: environments that are not there, and why.
+    """
     parts = [part for part in every if not options.only or part.name.startswith(tuple(options.only))]
     names = [part.name for part in every]
     if not parts:
         say(f"no part of the {options.mode} mode begins with {' or '.join(options.only)}: {', '.join(names)}")
         return 2
-    file = options.results / f"results-{options.mode}.json"
     try:
-        results = Results(file, options.mode, names, keep=options.resume or bool(options.only))
+        results = Results(file, options.mode, names, keep=options.resume or bool(options.only), lacking=lacking)
     except MeasuredElsewhere as error:
         say(str(error))
         return 2
@@ -97,8 +139,8 @@ def _run(options: argparse.Namespace, say: Say) -> int:
         failed |= "failed" in record
         if record.get("changed_keys"):
             print(table(record), flush=True)
-    _write_report(results.document, file, options.results)
-    say(f"wrote {options.results / 'RESULTS.md'}")
+    write(results.document, file, options.results)
+    say(f"wrote the report of {file}")
     return int(failed)
 
 
@@ -155,6 +197,11 @@ def _lacks_plotter(say: Say) -> bool:
 
 def _write_report(document: dict[str, Any], file: Path, folder: Path) -> None:
     (folder / "RESULTS.md").write_text(render(document), encoding="utf-8")
+    _draw(file, folder)
+
+
+def _write_tables(document: dict[str, Any], file: Path, folder: Path) -> None:
+    (folder / "TABLES.md").write_text(render_tables(document), encoding="utf-8")
     _draw(file, folder)
 
 
@@ -227,16 +274,21 @@ def _parser() -> argparse.ArgumentParser:
     commands_ = commands.add_parser("commands", help="each command in a new process, on a bucket that answers in 20 ms")
     commands_.add_argument("--epochs", type=_positive, default=30)
     commands_.add_argument("--rounds", type=_positive, default=5)
-    for one in (measure, run, old_job, commands_):
+    tables = commands.add_parser("tables", help="open tables beside Spark's MERGE, delta-rs and DuckDB; TABLES.md")
+    tables.add_argument("--report", action="store_true", help="write TABLES.md and its plot again, from raw results")
+    for one in (measure, run, old_job, commands_, tables):
         one.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="for inputs and scratch files")
-    for one in (run, report):
+    for one in (run, report, tables):
         one.add_argument("--mode", choices=["quick", "full"], default="quick")
-    for one in (run, report, old_job, commands_):
+    for one in (run, report, old_job, commands_, tables):
         one.add_argument("--results", type=Path, default=HOME, help="folder of the raw results and of their report")
-    run.add_argument(
-        "--only", nargs="+", metavar="PART", help="measure the parts whose names begin so; keep the others"
-    )
-    run.add_argument("--resume", action="store_true", help="keep what was measured; measure what is missing or failed")
+    for one in (run, tables):
+        one.add_argument(
+            "--only", nargs="+", metavar="PART", help="measure the parts whose names begin so; keep the others"
+        )
+        one.add_argument(
+            "--resume", action="store_true", help="keep what was measured; measure what is missing or failed"
+        )
     return parser
 
 

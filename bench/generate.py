@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from bench.shapes import SCATTER, Shape, Skew
+
 Words = npt.NDArray[np.uint64]
 
 FIRST_ID = 1000
@@ -30,8 +30,8 @@ START_US = 1_700_000_040_000_000
 EPOCH_US = 60_000_000
 _QUIET_END_US = 100_000
 """No row has an event time in an epoch's last 0.1 s: no system's way of rounding decides which windows are closed."""
-_SCATTER = np.uint64(2_654_435_761)
-"""A prime above every number of keys: multiplying by it modulo that number permutes the keys."""
+_SCATTER = np.uint64(SCATTER)
+_CLUSTERS = 50
 _ROWS_PER_STEP = 1_000_000
 
 SCHEMA = pa.schema(
@@ -46,58 +46,14 @@ SCHEMA = pa.schema(
 )
 
 
-class Skew(Enum):
-    """How often each key occurs: all alike, or the key of rank r in proportion to 1/r."""
-
-    UNIFORM = "uniform"
-    ZIPF = "zipf"
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What the bids look like.
-
-    Attributes:
-        keys: number of distinct auctions; (bidder, channel) and url are as many.
-        rows: per epoch.
-        files: Parquet files per epoch.
-        prefill: whether epoch 0 holds every key exactly once, instead of `rows` drawn ones.
-        string_bytes: whether `url` is filled; it is most of a file's bytes. Else it is empty text.
-    """
-
-    keys: int
-    rows: int = 1_000_000
-    files: int = 4
-    skew: Skew = Skew.UNIFORM
-    seed: int = 1
-    prefill: bool = True
-    string_bytes: bool = False
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.keys < int(_SCATTER):
-            raise ValueError(f"keys: expected 1 to {int(_SCATTER) - 1}, got {self.keys}")
-        if self.rows < 1 or self.files < 1:
-            raise ValueError(f"rows and files: expected at least 1, got {self.rows} and {self.files}")
-
-    @property
-    def name(self) -> str:
-        """A folder's name that no other shape has."""
-        parts = (self.keys, self.rows, self.files, self.skew.value, self.seed)
-        flags = f"{'-prefill' if self.prefill else ''}{'-strings' if self.string_bytes else ''}"
-        return f"bids-{'-'.join(str(part) for part in parts)}{flags}"
-
-    def rows_of(self, epoch: int) -> int:
-        """How many rows an epoch has."""
-        return self.keys if epoch == 0 and self.prefill else self.rows
-
-
 def bids(shape: Shape, epoch: int, first: int = 0, count: int | None = None) -> pa.Table:
     """Return rows [first, first + count) of an epoch, by default all; the columns of `SCHEMA`."""
     total = shape.rows_of(epoch)
     count = total - first if count is None else count
     row = np.arange(first, first + count, dtype=np.uint64)
     key = row % np.uint64(shape.keys) if epoch == 0 and shape.prefill else _drawn(shape, epoch, row)
-    key = key * _SCATTER % np.uint64(shape.keys)
+    if shape.skew is not Skew.CLUSTERED:
+        key = key * _SCATTER % np.uint64(shape.keys)
     price = _below(_random(shape, epoch, row, 1), 10_000_000) + np.uint64(1)
     jitter = _below(_random(shape, epoch, row, 2), 2_000_000)
     last = np.uint64(EPOCH_US - _QUIET_END_US - 2_000_000)
@@ -150,6 +106,9 @@ def _drawn(shape: Shape, epoch: int, row: Words) -> Words:
     random = _random(shape, epoch, row, 0)
     if shape.skew is Skew.UNIFORM:
         return _below(random, shape.keys)
+    if shape.skew is Skew.CLUSTERED:
+        width = max(1, shape.keys // _CLUSTERS)
+        return (_below(random, width) + np.uint64(epoch * width)) % np.uint64(shape.keys)
     shares = _zipf_shares(shape.keys)
     at = (random >> np.uint64(11)).astype(np.float64) * (shares[-1] / 2.0**53)
     return np.minimum(np.searchsorted(shares, at, side="right"), shape.keys - 1).astype(np.uint64)

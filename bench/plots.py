@@ -203,6 +203,39 @@ def draw_old_job(record: dict[str, Any], folder: Path) -> Path:
     return file
 
 
+def draw_commits(parts: dict[str, dict[str, Any]], folder: Path) -> Path | None:
+    """Draw what each of many commits took and wrote into its format's log. Returns the file; None without any."""
+    measured = {
+        name.removeprefix("commits/"): next(iter(record["systems"].values()))["epochs"]
+        for name, record in parts.items()
+        if name.startswith("commits/") and "failed" not in record
+    }
+    if not measured:
+        return None
+    matplotlib = importlib.import_module("matplotlib")
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "milepost", "svg.fonttype": "none", "axes.grid": True})
+    pyplot = importlib.import_module("matplotlib.pyplot")
+    folder.mkdir(parents=True, exist_ok=True)
+    figure, axes = pyplot.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
+    figure.suptitle("One table, commit after commit (20,000 rows each)", fontsize=11)
+    for name, epochs in measured.items():
+        warm = epochs[len(epochs) // 20 :]  # the first ones warm Spark
+        across = [epoch["number"] + 1 for epoch in warm]
+        drawn = {"marker": ".", "linestyle": "", "markersize": 3, "alpha": 0.6, "label": name.capitalize()}
+        axes[0].plot(across, [epoch["wall_s"] for epoch in warm], **drawn)
+        axes[1].plot(across, [epoch["figures"]["log_bytes"] / 1e3 for epoch in warm], **drawn)
+    for axis, unit in zip(axes, ("wall s per epoch", "kB of log written per epoch"), strict=True):
+        axis.set_xlabel("commits")
+        axis.set_ylabel(unit)
+        axis.set_ylim(bottom=0)
+        axis.legend(frameon=False, fontsize=8)
+    file = folder / "commits.svg"
+    figure.savefig(file, metadata={"Date": None})
+    pyplot.close(figure)
+    return file
+
+
 def _plain(value: float, _: object) -> str:
     """A tick's number as people write it: 0.5, 20, 10 k, 5 M."""
     for unit, letter in ((1e6, " M"), (1e3, " k")):
@@ -221,3 +254,4 @@ if __name__ == "__main__":
         draw_old_job(results["old_job"], target)
     else:
         draw(results["parts"], target)
+        draw_commits(results["parts"], target)

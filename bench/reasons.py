@@ -43,3 +43,6 @@ REASONS: dict[str, str] = {
         "nearly all of it is `async`: the part of encoding and storing the snapshot that nothing else overlaps"
     ),
 }
+
+TABLE_REASONS: dict[str, str] = {}
+"""Of targets of open tables."""

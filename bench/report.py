@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from bench.parts import parts_of
@@ -10,7 +10,7 @@ from bench.plots import PLOTS, series_of
 from bench.reasons import REASONS
 from bench.statistics import Spread, ratio
 from bench.systems.registry import entry_of
-from bench.targets import TARGETS, Parts, Verdict, counted, state_bytes_per_key, walls
+from bench.targets import TARGETS, Parts, Target, Verdict, counted, state_bytes_per_key, walls
 
 LOADED_CORES = 0.1
 """Above so many cores kept busy by other processes, a part is marked: its wall times mean little."""
@@ -22,14 +22,14 @@ def render(document: dict[str, Any]) -> str:
     measured = {name: record for name, record in parts.items() if "failed" not in record}
     sections = [
         _head(document, measured),
-        _failures(document),
+        failures(document),
         _targets(document["mode"], measured),
         _workloads(measured),
         _phases(measured),
         _growth(measured),
         _others(measured),
-        _stamps(parts),
-        _versions(document, measured),
+        stamps(parts),
+        versions(document, measured),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -44,21 +44,24 @@ def _head(document: dict[str, Any], measured: Parts) -> str:
     several = "; when each part was taken and of which commit is said [below](#parts)" if len(commits) > 1 else ""
     at = f" at commit {commits[0]}" if len(commits) == 1 else f" at {len(commits)} commits{several}" if commits else ""
     lines = ["# Results of the benchmark", "", made, "", f"Measured on {where}{at}."]
+    return "\n".join([*lines, *smoke(measured)])
+
+
+def smoke(measured: Parts) -> list[str]:
+    """What is said of a run beside other work; nothing of a calm one."""
     loaded = {name: one["other_busy_cores"] for name, one in measured.items() if one["other_busy_cores"] > LOADED_CORES}
-    if loaded:
-        lines += ["", _smoke(loaded, len(measured))]
-    return "\n".join(lines)
-
-
-def _smoke(loaded: dict[str, float], parts: int) -> str:
-    return (
-        f"**A smoke run, not a measurement**: in {len(loaded)} of {parts} parts other processes kept up to "
+    if not loaded:
+        return []
+    text = (
+        f"**A smoke run, not a measurement**: in {len(loaded)} of {len(measured)} parts other processes kept up to "
         f"{max(loaded.values()):.1f} cores busy ({', '.join(loaded)}). "
         "Wall times, and ratios of them, mean little there."
     )
+    return ["", text]
 
 
-def _failures(document: dict[str, Any]) -> str:
+def failures(document: dict[str, Any]) -> str:
+    """The section of parts that failed, and of environments that could not be built; empty without any."""
     lines = [
         f"* **{name}** was measured without a result: {one['failed']}"
         for name, one in document["parts"].items()
@@ -69,27 +72,36 @@ def _failures(document: dict[str, Any]) -> str:
 
 
 def _targets(mode: str, parts: Parts) -> str:
-    rows = []
-    measurable = {part.name for part in parts_of(mode)}
-    for target in TARGETS:
-        found, verdict = target.judge(parts)
-        sign = "≤" if target.at_most else "≥"
-        bound = "any" if target.bound == float("inf") else f"{sign} {target.bound:g}{target.unit}"
-        figure, spread = ("–", "–") if found is None else (f"{found.median:.2f}{target.unit}", _range(found))
-        says = verdict.value
-        if verdict is Verdict.MISSED:
-            says += f": {REASONS.get(target.says, 'the reason is not known yet')}"
-        if verdict is Verdict.UNKNOWN and target.part not in measurable:
-            says = "only by `make bench MODE=full`"
-        rows.append((target.says, bound, figure, spread, says))
+    rows = judged(TARGETS, parts, REASONS, {part.name for part in parts_of(mode)}, "make bench MODE=full")
     text = (
         "Ratios are medians over rounds of (their wall time / our wall time), against the better of the other system's "
         "configurations; in rows “against” something, of (our wall time / that). Both sides of a ratio were measured "
         "in one part, in turns. The reasons of what is missed are written by hand."
     )
-    return "\n".join(
-        ["## Targets", "", text, "", *_table(("what", "target", "median", "25–75 %", ""), rows, texts=(0, 4))]
-    )
+    return "\n".join(["## Targets", "", text, "", *rows])
+
+
+def judged(
+    targets: Iterable[Target], parts: Parts, reasons: Mapping[str, str], measurable: Collection[str], full: str
+) -> list[str]:
+    """A table of targets and what was found of them.
+
+    Args:
+        reasons: why one is missed, by what it says. measurable: parts that the mode has. full: what runs them all.
+    """
+    rows = []
+    for target in targets:
+        found, verdict = target.judge(parts)
+        sign = "≤" if target.at_most else "≥"
+        bound = "any" if target.bound == float("inf") else f"{sign} {target.bound:g}{target.unit}"
+        figure, spread = ("–", "–") if found is None else (f"{found.median:.2f}{target.unit}", quartiles(found))
+        says = verdict.value
+        if verdict is Verdict.MISSED:
+            says += f": {reasons.get(target.says, 'the reason is not known yet')}"
+        if verdict is Verdict.UNKNOWN and target.part not in measurable:
+            says = f"only by `{full}`"
+        rows.append((target.says, bound, figure, spread, says))
+    return table_lines(("what", "target", "median", "25–75 %", ""), rows, texts=(0, 4))
 
 
 def _workloads(parts: Parts) -> str:
@@ -110,9 +122,9 @@ def _side_by_side(name: str, record: dict[str, Any]) -> str:
             (
                 entry_of(system).says,
                 f"{wall.median:.2f}",
-                _range(wall),
+                quartiles(wall),
                 f"{cpu.median:.2f}",
-                _range(cpu),
+                quartiles(cpu),
                 f"{times.median:.2f}",
                 "–" if state is None else f"{state.median:.1f}",
                 f"{Spread.of(written).median / 1e6:.1f}" if written else "–",
@@ -126,7 +138,9 @@ def _side_by_side(name: str, record: dict[str, Any]) -> str:
         f"{record['rows']:,} rows."
     )
     head = ("system", "wall s", "25–75 %", "CPU s", "25–75 %", "× ours", "state B/key", "published MB", "memory MB")
-    return "\n".join([f"### {name.removeprefix('workload/')}: {workload['says']}", "", says, "", *_table(head, rows)])
+    return "\n".join(
+        [f"### {name.removeprefix('workload/')}: {workload['says']}", "", says, "", *table_lines(head, rows)]
+    )
 
 
 def _phases(parts: Parts) -> str:
@@ -147,7 +161,7 @@ def _phases(parts: Parts) -> str:
             cells.append(f"{Spread.of(measured).median:.0f}" if measured else "–")
         rows.append((phase.removesuffix("_ms"), *cells))
     text = "Milliseconds of a warm epoch by phase, medians, as `milepost show` tells them."
-    return "\n".join(["## Where our time goes", "", text, "", *_table(("phase", *shown), rows)])
+    return "\n".join(["## Where our time goes", "", text, "", *table_lines(("phase", *shown), rows)])
 
 
 def _growth(parts: Parts) -> str:
@@ -182,7 +196,8 @@ def _others(parts: Parts) -> str:
     return "\n".join(["## Other figures", "", *lines]) if lines else ""
 
 
-def _stamps(parts: Parts) -> str:
+def stamps(parts: Parts) -> str:
+    """The section of parts: when each was taken, of which commit, and what others used meanwhile."""
     rows = [
         (
             name,
@@ -198,7 +213,7 @@ def _stamps(parts: Parts) -> str:
         "A commit with `+` had uncommitted changes."
     )
     head = ("part", "taken", "commit", "took s", "others' load")
-    return "\n".join(["## Parts", "", text, "", *_table(head, rows, texts=(0, 1, 2))]) if rows else ""
+    return "\n".join(["## Parts", "", text, "", *table_lines(head, rows, texts=(0, 1, 2))]) if rows else ""
 
 
 def _took(record: dict[str, Any]) -> str:
@@ -209,7 +224,8 @@ def _busy(record: dict[str, Any]) -> str:
     return f"{record['other_busy_cores']:.2f}" if "failed" not in record else "failed"
 
 
-def _versions(document: dict[str, Any], parts: Parts) -> str:
+def versions(document: dict[str, Any], parts: Parts) -> str:
+    """The section of versions, of everything that ran."""
     found: dict[str, set[str]] = {}
     for record in parts.values():
         for system in record.get("systems", {}).values():
@@ -224,11 +240,12 @@ def memory(system: str, epochs: Sequence[dict[str, Any]]) -> str:
     return "–" if entry_of(system).fresh else f"{max(epoch['memory_bytes'] for epoch in epochs) / 1e6:.0f}"
 
 
-def _range(spread: Spread) -> str:
+def quartiles(spread: Spread) -> str:
+    """The lower and the upper one."""
     return f"{spread.low:.2f}–{spread.high:.2f}"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, texts: Sequence[int] = (0,)) -> list[str]:
+def table_lines(head: Sequence[str], rows: Iterable[Sequence[str]], *, texts: Sequence[int] = (0,)) -> list[str]:
     """A table whose columns are figures, but for `texts`."""
     align = ["---" if at in texts else "---:" for at in range(len(head))]
     return [f"| {' | '.join(cells)} |" for cells in (head, align, *rows)]

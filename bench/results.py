@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.environments import unavailable
 from bench.machine import commit, describe
 from bench.targets import Parts, Record
 
@@ -24,16 +23,19 @@ class Results:
     Attributes: document: what the file holds; parts by name below `parts`.
     """
 
-    def __init__(self, file: Path, mode: str, order: list[str], *, keep: bool) -> None:
+    def __init__(
+        self, file: Path, mode: str, order: list[str], *, keep: bool, lacking: Mapping[str, str] | None = None
+    ) -> None:
         """Begin anew, or with `keep` with what the file has of the parts in `order`; it is written by `measure` alone.
 
-        Raises: MeasuredElsewhere: what is to be kept was measured on another machine.
+        Args: lacking: environments that are not there, and why.
+        Raises: MeasuredElsewhere: what is to be kept was measured on another machine, or in another mode.
         """
         self._file, self._order = file, order
         self.document: dict[str, Any] = {
             "mode": mode,
             "machine": describe(),
-            "unavailable": unavailable(),
+            "unavailable": dict(lacking or {}),
             "parts": {},
         }
         if not keep or not file.exists():
@@ -43,6 +45,7 @@ class Results:
         differs = [
             f"{name} {earlier['machine'].get(name)}" for name in now if earlier["machine"].get(name) != now[name]
         ]
+        differs += [] if earlier["mode"] == mode else [f"mode {earlier['mode']}"]
         if differs:
             raise MeasuredElsewhere(
                 f"{file} was measured with {', '.join(differs)}, which is not so here. Nothing was changed. "

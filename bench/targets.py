@@ -65,7 +65,7 @@ def fastest(record: Record, begins: str, ends: str = "") -> str | None:
     return min(names, key=lambda name: Spread.of(walls(record, name)).median, default=None)
 
 
-def _faster(rivals: str, ours: str = "milepost", ends: str = "") -> Measure:
+def faster(rivals: str, ours: str = "milepost", ends: str = "") -> Measure:
     """How many times the best of the rivals, whose names begin and end so, takes as long as ours."""
 
     def measure(record: Record) -> Spread | None:
@@ -73,6 +73,16 @@ def _faster(rivals: str, ours: str = "milepost", ends: str = "") -> Measure:
         if rival is None or ours not in record["systems"]:
             return None
         return ratio(walls(record, rival), walls(record, ours))
+
+    return measure
+
+
+def against(ours: str, other: str) -> Measure:
+    """How many times one system takes as long as another."""
+
+    def measure(record: Record) -> Spread | None:
+        present = {ours, other} <= record["systems"].keys()
+        return ratio(walls(record, ours), walls(record, other)) if present else None
 
     return measure
 
@@ -136,9 +146,9 @@ def _all() -> Sequence[Target]:
     found = []
     for says, name, streaming, flink in keyed:
         part = f"workload/{name}"
-        found.append(Target(f"{says} keys: {store}", part, streaming, _faster("spark-")))
+        found.append(Target(f"{says} keys: {store}", part, streaming, faster("spark-")))
         beside = "flink/keyed-5m" if name == "keyed-5m" else part
-        found.append(Target(f"{says} keys: {backend}", beside, flink, _faster("flink-")))
+        found.append(Target(f"{says} keys: {backend}", beside, flink, faster("flink-")))
     large = "restore/keyed-5m"
     found.append(Target("5 M keys, against our own 1 M keys", large, 1.2, _larger_state, at_most=True))
     for says, name in (
@@ -148,7 +158,7 @@ def _all() -> Sequence[Target]:
         ("composite key", "composite-1m"),
         ("Zipf-skewed key", "zipf-1m"),
     ):
-        found.append(Target(f"{says}: {store}", f"workload/{name}", 4, _faster("spark-")))
+        found.append(Target(f"{says}: {store}", f"workload/{name}", 4, faster("spark-")))
     for says, name, _, _ in keyed:
         what = f"{says} keys: ours against the bare limit"
         found.append(Target(what, f"workload/{name}", 1.8, _above_the_limit, at_most=True))
@@ -157,9 +167,9 @@ def _all() -> Sequence[Target]:
         ("5 M keys", "process/keyed-5m", 10),
         ("1 M keys, after 45 epochs", "aged/keyed-1m", 6),
     ):
-        cold = _faster("spark-", "milepost-process", "-process")
-        served = _faster("spark-", "milepost-served", "-process")
-        both = _faster("spark-", "milepost-served", "-served")
+        cold = faster("spark-", "milepost-process", "-process")
+        served = faster("spark-", "milepost-served", "-process")
+        both = faster("spark-", "milepost-served", "-served")
         what = f"new process, {says}"
         found.append(Target(f"{what}: availableNow, both with a cold JVM", part, 1.5, cold))
         found.append(Target(f"{what}, ours on a running server: availableNow, cold", part, bound, served))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from bench.generate import Shape, Skew
+from bench.shapes import Shape, Skew
 
 WINDOW_S = 10
 DELAY_S = 5

@@ -88,6 +88,12 @@ class Written:
         self._counts = counts
         self._seen: set[Path] = set()
 
+    def figures(self, name: str) -> dict[str, int]:
+        """Return bytes and number of the new files, and how many there are in all."""
+        before = self._seen
+        size = self.new_bytes()
+        return {f"{name}_bytes": size, f"{name}_objects": len(self._seen - before), f"{name}_kept": len(self._seen)}
+
     def new_bytes(self) -> int:
         """Bytes of the files that were not there at the last look; Hadoop's local checksum files are left out.
 
@@ -120,6 +126,16 @@ class Volumes:
             "output_bytes": self._output.new_bytes(),
             "all_bytes": self._all.new_bytes(),
         }
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files below a folder, what no reader looks at any more included."""
+    return Written(folder, lambda path: True).new_bytes()
+
+
+def is_data(path: Path) -> bool:
+    """Whether a file of a table has rows of it, or says which rows are gone; else it is the format's log."""
+    return not {"_delta_log", "metadata"} & set(path.parts)
 
 
 def link_files(source: Path, target: Path) -> None:

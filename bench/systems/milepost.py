@@ -1,4 +1,7 @@
-"""Milepost: a long-running session in one process, or `milepost run` in a new process per epoch."""
+"""Milepost: a long-running session in one process, or `milepost run` in a new process per epoch.
+
+Its table is our own Parquet one, or one of Delta or Iceberg, which is read at the end by their own libraries.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.systems.contract import PARALLELISM, Folders, NotAsked, Written, link_files
+from bench.systems.contract import PARALLELISM, Folders, NotAsked, Written, is_data, link_files, size_of
+from bench.systems.milepost_tables import OWN, TableKind
 from bench.systems.servers import Server
 from bench.workloads import AGGREGATES, DELAY_S, WINDOW_S, Query, Workload
 
@@ -25,11 +29,13 @@ _TYPES = {
 }
 
 
-def write_spec(workload: Workload, folders: Folders, *, spark: dict[str, Any], retained: int) -> Path:
+def write_spec(
+    workload: Workload, folders: Folders, *, spark: dict[str, Any], retained: int, table: TableKind = OWN
+) -> Path:
     """Write the job of a workload, and return its file.
 
     Args:
-        spark: of the spec. retained: checkpoints.
+        spark: of the spec. retained: checkpoints. table: what the sink is.
     """
     source: dict[str, Any] = {
         "format": "parquet",
@@ -48,15 +54,12 @@ def write_spec(workload: Workload, folders: Folders, *, spark: dict[str, Any], r
     if workload.query is Query.WINDOW:
         source |= {"event_time": "event_time", "watermark_delay": f"{DELAY_S}s"}
         operator |= {"window": {"tumbling": f"{WINDOW_S}s"}, "allowed_lateness": "0s"}
-    mode = "upsert" if workload.query is Query.AGGREGATE else "append"
     spec = {
         "name": "bench",
         "storage": folders.checkpoints.as_uri(),
         "sources": {"bids": source},
         "operators": [operator],
-        "sinks": [
-            {"name": "result", "input": "result", "format": "parquet", "path": folders.output.as_uri(), "mode": mode}
-        ],
+        "sinks": [{"name": "result", "input": "result", **table.sink(workload, folders)}],
         "spark": spark,
         "checkpointing": {"retained": {"last": retained}},
     }
@@ -76,12 +79,14 @@ class Milepost:
         parallelism: str = str(PARALLELISM),
         retained: str = "10",
         worker_memory_mb: str = "",
+        table: TableKind = OWN,
     ) -> None:
-        """Take what a system's name can carry.
+        """Take what a system's name can carry, and the kind of its table.
 
         Args:
             worker_memory_mb: limit of each Python worker's address space; empty = none.
         """
+        self._table = table
         self._fresh, self._served = fresh, served
         self._server: Server | None = None
         self._parallelism, self._retained = int(parallelism), int(retained)
@@ -99,11 +104,12 @@ class Milepost:
             spark["remote"] = self._server.address
         else:
             spark["master"] = f"local[{PARALLELISM}]"
-        self._spec = write_spec(workload, folders, spark=spark, retained=self._retained)
+        self._spec = write_spec(workload, folders, spark=spark, retained=self._retained, table=self._table)
         self._output = Written(folders.output, lambda path: path.suffix == ".parquet")
         self._all = Written(
             folders.work, lambda path: folders.output in path.parents or folders.checkpoints in path.parents
         )
+        self._log = Written(folders.output, lambda path: not is_data(path))
         if self._fresh:
             return
         from milepost.api import JobMaster, load_job, spark_runner
@@ -130,6 +136,8 @@ class Milepost:
             "state_bytes": document["checkpointed_bytes"],
             "output_bytes": self._output.new_bytes(),
             "all_bytes": self._all.new_bytes(),
+            "kept_bytes": size_of(self._folders.output),
+            **self._log.figures("log"),
             "duration_ms": document["duration_ms"],
             "sync_ms": document["sync_ms"],
             "async_ms": document["async_ms"],
@@ -184,6 +192,8 @@ class Milepost:
         return {"wall_s": time.perf_counter() - started, "bytes": sum(keys.values()), "files": len(keys), "rows": rows}
 
     def result_sql(self) -> str:
+        if self._table is not OWN:
+            return self._table.result_sql(self._workload, self._folders)
         file = self._folders.work / "published.parquet"
         file.unlink(missing_ok=True)
         self._command("read", "result", "--format", "parquet", "--output", str(file))
@@ -195,7 +205,8 @@ class Milepost:
 
         import milepost
 
-        return {"milepost": milepost.__version__, "pyspark": pyspark.__version__, "pyarrow": pyarrow.__version__}
+        own = {"milepost": milepost.__version__, "pyspark": pyspark.__version__, "pyarrow": pyarrow.__version__}
+        return own | self._table.versions()
 
     def close(self) -> None:
         if self._server is not None:

@@ -10,7 +10,7 @@ from typing import Any
 from bench.systems.contract import System
 from bench.workloads import Query, Workload
 
-MAIN, TOOLS, FLINK = ".venv", ".venv-bench", ".venv-flink"
+MAIN, TOOLS, FLINK, SPARK_TABLES = ".venv", ".venv-bench", ".venv-flink", ".venv-spark-readers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Entry:
     Attributes:
         says: for people. environment: folder of the Python that runs it.
         make: the system, of its options; called in its own process only.
-        fresh: a new process per epoch. bare: one of the limits.
+        fresh: a new process per epoch. bare: one of the limits. merges: takes each epoch's rows into a table by key.
     """
 
     says: str
@@ -28,9 +28,12 @@ class Entry:
     make: Callable[..., System]
     fresh: bool = False
     bare: bool = False
+    merges: bool = False
 
     def runs(self, workload: Workload) -> bool:
         """Whether it is built for the workload."""
+        if self.merges:
+            return workload.query is Query.AGGREGATE
         return not self.bare or (workload.query is Query.AGGREGATE and workload.key == ("auction",))
 
 
@@ -38,6 +41,31 @@ def _milepost(**options: Any) -> System:
     from bench.systems.milepost import Milepost
 
     return Milepost(**options)
+
+
+def _milepost_table(format: str, mode: str = "upsert", **options: str) -> System:
+    from bench.systems.milepost import Milepost
+    from bench.systems.milepost_tables import TableKind
+
+    return Milepost(table=TableKind(format, mode), **options)
+
+
+def _spark_merge(format: str, *, deletes: bool, **options: str) -> System:
+    from bench.systems.spark_merge import SparkMerge
+
+    return SparkMerge(format, deletes=deletes, **options)
+
+
+def _delta_rs() -> System:
+    from bench.systems.delta_rs import DeltaRs
+
+    return DeltaRs()
+
+
+def _duckdb(strategy: str) -> System:
+    from bench.systems.duckdb_tables import DuckDb
+
+    return DuckDb(strategy)
 
 
 def _streaming(store: str, **options: bool) -> System:
@@ -93,6 +121,43 @@ SYSTEMS = {
         MAIN,
         partial(_streaming, "rocksdb", fresh=True),
         fresh=True,
+    ),
+    "milepost-delta": Entry("Milepost, Delta", MAIN, partial(_milepost_table, "delta")),
+    "milepost-iceberg": Entry("Milepost, Iceberg", MAIN, partial(_milepost_table, "iceberg")),
+    "milepost-changelog": Entry(
+        "Milepost, Delta, every change as a row", MAIN, partial(_milepost_table, "delta", "changelog")
+    ),
+    "spark-delta": Entry(
+        "Spark `MERGE INTO` Delta, files written again",
+        SPARK_TABLES,
+        partial(_spark_merge, "delta", deletes=False),
+        merges=True,
+    ),
+    "spark-delta-vectors": Entry(
+        "Spark `MERGE INTO` Delta, deletion vectors",
+        SPARK_TABLES,
+        partial(_spark_merge, "delta", deletes=True),
+        merges=True,
+    ),
+    "spark-iceberg": Entry(
+        "Spark `MERGE INTO` Iceberg, copy-on-write",
+        SPARK_TABLES,
+        partial(_spark_merge, "iceberg", deletes=False),
+        merges=True,
+    ),
+    "spark-iceberg-deletes": Entry(
+        "Spark `MERGE INTO` Iceberg, merge-on-read",
+        SPARK_TABLES,
+        partial(_spark_merge, "iceberg", deletes=True),
+        merges=True,
+    ),
+    "delta-rs": Entry("delta-rs `merge`", MAIN, _delta_rs, merges=True),
+    "duckdb-merge": Entry("DuckDB, own table, `MERGE INTO`", MAIN, partial(_duckdb, "merge"), merges=True),
+    "duckdb-delete-insert": Entry(
+        "DuckDB, own table, delete and insert as dbt does", MAIN, partial(_duckdb, "delete+insert"), merges=True
+    ),
+    "duckdb-parquet": Entry(
+        "DuckDB, own table, `MERGE INTO`, then all of it as Parquet", MAIN, partial(_duckdb, "parquet"), merges=True
     ),
 }
 

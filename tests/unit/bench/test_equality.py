@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bench.equality import Answer, WrongResult, changed_keys
-from bench.generate import SCHEMA, START_US, Shape, bids, write_epoch
+from bench.generate import SCHEMA, START_US, bids, write_epoch
+from bench.shapes import Shape
 from bench.workloads import WORKLOADS, Workload
 
 SHAPE = Shape(keys=50, rows=400, files=2)
