@@ -33,7 +33,7 @@ PAGES ?=
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format check test referees mutants fuzz bench demo docs reference transcripts down status clean
+.PHONY: help env lint format check test referees mutants fuzz bench bench-tables demo docs reference transcripts down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,11 @@ fuzz: env ## break OBJECTS=20000 source objects at random and read them: rows or
 bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 60 to 80)
 	@$(PY) -m bench.environments
 	@$(PY) -m bench run --mode $(MODE) $(BENCH_ARGS)
+
+bench-tables: env ## open tables beside Spark's MERGE, delta-rs and DuckDB; writes bench/TABLES.md (6 minutes; MODE=full: 25)
+	@$(PY) -m bench.environments .venv-bench
+	@$(PY) -m scripts.spark_readers
+	@$(PY) -m bench tables --mode $(MODE) $(BENCH_ARGS)
 
 demo: env ## S3, Spark, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
 	@exec $(PY) -m scripts.demo --days $(MILEPOST_DAYS)

@@ -30,7 +30,8 @@ def unavailable() -> dict[str, str]:
 def main(arguments: list[str]) -> int:
     """Build what is missing; with the name of an environment, that one alone."""
     if arguments:
-        build(ENVIRONMENTS[arguments[0]])
+        if not ENVIRONMENTS[arguments[0]].is_built():
+            build(ENVIRONMENTS[arguments[0]])
         return 0
     missing = [environment for environment in ENVIRONMENTS.values() if not environment.is_built()]
     if not missing:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from bench.growth import follow_checkpoints
 from bench.parts import Part, present
-from bench.processes import python_of
-from bench.rounds import Plan, run_workload
+from bench.rounds import Plan, Say, run_workload
 from bench.shapes import Skew
 from bench.statistics import Spread
-from bench.systems.registry import SPARK_TABLES
 from bench.targets import Measure, Record, Target, against, faster
 from bench.workloads import WORKLOADS, Workload
+from scripts import spark_readers
 
 OURS = ("milepost", "milepost-delta", "milepost-iceberg", "milepost-changelog")
 DELTA = ("milepost-delta", "spark-delta", "spark-delta-vectors", "delta-rs")
@@ -86,16 +86,18 @@ def _full() -> list[Part]:
 
 def _part(group: str, name: str, systems: Sequence[str], plan: Plan) -> Part:
     workload = TABLE_WORKLOADS[name]
-    return Part(f"{group}/{name}", lambda folder, say: run_workload(workload, present(systems), plan, folder, say))
+
+    def measure(folder: Path, say: Say) -> Record:
+        there = [one for one in present(systems) if not (one.startswith("spark-") and lacking_here())]
+        return run_workload(workload, there, plan, folder, say)
+
+    return Part(f"{group}/{name}", measure)
 
 
 def lacking_here() -> dict[str, str]:
-    """The environment of Spark with the formats' jars, where it is not built, and what builds it."""
-    return (
-        {}
-        if python_of("spark-delta").exists()
-        else {SPARK_TABLES: "it is not built; `python -m scripts.spark_readers` builds it"}
-    )
+    """The environment of Spark with the formats' jars, where it is not there, and why."""
+    why = spark_readers.unreached() or "it is not built; `python -m scripts.spark_readers` builds it"
+    return {} if spark_readers.jars_are_there() else {spark_readers.SPARK_READERS.folder: why}
 
 
 def _commits(epochs: int) -> list[Part]:

@@ -13,7 +13,7 @@ from bench.systems.registry import entry_of
 from bench.tables import TABLE_TARGETS, share, table_parts
 from bench.targets import Parts, Record, counted, walls
 
-_FULL = "python -m bench tables --mode full"
+_FULL = "make bench-tables MODE=full"
 _SIDES = {
     "delta": "Delta: ours beside Spark, delta-rs and DuckDB",
     "iceberg": "Iceberg: ours beside Spark",
@@ -57,7 +57,7 @@ def render_tables(document: dict[str, Any]) -> str:
 def _head(document: dict[str, Any], measured: Parts) -> str:
     machine, mode = document["machine"], document["mode"]
     commits = " and ".join(dict.fromkeys(one["commit"] or "unknown" for one in document["parts"].values()))
-    made = f"Written by `python -m bench tables --mode {mode}`, not by hand; how: [README.md](README.md)"
+    made = f"Written by `make bench-tables MODE={mode}`, not by hand; how: [README.md](README.md)"
     raw = "raw figures: [results-tables.json](results-tables.json)"
     where = f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, {machine['system']}"
     lines = [

@@ -16,7 +16,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
-_BENCH = [path for pattern in ("*.md", "plots/*.svg", "results-full.json") for path in ROOT.glob(f"bench/{pattern}")]
+_PUBLISHED = ("*.md", "plots/*.svg", "results-full.json", "results-tables.json")
+_BENCH = [path for pattern in _PUBLISHED for path in ROOT.glob(f"bench/{pattern}")]
 ELSEWHERE = {
     "pipeline/milepost/protocol/PROTOCOL.md": "reference/protocol.md",
     **{

@@ -16,18 +16,8 @@ from typing import Any
 from bench.systems.contract import PARALLELISM, Folders, NotAsked, link_files
 from bench.systems.merging import CHANGES, TableVolumes, aggregated, merge_sql, stage_changes
 from bench.workloads import Workload
+from scripts.spark_tables import spark_with_tables, sqlite_catalog
 
-_SETTINGS = {
-    "delta": {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    },
-    "iceberg": {
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.sql.catalog.lake.type": "hadoop",
-    },
-}
 _READ_SQL = "SELECT count(*), sum(bids), sum(total), max(highest) FROM {table}"
 
 
@@ -40,7 +30,7 @@ class SparkMerge:
     def prepare(self, workload: Workload, folders: Folders) -> None:
         self._workload, self._folders = workload, folders
         self._volumes = TableVolumes(folders)
-        self._spark = _open_spark(self._format, workload, folders)
+        self._spark = _open_spark(workload, folders)
         self._table = f"delta.`{folders.output}`" if self._format == "delta" else "lake.bench.totals"
 
     def stage(self, source: Path, target: Path) -> None:
@@ -84,37 +74,28 @@ class SparkMerge:
         return f"SELECT {', '.join(self._workload.result_columns)} FROM read_parquet('{copy}/*.parquet')"
 
     def versions(self) -> dict[str, str]:
-        library = next(file.stem for file in _jars() if file.name.startswith(f"{self._format}-spark"))
-        return {"pyspark (MERGE)": self._spark.version, self._format: library}
+        return {"pyspark (MERGE)": self._spark.version, self._format: _library(self._format)}
 
     def close(self) -> None:
         self._spark.stop()
 
 
-def _open_spark(format: str, workload: Workload, folders: Folders) -> Any:
-    from pyspark.sql import SparkSession
-
+def _open_spark(workload: Workload, folders: Folders) -> Any:
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "TZ": "UTC"}
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = {
-        "spark.master": f"local[{PARALLELISM}]",
         "spark.driver.memory": workload.memory,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(folders.work / "spark"),
         "spark.sql.warehouse.dir": str(folders.work / "warehouse"),
         "spark.sql.shuffle.partitions": str(PARALLELISM),
         "spark.databricks.delta.snapshotPartitions": str(PARALLELISM),  # of the log; 50 by default, for clusters
-        "spark.sql.session.timeZone": "UTC",
-        "spark.jars": ",".join(str(file) for file in _jars()),
     }
-    if format == "iceberg":
-        settings["spark.sql.catalog.lake.warehouse"] = str(folders.output)
-    return SparkSession.builder.config(map=settings | _SETTINGS[format]).getOrCreate()
+    catalog = sqlite_catalog(folders.work / "catalog.db", folders.output)
+    spark = spark_with_tables(PARALLELISM, catalogs={"lake": catalog}, settings=settings)
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
+    return spark
 
 
-def _jars() -> list[Path]:
-    """The formats' jars, which lie in the environment that this runs in."""
-    return sorted(Path(sys.prefix, "jars").glob("*.jar"))
+def _library(format: str) -> str:
+    """Name and version of a format's jar, which lies in the environment that this runs in."""
+    return next(file.stem for file in Path(sys.prefix, "jars").glob(f"{format}-spark*.jar"))

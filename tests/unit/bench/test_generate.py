@@ -59,6 +59,15 @@ def test_uniform_keys_are_drawn_evenly_and_skewed_ones_by_rank() -> None:
     assert counts[Skew.ZIPF][[0, 1, 9]] == pytest.approx(expected, rel=0.1)
 
 
+def test_clustered_keys_are_a_fiftieth_of_all_that_lie_together_and_others_in_each_epoch() -> None:
+    first, second = (
+        np.unique(bids(Shape(keys=1_000, rows=2_000, skew=Skew.CLUSTERED), epoch)["auction"].to_numpy())
+        for epoch in (1, 2)
+    )
+    assert first.tolist() == list(range(FIRST_ID + 20, FIRST_ID + 40))
+    assert second.tolist() == list(range(FIRST_ID + 40, FIRST_ID + 60))
+
+
 def test_event_times_stay_in_their_epoch_and_are_two_seconds_out_of_order_at_most() -> None:
     times = bids(Shape(keys=10, rows=20_000), 4)["event_time"].cast(pa.int64()).to_numpy()
     assert times.min() >= START_US + 4 * EPOCH_US and times.max() < START_US + 5 * EPOCH_US - 100_000

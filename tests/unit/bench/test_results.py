@@ -68,6 +68,11 @@ def test_parts_of_another_machine_are_not_mixed_in(file: Path) -> None:
         Results(file, "quick", ORDER, keep=True)
 
 
+def test_parts_of_another_mode_are_not_mixed_in(file: Path) -> None:
+    with pytest.raises(MeasuredElsewhere, match=r"measured with mode quick, which is not so here"):
+        Results(file, "full", ORDER, keep=True)
+
+
 def test_a_part_that_no_mode_has_is_refused_with_the_names_of_those_it_has(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
