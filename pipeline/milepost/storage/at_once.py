@@ -14,18 +14,20 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def at_once(store: ObjectStore, ask: Callable[[T], R], subjects: Iterable[T]) -> list[R]:
+def at_once(store: ObjectStore, ask: Callable[[T], R], subjects: Iterable[T], *, locally: int = 1) -> list[R]:
     """Return the answers, in the order of the subjects; the first error in that order is raised.
 
-    A directory answers at once: there it is one after another.
+    A directory answers at once: there it is one after another, unless what is asked waits for the disk.
 
     Args:
         store: the one that is asked. ask: may be called by several threads.
+        locally: how many at once where the store is a directory.
     """
     every = list(subjects)
-    if store.config.is_local or len(every) < 2:
+    width = min(locally if store.config.is_local else _AT_ONCE, len(every))
+    if width < 2:
         return [ask(subject) for subject in every]
-    pool = ThreadPoolExecutor(min(_AT_ONCE, len(every)))
+    pool = ThreadPoolExecutor(width)
     try:
         return list(pool.map(ask, every))
     finally:  # whoever interrupts, or has an error to tell, does not wait for requests that nobody needs any more

@@ -12,6 +12,7 @@ from milepost.storage.at_once import at_once
 
 FAR: Any = SimpleNamespace(config=SimpleNamespace(is_local=False))
 """A store that is asked by several threads."""
+NEAR: Any = SimpleNamespace(config=SimpleNamespace(is_local=True))
 
 
 def test_answers_come_in_the_order_of_what_was_asked() -> None:
@@ -25,6 +26,22 @@ def test_answers_come_in_the_order_of_what_was_asked() -> None:
         return number * 10
 
     assert at_once(FAR, ask, range(3)) == [0, 10, 20]
+
+
+def test_a_directory_is_asked_by_one_thread_unless_more_wait_for_its_disk() -> None:
+    asking = {width: _threads(width) for width in (1, 2)}
+    assert asking == {1: 1, 2: 2}
+
+
+def _threads(width: int) -> int:
+    """How many threads ask a directory, when each waits until as many as may ask at once do so."""
+    together = threading.Barrier(width)
+
+    def ask(_: int) -> int:
+        together.wait(60)
+        return threading.get_ident()
+
+    return len(set(at_once(NEAR, ask, range(2), locally=width)))
 
 
 def test_an_error_is_told_while_another_request_still_waits() -> None:

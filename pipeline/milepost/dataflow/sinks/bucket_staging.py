@@ -21,10 +21,13 @@ from milepost.dataflow.sinks.table_buckets import (
     split_by_bucket,
 )
 from milepost.dataflow.sinks.table_files import TableFiles
-from milepost.dataflow.sinks.table_schema import conform, latest_per_key, merged_schema, rows_to_stage
+from milepost.dataflow.sinks.table_schema import conform, merged_schema, rows_to_stage, sorted_latest
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.at_once import at_once
+
+_BUCKETS_AT_ONCE = 4
+"""In a directory: while some wait until the disk has a bucket for good, others are read, sorted and encoded."""
 
 
 class BucketStaging:
@@ -73,12 +76,12 @@ class BucketStaging:
 
         def write(at: int) -> StagedFile | None:
             rows = pa.concat_tables([*self._rows_of(buckets[at], schema), parts[at]])
-            latest = latest_per_key(rows, self._key).sort_by([(name, "ascending") for name in self._key])
+            latest = sorted_latest(rows, self._key)
             label = f"{subtask}-{buckets[at].start}"
             file = self._files.stage([latest], checkpoint_id, token, label, latest.nbytes)
             return None if file is None else replace(file, groups=buckets[at])
 
-        written = at_once(self._store, write, dirty)
+        written = at_once(self._store, write, dirty, locally=_BUCKETS_AT_ONCE)
         taken = [file for file in self._buckets if any(overlaps(file.groups or range(0), buckets[at]) for at in dirty)]
         return replace(
             staged,

@@ -96,7 +96,10 @@ def dirty_buckets(buckets: Sequence[range], changed: Iterable[int], files: Itera
 
 def split_by_bucket(rows: pa.Table, groups: Ints, buckets: Sequence[range]) -> list[pa.Table]:
     """Return the rows of each bucket, in their order; `groups` are their key groups."""
-    at = np.searchsorted(np.array([one.stop for one in buckets]), groups, side="right")
+    of_group = np.zeros(max((one.stop for one in buckets), default=0), dtype=np.uint16)  # a radix sort takes these
+    for index, one in enumerate(buckets):
+        of_group[one.start : one.stop] = index
+    at = of_group[groups]
     order = np.argsort(at, kind="stable")
     ends = np.searchsorted(at[order], np.arange(len(buckets) + 1))
     sorted_rows = rows.take(pa.array(order))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from milepost.dataflow.sinks.committables import RowsPiece
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
@@ -141,6 +143,32 @@ def latest_per_key(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
     if len(last) == rows.num_rows:
         return rows
     return rows.take(last.combine_chunks().sort())
+
+
+def sorted_latest(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Return what `latest_per_key` returns, sorted by key, nulls last; faster where much of it is sorted already.
+
+    A sort keeps the order of equal keys, so the last row of each run of them is the latest one:
+
+        k, v of `rows`      b1 d1 f1 | d2 a2        a base file, and what an epoch changed
+        sorted by k         a2 b1 d1 d2 f1
+        next has the same k  .  .  x  .  .          d1 is dropped
+    """
+    by_key = [(name, "ascending") for name in key]
+    if any(pa.types.is_floating(rows.schema.field(name).type) for name in key):
+        return latest_per_key(rows, key).sort_by(by_key)  # a NaN is not equal to itself
+    order = pc.sort_indices(rows.select(list(key)), sort_keys=by_key)
+    columns = [rows.column(name).combine_chunks().take(order) for name in key]
+    repeated = [_equals_next(column) for column in columns]
+    last = pc.invert(reduce(pc.and_, repeated))
+    return rows.take(order.filter(pa.concat_arrays([last, pa.array([True] * min(1, len(order)), pa.bool_())])))
+
+
+def _equals_next(column: pa.Array) -> pa.Array:
+    """Return of each value but the last whether the next one equals it; nulls equal each other."""
+    values, following = column.slice(0, max(0, len(column) - 1)), column.slice(1)
+    equal = pc.fill_null(pc.equal(values, following), False)
+    return equal if not column.null_count else pc.or_(equal, pc.and_(values.is_null(), following.is_null()))
 
 
 def latest_by_part(pieces: Iterable[RowsPiece], key: tuple[str, ...]) -> Iterator[pa.Table]:
