@@ -68,18 +68,19 @@ def _quick() -> list[Part]:
 
 
 def _full() -> list[Part]:
-    plan, large, ours = Plan(warmups=4, rounds=5), Plan(warmups=3, rounds=3), Plan(warmups=4, rounds=5)
+    plan, large = Plan(warmups=3, rounds=5), Plan(warmups=2, rounds=3)
     return [
         _part("delta", "uniform-1m", (*DELTA, *DUCKDB), plan),
         _part("iceberg", "uniform-1m", ICEBERG, plan),
-        _part("aggregating", "uniform-1m", AGGREGATING, Plan(3, 3)),
+        _part("aggregating", "uniform-1m", AGGREGATING, large),
         _part("delta", "uniform-5m", (*DELTA, *DUCKDB), large),
         _part("iceberg", "uniform-5m", ICEBERG, large),
         _part("delta", "zipf-1m", (*DELTA, *DUCKDB), large),
         _part("delta", "clustered-1m", (*DELTA, *DUCKDB), large),
-        *(_part("ours", f"{skew.value}-{size}", OURS, ours) for size in ("1m", "5m") for skew in Skew),
-        _part("append", "window", APPENDED, ours),
-        _part("append", "deduplicate", APPENDED, ours),
+        *(_part("ours", f"{skew.value}-1m", OURS, plan) for skew in Skew),
+        *(_part("ours", f"{skew.value}-5m", OURS, large) for skew in Skew),
+        _part("append", "window", APPENDED, plan),
+        _part("append", "deduplicate", APPENDED, plan),
         *_commits(COMMITS),
     ]
 
