@@ -86,15 +86,19 @@ class FlightsJob:
 
     def epochs(self) -> list[list[str]]:
         """The object keys that each epoch of the live lineage consumed, oldest first, as the input records say."""
+        return [keys for _, keys in self.lineage()]
+
+    def lineage(self) -> list[tuple[int, list[str]]]:
+        """The checkpoints of the live lineage, oldest first, each with the keys that its epoch consumed."""
         context = JobContext(self.load())
         known = {done.checkpoint_id: done for done in map(completion_of, context.log.entries()) if done is not None}
         at = context.head().state.timeline().head
-        keys = []
+        found = []
         while at:
             inputs = decode_input_record(read_handle(context.store, known[at].plan)).sources
-            keys.append([obj.key for item in inputs for obj in item.objects])
+            found.append((int(at), [obj.key for item in inputs for obj in item.objects]))
             at = known[at].parent
-        return keys[::-1]
+        return found[::-1]
 
     def expected(self, *, deduplicate: bool = True) -> Expected:
         context = JobContext(self.load())

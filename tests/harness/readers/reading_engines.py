@@ -90,10 +90,10 @@ class ReadingEngines:
         request = {"engine": engine, "format": table_format, "location": place, "where": where, "s3": s3}
         return self._answer(self._others if engine in ENGINES else self._spark, request)
 
-    def run_on_spark(self, statement: str, catalog: CatalogTable | None = None) -> pa.Table:
+    def run_on_spark(self, statement: str, catalog: CatalogTable | None = None) -> None:
         """Run a statement of SQL on Spark, as another writer of a table does; `catalog` is `milepost` in it."""
         place = asdict(catalog) if catalog is not None else None
-        return self._answer(self._spark, {"engine": SPARK, "sql": statement, "location": place})
+        self._answer(self._spark, {"engine": SPARK, "sql": statement, "location": place})
 
     def stop(self) -> None:
         """End the processes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
@@ -34,6 +35,13 @@ def assert_same_rows(actual: pa.Table, expected: pa.Table, what: str = "table") 
     if ours.num_rows == theirs.num_rows and _equal(ours, theirs, exact, floats):
         return
     raise AssertionError(_differences(ours, theirs, exact + floats, what))
+
+
+def fingerprint(table: pa.Table) -> str:
+    """Return how many rows a table has, and a hash over all of them: the same whatever their order and its columns'."""
+    names = sorted(table.column_names)
+    rows = _sorted(_plain(table.select(names)), names).to_pylist()
+    return f"{len(rows)} rows, {hashlib.sha256(repr([names, rows]).encode()).hexdigest()[:16]}"
 
 
 def _plain(table: pa.Table) -> pa.Table:

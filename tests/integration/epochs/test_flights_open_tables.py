@@ -1,104 +1,100 @@
-"""The flights job on Delta: engines that had no part in its tables read them at every checkpoint, and meanwhile."""
+"""The flights job on open tables: engines that had no part in them read them at every checkpoint, and meanwhile."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.flights_job import FlightsJob
-from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
-from tests.harness.tasks.tables import assert_same_rows
-
-DELTA = {f"format: parquet, path: ../lake/{name}": f"format: delta, path: ../lake/{name}" for name in (
-    "carriers", "hourly", "late_flights"
-)}  # fmt: skip
-FLIGHTS = "flights"
-"""A column of table `carriers` that rises with each epoch, so that a table of a part of an epoch shows."""
+from milepost.epoch.answers import EpochRunner
+from milepost.jobmaster.jobmaster import CheckpointReport, Session
+from milepost.spark.driver.runner import SparkEpochRunner
+from tests.harness.jobs.kill_chain import without_sql
+from tests.harness.jobs.open_flights import FILTERS, OpenFlights
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.readers.reading_engines import ENGINES, ReadingEngines, all_engines
+from tests.harness.readers.witnesses import Witnesses
 
 
 @dataclass
-class Loop:
-    """What a reader saw that reads one table again and again.
+class Story:
+    """A job, and who looks at its tables after each step."""
 
-    Attributes:
-        sums: of the column, as it saw them; each only once in a row.
-    """
+    flights: OpenFlights
+    witnesses: Witnesses
+    runner: type[EpochRunner]
+    last_day: int = 0
 
-    sums: list[int] = field(default_factory=list)
-    reads: int = 0
+    def epoch(self) -> dict[str, str]:
+        """Land four days, and publish the next checkpoint."""
+        days = range(self.last_day + 1, self.last_day + 5)
+        self.flights.job.land(days)
+        self.last_day = days[-1]
+        return self.forward()
 
+    def forward(self) -> dict[str, str]:
+        """Publish the next checkpoint of what is landed."""
+        report = self.flights.job.master().run(Session.cli(), self.runner())
+        assert isinstance(report, CheckpointReport)
+        return self.look()
 
-@contextmanager
-def reading_in_a_loop(location: Path, engine: str) -> Iterator[Loop]:
-    """Read a table in a process of its own for as long as the block runs, and once more at the end."""
-    loop, ended, engines = Loop(), threading.Event(), ReadingEngines()
+    def back_to(self, checkpoint_id: int) -> dict[str, str]:
+        self.flights.job.master().rollback(Session.cli(), checkpoint_id)
+        return self.look()
 
-    def read() -> None:
-        last = False
-        while not last:
-            last = ended.is_set()
-            rows = engines.read(engine, location)
-            total = sum(rows.column(FLIGHTS).to_pylist())
-            assert len(set(rows.column("carrier").to_pylist())) == rows.num_rows, "two rows of one key"
-            loop.reads += 1
-            if loop.sums[-1:] != [total]:
-                loop.sums.append(total)
-
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(read)
-        try:
-            yield loop
-        finally:
-            ended.set()
-            reading.exception()  # it has ended; what it raised is told where the block succeeded
-            engines.stop()
-        reading.result()
+    def look(self) -> dict[str, str]:
+        """Every engine sees what the oracle says; return the state of each table."""
+        return self.witnesses.see(self.flights.expected(), FILTERS)
 
 
-def assert_engines_see_the_oracle(job: FlightsJob, engines: ReadingEngines) -> int:
-    """Every table, by every engine; returns the flights of table `carriers`."""
-    expected = job.assert_tables_equal_the_oracle().tables
-    for name, table in expected.items():
-        for engine in ENGINES:
-            seen = engines.read(engine, job.folder / "lake" / name)
-            assert_same_rows(seen.select(table.column_names), table, f"{name} by {engine}")
-    filtered = engines.read("duckdb", job.folder / "lake" / "carriers", where=("carrier", "=", "UA"))
-    known = expected["carriers"].filter(pa.compute.equal(expected["carriers"].column("carrier"), "UA"))
-    assert_same_rows(filtered.select(known.column_names), known, "carriers, one of them")
-    return sum(expected["carriers"].column(FLIGHTS).to_pylist())
+def begun(
+    folder: Path, table_format: str, engines: ReadingEngines, names: tuple[str, ...], *, on_spark: bool = False
+) -> Story:
+    """Return a job that has published nothing yet; its epochs need no Spark, or run there with SQL."""
+    flights = OpenFlights.create(folder, table_format, {} if on_spark else without_sql())
+    witnesses = Witnesses(engines, names, table_format, flights.place)
+    return Story(flights, witnesses, SparkEpochRunner if on_spark else SparklessRunner)
 
 
-@pytest.mark.referee
-def test_engines_see_every_checkpoint_whole_forward_back_and_while_it_is_published(
-    tmp_path: Path, reading_engines: ReadingEngines
+def hour_of(day: int, departures: int) -> pa.Table:
+    """A row of table `hourly` that somebody else adds."""
+    start = datetime(2013, 12, day, tzinfo=UTC)
+    row = {
+        "origin": "FOREIGN",
+        "window_start": start,
+        "window_end": start.replace(hour=1),
+        "departures": departures,
+        "delay_sum": -departures,
+    }
+    time = pa.timestamp("us", "UTC")
+    numbers = [("departures", pa.int64()), ("delay_sum", pa.int64())]
+    return pa.Table.from_pylist(
+        [row], pa.schema([("origin", pa.string()), ("window_start", time), ("window_end", time), *numbers])
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("table_format", "on_spark"),
+    [("delta", False), ("iceberg", False), pytest.param("delta", True, marks=pytest.mark.referee)],
+)
+def test_engines_see_whole_checkpoints_only_forward_and_back(
+    table_format: str, on_spark: bool, tmp_path: Path, reading_engines: ReadingEngines
 ) -> None:
-    """TABLES 1.1, 1.6: flights are append and upsert tables; no reader sees a state between two checkpoints."""
-    job = FlightsJob.create(tmp_path, DELTA)
-    job.land(range(1, 5))
-    job.run()
-    published = [assert_engines_see_the_oracle(job, reading_engines)]
-    with reading_in_a_loop(tmp_path / "lake" / "carriers", "duckdb") as loop:
-        for first in (5, 9, 13):
-            job.land(range(first, first + 4))
-            job.run()
-            published.append(assert_engines_see_the_oracle(job, reading_engines))
-        job.master().rollback(Session.cli(), 2)
-        assert assert_engines_see_the_oracle(job, reading_engines) == published[1]
-        for at in (2, 3):
-            job.run()
-            assert assert_engines_see_the_oracle(job, reading_engines) == published[at]
-    first, second, third, fourth = published
-    whole = [first, second, third, fourth, second, third, fourth]
-    position = -1
-    for total in loop.sums:
-        position = whole.index(total, position + 1)
-    assert loop.reads >= len(loop.sums) >= 2, "it read before and after something was published"
-    assert job.master().verify(deep=True).problems == ()
+    """TABLES 1.1, 1.2, 1.6: append, upsert and changelog; others' rows stay."""
+    names = all_engines() if on_spark else ENGINES
+    story = begun(tmp_path, table_format, reading_engines, names, on_spark=on_spark)
+    story.epoch()
+    with story.witnesses.watching() as seen:
+        second = story.epoch()
+        third = story.epoch()
+        assert story.back_to(2) == second
+        story.flights.append_by_library("hourly", hour_of(1, 7))
+        story.look()
+        again = story.forward()
+        assert (again["carriers"], again["late_flights"]) == (third["carriers"], third["late_flights"])
+    assert len(seen[ENGINES[0], "carriers"]) > 1, "it read before and after something was published"
+    assert story.flights.job.master().verify(deep=True).problems == ()
