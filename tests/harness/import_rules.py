@@ -46,7 +46,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "compatibility retention",
         "leadership reports",
         "rollback run",
-        "backfill savepoints",
+        "backfill migration savepoints",
         "jobmaster",
     ),
     "spark": ("worker", "wire", "task", "driver"),

@@ -18,7 +18,7 @@ from typer.models import CommandInfo
 from milepost import __version__
 from milepost.cli.reading import checkpoints, data, diff, health, jobs, plot, show
 from milepost.cli.running import control, epochs
-from milepost.cli.switching import backfill, realign, rollback, savepoints
+from milepost.cli.switching import backfill, migrate, realign, rollback, savepoints
 from milepost.cli.terminal.failures import INTERRUPTED, report, usage
 from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output
@@ -121,7 +121,19 @@ def _root(
 
 _READING = (jobs, checkpoints, show, health, data, diff, plot)
 
-for _module in (specs, epochs, control, rollback, realign, backfill, *_READING, maintenance, savepoints, server):
+for _module in (
+    specs,
+    epochs,
+    control,
+    rollback,
+    realign,
+    migrate,
+    backfill,
+    *_READING,
+    maintenance,
+    savepoints,
+    server,
+):
     _module.register(app)
 
 

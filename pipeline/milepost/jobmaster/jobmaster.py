@@ -15,6 +15,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.spec.load.load import LoadedJob
 
 if TYPE_CHECKING:
+    from milepost.dataflow.sinks.table_address import CatalogAddress, TableAddress
     from milepost.jobmaster.backfill.backfill import BackfillResult, Backfills, DisposedBackfills
     from milepost.jobmaster.backfill.plan import ApprovedBackfill
     from milepost.jobmaster.compatibility.preflight import advice, report_lines
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.leadership.lifecycle import Lifecycle
     from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, CanceledJob, CheckpointCopy
     from milepost.jobmaster.leadership.reconciliation import SinkReconciler
+    from milepost.jobmaster.migration.migration import MigratedTable, Migrations
+    from milepost.jobmaster.migration.plan import MigrationPlan
     from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails, SourceDetails
     from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
     from milepost.jobmaster.reports.diff import Difference
@@ -55,6 +58,8 @@ _HOMES = {
     "job.session": ("Session",),
     "job.store_checks": ("probe_stores",),
     "leadership.outcomes": ("AbortedCheckpoint", "CanceledJob", "CheckpointCopy"),
+    "migration.migration": ("MigratedTable",),
+    "migration.plan": ("CatalogAddress", "MigrationPlan", "TableAddress"),
     "reports.checkpoint_details": ("CheckpointDetails", "SourceDetails"),
     "reports.checkpoint_document": ("CheckpointReport",),
     "reports.diff": ("Difference",),
@@ -127,6 +132,8 @@ class JobMaster:
     rollback = _UseCase(lambda master: master._rollbacks.rollback)
     plan_realign = _UseCase(lambda master: master._realignments.plan_realign)
     realign = _UseCase(lambda master: master._realignments.realign)
+    plan_migration = _UseCase(lambda master: master._migrations.plan_migration)
+    migrate_table = _UseCase(lambda master: master._migrations.migrate_table)
     finish_reconciliation = _UseCase(lambda master: master._rollbacks.finish_reconciliation)
     plan_backfill = _UseCase(lambda master: master._backfills.plan_backfill)
     backfill = _UseCase(lambda master: master._backfills.backfill)
@@ -205,6 +212,12 @@ class JobMaster:
         from milepost.jobmaster.rollback.realign import Realignments
 
         return Realignments(self.context, self._reconciler)
+
+    @cached_property
+    def _migrations(self) -> Migrations:
+        from milepost.jobmaster.migration.migration import Migrations
+
+        return Migrations(self.context, self._leadership, self._reconciler)
 
     @cached_property
     def _savepoints(self) -> Savepoints:

@@ -13,6 +13,7 @@
     chk-<id>/t<token>/_veto                             failing rows of an epoch that the quality gate vetoed
     vetoes/<id>.json                                    the same, once it is aborted; the abort's event has its digest
     sinks/<sink>/marks/<number>.json                    which contents a table carries
+    sinks/<sink>/tables/<location>.json                 a table from before or after a migration
     garbage/<sha256>.json                               a list of garbage that a manifest entry names
     savepoints/<name>/<creation>/                       root of a savepoint; keys in it repeat these
 

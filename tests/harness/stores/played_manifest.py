@@ -12,6 +12,7 @@ import pyarrow as pa
 from milepost.dataflow.sinks.committables import Committable
 from milepost.dataflow.sinks.contents import ContentsRecords, TableContents
 from milepost.dataflow.sinks.contract import PreparedTable, Sink, TableTarget
+from milepost.dataflow.sinks.table_address import TableAddress
 from milepost.jobmaster.run.results import contents_after
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.ids import CheckpointId, FencingToken
@@ -19,6 +20,7 @@ from milepost.protocol.records.object_store import ObjectStore
 from tests.harness.tasks.staging import stage_buckets, stage_each
 
 MAIN = "main"
+HERE = TableAddress("parquet", "here")
 TOKEN = 1
 
 
@@ -121,5 +123,5 @@ class PlayedManifest:
     def _contents(self, sink: str, left: TableContents | None, prepared: PreparedTable) -> TableContents:
         owner = CheckpointId(self.next_id), FencingToken(TOKEN)
         self.next_id += 1
-        contents = contents_after(ContentsRecords(self._store), sink, "here", owner, left, prepared)
+        contents = contents_after(ContentsRecords(self._store), sink, (HERE, "here"), owner, left, prepared)
         return from_json(TableContents, to_json(contents), "contents")

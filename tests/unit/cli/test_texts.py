@@ -115,6 +115,19 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
         "backfill --from x --to y --yes",
     )
     each("cancel", "cancel --yes", "cancel --yes", "status", "start", "start", "status", "history --limit 2")
+    there = "migrate-table table --to delta --path ../lake/open"
+    each(
+        "migrate-table table --to delta --path ../lake/table --yes",
+        "migrate-table table --to iceberg --path ../lake/open --yes",
+        f"{there} --table a.b",
+        f"{there} --dry-run",
+        f"{there} --dry-run --json",
+        there,
+        f"{there} --yes",
+        f"{there} --yes",
+        "lint",
+        "rollback --to 2 --dry-run",
+    )
     yield dict(terminal.printed)
     patch.undo()
 

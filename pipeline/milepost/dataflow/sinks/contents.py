@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from milepost.dataflow.sinks.committables import SchemaText, StagedFile
+from milepost.dataflow.sinks.table_address import TableAddress
 from milepost.dataflow.sinks.table_keys import TableFile, table_key_fault
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.checkpoints import ObjectHandle
@@ -33,7 +34,8 @@ class TableContents:
 
     Attributes:
         checkpoint_id: the newest checkpoint of this lineage that the sink was part of.
-        location: of the table, as `JobContext.sink_location` names it.
+        address: of the table, as the spec said it then. location: the same, resolved, as `JobContext.sink_location`
+            names it.
         table_id: the table's own identity; None: nobody has seen the table yet (a fork).
         schema: of the table: Arrow IPC, base64.
         files, rows: how many; of a table of the latest rows, those that were replaced since count as well.
@@ -41,6 +43,7 @@ class TableContents:
     """
 
     checkpoint_id: int
+    address: TableAddress
     location: str
     table_id: str | None
     schema: SchemaText

@@ -10,7 +10,7 @@ retention keeps house. A sink is all of them; `build.py` makes one from its spec
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -184,6 +184,9 @@ class PreparingSink(StagingSink, Protocol):
         What engines rewrote since the base counts as they left it. Args and Raises as `prepare`.
         """
 
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Refuse columns that a table of its format cannot hold; nothing is contacted. Raises InvalidRequest."""
+
     def is_anothers(self, identity: str) -> bool:
         """Return whether the table is reserved for another job or sink: then nothing below its path is this one's."""
 
@@ -270,8 +273,8 @@ class HousekeptSink(Protocol):
     def marks(self, *, above: int) -> tuple[Mark, ...]:
         """Return the marks above a number: what a commit under way may name."""
 
-    def forget_marks(self, *, below: int) -> None:
-        """Delete the marks that the table is beyond."""
+    def forget_marks(self, *, below: int, kept: Collection[int] = ()) -> None:
+        """Delete the marks that the table is beyond, but for those that other tables of the sink carry."""
 
     def garbage(self) -> TableGarbage:
         """Return the lists of files that nothing needs any more."""

@@ -72,6 +72,9 @@ class ParquetFormat:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Nothing: it holds whatever Parquet does."""
+
     def open(self) -> OpenParquetTable | None:
         newest = newest_object(self._store, HEADS, head_key, head_version)
         if newest is None:

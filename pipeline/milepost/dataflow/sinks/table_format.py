@@ -129,6 +129,9 @@ class TableFormat(Protocol):
     log_prefix: str
     names_owner: bool
 
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Refuse columns that no table of this format can hold; nothing is contacted. Raises InvalidRequest."""
+
     def open(self) -> OpenTable | None:
         """Return the table as it is now; None: there is none.
 

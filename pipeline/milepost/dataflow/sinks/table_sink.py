@@ -7,7 +7,7 @@ commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -82,6 +82,10 @@ class TableSink(TableStaging):
         """Return for whom the table is reserved."""
         reserved = reserved_for(self._store)
         return None if reserved is None else reserved.owner
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        check_rows_schema(self.name, schema, self.key)
+        self._format.check_columns(schema)
 
     def is_anothers(self, identity: str) -> bool:
         """Return whether the table is reserved for another job or sink."""
@@ -243,8 +247,8 @@ class TableSink(TableStaging):
         found = (self._marks.at(number) for number in self._marks.numbers() if number > above)
         return tuple(mark for mark in found if mark is not None)
 
-    def forget_marks(self, *, below: int) -> None:
-        self._marks.forget([number for number in self._marks.numbers() if number < below])
+    def forget_marks(self, *, below: int, kept: Collection[int] = ()) -> None:
+        self._marks.forget([number for number in self._marks.numbers() if number < below and number not in kept])
 
     def garbage(self) -> TableGarbage:
         return TableGarbage(self._store)

@@ -139,7 +139,8 @@ def recorded_ranges(
         if checkpoint.imported:
             raise InvalidRequest(
                 f"job {context.spec.name}: checkpoint {checkpoint.checkpoint_id} was restored from a savepoint or "
-                "bootstrapped from tables: no recorded input leads to it. Nothing was changed.",
+                "bootstrapped from tables, or made by migrate-table: no recorded input leads to it. Nothing was "
+                "changed.",
                 hint=f"backfill from it, or from a checkpoint after it: --from-checkpoint {checkpoint.checkpoint_id}",
                 checkpoint_id=int(checkpoint.checkpoint_id),
             )

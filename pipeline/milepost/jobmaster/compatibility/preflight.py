@@ -37,6 +37,7 @@ from milepost.spec.values.types import ColumnType, to_arrow
 from milepost.state.runs.evolution import SchemaChange, compare_schemas
 
 NEW_PATH = "needs a new sink name and path"
+OTHER_TABLE = "needs the lines of the table that it has"
 
 RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"
 
@@ -85,7 +86,7 @@ def preflight(
             if row["verdict"] == COMPATIBLE and row["name"] in stuck:
                 row |= {"verdict": NEW_UID, "detail": f"{stuck[row['name']].message} {stuck[row['name']].hint}"}
         elif row["kind"] == "sink" and outcome == RESTORED:
-            _sink(row, base, graph)
+            _sink(row, context, base, graph)
         accepted = row["verdict"] == COMPATIBLE or (row["verdict"] == NON_RESTORED and allow_non_restored_state)
         row["outcome"] = outcome if accepted else REFUSED
     return [*rows, *_other_rules(context, base)]
@@ -170,7 +171,10 @@ def mismatches(report: list[dict[str, str]]) -> list[str]:
 def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> str:
     """Return what to do about the refused rows of a report: only what helps with one of them."""
     kinds = {row["kind"] for row in refused if row["verdict"] != NON_RESTORED}
-    ways = ["undo the change"]
+    moved = [row["name"] for row in refused if row["verdict"] == OTHER_TABLE]
+    ways = (
+        ["write in the sink the lines of the table that it has"] if len(moved) == len(refused) else ["undo the change"]
+    )
     if "operator" in kinds:
         ways.append(
             "give each changed operator a new uid (it begins empty), and leave the old state behind with "
@@ -180,6 +184,10 @@ def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> 
         ways.append(f"make all state anew from what was read: milepost backfill {job} --from-checkpoint 0")
     if "source" in kinds:
         ways.append("give the changed source a new name: what it has read is not known under another path")
+    if moved:
+        ways.append(
+            f"let its table go elsewhere: milepost migrate-table {job} {moved[0]} --to delta|iceberg --path PATH"
+        )
     if "sink" in kinds:
         ways.append("give the changed sink a new name and path, to begin a new table")
     if any(row["verdict"] == NON_RESTORED for row in refused) and "operator" not in kinds:
@@ -285,10 +293,17 @@ def recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:
     return pa.decimal128(38, int(scale)) if scale is not None and int(scale) else pa.int64()
 
 
-def _sink(row: dict[str, str], base: CheckpointMetadata, graph: JobGraph) -> None:
-    """Refuse a sink whose table cannot take the rows that it would get now, as far as their types are known."""
+def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, graph: JobGraph) -> None:
+    """Refuse a sink whose table is elsewhere, or cannot take the rows that it would get now, as far as is known."""
     sink = graph.sink_inputs[row["name"]]
     before = base.tables.get(row["name"])
+    said = context.sink_address(row["name"])
+    here = said.format, context.sink_location(row["name"])
+    if before is not None and before.address != said and (before.address.format, before.location) != here:
+        lines = "; ".join(before.address.spec_lines())
+        detail = f"its table is of {before.address}, the spec says {said}: write {lines}"
+        row |= {"verdict": OTHER_TABLE, "detail": detail}
+        return
     if before is None or not sink.known:
         return
     problems = []

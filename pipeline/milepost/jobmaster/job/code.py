@@ -138,10 +138,20 @@ def check_locations(context: JobContext, base: CheckpointMetadata | None) -> Non
     """
     for sink in context.spec.sinks:
         left = base.tables.get(sink.name) if base is not None else None
-        if left is not None and left.location != context.sink_location(sink.name):
+        said = context.sink_address(sink.name)
+        if left is None or (left.address.format, left.location) == (said.format, context.sink_location(sink.name)):
+            continue
+        if said == left.address:
             raise InvalidRequest(
                 f"sink {sink.name}: its table was left elsewhere at checkpoint {left.checkpoint_id}; the path "
                 f"{sink.path} now leads to another place. Nothing was run or published.",
                 hint="set path, environment or endpoint back, or give the sink a new name to begin a new table",
                 sink=sink.name,
             )
+        raise InvalidRequest(
+            f"sink {sink.name}: the spec says {said}; its table was left elsewhere at checkpoint "
+            f"{left.checkpoint_id}: {left.address}. Nothing was run or published.",
+            hint=f"write in the spec, in sink {sink.name}: {'; '.join(left.address.spec_lines())}. What takes a table "
+            f"elsewhere: milepost migrate-table {context.spec.name} {sink.name} --to delta|iceberg --path PATH",
+            sink=sink.name,
+        )

@@ -25,7 +25,8 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.retention.retention import minimum_grace_ms
 from milepost.spec.graph.graph import JobGraph
-from milepost.spec.job.spec import JobSpec
+from milepost.spec.job.environment import resolve_sink
+from milepost.spec.job.spec import JobSpec, SinkSpec
 from milepost.spec.load.load import LoadedJob
 from milepost.storage.at_once import at_once
 from milepost.storage.checked import handle_of, read_handle
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from milepost.dataflow.sinks.contents import ContentsRecords
     from milepost.dataflow.sinks.contract import Sink
+    from milepost.dataflow.sinks.table_address import TableAddress
     from milepost.dataflow.sources.consumed import ConsumedSet
     from milepost.epoch.metadata import CheckpointMetadata
     from milepost.protocol.manifest.decisions import Request
@@ -112,21 +114,43 @@ class JobContext:
         url, pattern = split_path(self.job.url(self.spec.sources[name].path))
         return self.job.store_config(url), pattern
 
-    def sink_config(self, name: str) -> StoreConfig:
-        return self.job.store_config(self.job.url(self.spec.sink(name).path))
+    def sink_address(self, name: str) -> TableAddress:
+        """Return where a sink's table is by the spec, with `${env:…}` unresolved."""
+        from milepost.dataflow.sinks.table_address import address_of
 
-    def sink_location(self, name: str) -> str:
+        return address_of(self.job.spec.sink(name))
+
+    def sink_spec(self, name: str, address: TableAddress | None = None) -> SinkSpec:
+        """Return a sink of the spec, resolved.
+
+        Args:
+            address: of a table that the spec may no longer, or not yet, name; None: the spec's.
+        Raises: InvalidRequest: a variable that it refers to is not set.
+        """
+        if address is None or address == self.sink_address(name):
+            return self.spec.sink(name)
+        from milepost.dataflow.sinks.table_address import at_address
+
+        return resolve_sink(at_address(self.job.spec.sink(name), address), os.environ, f"sink {name}")
+
+    def sink_config(self, name: str, address: TableAddress | None = None) -> StoreConfig:
+        return self.job.store_config(self.job.url(self.sink_spec(name, address).path))
+
+    def sink_location(self, name: str, address: TableAddress | None = None) -> str:
         """Return a digest of a sink's path with `${env:…}` resolved (the text may hold a secret), and of its table.
 
         Of the path as it is written: a folder that moves with its relative paths, or an endpoint with another port, is
         the same place. That the table there is the right one is checked before the commit point.
         """
-        sink = self.spec.sink(name)
+        sink = self.sink_spec(name, address)
         place = sink.path if sink.table is None else f"{sink.path}\n{sink.table}"
         return hashlib.sha256(place.encode()).hexdigest()
 
-    def sink(self, name: str) -> Sink:
-        """Raises NotFound for a sink that the spec does not have."""
+    def sink(self, name: str, address: TableAddress | None = None) -> Sink:
+        """Return a sink, opened for the table at an address; None: for the one that the spec names.
+
+        Raises: NotFound: the spec does not have such a sink.
+        """
         from milepost.dataflow.sinks.build import build_sink
 
         known = {sink.name for sink in self.spec.sinks}
@@ -135,10 +159,10 @@ class JobContext:
                 f"job {self.spec.name} has no sink {name}; it has {', '.join(sorted(known)) or 'none'}", sink=name
             )
         return build_sink(
-            self.spec.sink(name),
+            self.sink_spec(name, address),
             self.graph.sink_inputs[name],
             job=self.spec.name,
-            store=self._sink_store(name),
+            store=self._sink_store(name, address),
             job_store=self.store,
             records=self.table_records,
             retention_ms=self.spec.checkpointing.retained.reach_ms + minimum_grace_ms(self.timeout_ms),
@@ -152,23 +176,25 @@ class JobContext:
         return ContentsRecords(self.store)
 
     @functools.cached_property
-    def _sink_stores(self) -> dict[str, ObjectStore]:
+    def _sink_stores(self) -> dict[tuple[str, StoreConfig], ObjectStore]:
         return {}
 
-    def _sink_store(self, name: str) -> ObjectStore:
+    def _sink_store(self, name: str, address: TableAddress | None) -> ObjectStore:
         """The sink's store, the same one for as long as this context lives: it knows which head was the newest."""
-        if name not in self._sink_stores:
-            self._sink_stores[name] = open_store(self.sink_config(name))
-        return self._sink_stores[name]
+        place = name, self.sink_config(name, address)
+        if place not in self._sink_stores:
+            self._sink_stores[place] = open_store(place[1])
+        return self._sink_stores[place]
 
-    def reserve(self, name: str) -> None:
+    def reserve(self, name: str, address: TableAddress | None = None) -> None:
         """Make a sink's new table this job's (`Sink.reserve`); asked once, because a reservation is never deleted."""
-        if name not in self._reserved:
-            self.sink(name).reserve(self.identity)
-            self._reserved.add(name)
+        table = name, self.sink_location(name, address)
+        if table not in self._reserved:
+            self.sink(name, address).reserve(self.identity)
+            self._reserved.add(table)
 
     @functools.cached_property
-    def _reserved(self) -> set[str]:
+    def _reserved(self) -> set[tuple[str, str]]:
         return set()
 
     def consumed(self, source: str, handles: Sequence[ObjectHandle]) -> ConsumedSet:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from milepost.dataflow.sinks.contents import TableContents
+from milepost.dataflow.sinks.contract import Sink
+from milepost.dataflow.sinks.table_address import TableAddress
+from milepost.dataflow.sinks.table_registry import TableRegistry
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
 
 
 def contents_at(context: JobContext, target: CheckpointMetadata | None, name: str) -> TableContents | None:
@@ -19,7 +24,7 @@ def contents_at(context: JobContext, target: CheckpointMetadata | None, name: st
     contents = target.tables.get(name) if target is not None else None
     if target is None or contents is None:
         return None
-    if contents.location != context.sink_location(name):
+    if not is_known_table(context, name, contents):
         raise InvalidRequest(
             f"sink {name}: at checkpoint {target.checkpoint_id} its table was elsewhere; the path "
             f"{context.spec.sink(name).path} now leads to another place. Nothing of the table was changed.",
@@ -29,13 +34,51 @@ def contents_at(context: JobContext, target: CheckpointMetadata | None, name: st
     return contents
 
 
+def is_known_table(context: JobContext, name: str, contents: TableContents) -> bool:
+    """Return whether contents are of the table that the spec names, or of another one that a migration knows beside it.
+
+    A path that a hand has changed may be that of a copy of the job, which must not touch the tables of the original.
+    """
+    here = context.sink_location(name)
+    if contents.location == here:
+        return True
+    known = {one.location for one in TableRegistry(context.store, name).tables()}
+    return {here, contents.location} <= known and contents.location == context.sink_location(name, contents.address)
+
+
+def table_at(context: JobContext, name: str, contents: TableContents | None) -> Sink:
+    """Return a sink opened for the table that contents are of; of none, for the one that the spec names."""
+    return context.sink(name, None if contents is None else contents.address)
+
+
+def address_in_force(base: CheckpointMetadata | None, name: str) -> TableAddress | None:
+    """Return where a sink's table is at the job's head; None: nothing of it is there, so that the spec says it."""
+    contents = base.tables.get(name) if base is not None else None
+    return None if contents is None else contents.address
+
+
+def spec_edits(context: JobContext, base: CheckpointMetadata | None) -> tuple[str, ...]:
+    """Return what to write in the spec, a line per sink, where it names another table than a checkpoint is of."""
+    edits = []
+    for sink in context.spec.sinks:
+        address = address_in_force(base, sink.name)
+        if address is not None and address != context.sink_address(sink.name):
+            edits.append(f"in sink {sink.name}: {'; '.join(address.spec_lines())}")
+    return tuple(edits)
+
+
 def shown_contents(context: JobContext, name: str) -> TableContents | None:
     """Return what readers of a sink's table see now; None: nothing was published.
 
     Raises: InvalidRequest: another writer moved the table; nobody knows what it shows.
     """
     sink = context.sink(name)
-    position = sink.position()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(_address_now, context, name)
+        position, address = sink.position(), asked.result()
+    if address is not None and address != context.sink_address(name):
+        sink = context.sink(name, address)
+        position = sink.position()
     owner = None if position.is_known else sink.owner()
     if owner is not None and (owner.job, owner.sink) != (context.spec.name, name):
         raise InvalidRequest(
@@ -52,3 +95,16 @@ def shown_contents(context: JobContext, name: str) -> TableContents | None:
             sink=name,
         )
     return position.contents
+
+
+def _address_now(context: JobContext, name: str) -> TableAddress | None:
+    """Return where the table is that is the job's now; None: where the spec says, as far as is known."""
+    head = context.log.head() if TableRegistry(context.store, name).tables() else None
+    if head is None:  # no migration, as of nearly every sink
+        return None
+    try:
+        base = context.base_metadata(head.state, head.state.timeline().head)
+    except StateCorrupt:
+        return None
+    contents = base.tables.get(name) if base is not None else None
+    return contents.address if contents is not None and is_known_table(context, name, contents) else None

@@ -15,6 +15,7 @@ from milepost.epoch.plan import InputRecord, encode_input_record, expected_subta
 from milepost.epoch.summary import summary_of
 from milepost.jobmaster.job.context import JobContext, TransactResult
 from milepost.jobmaster.job.session import Session, provably_dead
+from milepost.jobmaster.job.table_contents import is_known_table
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAborted
 from milepost.jobmaster.retention.subsumption import discard_losers, discard_staged
 from milepost.jobmaster.retention.vetoes import with_veto
@@ -275,17 +276,16 @@ class Leadership:
                 hint="put the sink back until its last checkpoint is published",
                 sink=name,
             )
-        if contents.location != self.context.sink_location(name):
+        if not is_known_table(self.context, name, contents):
             raise InvalidRequest(
                 f"checkpoint {checkpoint.checkpoint_id} is completed and waits for sink {name}, but the sink's path "
                 "now leads elsewhere than its rows were staged. Nothing was published.",
                 hint="set path, environment or endpoint back and run again",
                 sink=name,
             )
-        target = TableTarget(checkpoint.version, checkpoint.timeline, contents, metadata.sinks[name].predecessor)
-        sink = self.context.sink(name)
+        follows, sink = metadata.sinks[name].predecessor, self.context.sink(name, contents.address)
         try:
-            published = sink.move(target)
+            published = sink.move(TableTarget(checkpoint.version, checkpoint.timeline, contents, follows))
         except Superseded:
             current = self.context.head().state.checkpoint(checkpoint.checkpoint_id)
             if current is not None and name in current.unconfirmed:

@@ -16,7 +16,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import require_stores
-from milepost.jobmaster.job.table_contents import contents_at
+from milepost.jobmaster.job.table_contents import contents_at, table_at
 from milepost.protocol.codec.log_entries import event_name
 from milepost.protocol.manifest.transaction.events import TimelineSwitched
 from milepost.protocol.manifest.transaction.requests import ReconcileSinkRequest
@@ -79,8 +79,8 @@ class SinkReconciler:
         for spec in self._context.spec.sinks:
             if newest is not None and spec.name in newest.sinks:
                 continue
-            shown = self._context.sink(spec.name).position()
             contents = contents_at(self._context, base, spec.name)
+            shown = table_at(self._context, spec.name, contents).position()
             left = 0 if contents is None else contents.checkpoint_id
             if shown.number and shown.is_known and shown.checkpoint_id != left:
                 require_stores(self._context)  # a run with nothing to do may come here first: this writes
@@ -122,7 +122,7 @@ class SinkReconciler:
         realigns: bool = False,
     ) -> None:
         contents = contents_at(self._context, target, name)
-        sink = self._context.sink(name)
+        sink = table_at(self._context, name, contents)
         moved = sink.move(TableTarget(decision, state.live, contents, realigns=realigns))
         shown = 0 if contents is None else contents.checkpoint_id
         _LOG.info("sink %s: timeline %s, checkpoint %s%s", name, state.live, shown, "" if moved else ", already")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from milepost.dataflow.sinks.contract import SinkChange
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.table_contents import contents_at
+from milepost.jobmaster.job.table_contents import contents_at, table_at
 from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -47,8 +47,9 @@ def preview_sinks(context: JobContext, target: CheckpointMetadata | None) -> dic
 
     def preview(name: str) -> SinkPreview | SilentSink:
         try:
-            sink = context.sink(name)
-            change = sink.compare(contents_at(context, target, name))
+            contents = contents_at(context, target, name)
+            sink = table_at(context, name, contents)
+            change = sink.compare(contents)
             return SinkPreview(change, str(change.position), tuple(sink.undo_limits()))
         except SINK_UNAVAILABLE as error:
             return SilentSink(error.message)
@@ -57,11 +58,15 @@ def preview_sinks(context: JobContext, target: CheckpointMetadata | None) -> dic
     return dict(zip(names, at_once(context.store, preview, names), strict=True))
 
 
-def check_positions(context: JobContext, planned: Mapping[str, str]) -> None:
-    """Raise PlanOutdated when a table is not where it was, in words; one that does not answer is not asked."""
+def check_positions(context: JobContext, target: CheckpointMetadata | None, planned: Mapping[str, str]) -> None:
+    """Raise PlanOutdated when a table is not where it was, in words; one that does not answer is not asked.
+
+    Args:
+        target: of the checkpoint that the tables are to show. planned: position by sink.
+    """
     for name, position in planned.items():
         try:
-            now = str(context.sink(name).position())
+            now = str(table_at(context, name, contents_at(context, target, name)).position())
         except SINK_UNAVAILABLE:
             continue
         if now != position:
@@ -82,6 +87,7 @@ def check_tables_can_follow(context: JobContext, target: CheckpointMetadata | No
     """
     for spec in context.spec.sinks:
         try:
-            context.sink(spec.name).check(contents_at(context, target, spec.name))
+            contents = contents_at(context, target, spec.name)
+            table_at(context, spec.name, contents).check(contents)
         except SINK_UNAVAILABLE:
             continue

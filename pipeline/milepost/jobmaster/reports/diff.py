@@ -15,6 +15,7 @@ from milepost.dataflow.sources.consumed import load
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.epoch.renames import with_names_of
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.table_contents import is_known_table
 from milepost.jobmaster.reports.row_changes import RowChanges, changes_by_key, changes_of_rows
 from milepost.jobmaster.reports.state_values import state_values
 from milepost.jobmaster.reports.tables import Tables, operator_rows
@@ -125,11 +126,13 @@ class Diff:
             return Difference(SINK, name, RowChanges(_NO_ROWS))
         if name not in {sink.name for sink in self._context.spec.sinks}:
             return Difference(SINK, name, RowChanges(_NO_ROWS), "no sink of the spec any more: its table is not read")
-        here = self._context.sink_location(name)
-        if any(table is not None and table.location != here for table in tables):
+        known = [table for table in tables if table is not None]
+        if not all(is_known_table(self._context, name, table) for table in known):
             return Difference(SINK, name, RowChanges(_NO_ROWS), "its table lay elsewhere: it is not read")
         sink = self._context.sink(name)
-        old, new = _tables([None if table is None else sink.read(table) for table in tables])
+        old, new = _tables(
+            [None if table is None else self._context.sink(name, table.address).read(table) for table in tables]
+        )
         changes = changes_by_key(old, new, sink.key) if sink.key else changes_of_rows(old, new)
         return Difference(SINK, name, changes)
 

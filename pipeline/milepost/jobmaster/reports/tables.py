@@ -9,7 +9,7 @@ import pyarrow as pa
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.table_contents import contents_at, shown_contents
+from milepost.jobmaster.job.table_contents import contents_at, is_known_table, shown_contents, table_at
 from milepost.jobmaster.reports.row_changes import ordered
 from milepost.jobmaster.reports.state_values import state_values
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
@@ -76,7 +76,7 @@ class Tables:
 
     def read(self, sink: str, at: int | None) -> pa.Table:
         """Return the sink's table as its readers see it now, or as of a retained checkpoint."""
-        table = self._context.sink(sink)
+        self._context.sink(sink)  # a sink that the spec does not have is refused before anything else
         if at is None:
             contents = shown_contents(self._context, sink)
         else:
@@ -85,8 +85,9 @@ class Tables:
         if contents is None:
             self._context.head()  # a job that has never run is told so
             when = "yet" if at is None else f"by checkpoint {at}"
-            raise NotFound(f"sink {sink}: nothing has been published to {table.store.config.url} {when}.", sink=sink)
-        return table.read(contents)
+            url = self._context.sink_config(sink).url
+            raise NotFound(f"sink {sink}: nothing has been published to {url} {when}.", sink=sink)
+        return table_at(self._context, sink, contents).read(contents)
 
     def state(self, uid: str, at: int | None) -> pa.Table:
         """Return all live rows of one operator's state, over all key groups, as they are stored."""
@@ -176,9 +177,10 @@ class Tables:
         contents = metadata.tables[name]
         if name not in {sink.name for sink in self._context.spec.sinks}:
             return []  # no longer of the job: nothing that this checkpoint needs
-        if contents.location != self._context.sink_location(name):
+        if not is_known_table(self._context, name, contents):
             return []
-        return [f"sink {name}: {problem}" for problem in self._context.sink(name).verify(contents, deep=deep)]
+        table = table_at(self._context, name, contents)
+        return [f"sink {name}: {problem}" for problem in table.verify(contents, deep=deep)]
 
     def checkpoint(self, at: int | None) -> CompletedCheckpoint:
         """Return a retained checkpoint; None is the head. Raises NotFound."""

@@ -117,7 +117,7 @@ def collect_garbage(
             continue
         deleted = _delete(context, session_id, plan, grace_ms)
         compact_all(context, session_id)
-        pruned = sum(carry_out(context.sink(table.sink), table) for table in plan.tables)
+        pruned = sum(carry_out(table.table.open(context), table) for table in plan.tables)
         return replace(report, deleted_objects=deleted, pruned_files=pruned)
     raise CommitConflict(
         f"job {context.spec.name}: the head moved during each of {_WALKS} walks. Nothing was listed or deleted.",
@@ -183,9 +183,9 @@ def _prune_plan(
     assert sink.needs is not None
     return plan_pruning(
         reach.state,
-        sink.name,
+        sink.table,
         sink.needs,
-        context.sink(sink.name).garbage().lists(),
+        sink.table.open(context).garbage().lists(),
         [item.stat.key for item in placed if item.sink == sink.name and item.prunable],
         session_id=None,
         now_ms=sink.now_ms,

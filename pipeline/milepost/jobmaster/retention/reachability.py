@@ -16,6 +16,7 @@ from milepost.epoch.quantities import counted
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.jobmaster.retention.garbage_lists import listed_in
+from milepost.jobmaster.retention.job_tables import JobTable, job_tables
 from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, share_of, table_needs
 from milepost.jobmaster.retention.vetoes import is_expired
 from milepost.protocol.codec.log_entries import aborted_by, completion_of
@@ -58,12 +59,17 @@ class SinkReach:
             and what is wrong; nothing that is needed depends on it.
     """
 
-    name: str
+    table: JobTable
     now_ms: int
     objects: tuple[TableObject, ...]
     needs: TableNeeds | None
     listed: frozenset[str]
     unreadable_lists: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.table.label
 
     def references(self) -> dict[str, Reference]:
         """Return everything that must lie below the sink's path, by key."""
@@ -118,10 +124,10 @@ def walk_job(context: JobContext) -> JobReach:
 
 def _walk(context: JobContext) -> JobReach:
     now_ms = context.store.clock_ms()
-    tables = {}
-    for spec in context.spec.sinks:
-        sink = context.sink(spec.name)
-        tables[spec.name] = (sink.garbage().clock_ms(), sink.objects())
+    tables = []
+    for table in job_tables(context, context.head().state):
+        sink = table.open(context)
+        tables.append((table, sink.garbage().clock_ms(), sink.objects()))
     objects = {stat.key: stat for stat in context.store.list("")}
     state = context.head().state
     found = _Roots(context, state)
@@ -135,7 +141,7 @@ def _walk(context: JobContext) -> JobReach:
     for savepoint in state.savepoints:
         found.walk_savepoint(savepoint)
     found.walk_vetoes(objects.values(), now_ms)
-    sinks = tuple(found.walk_table(name, since_ms, listing) for name, (since_ms, listing) in tables.items())
+    sinks = tuple(found.walk_table(table, since_ms, listing) for table, since_ms, listing in tables)
     return JobReach(
         state=state,
         now_ms=now_ms,
@@ -203,23 +209,23 @@ class _Roots:
             self.references.setdefault(key, Reference(key, None, chain))
         self.roots.append(f"checkpoint {checkpoint.checkpoint_id} ({counted(len(handles) + 1, 'object')})")
 
-    def walk_table(self, name: str, since_ms: int, objects: tuple[TableObject, ...]) -> SinkReach:
+    def walk_table(self, table: JobTable, since_ms: int, objects: tuple[TableObject, ...]) -> SinkReach:
         """Find what a table and the retained checkpoints, all walked before, need of it, and follow its marks."""
-        sink = self._context.sink(name)
+        sink, name = table.open(self._context), table.label
         lists = sink.garbage().read(item.stat.key for item in objects if item.list_of_garbage)
-        needs = self._needs(name, sink) if len(self.shares) == len(self._state.checkpoints) else None
+        needs = self._needs(table, sink) if len(self.shares) == len(self._state.checkpoints) else None
         for mark in needs.marks if needs is not None else ():
             for handle in mark.contents.records if mark.contents is not None else ():
                 self.add(handle, (f"mark {mark.number} of sink {name}",))
         files = counted(len(needs.files), "file") if needs is not None else "unknown"
         self.roots.append(f"sink {name} ({files})")
-        return SinkReach(name, since_ms, objects, needs, lists.files, lists.unreadable)
+        return SinkReach(table, since_ms, objects, needs, lists.files, lists.unreadable)
 
-    def _needs(self, name: str, sink: Sink) -> TableNeeds | None:
+    def _needs(self, table: JobTable, sink: Sink) -> TableNeeds | None:
         try:
-            return table_needs(self._state, self.shares, name, sink)
+            return table_needs(self._state, self.shares, table, sink)
         except StateCorrupt as error:
-            self.faults.append(f"sink {name}: {error.message}")
+            self.faults.append(f"sink {table.label}: {error.message}")
             return None
 
     def walk_savepoint(self, savepoint: Savepoint) -> None:
@@ -263,7 +269,7 @@ def missing_objects(context: JobContext, reach: JobReach) -> Iterator[tuple[str,
         listed = {item.stat.key: item.stat.size for item in sink.objects}
         doubtful = [item for item in sink.references().values() if _problem(listed, item)]
         if doubtful:
-            sizes = context.sink(sink.name).stored_sizes([item.key for item in doubtful])
+            sizes = sink.table.open(context).stored_sizes([item.key for item in doubtful])
             yield from _still(f"sink {sink.name}", doubtful, sizes)
 
 

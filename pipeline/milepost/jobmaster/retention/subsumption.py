@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, is_large, read_list, write_list
+from milepost.jobmaster.retention.job_tables import staging_tables
 from milepost.jobmaster.retention.log_compaction import compact_some, record_backlog
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.requests import GarbageDeletedRequest, ListProgress, SubsumeRequest
@@ -183,9 +184,9 @@ def discard(context: JobContext, checkpoint_id: CheckpointId, token: FencingToke
     complete = True
     for spec in context.spec.sinks:
         try:
-            sink = context.sink(spec.name)
-            if not sink.is_anothers(context.identity):
-                sink.abort(checkpoint_id=checkpoint_id, token=token)
+            for sink in staging_tables(context, spec.name):
+                if not sink.is_anothers(context.identity):
+                    sink.abort(checkpoint_id=checkpoint_id, token=token)
         except CheckpointError as error:
             complete = False
             _LOG.warning(

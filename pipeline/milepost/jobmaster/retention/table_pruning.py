@@ -12,15 +12,16 @@ one). A later leader, after the grace period, deletes what an older list names a
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import HousekeptSink, TableObject
+from milepost.dataflow.sinks.contract import HousekeptSink, Sink, TableObject, TableTarget
 from milepost.dataflow.sinks.table_garbage import MAX_LISTED, TableGarbageList, TableGarbageLists
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.retention.table_references import TableNeeds, share_of, table_needs
+from milepost.jobmaster.retention.job_tables import JobTable, forget_table, job_tables
+from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, share_of, table_needs
 from milepost.protocol.records.errors import CheckpointError
-from milepost.protocol.records.ids import SessionId
+from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.pruning import look_is_due, may_prune
 from milepost.protocol.retention.retention import minimum_grace_ms
@@ -52,12 +53,17 @@ class PrunePlan:
         unreadable: lists that cannot be read, with what is wrong: what they name is judged, and listed, anew.
     """
 
-    sink: str
+    table: JobTable
     unknown: str | None
     fresh: TableGarbageList | None
     due: tuple[tuple[TableGarbageList, tuple[str, ...]], ...]
     waiting: int
     unreadable: tuple[str, ...]
+
+    @property
+    def sink(self) -> str:
+        """What people call the table."""
+        return self.table.label
 
     def report(self) -> TableGarbage:
         """Return the plan for people and programs."""
@@ -81,16 +87,21 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
 
     Returns: how many files were deleted.
     """
-    sinks = {spec.name: context.sink(spec.name) for spec in context.spec.sinks}
-    objects: dict[str, tuple[TableObject, ...]] = {}
-    for name, sink in sinks.items():
+    listed: list[_Listed] = []
+    try:
+        tables = job_tables(context, context.head().state)
+    except CheckpointError as error:
+        _LOG.warning("no table is pruned now: %s", error.message)
+        return 0
+    for table in tables:
         try:
-            objects[name] = sink.objects()
+            sink = table.open(context)
+            listed.append(_Listed(table, sink, sink.objects()))
         except CheckpointError as error:
-            _say_left(name, error)
+            _say_left(table.label, error)
     try:
         state = context.head().state
-        shares = {one.checkpoint_id: share_of(context.metadata(one)) for one in state.checkpoints} if objects else {}
+        shares = {one.checkpoint_id: share_of(context.metadata(one)) for one in state.checkpoints} if listed else {}
     except CheckpointError as error:
         _LOG.warning("no table is pruned now: %s", error.message)
         return 0
@@ -98,36 +109,84 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
     if leader is None or leader.session_id != session_id:
         return 0
     deleted = 0
-    for name, listing in objects.items():
-        sink = sinks[name]
+    carried: dict[str, set[int]] = {}
+    for one in reversed(listed):  # the one in force last: it forgets the marks that none of the others carries
         try:
-            needs = table_needs(state, shares, name, sink)
+            needs = _needs(state, shares, one)
             plan = plan_pruning(
                 state,
-                name,
+                one.table,
                 needs,
-                sink.garbage().lists(),
-                [item.stat.key for item in listing],
+                one.sink.garbage().lists(),
+                [item.stat.key for item in one.objects],
                 session_id=session_id,
-                now_ms=sink.garbage().clock_ms(),
+                now_ms=one.sink.garbage().clock_ms(),
                 timeout_ms=timeout_ms,
             )
         except CheckpointError as error:
-            _say_left(name, error)
+            _say_left(one.table.label, error)
+            carried.setdefault(one.table.sink, set()).add(_UNKNOWN)
             continue
         if plan.unknown is not None:
-            _LOG.info("sink %s: nothing is pruned: %s", name, plan.unknown)
+            _LOG.info("sink %s: nothing is pruned: %s", plan.sink, plan.unknown)
         for problem in plan.unreadable:
-            _LOG.warning("sink %s: a list of garbage cannot be read, delete it: %s", name, problem)
-        deleted += carry_out(sink, plan)
-        if needs.unknown is None:
-            sink.forget_marks(below=needs.marks[0].number)
+            _LOG.warning("sink %s: a list of garbage cannot be read, delete it: %s", plan.sink, problem)
+        deleted += carry_out(one.sink, plan)
+        others = carried.setdefault(one.table.sink, set())
+        if one.table.in_force and needs.unknown is None and _UNKNOWN not in others:
+            one.sink.forget_marks(below=needs.marks[0].number, kept=others)
+        elif not one.table.in_force:
+            others.add(needs.position.number)
+            _forget_if_gone(context, state, one, needs)
     return deleted
+
+
+_UNKNOWN = -1
+"""Stands for the mark of a table that did not say which one it carries."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A table of the job, opened, with what lay below it before the state was read that it is judged by."""
+
+    table: JobTable
+    sink: Sink
+    objects: tuple[TableObject, ...]
+
+
+def _needs(state: ManifestState, shares: Mapping[CheckpointId, TableShare], one: _Listed) -> TableNeeds:
+    """Return what of a table is needed; one that no retained checkpoint is of any more is emptied before.
+
+    It is left by a migration, or by a rollback beyond one: its own readers see an empty table rather than one whose
+    files go. The number of that commit is the version of the head that needs it no more.
+    """
+    needs = table_needs(state, shares, one.table, one.sink)
+    if needs.unknown is not None or _is_needed(shares, one.table) or not needs.position.checkpoint_id:
+        return needs
+    _LOG.info("sink %s: no retained checkpoint is of it any more: it is emptied", one.table.label)
+    one.sink.move(TableTarget(state.version, state.live, None))
+    return table_needs(state, shares, one.table, one.sink)
+
+
+def _is_needed(shares: Mapping[CheckpointId, TableShare], table: JobTable) -> bool:
+    return table.in_force or any(table.holds(share[table.sink]) for share in shares.values() if table.sink in share)
+
+
+def _forget_if_gone(context: JobContext, state: ManifestState, one: _Listed, needs: TableNeeds) -> None:
+    """Take a table off the register once nothing of ours lies below it; while something is pending, that may come."""
+    left = any(item.staged_by is not None or item.list_of_garbage for item in one.objects)
+    is_busy = any(timeline.pending is not None for timeline in state.timelines)
+    if left or is_busy or needs.position.checkpoint_id or needs.unknown is not None:
+        return
+    try:
+        forget_table(context, one.table)
+    except CheckpointError as error:
+        _say_left(one.table.label, error)
 
 
 def plan_pruning(
     state: ManifestState,
-    sink: str,
+    table: JobTable,
     needs: TableNeeds,
     garbage: TableGarbageLists,
     candidates: Iterable[str],
@@ -144,7 +203,7 @@ def plan_pruning(
     """
     known = garbage.files
     if needs.unknown is not None:
-        return PrunePlan(sink, needs.unknown, None, (), len(known), garbage.unreadable)
+        return PrunePlan(table, needs.unknown, None, (), len(known), garbage.unreadable)
     grace_ms = minimum_grace_ms(timeout_ms)
     free = sorted(key for key in set(candidates) - known if needs.frees(state, key))[:MAX_LISTED]
     due = []
@@ -152,11 +211,11 @@ def plan_pruning(
         if may_prune(state, session_id, one.manifest_version, one.since_ms, now_ms, grace_ms):
             files = tuple(file for file in one.files if needs.frees(state, file))
             if len(files) < len(one.files):
-                _LOG.warning("sink %s: %s lists files that are needed: they stay", sink, one.key)
+                _LOG.warning("sink %s: %s lists files that are needed: they stay", table.label, one.key)
             due.append((one, files))
     fresh = TableGarbageList(state.version, now_ms, tuple(free)) if free else None
     waiting = len(known) - sum(len(one.files) for one, _ in due)
-    return PrunePlan(sink, None, fresh, tuple(due), waiting, garbage.unreadable)
+    return PrunePlan(table, None, fresh, tuple(due), waiting, garbage.unreadable)
 
 
 def carry_out(sink: HousekeptSink, plan: PrunePlan) -> int:

@@ -15,6 +15,7 @@ from milepost.dataflow.sinks.contract import Sink, TablePosition
 from milepost.dataflow.sinks.marks import Mark
 from milepost.dataflow.sinks.table_keys import staged_by
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.jobmaster.retention.job_tables import JobTable
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.pruning import may_be_listed
@@ -49,11 +50,13 @@ class TableNeeds:
     Attributes:
         files: by key. marks: the table's own, and the later ones: they are roots of the job's storage.
         unknown: why more may be needed, so that nothing of the table may go; None when this is all.
+        position: where the table stands.
     """
 
     files: Mapping[str, TableReference]
     marks: tuple[Mark, ...]
     unknown: str | None
+    position: TablePosition
 
     def frees(self, state: ManifestState, key: str) -> bool:
         """Return whether a file below the table may be listed, and deleted, as needed by nothing.
@@ -66,23 +69,36 @@ class TableNeeds:
         return owner is not None and may_be_listed(state, *owner)
 
 
-def table_needs(state: ManifestState, shares: Mapping[CheckpointId, TableShare], name: str, sink: Sink) -> TableNeeds:
+def table_needs(
+    state: ManifestState, shares: Mapping[CheckpointId, TableShare], table: JobTable, sink: Sink
+) -> TableNeeds:
     """Find what a table and the retained checkpoints need.
 
     Args:
         state: read after the table's objects were listed. shares: of every retained checkpoint of `state`.
-        sink: not asked for anything else before `state` was read.
+        sink: opened for the table; not asked for anything else before `state` was read.
     Raises: StateCorrupt: contents or a mark cannot be read. StoreUnavailable.
     """
     files: dict[str, TableReference] = {}
     position = sink.position()
-    marks = (*((position.mark,) if position.mark is not None else ()), *sink.marks(above=position.number))
+    later = (mark for mark in sink.marks(above=position.number) if table.holds(mark.contents))
+    marks = (*((position.mark,) if position.mark is not None else ()), *later)
     for checkpoint_id in sorted(shares):
         chain = (f"manifest version {state.version}", f"retained checkpoint {checkpoint_id}")
-        files.update(_references(sink.files(shares[checkpoint_id].get(name)), chain))
+        contents = shares[checkpoint_id].get(table.sink)
+        if table.holds(contents):
+            files.update(_references(sink.files(contents), chain))
     for mark in marks:
-        files.update(_references(sink.files(mark.contents), (f"mark {mark.number} of sink {name}",)))
-    return TableNeeds(files, marks, _not_shown(state, shares, name, position))
+        files.update(_references(sink.files(mark.contents), (f"mark {mark.number} of sink {table.sink}",)))
+    unknown = _not_shown(state, shares, table.sink, position) if table.in_force else _strange(table, position)
+    return TableNeeds(files, marks, unknown, position)
+
+
+def _strange(table: JobTable, position: TablePosition) -> str | None:
+    """Return why a table that is not in force cannot be taken for this job's; None when it can."""
+    if position.number and (position.mark is None or not table.holds(position.mark.contents)):
+        return f"it is not in force any more, and its table shows {position}"
+    return None
 
 
 def _references(files: Iterable[StagedFile], chain: tuple[str, ...]) -> dict[str, TableReference]:

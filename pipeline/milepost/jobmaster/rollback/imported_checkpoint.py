@@ -1,9 +1,10 @@
-"""A checkpoint that no epoch made becomes the job's head: copied from a savepoint, or built from tables.
+"""A checkpoint that no epoch made becomes the job's head: copied from a savepoint, built from tables, or migrated.
 
-Order: fork at the empty state (manifest) -> trigger on the fork (manifest): an id and a token -> everything of the
-checkpoint below that token's prefix, `_metadata` last -> complete (manifest) -> rollback to it (manifest): from here on
-it is the head -> each sink follows. Up to the rollback the live timeline does not notice, and a failure gives the fork
-up. Stopped in the middle, the fork is left open; the next import gives up what is left of dead ones.
+Order: fork at the empty state, or at the head that it continues (manifest) -> trigger on the fork (manifest): an id and
+a token -> everything of the checkpoint below that token's prefix, `_metadata` last -> complete (manifest) -> rollback
+to it, or fast-forward (manifest): from here on it is the head -> each sink follows. Up to there the live timeline does
+not notice, and a failure gives the fork up. Stopped in the middle, the fork is left open; the next import gives up
+what is left of dead ones.
 """
 
 from __future__ import annotations
@@ -43,13 +44,14 @@ class Provenance:
     """What made the content of the checkpoint: its input record, and the hashes of code and spec.
 
     Attributes:
-        above: the checkpoint that it is a copy of; the new id is greater.
+        above: the checkpoint that it is a copy of; the new id is greater. base: the checkpoint that it continues.
     """
 
     plan: ObjectHandle
     code_hash: str
     spec_hash: str
     above: CheckpointId = NO_CHECKPOINT
+    base: CheckpointId = NO_CHECKPOINT
 
 
 Write = Callable[[PendingCheckpoint, TimelineId], CheckpointMetadata]
@@ -81,7 +83,7 @@ def imported(
     """
     leadership.head_or_create()
     _give_up_dead(context, session)
-    timeline = _fork(context, session)
+    timeline = _fork(context, session, made.base)
     try:
         pending = _trigger(context, session, timeline, made)
         metadata = write(pending, timeline)
@@ -89,12 +91,12 @@ def imported(
     except CommitOutcomeUnknown:  # what nobody knows is kept
         raise
     except BaseException:
-        _give_up(context, session, timeline)
+        give_up_import(context, session, timeline)
         raise
 
 
-def _fork(context: JobContext, session: Session) -> TimelineId:
-    request = ForkRequest(session.session_id, NO_CHECKPOINT)
+def _fork(context: JobContext, session: Session, at: CheckpointId) -> TimelineId:
+    request = ForkRequest(session.session_id, at)
     decided = context.transact(request)
     assert isinstance(decided.outcome, Transition) and isinstance(decided.outcome.event, TimelineForked)
     return decided.outcome.event.timeline.timeline_id
@@ -105,7 +107,7 @@ def _trigger(context: JobContext, session: Session, timeline: TimelineId, made: 
         session_id=session.session_id,
         holder=session.holder,
         run=session.run,
-        base=NO_CHECKPOINT,
+        base=made.base,
         plan=made.plan,
         expected=(_WRITER,),
         timeout_ms=_LEASE_MS,
@@ -122,7 +124,7 @@ def _trigger(context: JobContext, session: Session, timeline: TimelineId, made: 
     return found.pending
 
 
-def _give_up(context: JobContext, session: Session, timeline: TimelineId) -> None:
+def give_up_import(context: JobContext, session: Session, timeline: TimelineId) -> None:
     """Dispose of the fork and of what was staged; what cannot be done now is garbage or done by the next one.
 
     Staged files go only with the transition that aborts their checkpoint: one that completed may be the head by now.
@@ -148,7 +150,7 @@ def _give_up_dead(context: JobContext, session: Session) -> None:
         opened = opening_of(context, fork)
         if opened.session_id.startswith(IMPORTING) and _is_dead(fork, opened.at_ms, context.store.clock_ms()):
             _LOG.info("fork %s was left open by %s: giving it up", fork.timeline_id, opened.session_id)
-            _give_up(context, session, fork.timeline_id)
+            give_up_import(context, session, fork.timeline_id)
 
 
 def _is_dead(fork: Timeline, forked_ms: int, now_ms: int) -> bool:

@@ -14,6 +14,7 @@ from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.table_previews import SilentSink, SinkPreview, check_positions, preview_sinks
 from milepost.jobmaster.rollback.inputs import InputSize, consumed_since, read_again
+from milepost.jobmaster.rollback.other_tables import OtherTable, other_tables
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import (
     InvalidRequest,
@@ -45,8 +46,8 @@ class ApprovedRollback:
     positions: Mapping[str, str]
     sinks: Sequence[str] | None = None
 
-    def require_current(self, context: JobContext, state: ManifestState) -> None:
-        """Raise PlanOutdated unless head, sinks and tables are the plan's."""
+    def require_current(self, context: JobContext, state: ManifestState, to: CheckpointId) -> None:
+        """Raise PlanOutdated unless head, sinks and tables are those of the plan to go back to that checkpoint."""
         sinks = sorted(sink.name for sink in context.spec.sinks)
         if self.sinks is not None and list(self.sinks) != sinks:
             raise PlanOutdated(
@@ -61,7 +62,8 @@ class ApprovedRollback:
                 "planned. Nothing was changed.",
                 hint="look at a new plan",
             )
-        check_positions(context, self.positions)
+        if self.positions:
+            check_positions(context, context.base_metadata(state, to), self.positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class RollbackPlan:
         discarded: checkpoints that are not live any more, oldest first. pending: what runs now.
         runs_again: input of each source that the next epochs read once more. counts_as_read: what they pass over,
             though it is read again. Both are None when the head cannot be read.
+        other_tables: of sinks that a migration took from one table to another, what their table is at the target.
         skipped_sinks: those that the spec has dropped. spec: where it does not fit the target. text: for people.
     """
 
@@ -133,6 +136,7 @@ class RollbackPlan:
     counts_as_read: Mapping[str, InputSize] | None
     operators: Mapping[str, StateRows]
     sinks: Mapping[str, SinkRollback | SilentSink]
+    other_tables: Mapping[str, OtherTable]
     skipped_sinks: tuple[str, ...]
     not_undone: tuple[str, ...]
     spec: tuple[str, ...]
@@ -235,6 +239,7 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
         counts_as_read=None if unreadable else consumed_since(context, now, then),
         operators=_operators(now, then, unknown=unreadable),
         sinks={name: _sink(preview) for name, preview in previews.items()},
+        other_tables=other_tables(context, now, then),
         skipped_sinks=skipped,
         not_undone=(*_not_undone(previews, skipped), *lost),
         spec=tuple(mismatches(preflight(context, then, None))),
@@ -347,6 +352,8 @@ def _changes(plan: RollbackPlan) -> Iterator[str]:
         rows_text = f"{_count(sink.rows_now)} -> {_count(sink.rows_then)} rows"
         objects = f"{_count(sink.objects_now)} -> {_count(sink.objects_then)} objects"
         yield f"sink {name}: {rows_text}, {objects}"
+    for name, table in plan.other_tables.items():
+        yield f"sink {name}: {table}"
     for title, sources in (("runs again", plan.runs_again), ("counts as read", plan.counts_as_read)):
         for name, size in (sources or {}).items():
             yield f"{title}: source {name}: {counted(size.objects, 'object')}, {counted(size.bytes, 'byte')}"

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from milepost.dataflow.sinks.contents import TableContents
 from milepost.dataflow.sinks.contract import SinkChange
+from milepost.dataflow.sinks.table_address import TableAddress
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import require_stores
-from milepost.jobmaster.job.table_contents import contents_at
+from milepost.jobmaster.job.table_contents import contents_at, table_at
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.protocol.manifest.transaction.requests import RealignSinkRequest
 from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.manifest_state import JobStatus
+from milepost.protocol.records.manifest_state import JobStatus, ManifestState
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class RealignmentPlan:
     Attributes:
         head: the job's, which the table is to show; 0 for the empty state. position: where the table is now, in words.
         fault: why the table is not as the head says; None: it is, and nothing is to be done.
-        rows_now: None: nobody can tell. text: for people.
+        rows_now: None: nobody can tell. text: for people. address: of the table; None: the one that the spec names.
     """
 
     job: str
@@ -39,6 +41,7 @@ class RealignmentPlan:
     rows_now: int | None
     rows_then: int
     text: tuple[str, ...]
+    address: TableAddress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +73,25 @@ class Realignments:
         """
         state = self._context.head().state
         head = state.timeline().head
-        table = self._context.sink(sink)
-        contents = contents_at(self._context, self._context.base_metadata(state, head), sink)
+        contents = self._contents(state, sink)
+        table = table_at(self._context, sink, contents)
         fault, change = table.fault(contents), table.compare(contents)
         text = tuple(_text(state.job, sink, int(head), fault, change))
         return RealignmentPlan(
-            state.job, sink, int(head), str(change.position), fault, change.rows_now, change.rows_then, text
+            state.job,
+            sink,
+            int(head),
+            str(change.position),
+            fault,
+            change.rows_now,
+            change.rows_then,
+            text,
+            None if contents is None else contents.address,
         )
+
+    def _contents(self, state: ManifestState, sink: str) -> TableContents | None:
+        base = self._context.base_metadata(state, state.timeline().head)
+        return contents_at(self._context, base, sink)
 
     def realign(self, session: Session, plan: RealignmentPlan, *, detail: str = "") -> RealignedSink:
         """Let the table show the job's head, in one commit.
@@ -92,7 +107,7 @@ class Realignments:
         if plan.fault is None:
             return RealignedSink("nothing_to_realign", plan.job, plan.sink, plan.head, next_step)
         require_stores(self._context)
-        self._context.reserve(plan.sink)
+        self._context.reserve(plan.sink, plan.address)
         self._context.transact(RealignSinkRequest(session.session_id, plan.sink, CheckpointId(plan.head), detail))
         self._reconciler.finish(session)
         return RealignedSink("realigned", plan.job, plan.sink, plan.head, next_step)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.table_contents import spec_edits
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.outcomes import StartedJob
@@ -107,10 +109,9 @@ class Rollbacks:
             StoreUnavailable, …: the job is rolled back and a sink has yet to follow; the message says so.
         """
         context = self._context
-        if approved is not None:
-            approved.require_current(
-                context, context.head().state
-            )  # before the clean-up, which may publish what had waited
+        if approved is not None:  # before the clean-up, which may publish what had waited
+            now = context.head().state
+            approved.require_current(context, now, resolve_target(now, to, context.store.clock_ms()))
         state = self._lifecycle.finish_clean_up(session)
         target = resolve_target(state, to, context.store.clock_ms())
         check_tables_can_follow(context, readable_target(context, state, target))
@@ -173,7 +174,14 @@ class Rollbacks:
             sinks=tuple(sorted(known)),
             skipped_sinks=() if metadata is None else tuple(sorted(set(metadata.tables) - known)),
             job_status=job_phase(state).value,
-            next_step=f"milepost start {state.job} opens it again" if ended else f"milepost run {state.job}",
+            next_step=_next_step(self._context, state.job, metadata, ended=ended),
             followed=followed,
             aborted_checkpoint=aborted,
         )
+
+
+def _next_step(context: JobContext, job: str, metadata: CheckpointMetadata | None, *, ended: bool) -> str:
+    """Return what to do for the job to go on: first to the spec, where it names tables of another checkpoint."""
+    command = f"milepost start {job} opens it again" if ended else f"milepost run {job}"
+    edits = spec_edits(context, metadata)
+    return f"write {', '.join(edits)}; then {command}" if edits else command

@@ -11,6 +11,7 @@ from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.committables import Committable
 from milepost.dataflow.sinks.contents import ContentsRecords, TableContents
 from milepost.dataflow.sinks.contract import PreparedTable
+from milepost.dataflow.sinks.table_address import TableAddress
 from milepost.dataflow.sources.consumed import append
 from milepost.dataflow.sources.event_times import NAMED_AHEAD, RowsAhead
 from milepost.epoch.code_hash import code_by_name
@@ -121,8 +122,8 @@ def tables_after(
 
     def contents(name: str) -> TableContents:
         owner = pending.checkpoint_id, pending.token
-        location = context.sink_location(name)
-        return contents_after(context.table_records, name, location, owner, before.get(name), prepared[name])
+        place = context.sink_address(name), context.sink_location(name)
+        return contents_after(context.table_records, name, place, owner, before.get(name), prepared[name])
 
     now = dict(zip(prepared, at_once(context.store, contents, prepared), strict=True))
     return dict(sorted((before | now).items()))
@@ -131,7 +132,7 @@ def tables_after(
 def contents_after(
     records: ContentsRecords,
     sink: str,
-    location: str,
+    place: tuple[TableAddress, str],
     owner: tuple[CheckpointId, FencingToken],
     left: TableContents | None,
     table: PreparedTable,
@@ -139,14 +140,16 @@ def contents_after(
     """Return what one table consists of after an epoch, its record written.
 
     Args:
-        location: of the table, as `JobContext.sink_location` names it. owner: the checkpoint and token that write it.
+        place: of the table: its address and location. owner: the checkpoint and token that write it.
         left: contents at the checkpoint that the epoch continues; None: the empty table.
     Raises: StateCorrupt: a record that would be taken in cannot be read.
     """
     checkpoint_id, token = owner
     before = left.records if left is not None else ()
+    address, location = place
     return TableContents(
         checkpoint_id=int(checkpoint_id),
+        address=address,
         location=location,
         table_id=table.table_id,
         schema=table.schema,

@@ -34,7 +34,9 @@ def own_metadata(context: JobContext, metadata: CheckpointMetadata, loaded: Load
         job=context.spec.name,
         signatures={**metadata.signatures, "sinks": sinks},
         tables={
-            name: replace(metadata.tables[name], location=context.sink_location(name))
+            name: replace(
+                metadata.tables[name], address=context.sink_address(name), location=context.sink_location(name)
+            )
             for name in sinks
             if name in metadata.tables
         },
@@ -131,6 +133,7 @@ class SavepointCopier:
         change = ContentsChange(tuple(files), whole=True)
         return TableContents(
             checkpoint_id=int(pending.checkpoint_id),
+            address=self._context.sink_address(name),
             location=self._context.sink_location(name),
             table_id=None,
             schema=table.schema,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, SavepointDocument, renamed, table_file_key
-from milepost.jobmaster.job.table_contents import contents_at
+from milepost.jobmaster.job.table_contents import contents_at, table_at
 from milepost.jobmaster.savepoints.reader import handle_at
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import CommitConflict, NotFound
@@ -79,7 +79,7 @@ def _table(
     contents = contents_at(context, metadata, name)
     if contents is None:
         return None
-    sink = context.sink(name)
+    sink = table_at(context, name, contents)
     files = []
     for number, file in enumerate(sink.files(contents)):
         key = table_file_key(name, number, file)

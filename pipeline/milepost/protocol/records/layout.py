@@ -26,7 +26,8 @@ GARBAGE_PREFIX = "garbage/"
 """Below it ``<sha256>.json``: lists of garbage, named by their content."""
 
 SINKS_PREFIX = "sinks/"
-"""Below it ``<sink>/marks/<number>.json``: which contents a table carries. A table's commit names one by its number."""
+"""Below it, by sink: ``marks/<number>.json``: which contents a table carries, whose commit names one by its number;
+``tables/<location>.json``: a table from before or after a migration."""
 
 PROBE_PREFIX = "_probe/"
 """Where the start-up probe writes, and removes, its objects. Nothing ever refers to one."""
@@ -41,6 +42,7 @@ _OWN_DIRECTORY = re.compile(rf"chk-\d{{20}}/(?:t\d{{20}}/(?:{METRICS_NAME})?)?")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\\]")
 _MANIFEST_KEY = re.compile(r"manifest/(\d{20})\.json")
 _MARK_KEY = re.compile(rf"{SINKS_PREFIX}[^/]+/marks/\d{{20}}\.json")
+_REGISTERED_KEY = re.compile(rf"{SINKS_PREFIX}[^/]+/tables/[0-9a-f]{{64}}\.json")
 _VETO_KEY = re.compile(rf"{VETOES_PREFIX}\d{{20}}\.json")
 _SAVEPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SAVEPOINT_ROOT = re.compile(rf"{SAVEPOINTS_PREFIX}[a-z0-9][a-z0-9_-]{{0,62}}/[0-9a-f]{{32}}/")
@@ -58,6 +60,20 @@ def mark_key(sink: str, number: int) -> str:
 
 def is_mark_key(key: str) -> bool:
     return _MARK_KEY.fullmatch(key) is not None
+
+
+def registered_tables_prefix(sink: str) -> str:
+    """Return where the tables of one sink are registered that a migration knows of."""
+    return f"{SINKS_PREFIX}{sink}/tables/"
+
+
+def registered_table_key(sink: str, location: str) -> str:
+    """Return the key of one registered table; its location is a SHA-256."""
+    return f"{registered_tables_prefix(sink)}{location}.json"
+
+
+def is_registered_table_key(key: str) -> bool:
+    return _REGISTERED_KEY.fullmatch(key) is not None
 
 
 def manifest_key(version: int) -> str:

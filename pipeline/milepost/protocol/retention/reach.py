@@ -26,6 +26,7 @@ from milepost.protocol.records.layout import (
     garbage_list_key,
     heartbeat_key,
     is_mark_key,
+    is_registered_table_key,
     is_veto_key,
     manifest_version,
     savepoint_root_of_key,
@@ -101,7 +102,7 @@ def object_status(state: ManifestState, key: str, references: Collection[str], l
         return ObjectStatus.LOG if _is_log_entry(key) else ObjectStatus.FOREIGN
     if key in references:
         return ObjectStatus.REFERENCED
-    if is_mark_key(key):
+    if is_mark_key(key) or is_registered_table_key(key):
         return ObjectStatus.LOG
     if key.startswith(PROBE_PREFIX):
         return ObjectStatus.PROBE

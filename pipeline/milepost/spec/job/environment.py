@@ -43,7 +43,7 @@ def resolve_spec(spec: JobSpec, environment: Mapping[str, str]) -> JobSpec:
     """Return the spec with its connection fields resolved. Raises InvalidRequest."""
     texts = {"endpoint_url": spec.store.endpoint_url, "region": spec.store.region}
     store = {name: resolve_text(text, environment, f"store.{name}") for name, text in texts.items()}
-    sinks = tuple(_resolved_sink(sink, environment, f"sinks[{index}]") for index, sink in enumerate(spec.sinks))
+    sinks = tuple(resolve_sink(sink, environment, f"sinks[{index}]") for index, sink in enumerate(spec.sinks))
     conf = {name: resolve_text(text, environment, f"spark.conf.{name}") for name, text in spec.spark.conf.items()}
     remote = None if spec.spark.remote is None else resolve_text(spec.spark.remote, environment, "spark.remote")
     return spec.model_copy(
@@ -55,7 +55,8 @@ def resolve_spec(spec: JobSpec, environment: Mapping[str, str]) -> JobSpec:
     )
 
 
-def _resolved_sink(sink: SinkSpec, environment: Mapping[str, str], where: str) -> SinkSpec:
+def resolve_sink(sink: SinkSpec, environment: Mapping[str, str], where: str) -> SinkSpec:
+    """Return a sink with its connection fields resolved; `where` names it. Raises InvalidRequest."""
     catalog = sink.catalog
     if catalog is not None:
         options = {

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from milepost.dataflow.sinks.committables import StagedFile, encode_schema
 from milepost.dataflow.sinks.contents import MAX_RECORDS, ContentsChange, ContentsRecords, TableContents
+from milepost.dataflow.sinks.table_address import TableAddress
 from milepost.dataflow.sinks.table_keys import staged_prefix
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.checkpoints import ObjectHandle
@@ -179,4 +180,4 @@ def store(tmp_path: Path) -> ObjectStore:
 
 
 def contents(records: tuple[ObjectHandle, ...]) -> TableContents:
-    return TableContents(1, "here", None, SCHEMA, 0, 0, records)
+    return TableContents(1, TableAddress("parquet", "here"), "here", None, SCHEMA, 0, 0, records)

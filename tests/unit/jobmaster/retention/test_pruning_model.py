@@ -17,6 +17,7 @@ from milepost.dataflow.sinks import contents, table_sink
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.table_garbage import GARBAGE
 from milepost.dataflow.sinks.table_keys import DATA, staged_prefix
+from milepost.jobmaster.retention.job_tables import JobTable
 from milepost.jobmaster.retention.table_pruning import PrunePlan, carry_out, plan_pruning
 from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, table_needs
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, Holder, ObjectHandle, PendingCheckpoint, Run
@@ -41,6 +42,7 @@ from tests.harness.stores.job_stores import LaterStore
 from tests.harness.stores.played_manifest import MAIN, Completed
 from tests.harness.stores.sink_machine import Killed, Rows, SinkMachine
 
+TABLE = JobTable("table", None, "here", frozenset(), in_force=True)
 TIMEOUT_MS = 600_000
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
 FOREIGN = ("notes.txt", f"{DATA}mine.parquet", f"{staged_prefix(1, 1)}readme.md", f"{staged_prefix(1, 1)}0-1.parquet")
@@ -196,7 +198,7 @@ class PrunedMachine(SinkMachine):
 
     def needed_records(self) -> set[str]:
         """The roots of the job's storage: of the retained checkpoints, of the table's mark and of those after it."""
-        needs = table_needs(self.state(), self.shares(), "table", self.case.open_sink(self.root))
+        needs = table_needs(self.state(), self.shares(), TABLE, self.case.open_sink(self.root))
         marked = {handle.key for mark in needs.marks if mark.contents for handle in mark.contents.records}
         return marked.union(*(self.records(one) for one in self.retained))
 
@@ -220,10 +222,10 @@ class PrunedMachine(SinkMachine):
         listing = [item.stat.key for item in sink.objects()]
         between()
         state = self.state(pending)
-        needs = table_needs(state, self.shares(), "table", sink)
+        needs = table_needs(state, self.shares(), TABLE, sink)
         garbage, now_ms = sink.garbage().lists(), sink.garbage().clock_ms()
         plan = plan_pruning(
-            state, "table", needs, garbage, listing, session_id=None, now_ms=now_ms, timeout_ms=TIMEOUT_MS
+            state, TABLE, needs, garbage, listing, session_id=None, now_ms=now_ms, timeout_ms=TIMEOUT_MS
         )
         return Look(needs, plan)
 

@@ -38,6 +38,9 @@ class DeltaFormat:
         self._store = store
         self._retention_ms = retention_ms
 
+    def check_columns(self, schema: pa.Schema) -> None:
+        check_columns(self._sink, schema)
+
     def open(self) -> OpenDeltaTable | None:
         location = delta_location(self._sink, self._store.config)
         table = self._table(location)

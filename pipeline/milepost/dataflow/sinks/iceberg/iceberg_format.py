@@ -52,6 +52,9 @@ class IcebergFormat:
     def __repr__(self) -> str:
         return f"IcebergFormat({self._sink!r}, {self._config!r}, {self._store!r})"
 
+    def check_columns(self, schema: pa.Schema) -> None:
+        to_iceberg(self._sink, schema)
+
     def open(self) -> IcebergTable | None:
         root = table_location(self._store.config)
         with self._errors(f"sink {self._sink}: its table {self._config.table_name} was not opened"):

@@ -1,0 +1,125 @@
+"""The command that takes a sink's table to another format: migrate-table."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from milepost.cli.running.control import Yes, confirmed
+from milepost.cli.terminal.completion import sink_names
+from milepost.cli.terminal.open_job import open_job
+from milepost.cli.terminal.options import Job, Json, Verbose
+from milepost.cli.terminal.output import Output
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.ids import checkpoint_name
+
+if TYPE_CHECKING:
+    from milepost.jobmaster.jobmaster import TableAddress
+
+
+class MigratedFormat(StrEnum):
+    """Formats that a table can be migrated to."""
+
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+
+
+class CatalogType(StrEnum):
+    """Catalogs of Iceberg; see `CatalogSpec`."""
+
+    REST = "rest"
+    SQL = "sql"
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the group."""
+    app.command(name="migrate-table")(migrate_table)
+
+
+def migrate_table(
+    ctx: typer.Context,
+    job: Job,
+    sink: Annotated[str, typer.Argument(metavar="SINK", help="Name of the sink.", autocompletion=sink_names)],
+    to: Annotated[MigratedFormat, typer.Option("--to", help="Format of the new table.")],
+    path: Annotated[
+        str, typer.Option("--path", metavar="PATH", help="Where it is to be, as in the spec; nothing lies there yet.")
+    ],
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="NS.NAME", help="Iceberg: its name in the catalog.")
+    ] = None,
+    catalog_type: Annotated[
+        CatalogType | None, typer.Option("--catalog-type", help="Iceberg: kind of catalog.")
+    ] = None,
+    catalog_uri: Annotated[
+        str | None, typer.Option("--catalog-uri", metavar="URI", help="Iceberg: a password only as ${env:NAME}.")
+    ] = None,
+    catalog_name: Annotated[
+        str, typer.Option("--catalog-name", metavar="NAME", help="Iceberg: name of the catalog.")
+    ] = "milepost",
+    catalog_option: Annotated[
+        list[str] | None,
+        typer.Option("--catalog-option", metavar="KEY=TEXT", help="Iceberg: repeatable; secrets only as ${env:NAME}."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan; change nothing.")] = False,
+    yes: Yes = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write a sink's table once more as Delta or Iceberg, and let the sink go on there; the old one stays for now."""
+    output: Output = ctx.obj
+    target = _target(to, path, table, (catalog_type, catalog_uri, catalog_name), _options(catalog_option or []))
+    master = open_job(job)
+    plan = output.as_typed(master.plan_migration(sink, target))
+    if dry_run or not yes or plan.done:
+        for line in plan.text:
+            output.text(line)
+    if dry_run:
+        return output.document(plan) if output.json else output.text("nothing was changed")
+    question = f"Migrate the table of sink {plan.sink} of job {plan.job}?"
+    if not plan.done and not confirmed(question, yes, output):
+        return output.note("nothing was changed")
+    detail = f"by a person: milepost migrate-table {plan.job} {plan.sink} --to {to.value}"
+    result = output.as_typed(master.migrate_table(plan, detail=detail))
+    if output.json:
+        return output.document(result)
+    if result.outcome == "migrated":
+        output.text(f"sink {result.sink} of job {result.job} goes on at {result.target}")
+        output.text(f"{checkpoint_name(result.checkpoint_id)} is the first that is of it".capitalize())
+    return output.text(f"next: {result.next_step}")
+
+
+def _target(
+    to: MigratedFormat,
+    path: str,
+    table: str | None,
+    catalog: tuple[CatalogType | None, str | None, str],
+    options: dict[str, str],
+) -> TableAddress:
+    from milepost.jobmaster.jobmaster import CatalogAddress, TableAddress
+
+    kind, uri, name = catalog
+    if to is not MigratedFormat.ICEBERG:
+        if table is not None or kind is not None or uri is not None or options:
+            raise InvalidRequest(
+                f"--table and --catalog-… are for --to iceberg, not for --to {to.value}. Nothing was changed."
+            )
+        return TableAddress(to.value, path)
+    missing = [
+        name for name, said in (("--table", table), ("--catalog-type", kind), ("--catalog-uri", uri)) if said is None
+    ]
+    if kind is None or uri is None or table is None:
+        raise InvalidRequest(f"--to iceberg needs {', '.join(missing)}. Nothing was changed.")
+    return TableAddress(to.value, path, table, CatalogAddress(kind.value, uri, name, options))
+
+
+def _options(texts: list[str]) -> dict[str, str]:
+    """Return the options of a catalog by name, ascending."""
+    found = {}
+    for text in texts:
+        name, equals, said = text.partition("=")
+        if not name or not equals:
+            raise InvalidRequest(f"--catalog-option {name}: expected KEY=TEXT. Nothing was changed.")
+        found[name] = said
+    return dict(sorted(found.items()))

@@ -1,0 +1,81 @@
+"""A table's rows are staged once more, as files of another format, for a table that takes its place.
+
+The staging code is the tasks' own. A table of the latest rows becomes buckets of key groups, by the key hash of the
+job's state, so that the epochs that follow build on them; any other keeps its rows in commit order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from milepost.dataflow.sinks.build import build_staging
+from milepost.dataflow.sinks.committables import Committable, RowsPiece, StagedFile, decode_schema
+from milepost.dataflow.sinks.contents import TableContents
+from milepost.dataflow.sinks.contract import Sink
+from milepost.dataflow.sinks.table_buckets import BucketPlan, OwnedKeys
+from milepost.dataflow.sinks.table_files import TableFiles
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.spec.graph.graph import SinkInput
+from milepost.spec.job.spec import SinkSpec
+
+COPIED_BYTES = 64 << 20
+"""So many bytes of a table's files become one file of its copy, and are held at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """How a table is copied.
+
+    Attributes:
+        spec: of the sink at the new table, resolved. rows: what the sink reads.
+        owned: all keys, as the job's state hashes them; of use for a table of the latest rows alone.
+    """
+
+    spec: SinkSpec
+    rows: SinkInput
+    owned: OwnedKeys
+
+
+def stage_copy(
+    old: Sink, contents: TableContents, new: Sink, plan: CopyPlan, owner: tuple[CheckpointId, FencingToken]
+) -> Committable:
+    """Stage the rows that a table has at a checkpoint below another table, where nobody sees them yet.
+
+    A table of the latest rows is held in memory, others file by file.
+
+    Args:
+        owner: the checkpoint and token that stage.
+    Raises: StateCorrupt: a file of the old table is gone or altered. And what the stores raise.
+    """
+    schema = decode_schema(contents.schema)
+    if new.by_buckets:
+        parts: Iterator[Iterable[RowsPiece]] = iter([[RowsPiece(old.read(contents, verify=True))]])
+        buckets = BucketPlan((), schema, plan.spec.buckets, rewrites=True, keeps_changes=False)
+        staging = build_staging(plan.spec, plan.rows, new.store, buckets, plan.owned)
+    else:
+        files = TableFiles(old.name, old.store)
+        parts = (
+            (RowsPiece(files.fetch(file, schema, verify=True)) for file in group)
+            for group in _groups(old.files(contents))
+        )
+        # What a changelog's rows are is in its columns already: it is copied as rows that are added.
+        staging = build_staging(plan.spec.model_copy(update={"mode": "append"}), plan.rows, new.store, None, None)
+    checkpoint_id, token = owner
+    staged = [
+        staging.stage_pieces(part, checkpoint_id=checkpoint_id, token=token, subtask=number, held_bytes=COPIED_BYTES)
+        for number, part in enumerate(parts)
+    ]
+    return Committable(new.name, contents.schema, tuple(staged))
+
+
+def _groups(files: Sequence[StagedFile]) -> Iterator[list[StagedFile]]:
+    """Yield files that become one file together, in their order."""
+    group: list[StagedFile] = []
+    for file in files:
+        if group and sum(one.size for one in group) + file.size > COPIED_BYTES:
+            yield group
+            group = []
+        group.append(file)
+    if group:
+        yield group

@@ -1,0 +1,1 @@
+"""Migrating a sink's table to another format and place."""

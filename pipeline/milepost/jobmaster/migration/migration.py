@@ -1,0 +1,237 @@
+"""A migration writes a sink's table once more, in another format, and lets the sink go on there.
+
+The content of a table belongs to the checkpoint, so the migrated table is one more checkpoint, which no epoch made: it
+continues the head and differs from it in this table's contents alone. Order: the freeze of the live timeline
+(manifest) -> a fork at the head, and a checkpoint on it (manifest) -> both tables are registered -> the new one is
+reserved -> the head's rows are staged below it -> the records of its contents, `_metadata` -> complete on the fork
+(manifest) -> fast-forward (manifest): the one transition that switches the sink's table -> each sink follows, and the
+version of that transition is the number of the new table's first mark (I14).
+
+Stopped anywhere before the fast-forward the old table is in force; the next try gives the fork up, with what it
+staged, and begins anew. After it, whoever comes next lets the sinks follow. A rollback to a checkpoint from before
+finds the old table in that checkpoint's contents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.dataflow.sinks.contents import TableContents
+from milepost.dataflow.sinks.table_address import TableAddress
+from milepost.dataflow.sinks.table_buckets import OwnedKeys
+from milepost.dataflow.sinks.table_copy import CopyPlan, stage_copy
+from milepost.dataflow.sinks.table_registry import RegisteredTable, TableRegistry
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSnapshot, SourceSnapshot
+from milepost.epoch.plan import InputRecord, encode_input_record
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.store_checks import require_stores
+from milepost.jobmaster.leadership.leadership import Leadership
+from milepost.jobmaster.leadership.reconciliation import SinkReconciler
+from milepost.jobmaster.migration.plan import MIGRATING, MigrationPlan, check_ready, is_migration, plan_migration
+from milepost.jobmaster.rollback.imported_checkpoint import (
+    Provenance,
+    acknowledged_by_writer,
+    give_up_import,
+    imported,
+)
+from milepost.jobmaster.run.results import contents_after, shown_by
+from milepost.protocol.codec.records import encode
+from milepost.protocol.manifest.transaction.requests import FastForwardRequest, FreezeRequest, ThawRequest
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
+from milepost.protocol.records.errors import CheckpointError, PlanOutdated
+from milepost.protocol.records.ids import SessionId, TimelineId
+from milepost.protocol.retention.lineage import open_forks
+from milepost.storage.checked import write_content_addressed
+from milepost.storage.layout import INPUTS_PREFIX
+
+_LOG = logging.getLogger(__name__)
+
+_FREEZER = SessionId("migrate-table")
+"""Who freezes the live timeline: the same for every try, so that the next one takes over what a dead one has left."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigratedTable:
+    """What became of a table: ``migrated`` or ``nothing_to_migrate``.
+
+    Attributes:
+        checkpoint_id: the head, from which on the table is there. previous, target: where it was, and is.
+        spec_lines: what to write in the sink of the spec. next_step: what to do for the job to go on.
+    """
+
+    outcome: str
+    job: str
+    sink: str
+    checkpoint_id: int
+    previous: TableAddress
+    target: TableAddress
+    spec_lines: tuple[str, ...]
+    next_step: str
+
+
+class Migrations:
+    """The use cases of one job that take a sink's table elsewhere."""
+
+    def __init__(self, context: JobContext, leadership: Leadership, reconciler: SinkReconciler) -> None:
+        self._context, self._leadership, self._reconciler = context, leadership, reconciler
+
+    def plan_migration(self, sink: str, target: TableAddress) -> MigrationPlan:
+        """Return what a migration of this sink's table would do. Changes nothing. Raises as `plan_migration`."""
+        return plan_migration(self._context, sink, target)
+
+    def migrate_table(self, plan: MigrationPlan, *, detail: str = "") -> MigratedTable:
+        """Write the head's rows below the new table, and let the sink go on there.
+
+        Args:
+            plan: that a person has looked at. detail: for the history: who, why.
+        Raises:
+            PlanOutdated, CommitConflict: the head is another one by now. Busy, JobNotRunnable: something is under way.
+            StateCorrupt: a file of the old table is gone. In all these cases the old table is in force.
+            StoreUnavailable, …: it is decided, and a sink has yet to follow; or nobody knows. The message says so.
+        """
+        context = self._context
+        session = _session()
+        if plan.done:
+            self._reconciler.finish(session)
+            return _result(plan, "nothing_to_migrate", plan.head)
+        require_stores(context)
+        state = context.head().state
+        head = state.head()
+        if head is None or head.checkpoint_id != plan.head:
+            raise PlanOutdated(
+                f"job {state.job}: its head is checkpoint {state.timeline().head}, and was checkpoint {plan.head} when "
+                "the migration was planned. Nothing was changed.",
+                hint="look at a new plan",
+            )
+        check_ready(context, state)
+        for fork in open_forks(state):
+            if is_migration(context, fork):  # of a try that died, or of one that a person overrules now
+                give_up_import(context, session, fork.timeline_id)
+        with self._frozen(plan.hold_ms), self._imported(session, head, plan) as completed:
+            request = FastForwardRequest(
+                session.session_id,
+                completed.timeline,
+                expected_main_head=head.checkpoint_id,
+                expected_fork_head=completed.checkpoint_id,
+                sinks=tuple(sorted(sink.name for sink in context.spec.sinks)),
+                detail=detail,
+            )
+            context.transact(request)
+        self._reconciler.finish(session)
+        return _result(plan, "migrated", int(completed.checkpoint_id))
+
+    @contextmanager
+    def _frozen(self, hold_ms: int) -> Iterator[None]:
+        """Keep others from triggering while the block runs; after the fast-forward there is no freeze."""
+        self._context.transact(FreezeRequest(_FREEZER, hold_ms))
+        try:
+            yield
+        finally:
+            try:
+                self._context.transact(ThawRequest(_FREEZER))
+            except CheckpointError as error:  # it ends by itself
+                _LOG.warning("the live timeline was not thawed now: %s", error.message)
+
+    @contextmanager
+    def _imported(
+        self, session: Session, head: CompletedCheckpoint, plan: MigrationPlan
+    ) -> Iterator[CompletedCheckpoint]:
+        context = self._context
+        base = context.metadata(head)
+
+        def write(pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
+            started = time.monotonic()
+            contents = self._write_table(base, plan, pending)
+            metadata = _continued(base, pending, timeline, plan, contents)
+            return replace(metadata, timings={"copy_ms": round((time.monotonic() - started) * 1000)})
+
+        record = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(InputRecord(())))
+        made = Provenance(record, head.code_hash, head.spec_hash, base=head.checkpoint_id)
+        with imported(context, self._leadership, session, made, write) as completed:
+            yield completed
+
+    def _write_table(self, base: CheckpointMetadata, plan: MigrationPlan, pending: PendingCheckpoint) -> TableContents:
+        """Stage the head's rows below the new table; return what the table consists of with them."""
+        context, name = self._context, plan.sink
+        before = base.tables[name]
+        location = context.sink_location(name, plan.target)
+        registry = TableRegistry(context.store, name)
+        registry.add(RegisteredTable(before.address, before.location))
+        registry.add(RegisteredTable(plan.target, location))
+        context.reserve(name, plan.target)
+        old, new = context.sink(name, before.address), context.sink(name, plan.target)
+        owner = pending.checkpoint_id, pending.token
+        staged = stage_copy(old, before, new, self._copy_plan(base, plan), owner)
+        prepared = new.prepare(staged, None, checkpoint_id=owner[0], token=owner[1], waits=True)
+        return contents_after(context.table_records, name, (plan.target, location), owner, None, prepared)
+
+    def _copy_plan(self, base: CheckpointMetadata, plan: MigrationPlan) -> CopyPlan:
+        spec = self._context.sink_spec(plan.sink, plan.target)
+        groups = base.max_parallelism
+        owned = OwnedKeys(range(groups), groups, base.hasher.key_groups)
+        return CopyPlan(spec, self._context.graph.sink_inputs[plan.sink], owned)
+
+
+def _session() -> Session:
+    session = Session.cli()
+    return Session(SessionId(f"{MIGRATING}{uuid4()}"), session.holder, session.run)
+
+
+def _continued(
+    base: CheckpointMetadata,
+    pending: PendingCheckpoint,
+    timeline: TimelineId,
+    plan: MigrationPlan,
+    contents: TableContents,
+) -> CheckpointMetadata:
+    """Return the metadata of a checkpoint that goes on where the base is, with one table elsewhere."""
+    signatures = dict(base.signatures)
+    sinks = dict(signatures.get("sinks", {}))
+    if plan.sink in sinks:
+        sinks[plan.sink] = {**sinks[plan.sink], "format": plan.target.format, "path": plan.target.path}
+    return replace(
+        base,
+        checkpoint_id=pending.checkpoint_id,
+        epoch=pending.epoch,
+        timeline=timeline,
+        token=pending.token,
+        base=pending.base,
+        plan=pending.plan,
+        signatures={**signatures, "sinks": sinks},
+        sources={name: _quiet_source(item) for name, item in base.sources.items()},
+        operators={uid: _quiet_operator(item) for uid, item in base.operators.items()},
+        sinks={name: SinkSnapshot(0, shown_by(base, name)) for name in base.tables},
+        tables={**base.tables, plan.sink: contents},
+        acknowledged=acknowledged_by_writer(hashlib.sha256(encode(contents)).hexdigest()),
+        verdict=GateVerdict.of(()),
+        held_back=None,
+        started_ms=None,
+        tasks=(),
+    )
+
+
+def _quiet_source(item: SourceSnapshot) -> SourceSnapshot:
+    """Return where a source stands; no epoch has read anything of it."""
+    return replace(item, rows=0, objects=0, missing=(), ahead_rows=0, ahead=(), skipped={}, bad_names=())
+
+
+def _quiet_operator(item: OperatorSnapshot) -> OperatorSnapshot:
+    """Return an operator's state and rows in flight; no epoch has done anything with them."""
+    idle = (0,) * len(item.processed_bytes)
+    return replace(item, processed_bytes=idle, rows_in=0, rows_out=0, late_rows=0)
+
+
+def _result(plan: MigrationPlan, outcome: str, checkpoint_id: int) -> MigratedTable:
+    lines = "; ".join(plan.spec_lines)
+    next_step = f"write in sink {plan.sink} of the spec: {lines}; then milepost run {plan.job}"
+    return MigratedTable(
+        outcome, plan.job, plan.sink, checkpoint_id, plan.previous, plan.target, plan.spec_lines, next_step
+    )

@@ -1,0 +1,184 @@
+"""A migration plan says what `migrate-table` would write and where, once nothing speaks against it. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from milepost.dataflow.sinks.committables import decode_schema
+from milepost.dataflow.sinks.contents import TableContents
+from milepost.dataflow.sinks.table_address import MIGRATED_FROM, CatalogAddress, TableAddress
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.quantities import counted
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.fork_opening import opening_of
+from milepost.jobmaster.job.table_contents import contents_at
+from milepost.jobmaster.migration.target import check_place, check_target
+from milepost.protocol.manifest.transaction.preconditions import check_reconciled, check_runnable
+from milepost.protocol.records.checkpoints import CompletedCheckpoint
+from milepost.protocol.records.errors import Busy, InvalidRequest, JobNotRunnable
+from milepost.protocol.records.ids import IMPORTING
+from milepost.protocol.records.manifest_state import ManifestState, Timeline
+from milepost.protocol.retention.lineage import open_forks
+
+__all__ = [
+    "MIGRATING",
+    "CatalogAddress",
+    "MigrationPlan",
+    "TableAddress",
+    "check_ready",
+    "is_migration",
+    "plan_migration",
+]
+
+MIGRATING = f"{IMPORTING}migrate-table/"
+"""What the name of a session begins with that migrates a table."""
+
+_FIXED_HOLD_MS = 60_000
+_BYTES_PER_MS = 1_000
+"""How long epochs wait for a migration at most: a minute, and what a slow machine needs for the table's files."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """What a migration would do.
+
+    Attributes:
+        head: the checkpoint whose rows are written. previous, target: where the table is, and would be.
+        rows, files: of the table as it is. hold_ms: how long epochs wait for it at most.
+        done: the table is there: nothing is to be done. spec_lines: what to write in the sink afterwards.
+        text: for people.
+    """
+
+    job: str
+    sink: str
+    head: int
+    previous: TableAddress
+    target: TableAddress
+    rows: int
+    files: int
+    hold_ms: int
+    done: bool
+    spec_lines: tuple[str, ...]
+    text: tuple[str, ...]
+
+
+def plan_migration(context: JobContext, name: str, target: TableAddress) -> MigrationPlan:
+    """Return what a migration of a sink's table would do now.
+
+    Raises:
+        NotFound: no such sink, or the job has never run. JobNotRunnable: it does not run, or sinks have yet to follow.
+        Busy: an epoch is running. InvalidRequest: the table cannot go there, or not from where it is.
+        EnvironmentUnusable: the format's library is not installed, or the place is not reached.
+    """
+    state = context.head().state
+    context.sink(name)  # one that the spec does not have is refused
+    base = context.base_metadata(state, state.timeline().head)
+    contents = contents_at(context, base, name)
+    if base is None or contents is None:
+        at = f"checkpoint {state.timeline().head}"
+        raise InvalidRequest(
+            f"sink {name}: at {at}, the head of job {state.job}, it has no table yet. Nothing was changed.",
+            hint=f"there is nothing to migrate: write the new format and path in the spec, and run {state.job}",
+            sink=name,
+        )
+    check_target(context, name, target)
+    there = target.format, context.sink_location(name, target)
+    done = there == (contents.address.format, contents.location)
+    if not done:
+        check_ready(context, state)
+        _check_meaning(context, base, name)
+        _check_from(contents.address, name)
+        check_place(context, name, contents, target)
+    context.sink(name, target).check_columns(decode_schema(contents.schema))
+    old = context.sink(name, contents.address)
+    size = sum(file.size for file in old.files(contents))
+    rows = old.compare(contents).rows_then  # also: its files are there
+    return MigrationPlan(
+        job=state.job,
+        sink=name,
+        head=base.checkpoint_id,
+        previous=contents.address,
+        target=target,
+        rows=rows,
+        files=contents.files,
+        hold_ms=min(context.timeout_ms, _FIXED_HOLD_MS + size // _BYTES_PER_MS),
+        done=done,
+        spec_lines=target.spec_lines(),
+        text=tuple(_text(state.job, name, contents, target, None if done else rows)),
+    )
+
+
+def check_ready(context: JobContext, state: ManifestState) -> None:
+    """Refuse a job in which something is under way. Raises Busy, JobNotRunnable."""
+    check_runnable(state)
+    check_reconciled(state, "migrate-table")
+    pending = state.timeline().pending
+    if pending is not None:
+        raise Busy(
+            f"job {state.job}: migrate-table refused: checkpoint {pending.checkpoint_id} is pending. Nothing was "
+            "changed.",
+            hint="wait for it; or pause the DAG, and type it again",
+            checkpoint_id=pending.checkpoint_id,
+        )
+    others = [fork.timeline_id for fork in open_forks(state) if not is_migration(context, fork)]
+    if others:
+        raise Busy(
+            f"job {state.job}: migrate-table refused: forks are open: {', '.join(others)}. Nothing was changed.",
+            hint=f"finish the backfill, or give it up: milepost backfill {state.job} --dispose",
+            forks=others,
+        )
+    waiting = _owing(state.unconfirmed())
+    if waiting:
+        raise JobNotRunnable(
+            f"job {state.job}: migrate-table refused: completed checkpoints wait for sinks {', '.join(waiting)}. "
+            "Nothing was changed.",
+            hint=f"bring the sinks back, then: milepost run {state.job}",
+            sinks=waiting,
+        )
+
+
+def is_migration(context: JobContext, fork: Timeline) -> bool:
+    """Return whether a migration opened this fork."""
+    return opening_of(context, fork).session_id.startswith(MIGRATING)
+
+
+def _owing(checkpoints: tuple[CompletedCheckpoint, ...]) -> list[str]:
+    return sorted({sink for checkpoint in checkpoints for sink in checkpoint.unconfirmed})
+
+
+def _check_meaning(context: JobContext, base: CheckpointMetadata, name: str) -> None:
+    """Refuse a spec by which the rows mean something else than at the head. Raises InvalidRequest."""
+    rows = context.graph.sink_inputs[name]
+    recorded = base.signatures.get("sinks", {}).get(name)
+    if recorded is not None and (recorded["mode"], list(recorded["key"])) != (rows.mode, list(rows.key)):
+        raise InvalidRequest(
+            f"sink {name}: its table has mode {recorded['mode']} and key {recorded['key']}, the spec says mode "
+            f"{rows.mode} and key {list(rows.key)}. A migration keeps both. Nothing was changed.",
+            hint="undo the change of mode or key first",
+            sink=name,
+        )
+
+
+def _check_from(previous: TableAddress, name: str) -> None:
+    if previous.format != MIGRATED_FROM:
+        raise InvalidRequest(
+            f"sink {name}: its table is {previous.format} already; only a table of format: {MIGRATED_FROM} is migrated "
+            "in this version. Nothing was changed.",
+            hint="give the sink a new name and path to begin a new table, and fill it by a backfill",
+            sink=name,
+        )
+
+
+def _text(job: str, name: str, contents: TableContents, target: TableAddress, rows: int | None) -> Iterator[str]:
+    lines = "; ".join(target.spec_lines())
+    if rows is None:
+        yield f"sink {name} of job {job}: its table is there: {target}; nothing to migrate"
+        yield f"the spec's sink {name} has to say: {lines}"
+        return
+    yield f"sink {name} of job {job}: from {contents.address}"
+    yield f"  to {target}"
+    what = f"{counted(rows, 'row')} in {counted(contents.files, 'file')}"
+    yield f"  {what} are written there once; mode, key and columns stay; epochs wait meanwhile"
+    yield "the old table stays while a retained checkpoint is of it, and a rollback to one makes it the sink's again"
+    yield f"afterwards write in sink {name} of the spec: {lines}"

@@ -1,0 +1,95 @@
+"""The target of a migration is checked: as the spec would be that names it, and by what lies there. Changes nothing."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from milepost.dataflow.sinks.contents import TableContents
+from milepost.dataflow.sinks.table_address import TableAddress, at_address
+from milepost.dataflow.sinks.table_registry import TableRegistry
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.graph.checks import structure_problems
+from milepost.spec.job.spec import JobSpec
+from milepost.spec.load.document import read_document
+from milepost.spec.load.placement import placement_problems
+from milepost.spec.load.validation import validate_spec
+from milepost.spec.values.problems import show_path
+
+_EMPTY_PLACE = "name a path of its own, where nothing lies yet"
+_KEYS = "milepost migrate-table --help names what each format needs"
+
+
+def check_target(context: JobContext, name: str, target: TableAddress) -> None:
+    """Refuse what no sink of the spec may say: keys that are missing or too many, secrets. Raises InvalidRequest."""
+    _migrated_spec(context, name, target)
+
+
+def check_place(context: JobContext, name: str, contents: TableContents, target: TableAddress) -> None:
+    """Refuse a place in which something else is: of the job, of another one, or of anybody. Raises InvalidRequest."""
+    spec = _migrated_spec(context, name, target)
+    here = target.format, context.sink_location(name, target)
+    known = {contents.location: contents.address}
+    known |= {one.location: one.address for one in TableRegistry(context.store, name).tables()}
+    sink = context.job.spec.sink(name)
+    others = tuple(
+        at_address(sink, address).model_copy(update={"name": f"{name}, as it is or was"})
+        for location, address in known.items()
+        if (address.format, location) != here
+    )
+    kept = tuple(one for one in spec.sinks if one.name != name)
+    spec = spec.model_copy(update={"sinks": (*others, *kept, spec.sink(name))})
+    problems = placement_problems(spec, context.job.module_dir, os.environ)
+    _refuse(name, target, [one.message for one in problems], _EMPTY_PLACE)
+    new = context.sink(name, target)
+    owner = new.owner()
+    if owner is not None and new.is_anothers(context.identity):
+        raise InvalidRequest(
+            f"sink {name}: {new.store.config.url} is reserved for sink {owner.sink} of job {owner.job}. Nothing was "
+            "changed.",
+            hint=_EMPTY_PLACE,
+            sink=name,
+        )
+    found = None if owner is not None else next(iter(new.store.list("", limit=1)), None)
+    if found is not None:
+        raise InvalidRequest(
+            f"sink {name}: {new.store.config.url} is not empty: {found.key} lies there. Nothing was changed.",
+            hint=_EMPTY_PLACE,
+            sink=name,
+        )
+    position = new.position()
+    if not position.is_known:
+        raise InvalidRequest(
+            f"sink {name}: the table at {new.store.config.url} shows {position}. Nothing was changed.",
+            hint=_EMPTY_PLACE,
+            sink=name,
+        )
+
+
+def _migrated_spec(context: JobContext, name: str, target: TableAddress) -> JobSpec:
+    """Return the job's spec with the sink's table elsewhere, checked as a spec is."""
+    value: Any = read_document(context.job.text).value
+    index = next(at for at, sink in enumerate(value["sinks"]) if sink["name"] == name)
+    sink = {key: said for key, said in value["sinks"][index].items() if key not in ("table", "catalog")}
+    sink |= {"format": target.format, "path": target.path}
+    if target.table is not None:
+        sink["table"] = target.table
+    if (catalog := target.catalog) is not None:
+        named = {"type": catalog.type, "uri": catalog.uri, "name": catalog.name, "options": dict(catalog.options)}
+        sink["catalog"] = named
+    sinks = [sink if at == index else other for at, other in enumerate(value["sinks"])]
+    spec, problems = validate_spec({**value, "sinks": sinks})
+    problems = [*problems, *(structure_problems(spec) if spec is not None else ())]
+    _refuse(name, target, [f"{show_path(one.path)}: {one.message}" for one in problems], _KEYS)
+    assert spec is not None, "a value without problems is a spec"
+    return spec
+
+
+def _refuse(name: str, target: TableAddress, problems: list[str], hint: str) -> None:
+    if problems:
+        raise InvalidRequest(
+            f"sink {name}: its table cannot go to {target}: {'; '.join(problems)}. Nothing was changed.",
+            hint=hint,
+            sink=name,
+        )

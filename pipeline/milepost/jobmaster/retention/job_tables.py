@@ -1,0 +1,94 @@
+"""The tables of a job: of each sink the one in force, and those from before and after its migrations (I8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from milepost.dataflow.sinks.contents import TableContents
+from milepost.dataflow.sinks.contract import Sink
+from milepost.dataflow.sinks.table_address import TableAddress
+from milepost.dataflow.sinks.table_registry import RegisteredTable, TableRegistry
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.table_contents import is_known_table
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.manifest_state import ManifestState
+
+
+@dataclass(frozen=True, slots=True)
+class JobTable:
+    """One table of one sink.
+
+    Attributes:
+        address: None: the one that the spec names. location: as in `TableContents`.
+        elsewhere: locations of the sink's other tables. in_force: whether the job's head is of it.
+    """
+
+    sink: str
+    address: TableAddress | None
+    location: str
+    elsewhere: frozenset[str]
+    in_force: bool
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return self.sink if self.in_force else f"{self.sink} (its other table, {self.address})"
+
+    def holds(self, contents: TableContents | None) -> bool:
+        """Return whether contents are of this table; what is of no table that is known counts for the one in force."""
+        if contents is None:
+            return self.in_force
+        return contents.location not in self.elsewhere if self.in_force else contents.location == self.location
+
+    def open(self, context: JobContext) -> Sink:
+        """Return the sink, opened for this table."""
+        return context.sink(self.sink, self.address)
+
+
+def job_tables(context: JobContext, state: ManifestState) -> tuple[JobTable, ...]:
+    """Return every table of the sinks of the spec; of each sink first the one in force. Raises StateCorrupt."""
+    return tuple(table for spec in context.spec.sinks for table in _of_sink(context, state, spec.name))
+
+
+def staging_tables(context: JobContext, name: str) -> tuple[Sink, ...]:
+    """Return a sink, opened for each table in which a session of the job may have staged something."""
+    here = context.sink_location(name)
+    others = [one for one in _registered(context, name) if one.location != here]
+    return (context.sink(name), *(context.sink(name, one.address) for one in others))
+
+
+def forget_table(context: JobContext, table: JobTable) -> None:
+    """Take a table off the register, of which nothing is left."""
+    assert table.address is not None and not table.in_force, "only what is registered is forgotten"
+    TableRegistry(context.store, table.sink).forget(RegisteredTable(table.address, table.location))
+
+
+def _of_sink(context: JobContext, state: ManifestState, name: str) -> Iterator[JobTable]:
+    address, location = _in_force(context, state, name)
+    url = context.sink_config(name, address).url
+    registered = [one for one in _registered(context, name) if one.location != location]
+    others = [one for one in registered if context.sink_config(name, one.address).url != url]
+    locations = frozenset(one.location for one in others)
+    yield JobTable(name, address, location, locations, in_force=True)
+    for one in others:
+        elsewhere = (locations | {location}) - {one.location}
+        yield JobTable(name, one.address, one.location, elsewhere, in_force=False)
+
+
+def _in_force(context: JobContext, state: ManifestState, name: str) -> tuple[TableAddress | None, str]:
+    """Return where the head has the table; else as the spec says, which may be a copy's."""
+    try:
+        base = context.base_metadata(state, state.timeline().head)
+    except StateCorrupt:
+        base = None
+    contents = base.tables.get(name) if base is not None else None
+    if contents is None or not is_known_table(context, name, contents):
+        return None, context.sink_location(name)
+    return contents.address, contents.location
+
+
+def _registered(context: JobContext, name: str) -> list[RegisteredTable]:
+    """Return the tables that are registered and are still where they were, as this environment resolves them."""
+    found = TableRegistry(context.store, name).tables()
+    return [one for one in found if context.sink_location(name, one.address) == one.location]

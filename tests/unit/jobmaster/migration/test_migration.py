@@ -1,0 +1,261 @@
+"""A sink's table goes to another format as one more checkpoint: forward, back, and with all that reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from milepost.dataflow.sinks.table_address import TableAddress
+from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.records.errors import Busy, InvalidRequest, PlanOutdated, StoreUnavailable
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.migrating_job import SINKS, MigratingJob, delta, iceberg
+from tests.harness.jobs.saved_job import OtherJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.readers.reading_engines import ReadingEngines
+from tests.harness.stores.job_stores import hook_stores
+from tests.harness.tasks.tables import assert_same_rows
+
+EPOCHS = 5
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> MigratingJob:
+    """Five epochs, more landed. Only to be copied."""
+    job = CountedJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", EPOCHS)
+    job.land(range(EPOCHS + 1, 15))
+    return MigratingJob(job.small)
+
+
+@pytest.fixture
+def job(prepared: MigratingJob, tmp_path: Path) -> MigratingJob:
+    return prepared.copied(tmp_path / "job")
+
+
+def test_tables_of_both_modes_go_on_as_delta_and_engines_read_them(
+    job: MigratingJob, reading_engines: ReadingEngines
+) -> None:
+    for number, sink in enumerate(SINKS, 1):
+        done = job.migrate(sink)
+        assert (done.outcome, done.checkpoint_id) == ("migrated", EPOCHS + number)
+        assert done.spec_lines == ("format: delta", f"path: ../lake/delta-{sink}")
+    job.assert_engines_agree(reading_engines)
+    job.assert_whole()
+    for sink in SINKS:
+        job.say(sink)
+    for _ in range(3):
+        job.run()
+        job.assert_engines_agree(reading_engines)
+    job.assert_whole()
+
+
+def test_a_table_goes_on_as_iceberg(job: MigratingJob) -> None:
+    for sink in SINKS:
+        target = iceberg(job.small.folder, sink)
+        job.migrate(sink, target)
+        job.say(sink, target)
+    job.assert_whole()
+    job.run(2)
+    job.assert_whole()
+    job.rollback(4)
+    job.assert_whole()
+
+
+def test_an_epoch_with_the_old_lines_in_the_spec_is_refused_with_the_lines_to_write(job: MigratingJob) -> None:
+    job.migrate("seen")
+    version = job.small.context.head().state.version
+    with pytest.raises(InvalidRequest, match=r"the spec says format: parquet, path: \.\./lake/seen; its table") as told:
+        job.run_one()
+    assert "format: delta; path: ../lake/delta-seen" in told.value.hint
+    assert "milepost migrate-table small seen" in told.value.hint
+    assert job.small.context.head().state.version == version, "nothing was planned"
+    refused = {row["name"]: row for row in job.master.compatibility() if row["outcome"] == "refused"}
+    assert list(refused) == ["seen"] and "write format: delta; path: ../lake/delta-seen" in refused["seen"]["detail"]
+
+
+def test_whatever_reads_or_mends_works_with_the_old_lines_and_the_new_ones(job: MigratingJob) -> None:
+    job.migrate("seen")
+    for _ in range(2):
+        job.assert_whole()
+        assert job.rows_at("seen", 3).num_rows == 9
+        assert job.master.diff(5, 6, ("sink", "seen"))[0].changes.rows.num_rows == 0
+        assert job.master.plan_realign("seen").fault is None
+        job.say("seen")
+
+
+def test_a_rollback_beyond_a_migration_undoes_it_and_one_forward_takes_it_up_again(
+    job: MigratingJob, reading_engines: ReadingEngines
+) -> None:
+    for sink in SINKS:
+        job.migrate(sink)
+        job.say(sink)
+    job.run(2)
+    plan = job.master.plan_rollback(3)
+    undone = plan.other_tables["seen"]
+    assert undone.undoes_migration and undone.spec_lines == ("format: parquet", "path: ../lake/seen")
+    assert any("sink seen: migration undone" in line and "path: ../lake/seen" in line for line in plan.text)
+    back = job.rollback(3, approved=plan.approved)
+    assert "in sink table: format: parquet; path: ../lake/table" in back.next_step
+    job.assert_whole()
+    with pytest.raises(InvalidRequest, match="the spec says format: delta") as told:
+        job.run_one()
+    assert "format: parquet; path: ../lake/seen" in told.value.hint
+    for sink in SINKS:
+        job.say_parquet(sink)
+    job.run(2)
+    job.assert_whole()
+
+    assert not job.master.plan_rollback(8).other_tables["seen"].undoes_migration
+    job.rollback(8)
+    job.assert_engines_agree(reading_engines)
+    for sink in SINKS:
+        job.say(sink)
+    job.run(3)
+    job.assert_engines_agree(reading_engines)
+    job.assert_whole()
+
+
+@pytest.mark.parametrize("place", ["delta", "second"], ids=["to the same place", "elsewhere"])
+def test_a_migration_that_was_undone_is_done_again(
+    job: MigratingJob, reading_engines: ReadingEngines, place: str
+) -> None:
+    for sink in SINKS:
+        job.migrate(sink)
+        job.say(sink)
+    job.run(2)
+    job.rollback(2)
+    for sink in SINKS:
+        job.say_parquet(sink)
+    job.run()
+    for sink in SINKS:
+        job.migrate(sink, delta(sink, place))
+        job.say(sink, delta(sink, place))
+    job.assert_engines_agree(reading_engines, place=place)
+    job.run(2)
+    job.assert_engines_agree(reading_engines, place=place)
+    job.assert_whole()
+
+
+def test_going_back_to_the_empty_state_begins_the_table_that_the_spec_names(
+    job: MigratingJob, reading_engines: ReadingEngines
+) -> None:
+    for sink in SINKS:
+        job.migrate(sink)
+        job.say(sink)
+    job.run()
+    job.rollback(0)
+    assert reading_engines.read("duckdb", job.lake("seen")).num_rows == 0
+    job.run(2)
+    job.assert_engines_agree(reading_engines)
+    job.assert_whole()
+
+
+def test_savepoints_from_before_and_after_a_migration_start_another_job(job: MigratingJob, tmp_path: Path) -> None:
+    before = job.master.create_savepoint("before")
+    for sink in SINKS:
+        job.migrate(sink)
+    after = job.master.create_savepoint("after")
+    old = OtherJob.beside(job)
+    old.master.start(before.location or "before")
+    old.assert_equals(job)
+    for sink in SINKS:
+        job.say(sink)
+    new = OtherJob.beside(job, {"name: small": "name: newer", "../lake/": "../lake/newer-"})
+    new.master.start(after.location or "after")
+    new.assert_equals(job)
+    job.assert_whole()
+
+
+def test_a_sink_that_is_down_follows_before_the_next_epoch(job: MigratingJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is decided: the new table is in force, and whoever comes next lets it follow."""
+
+    def down(operation: str, key: str) -> None:
+        if operation == "create" and key.startswith("sinks/seen/marks/"):
+            raise StoreUnavailable("planned outage")
+
+    with monkeypatch.context() as outage:
+        hook_stores(outage, before=down)
+        with pytest.raises(StoreUnavailable, match="sinks that have yet to follow: seen"):
+            job.migrate("seen")
+    assert job.master.status().reconciling == ("seen",)
+    plan = job.master.plan_migration("seen", delta("seen"))
+    assert plan.done and job.master.migrate_table(plan).outcome == "nothing_to_migrate"
+    assert job.master.status().reconciling == ()
+    job.say("seen")
+    job.run()
+    job.assert_whole()
+
+
+def test_a_table_that_was_moved_after_a_migration_is_realigned_whatever_the_spec_says(job: MigratingJob) -> None:
+    job.migrate("seen")
+    DeltaTable(str(job.lake("seen"))).delete("k = 0")
+    plan = job.master.plan_realign("seen")
+    assert plan.fault is not None
+    assert job.master.realign(Session.cli(), plan).outcome == "realigned"
+    job.assert_tables_equal_the_oracle()
+
+
+def test_rows_in_flight_and_state_go_on(job: MigratingJob) -> None:
+    """The checkpoint of a migration differs from the head in one table alone."""
+    state = job.master.state("latest")
+    done = job.migrate("table")
+    assert job.master.state("latest").equals(state)
+    context = job.small.context
+    kept = {int(one.checkpoint_id): context.metadata(one) for one in context.head().state.checkpoints}
+    now, then = kept[done.checkpoint_id], kept[EPOCHS]
+    assert now.tables["seen"] == then.tables["seen"]
+    assert now.operators["latest"].handles == then.operators["latest"].handles
+    assert [name for name in then.tables if now.tables[name] != then.tables[name]] == ["table"]
+    switches = [one["detail"] for one in job.master.history() if one["event"] == "TimelineSwitched"]
+    assert len(switches) == 1 and switches[0].endswith("left main at 5: a test")
+
+
+def test_a_changelog_keeps_its_rows_as_they_are(tmp_path: Path, reading_engines: ReadingEngines) -> None:
+    job = MigratingJob(
+        CountedJob.with_epochs(
+            tmp_path / "job", 3, {"path: ../lake/table, mode: upsert": "path: ../lake/table, mode: changelog"}
+        ).small
+    )
+    before = job.master.read("table")
+    assert {"_op", "_checkpoint"} <= set(before.schema.names)
+    job.migrate("table")
+    assert_same_rows(job.master.read("table"), before, "table")
+    assert_same_rows(reading_engines.read("polars", job.lake("table")), before, "table")
+
+
+def test_a_plan_of_an_older_head_is_refused(job: MigratingJob) -> None:
+    plan = job.master.plan_migration("seen", delta("seen"))
+    job.migrate("seen", delta("seen", "second"))
+    with pytest.raises(PlanOutdated, match="its head is checkpoint 6, and was checkpoint 5"):
+        job.master.migrate_table(plan)
+    job.assert_whole()
+
+
+def test_epochs_wait_while_a_table_is_written(job: MigratingJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def meanwhile(operation: str, key: str) -> None:
+        if operation == "put" and key.startswith("_milepost/data/") and not seen:
+            seen.append(key)
+            with pytest.raises(Busy, match="migrate-table"):
+                job.master.run(Session.cli(), SparklessRunner())
+
+    hook_stores(monkeypatch, after=meanwhile)
+    job.migrate("seen")
+    assert seen
+    job.assert_whole()
+
+
+def test_the_table_that_is_left_says_where_it_was(job: MigratingJob) -> None:
+    """A third place may be that of a copy of the job, which must not move the tables of the original."""
+    job.migrate("seen")
+    job.say("seen", TableAddress("delta", "../lake/elsewhere"))
+    with pytest.raises(InvalidRequest, match=r"the spec says format: delta, path: \.\./lake/elsewhere"):
+        job.run_one()
+    with pytest.raises(InvalidRequest, match="at checkpoint 6 its table was elsewhere"):
+        job.rollback(6)
+    job.say("seen")
+    job.run()
+    job.assert_whole()
