@@ -59,9 +59,7 @@ class Environment:
 ENVIRONMENTS = (
     Environment(".venv", "requirements.txt", True, 3_700_000_000, "Airflow, Spark and Milepost, 1.8 GB on disk"),
     Environment(".venv-s3", "requirements-s3.txt", False, 150_000_000, "the embedded S3 server, 50 MB"),
-    Environment(
-        ".venv-readers", "requirements-readers.txt", False, 900_000_000, "engines that read tables in tests, 700 MB"
-    ),
+    Environment(".venv-readers", "requirements-readers.txt", False, 900_000_000, "engines that read tables, 800 MB"),
 )
 
 

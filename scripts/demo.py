@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from scripts import airflow_home
+from scripts import airflow_home, duckdb_cli
 from scripts.airflow_rest import AirflowRest
 from scripts.demo_report import Report
 from scripts.processes import StackError, python
@@ -30,6 +30,9 @@ DAG_ID = f"{JOB}__epoch"
 SPEC = ROOT / "config" / f"{JOB}.yaml"
 LANDER = ROOT / "config" / "demo" / "land_flights.py"
 LAST_DAY = 365
+CARRIERS = "FROM delta_scan('s3://lake/carriers') ORDER BY flights DESC"
+"""What DuckDB is asked."""
+
 EPOCH_S = 300.0
 DAG_S = 120.0
 DAYS_PER_EPOCH = 4
@@ -106,7 +109,7 @@ def _demo(stack: Stack, report: Report, days: int) -> None:
     if not done:
         report.say("nothing new to consume")
     report.checkpoints(master.list_checkpoints(limit=max(7, len(done))))
-    report.carriers(master.read("carriers"))
+    report.carriers(CARRIERS, _carriers_by_duckdb(stack))
     report.anomalies([master.show(checkpoint_id) for checkpoint_id in done])
     report.finish(stack, airflow_home.LOGIN, airflow_home.password(stack.home), time.monotonic() - began)
 
@@ -149,6 +152,16 @@ class _Landing:
         self._landed = last
         self._file.write_text(json.dumps({"landed_days": last, "until_day": self._until}) + "\n", encoding="utf-8")
         return True
+
+
+def _carriers_by_duckdb(stack: Stack) -> list[dict[str, Any]]:
+    """Return the rows of the table of carriers as DuckDB's own program reads them from the bucket."""
+    environ = stack.process_environ()
+    try:
+        setup = duckdb_cli.loading(("httpfs", "delta")) + duckdb_cli.s3_secret(stack.s3_url, environ)
+        return duckdb_cli.query(CARRIERS, setup=setup, environ=environ)
+    except duckdb_cli.DuckDBError as error:
+        raise DemoError(f"DuckDB could not read the table `carriers`: {error}") from None
 
 
 def _wait_for_dag(rest: AirflowRest, stack: Stack) -> None:

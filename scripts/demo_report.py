@@ -94,11 +94,13 @@ class Report:
             table.add_row(*(_cell(name, getattr(checkpoint, name)) for name in columns.values()))
         self._console.print(table)
 
-    def carriers(self, rows: Any) -> None:
+    def carriers(self, asked: str, rows: list[dict[str, Any]]) -> None:
+        """Show what DuckDB answered, and what it was asked."""
+        self.say(f"DuckDB reads the published Delta table from the bucket, without Milepost: {asked}")
         table = Table(title="Published table `carriers`: flights and departure delay per carrier")
-        for title in rows.schema.names:
+        for title in rows[0] if rows else ():
             table.add_column(title, justify="left" if title == "carrier" else "right")
-        for row in sorted(rows.to_pylist(), key=lambda row: -row["flights"]):
+        for row in rows:
             table.add_row(*(f"{value:.2f}" if isinstance(value, float) else f"{value}" for value in row.values()))
         self._console.print(table)
 

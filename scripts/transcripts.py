@@ -30,6 +30,7 @@ from pathlib import Path
 import psutil
 
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
+from scripts import duckdb_cli
 from scripts.processes import PYTHON_PATH, ROOT, clean_environ, end, free_port, python
 from scripts.stack import REMOTE_VARIABLE, Stack
 
@@ -277,7 +278,7 @@ def stop(process: psutil.Popen) -> None:
 
 
 def page_environ(folder: Path, server: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a page's shell, in which `milepost` is the command of this tree.
+    """Return the environment of a page's shell: `milepost` is the command of this tree, `duckdb` that of the readers.
 
     Args:
         folder: where its programs and its home are made. server: address and token of a Spark Connect server.
@@ -287,8 +288,9 @@ def page_environ(folder: Path, server: Mapping[str, str]) -> dict[str, str]:
     command = folder / "bin" / "milepost"
     command.write_text(f'#!/bin/sh\nexec "{python()}" -m milepost "$@"\n', "utf-8")
     command.chmod(0o700)
+    (folder / "bin" / duckdb_cli.PROGRAM.name).symlink_to(duckdb_cli.PROGRAM)
     paths = (str(command.parent), str(Path(python()).parent), os.environ.get("PATH", os.defpath))
-    return clean_environ(
+    environ = clean_environ(
         {
             "PATH": os.pathsep.join(paths),
             "HOME": str(folder / "home"),
@@ -301,6 +303,8 @@ def page_environ(folder: Path, server: Mapping[str, str]) -> dict[str, str]:
             **server,
         }
     )
+    duckdb_cli.install_extensions(folder / "home", environ)
+    return environ
 
 
 def main(names: list[str]) -> int:

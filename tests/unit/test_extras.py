@@ -35,7 +35,7 @@ def without_quality(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.fixture
 def jobs(tmp_path: Path) -> Path:
     """A folder with the job `orders`, which has a gate, and `orders_s3`, which is the same in a bucket."""
-    write_job("orders", tmp_path, gated=True)
+    write_job("orders", tmp_path, gated=True, opened=False)
     text = (tmp_path / "config" / "orders.yaml").read_text(encoding="utf-8")
     in_bucket = text.replace("name: orders", "name: orders_s3").replace("storage: ..", "storage: s3://bucket/")
     (tmp_path / "config" / "orders_s3.yaml").write_text(in_bucket, encoding="utf-8")
@@ -87,12 +87,26 @@ def test_a_gate_without_great_expectations_is_refused_before_an_epoch_is_trigger
     assert json.loads(listed.stdout)["data"]["checkpoints"] == []
 
 
+@pytest.mark.parametrize(("library", "extra"), [("deltalake", "delta"), ("pyiceberg", "iceberg")])
+def test_a_table_whose_library_is_missing_is_refused_before_an_epoch_is_triggered(
+    library: str, extra: str, jobs: Path
+) -> None:
+    bare = [REPOSITORY / "pipeline", link_libraries(jobs / "libraries", without={library})]
+    spec = jobs / "config" / "orders.yaml"
+    catalog = ', table: shop.totals, catalog: {type: sql, uri: "sqlite:///../catalog.db"}' if extra == "iceberg" else ""
+    text = spec.read_text(encoding="utf-8")
+    spec.write_text(text.replace("format: parquet", f"format: {extra}{catalog}"), encoding="utf-8")
+    assert_refused(milepost(bare, jobs, "run", "orders"), library, extra)
+    assert milepost(bare, jobs, "lint", "orders").returncode == 0, "what is read is the spec alone"
+    assert not (jobs / ".milepost").exists(), "nothing was triggered"
+
+
 def test_init_writes_a_job_that_runs_with_what_is_installed(
     without_extras: list[Path], without_quality: list[Path], tmp_path: Path
 ) -> None:
     """What it would miss is named at once, by the line that installs it: not by the refusal of its first run."""
     for name, path, missing in (
-        ("bare", without_extras, ["spark", "quality"]),
+        ("bare", without_extras, ["spark", "quality", "delta"]),
         ("plain", without_quality, ["quality"]),
     ):
         ran = milepost(path, tmp_path, "init", name)
@@ -100,6 +114,7 @@ def test_init_writes_a_job_that_runs_with_what_is_installed(
         assert milepost(path, tmp_path, "lint", name).returncode == 0
         spec = tmp_path / "config" / f"{name}.yaml"
         assert not load_job(spec).spec.quality
+        assert [sink.format for sink in load_job(spec).spec.sinks] == ["parquet" if "delta" in missing else "delta"]
         before, _, gate = spec.read_text(encoding="utf-8").partition("these comment marks.\n")
         spec.write_text(before + "\n" + "".join(line.removeprefix("# ") for line in gate.splitlines(keepends=True)))
         assert [one.sink for one in load_job(spec).spec.quality] == ["totals"]

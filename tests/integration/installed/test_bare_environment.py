@@ -22,7 +22,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareEnviro
     folder = tmp_path_factory.mktemp("distribution")
     wheel = build("build_wheel", copy_sources(folder / "sources"), folder)
     with bare_environment() as bare:
-        bare.pip("install", f"{wheel}[spark,s3]")
+        bare.pip("install", f"{wheel}[spark,s3,delta]")
         yield bare
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typer.testing import CliRunner, Result
 from milepost.cli.main import UNAVAILABLE, app
 from milepost.cli.terminal.failures import report
 from milepost.cli.terminal.output import Output
+from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, QualityGateFailed, StateCorrupt
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
@@ -116,6 +118,14 @@ def test_init_writes_a_job_that_lints_and_never_overwrites(workdir: Path) -> Non
     assert again.exit_code == 2
     assert "config/visits.yaml already exists. Nothing was written." in again.stderr
     assert {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()} == before
+
+
+def test_init_says_how_another_engine_reads_the_table_that_its_job_writes(workdir: Path) -> None:
+    told = re.search(r"`duckdb -c \"FROM delta_scan\('([^']+)'\)\"`", milepost("init", "visits").stderr)
+    assert told is not None
+    context = JobContext(load_job("visits"))
+    assert context.spec.sinks[0].format == "delta"
+    assert context.sink_config("totals").url == f"file://{workdir / told[1]}"
 
 
 @pytest.mark.parametrize("name", ["../visits", "Visits", "a__b", "", "a b", "x" * 80])

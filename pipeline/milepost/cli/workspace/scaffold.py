@@ -29,12 +29,17 @@ operators:
      aggregates: {{visits: count(*), minutes: sum(minutes), longest: max(minutes)}}}}
 
 sinks:
-  - {{name: totals, input: totals, format: parquet, path: ../.milepost/tables/{name}/totals, mode: upsert}}
+{about_table}  - {{name: totals, input: totals, format: {table_format}, path: ../{table}, mode: upsert}}
 
 # On the Spark Connect server that the environment names; where it names none, in a Spark of the run's own.
 spark: {{master: "local[2]", remote: "${{env:MILEPOST_SPARK_REMOTE:-}}"}}
 
 {gate}"""
+
+_NOT_OPEN = """\
+  # Read by `milepost read`. A table that every engine reads is `format: delta`, which {command} brings:
+  # say so before the first run, or give the sink a new name and path.
+"""
 
 _GATE = """\
 quality:
@@ -59,11 +64,17 @@ Quito,dora,60,2026-01-02T12:20:00Z
 }
 
 
-def write_job(name: str, root: Path, *, gated: bool) -> list[Path]:
+def table_of(name: str) -> str:
+    """Return where the table of such a job lies, below the folder that it is written to."""
+    return f".milepost/tables/{name}/totals"
+
+
+def write_job(name: str, root: Path, *, gated: bool, opened: bool) -> list[Path]:
     """Write `config/<name>.yaml` and `config/<name>_data/*.csv` below `root`; nothing that exists is touched.
 
     Args:
         gated: with a quality gate; else it is a comment, which says what it needs.
+        opened: its table is in Delta, which every engine reads; else in Parquet, and a comment says what Delta needs.
     Raises:
         InvalidRequest: a name no job may have, or something of that name exists: nothing was written.
         EnvironmentUnusable: the folder cannot be written.
@@ -80,8 +91,15 @@ def write_job(name: str, root: Path, *, gated: bool) -> list[Path]:
             raise InvalidRequest(f"{shown} already exists. Nothing was written.", hint="Choose another name.")
     landing = f"config/{data.name}/"
     texts = {data / file: text for file, text in _DAYS.items()}
-    gate = _GATE if gated else _gate_to_come()
-    texts[spec] = _SPEC.format(name=name, landing=landing, source=json.dumps(f"{data.name}/*.csv"), gate=gate)
+    texts[spec] = _SPEC.format(
+        name=name,
+        landing=landing,
+        source=json.dumps(f"{data.name}/*.csv"),
+        about_table="" if opened else _NOT_OPEN.format(command=f"`{install_command('delta')}`"),
+        table_format="delta" if opened else "parquet",
+        table=table_of(name),
+        gate=_GATE if gated else _gate_to_come(),
+    )
     try:
         data.mkdir(parents=True)
         for path, text in texts.items():

@@ -30,11 +30,12 @@ def init(
     verbose: Verbose = False,
 ) -> None:
     """Write config/NAME.yaml and a little sample data, ready to run."""
-    from milepost.cli.workspace.scaffold import write_job
+    from milepost.cli.workspace.scaffold import table_of, write_job
 
     output: Output = ctx.obj
-    missing = [extra for extra in ("spark", "quality") if missing_libraries(extra)]
-    files = write_job(name, Path.cwd(), gated="quality" not in missing)
+    missing = [extra for extra in ("spark", "quality", "delta") if missing_libraries(extra)]
+    opened = "delta" not in missing
+    files = write_job(name, Path.cwd(), gated="quality" not in missing, opened=opened)
     if output.json:
         return output.document({"job": name, "files": [str(path) for path in files], "missing_extras": missing})
     for path in files:
@@ -42,7 +43,11 @@ def init(
     if "quality" in missing:
         output.note(f"Its quality gate is a comment for now: it needs `{install_command('quality')}`.")
     first = f"`{install_command('spark')}`, then " if "spark" in missing else ""
-    return output.note(f"Next: {first}`milepost run {name}`, then `milepost read {name} totals`.")
+    output.note(f"Next: {first}`milepost run {name}`, then `milepost read {name} totals`.")
+    if opened:
+        output.note(f"Other engines read it too: `duckdb -c \"FROM delta_scan('{table_of(name)}')\"`.")
+    else:
+        output.note(f"Its table is Parquet for now: one that other engines read needs `{install_command('delta')}`.")
 
 
 def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
