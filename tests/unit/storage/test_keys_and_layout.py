@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
-from milepost.protocol.records.locations import absolute_url, child_url, location_problem
+from milepost.protocol.records.locations import absolute_url, child_url, database_uri, location_problem
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage import layout
 from milepost.storage.keys import LocalRoot, S3Root, is_loopback, parse_root, validate_prefix
@@ -43,6 +43,23 @@ def test_a_location_in_a_spec_means_one_absolute_url(text, url) -> None:
     assert location_problem(text) is None
     assert absolute_url(text, Path("/specs")) == url
     assert absolute_url(url, Path("/elsewhere")) == url
+
+
+@pytest.mark.parametrize(
+    ("text", "uri"),
+    [
+        ("sqlite:///catalog.db", "sqlite:////my specs/catalog.db"),
+        ("sqlite+pysqlite:///../a/c.db?timeout=5", "sqlite+pysqlite:////a/c.db?timeout=5"),
+        ("sqlite:////abs/c.db", "sqlite:////abs/c.db"),
+        ("sqlite:///file:c.db?mode=ro&uri=true", "sqlite:///file:c.db?mode=ro&uri=true"),
+        ("sqlite:///:memory:", "sqlite:///:memory:"),
+        ("postgresql+psycopg://u@h/d", "postgresql+psycopg://u@h/d"),
+        ("https://catalog/ice", "https://catalog/ice"),
+    ],
+)
+def test_the_file_of_a_database_in_a_spec_begins_at_its_folder(text, uri) -> None:
+    assert database_uri(text, Path("/my specs")) == uri
+    assert database_uri(uri, Path("/elsewhere")) == uri
 
 
 @pytest.mark.parametrize("scheme", ["gs", "s3a", "http", "hdfs", "abfss"])

@@ -8,6 +8,7 @@ import re
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SQLITE_FILE = re.compile(r"(sqlite(?:\+\w+)?:///)(?![/:]|file:)(.+)")
 
 
 def location_problem(text: str) -> str | None:
@@ -58,6 +59,15 @@ def absolute_url(text: str, folder: object) -> str:
     if match[1] == "file":
         return "file://" + posixpath.normpath(match[2])
     return text.rstrip("/")
+
+
+def database_uri(text: str, folder: object) -> str:
+    """Return the URI of a database; a relative file of SQLite begins at `folder`, which is absolute."""
+    match = _SQLITE_FILE.fullmatch(text)
+    if match is None:
+        return text
+    path, mark, options = match[2].partition("?")
+    return f"{match[1]}{posixpath.normpath(posixpath.join(str(folder), path))}{mark}{options}"
 
 
 def child_url(url: str, name: str) -> str:

@@ -167,7 +167,8 @@ class CatalogSpec(SpecModel):
 
     Attributes:
         type: rest, a server of Iceberg's protocol; sql, a database: SQLite or Postgres.
-        uri: of the server, or of the database as SQLAlchemy has it. `${env:…}` may stand here, and a password only so.
+        uri: of the server, or of the database as SQLAlchemy has it; a relative file of SQLite begins at the spec's
+            folder. `${env:…}` may stand here, and a password only so.
         name: of the catalog: of an sql one a part of the table's key, by which other engines must open it.
         options: further ones, as Iceberg's clients call them: `warehouse`, `prefix`, `token`, `credential` and others.
             `${env:…}` may stand here, and a secret only so.

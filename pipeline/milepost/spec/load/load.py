@@ -13,12 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest, NotFound
-from milepost.protocol.records.locations import absolute_url, child_url, endpoint_problem, location_problem
+from milepost.protocol.records.locations import (
+    absolute_url,
+    child_url,
+    database_uri,
+    endpoint_problem,
+    location_problem,
+)
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.checks import structure_problems
 from milepost.spec.job.connections import ConnectionLookup, environment_connection, s3_access, spark_server
 from milepost.spec.job.environment import referenced_variables, resolve_spec, resolve_text
-from milepost.spec.job.spec import JobSpec
+from milepost.spec.job.spec import JobSpec, SinkSpec
 from milepost.spec.load.document import Document, Unreadable, read_document
 from milepost.spec.load.placement import placement_problems
 from milepost.spec.load.validation import validate_spec
@@ -55,8 +61,20 @@ class LoadedJob:
     find_connection: ConnectionLookup = field(default=environment_connection, compare=False, repr=False)
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> JobSpec:
-        """Return the spec with `${env:…}` resolved now. Raises InvalidRequest naming a variable that is not set."""
-        return resolve_spec(self.spec, os.environ if environment is None else environment)
+        """Return the spec with `${env:…}` and the files of catalogs resolved now.
+
+        Raises:
+            InvalidRequest: a variable is not set; it is named.
+        """
+        spec = resolve_spec(self.spec, os.environ if environment is None else environment)
+        return spec.model_copy(update={"sinks": tuple(map(self._at_home, spec.sinks))})
+
+    def _at_home(self, sink: SinkSpec) -> SinkSpec:
+        """Return a sink whose catalog, where it is a file, is the same one wherever a process was started."""
+        if sink.catalog is None:
+            return sink
+        catalog = sink.catalog.model_copy(update={"uri": database_uri(sink.catalog.uri, self.module_dir)})
+        return sink.model_copy(update={"catalog": catalog})
 
     def graph(self, outputs: Outputs | None = None) -> JobGraph:
         """Return the job graph. Raises InvalidRequest with the places of all problems in the file.

@@ -136,6 +136,8 @@ def _is_denied(error: Exception) -> bool:
 
 
 def _rights_hint(config: CatalogConfig) -> str:
+    if config.uri.startswith("sqlite"):
+        return "make the folder of that file in `sinks[].catalog.uri`, and let this user write there"
     if config.kind is CatalogKind.SQL:
         return "correct user and password in `sinks[].catalog.uri`, or grant that user both of the catalog's tables"
     return "correct `sinks[].catalog.credential` or `.token`, or grant its role reading and writing of that table"

@@ -147,6 +147,15 @@ def test_a_uri_that_leads_nowhere_is_unusable(tmp_path: Path, uri: str) -> None:
         IcebergFormat("totals", config, open_store(StoreConfig(file_url(tmp_path)))).open()
 
 
+def test_a_file_whose_folder_is_missing_says_that_it_is_to_be_made(tmp_path: Path) -> None:
+    config = CatalogConfig(CatalogKind.SQL, f"sqlite:///{tmp_path}/none/c.db", ("shop", "totals"))
+
+    with _one_line_without(_SECRET, EnvironmentUnusable) as raised:
+        IcebergFormat("totals", config, open_store(StoreConfig(file_url(tmp_path)))).open()
+
+    assert raised[0].hint.startswith("make the folder of that file")
+
+
 def test_a_database_without_its_driver_says_what_to_install(tmp_path: Path) -> None:
     """Only SQLite's driver comes with the extra."""
     config = CatalogConfig(CatalogKind.SQL, f"mysql+pymysql://u:{_SECRET}@127.0.0.1/d", ("shop", "totals"))
