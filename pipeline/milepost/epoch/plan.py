@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.operators.process import ProcessFunction
+from milepost.dataflow.sinks.small_files import JoinPlan
 from milepost.dataflow.sinks.table_buckets import BucketPlan
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.dataflow.sources.plan import SourcePlan, assign_splits
@@ -184,6 +185,7 @@ class EpochPlan:
         job_store: rooted at the job. sinks: rooted at each sink's path. sources: rooted at each source's.
         buckets: per sink whose table is written by buckets, on what its subtasks build.
         filled: sinks that take all rows of an operator's state, not only those that the epoch changes.
+        joins: per sink whose table has small files, which of them its subtasks join.
         server: the Spark Connect server it runs on; None: a session of its own.
     """
 
@@ -211,6 +213,7 @@ class EpochPlan:
     sinks: Mapping[str, StoreConfig]
     buckets: Mapping[str, BucketPlan]
     filled: frozenset[str]
+    joins: Mapping[str, JoinPlan]
     server: SparkRemote | None
     functions: Mapping[str, ProcessFunction]
     code_hash: str

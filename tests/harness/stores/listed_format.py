@@ -59,7 +59,7 @@ class ListedTable:
     def commit(self, move: TableMove) -> None:
         self.append(
             {"number": move.number, "write_id": move.write_id}
-            | changes("move", move.added, [file.key for file in move.removed], move.keeps_rows)
+            | changes("move", move.added, [file.key for file in move.removed], keeps_rows=False)
         )
 
     def append(self, document: dict[str, Any]) -> None:

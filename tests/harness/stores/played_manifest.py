@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from milepost.dataflow.sinks.committables import Committable
 from milepost.dataflow.sinks.contents import ContentsRecords, TableContents
-from milepost.dataflow.sinks.contract import PreparedTable, Sink, TableTarget
+from milepost.dataflow.sinks.contract import PreparedTable, Sink, SinkMode, TableTarget
 from milepost.dataflow.sinks.table_address import TableAddress
 from milepost.jobmaster.run.results import contents_after
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore
-from tests.harness.tasks.staging import stage_buckets, stage_each
+from tests.harness.tasks.staging import stage_buckets, stage_each, stage_joining
 
 MAIN = "main"
 HERE = TableAddress("parquet", "here")
@@ -83,10 +83,12 @@ class PlayedManifest:
         Args:
             forked: on a fork, whose tip is `on` (None: empty); else on the head.
         """
+        base = on if forked else self.head
+        left = None if base is None else base.contents
         if sink.by_buckets:
-            base = on if forked else self.head
-            left = None if base is None else base.contents
             committable = stage_buckets(sink, left, self.next_id, token, *tables, schema=schema)
+        elif sink.mode is not SinkMode.UPSERT and not forked:
+            committable = stage_joining(sink, left, self.next_id, token, *tables, schema=schema)
         else:
             committable = stage_each(sink, self.next_id, token, *tables, schema=schema)
         return from_json(Committable, to_json(committable), "committable")

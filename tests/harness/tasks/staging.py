@@ -8,7 +8,10 @@ from milepost.dataflow.sinks.bucket_staging import BucketStaging
 from milepost.dataflow.sinks.committables import Committable, RowsPiece, StagedFile, StagedRows, decode_schema
 from milepost.dataflow.sinks.contents import TableContents
 from milepost.dataflow.sinks.contract import PreparingSink, Sink, StagingSink
+from milepost.dataflow.sinks.join_staging import JoinStaging
+from milepost.dataflow.sinks.small_files import JoinPlan, plan_joins
 from milepost.dataflow.sinks.table_buckets import BucketPlan, OwnedKeys
+from milepost.dataflow.sinks.table_files import TableFiles
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.layers.key_hash import KeyHash
 
@@ -35,6 +38,21 @@ def stage_each(
 ) -> Committable:
     """Stage one table per subtask, and collect them."""
     staged = [stage(sink, one, checkpoint_id=checkpoint_id, token=token, subtask=i) for i, one in enumerate(tables)]
+    return sink.committable(staged, schema)
+
+
+def stage_joining(
+    sink: Sink, base: TableContents | None, checkpoint_id: int, token: int, *tables: pa.Table, schema: pa.Schema
+) -> Committable:
+    """Stage one table per subtask, and join small files of the base, as an epoch on the live timeline does."""
+    if base is None:
+        return stage_each(sink, checkpoint_id, token, *tables, schema=schema)
+    plan = JoinPlan(plan_joins(sink.files(base)), decode_schema(base.schema))
+    staged = []
+    for subtask, rows in enumerate(tables):
+        files = TableFiles(sink.name, sink.store, statistics=True)
+        staging = JoinStaging(sink, files, plan.share(subtask, len(tables)))
+        staged.append(stage(staging, rows, checkpoint_id=checkpoint_id, token=token, subtask=subtask))
     return sink.committable(staged, schema)
 
 

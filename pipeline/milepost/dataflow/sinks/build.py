@@ -5,9 +5,12 @@ from __future__ import annotations
 from milepost.dataflow.sinks.bucket_staging import BucketStaging
 from milepost.dataflow.sinks.contents import ContentsRecords
 from milepost.dataflow.sinks.contract import Sink, SinkMode, StagingSink
+from milepost.dataflow.sinks.join_staging import JoinStaging
 from milepost.dataflow.sinks.marks import MarkRecords
 from milepost.dataflow.sinks.parquet_format import ParquetFormat
+from milepost.dataflow.sinks.small_files import JoinPlan
 from milepost.dataflow.sinks.table_buckets import BucketPlan, OwnedKeys
+from milepost.dataflow.sinks.table_files import TableFiles
 from milepost.dataflow.sinks.table_format import TableFormat
 from milepost.dataflow.sinks.table_sink import TableSink
 from milepost.dataflow.sinks.table_staging import TableStaging
@@ -21,25 +24,30 @@ _KEEP_STATISTICS = ("delta", "iceberg")
 
 
 def build_staging(
-    spec: SinkSpec, rows: SinkInput, store: ObjectStore, plan: BucketPlan | None, owned: OwnedKeys | None
+    spec: SinkSpec,
+    rows: SinkInput,
+    store: ObjectStore,
+    plan: BucketPlan | None,
+    owned: OwnedKeys | None,
+    joins: JoinPlan | None = None,
 ) -> StagingSink:
     """Return what tasks stage by; nothing is contacted, and no library of a format is needed.
 
     Args:
         rows: what the sink reads. store: an object store whose root is the sink's path.
         plan: of a table that is written by buckets; None for others. owned: keys of the subtask; None: it has none.
+        joins: small files that the subtask joins; None: there are none.
     """
     if plan is not None:
         assert owned is not None, "rows with a key come from an operator, whose subtasks own keys"
         return BucketStaging(spec.name, key=rows.key, store=store, plan=plan, owned=owned)
-    return TableStaging(
-        spec.name,
-        mode=SinkMode(spec.mode),
-        key=rows.key,
-        store=store,
-        op=rows.op,
-        statistics=spec.format in _KEEP_STATISTICS,
+    statistics = spec.format in _KEEP_STATISTICS
+    staging = TableStaging(
+        spec.name, mode=SinkMode(spec.mode), key=rows.key, store=store, op=rows.op, statistics=statistics
     )
+    if joins is None:
+        return staging
+    return JoinStaging(staging, TableFiles(spec.name, store, statistics=statistics), joins)
 
 
 def build_sink(

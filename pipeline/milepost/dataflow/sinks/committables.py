@@ -12,7 +12,7 @@ from typing import Annotated
 import pyarrow as pa
 
 from milepost.protocol.records.errors import StateCorrupt
-from milepost.protocol.records.stored_fields import Count, StoredAs
+from milepost.protocol.records.stored_fields import Count, StoredAs, sha256_fault
 
 
 def encode_schema(schema: pa.Schema) -> str:
@@ -50,9 +50,11 @@ class StagedFile:
 
     Attributes:
         key: relative to the sink's root; named by content hash below the epoch's token.
-        rows, size: rows and bytes. sha256: hex of the content.
+        rows, size: rows and bytes. sha256: hex of the content; empty: an engine made it of files of ours.
         statistics: JSON of its columns, as Delta's log has it, for a format that keeps them; None for others.
         groups: key groups that a bucket of the latest rows covers: of these it has every key; None: it is no bucket.
+        rows_of: of a file that joins others: the sum of what tells their rows (`small_files.py`), 64 hexadecimal
+            digits; None: its own digest tells its rows.
     """
 
     key: str
@@ -61,6 +63,19 @@ class StagedFile:
     sha256: str
     statistics: str | None = None
     groups: range | None = None
+    rows_of: Annotated[str, sha256_fault] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedFile:
+    """A file with the rows of several, in their order: it takes their place.
+
+    Attributes:
+        of: keys of the files, in the table's order; nothing of the same partition lies between them.
+    """
+
+    file: StagedFile
+    of: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +85,14 @@ class StagedRows:
     Attributes:
         rows: of this epoch. files: that hold them; none where the buckets do, and nobody else asks for them.
         buckets: files with which a table of the latest rows goes on. replaced: keys of those in whose place they come.
+        joined: files that were made of small ones of the table; the epoch has nothing to do with their rows.
     """
 
     rows: Count = 0
     files: tuple[StagedFile, ...] = ()
     buckets: tuple[StagedFile, ...] = ()
     replaced: tuple[str, ...] = ()
+    joined: tuple[JoinedFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +117,16 @@ class Committable:
     def buckets(self) -> tuple[StagedFile, ...]:
         """Buckets that the subtasks wrote."""
         return tuple(file for one in self.staged for file in one.buckets)
+
+    @property
+    def joined(self) -> tuple[JoinedFile, ...]:
+        """What the subtasks made of small files."""
+        return tuple(one for staged in self.staged for one in staged.joined)
+
+    @property
+    def written(self) -> tuple[StagedFile, ...]:
+        """All files that the subtasks wrote."""
+        return (*self.files, *self.buckets, *(one.file for one in self.joined))
 
     @property
     def replaced(self) -> tuple[str, ...]:

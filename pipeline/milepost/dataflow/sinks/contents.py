@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from milepost.dataflow.sinks.committables import SchemaText, StagedFile
+from milepost.dataflow.sinks.committables import JoinedFile, SchemaText, StagedFile
 from milepost.dataflow.sinks.table_address import TableAddress
-from milepost.dataflow.sinks.table_keys import TableFile, table_key_fault
+from milepost.dataflow.sinks.table_keys import TableFile, TableJoin, table_key_fault
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.object_store import ObjectStore
@@ -68,26 +68,28 @@ class ContentsChange:
     Attributes:
         added: in commit order. removed: keys of files that are no longer part of the table.
         whole: `added` is all there is: what was before does not count.
+        joined: files that come in the place of others, which were there before; the rows and their order stay.
     """
 
-    stored_format: ClassVar[str] = "milepost.table-contents/2"
+    stored_format: ClassVar[str] = "milepost.table-contents/3"
 
     added: tuple[TableFile, ...]
     removed: tuple[Annotated[str, table_key_fault], ...] = ()
     whole: bool = False
+    joined: tuple[TableJoin, ...] = ()
 
     def check(self) -> str | None:
         """Return what is wrong with values that fit one by one; None when they belong together."""
-        for keys in ([file.key for file in self.added], self.removed):
+        new = [file.key for file in self.added] + [one.file.key for one in self.joined]
+        old = [*self.removed, *(key for one in self.joined for key in one.of)]
+        for keys in (new, old):
             if len(set(keys)) < len(keys):
                 return "it names a file twice"
-        return "it is whole, and removes files" if self.whole and self.removed else None
+        return "it is whole, and removes files" if self.whole and old else None
 
     def applied_to(self, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
         """Return the table's files after this change."""
-        gone = set(self.removed)
-        before = () if self.whole else tuple(file for file in files if file.key not in gone)
-        return before + self.added
+        return self._kept(() if self.whole else files) + self.added
 
     def after(self, earlier: ContentsChange) -> ContentsChange:
         """Return one change that does what the earlier one and then this one do."""
@@ -97,8 +99,24 @@ class ContentsChange:
         if earlier.whole:
             return ContentsChange(added, whole=True)
         known = {file.key for file in earlier.added}
-        removed = dict.fromkeys((*earlier.removed, *(key for key in self.removed if key not in known)))
-        return ContentsChange(added, tuple(removed))
+        before = {one.file.key: one.of for one in earlier.joined}
+
+        def origins(keys: Iterable[str]) -> tuple[str, ...]:
+            """Return the files that these were before the earlier change."""
+            return tuple(origin for key in keys if key not in known for origin in before.get(key, (key,)))
+
+        used = {*self.removed, *(key for one in self.joined for key in one.of)}
+        joined = [one for one in earlier.joined if one.file.key not in used]
+        joined += [JoinedFile(one.file, of) for one in self.joined if (of := origins(one.of))]
+        removed = dict.fromkeys((*earlier.removed, *origins(self.removed)))
+        return ContentsChange(added, tuple(removed), joined=tuple(joined))
+
+    def _kept(self, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
+        """Return what stays of these files, with the joined ones that begin among them in their places."""
+        place = {one.of[0]: one.file for one in self.joined}
+        gone = {*self.removed, *(key for one in self.joined for key in one.of)}
+        found = (place.get(file.key) if file.key in gone else file for file in files)
+        return tuple(file for file in found if file is not None)
 
 
 class ContentsRecords:

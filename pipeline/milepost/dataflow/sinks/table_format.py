@@ -1,6 +1,6 @@
 """A table format keeps a table's live files in a log of its own, which every engine that knows the format reads.
 
-What moves a table is the same for all formats (`published_table.py`): the difference between two contents, in one
+What moves a table is the same for all formats (`table_mover.py`): the difference between two contents, in one
 commit that carries a number. A format is the thin edge below that: it opens the log, and commits by compare-and-set
 on the very handle that was read. Nothing else of it is ever asked: what a table was at some checkpoint is in the
 checkpoint (I14).
@@ -27,7 +27,8 @@ class TableMove:
         write_id: of the mark's record; by it a commit is recognised as our own when its answer is lost.
         added: files that become live. removed: live files that no longer are. No key is in both.
         schema: of the table, from before this commit: it is widened by a commit of its own.
-        keeps_rows: the rows are the same before and after: engines that follow changes of the table see none.
+        same_rows: keys of added and removed files that together hold the same rows before and after: engines that
+            follow changes of the table are to see none there.
     """
 
     number: int
@@ -35,7 +36,7 @@ class TableMove:
     added: tuple[StagedFile, ...]
     removed: tuple[StagedFile, ...]
     schema: pa.Schema
-    keeps_rows: bool = False
+    same_rows: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from milepost.dataflow.sinks.committables import StagedFile
+from milepost.dataflow.sinks.committables import JoinedFile, StagedFile
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import key_fault
@@ -22,7 +22,7 @@ from milepost.protocol.records.stored_fields import sha256_fault
 OWN = "_milepost/"
 DATA = f"{OWN}data/"
 
-_DATA_KEY = re.compile(rf"{DATA}chk-(\d{{20}})/t(\d+)/(?:\d+(?:-\d+)?|all)-[0-9a-f]{{64}}\.parquet")
+_DATA_KEY = re.compile(rf"{DATA}chk-(\d{{20}})/t(\d+)/(?:j?\d+(?:-\d+)?|all)-[0-9a-f]{{64}}\.parquet")
 
 
 def staged_prefix(checkpoint_id: int, token: int) -> str:
@@ -46,11 +46,23 @@ def table_key_fault(key: str) -> str | None:
 
 
 def _file_fault(file: StagedFile) -> str | None:
+    if not file.sha256 and staged_by(file.key) is None:  # an engine made it of ours, and nobody has read it
+        return table_key_fault(file.key)
     return table_key_fault(file.key) or sha256_fault(file.sha256)
+
+
+def _joined_fault(joined: JoinedFile) -> str | None:
+    faults = (_file_fault(joined.file), *map(table_key_fault, joined.of))
+    if not joined.of or len(set(joined.of)) < len(joined.of):
+        return f"{joined.file.key!r} joins no files, or one twice"
+    return next((fault for fault in faults if fault is not None), None)
 
 
 TableFile = Annotated[StagedFile, _file_fault]
 """A file that a stored record names."""
+
+TableJoin = Annotated[JoinedFile, _joined_fault]
+"""A file that a stored record names, and those in whose place it comes."""
 
 
 def check_staged_key(file: StagedFile) -> StagedFile:

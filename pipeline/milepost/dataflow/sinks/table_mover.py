@@ -21,6 +21,7 @@ from milepost.dataflow.sinks.contents import ContentsRecords, identity_of
 from milepost.dataflow.sinks.contract import TablePosition, TableTarget
 from milepost.dataflow.sinks.marks import Mark, MarkRecords
 from milepost.dataflow.sinks.reservation import reserved_for
+from milepost.dataflow.sinks.small_files import same_rows
 from milepost.dataflow.sinks.table_files import TableFiles
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat, TableMove
 from milepost.dataflow.sinks.table_keys import staged_by
@@ -216,7 +217,7 @@ class TableMover:
         removed = tuple(file for key, file in now.items() if key not in wanted)
         self._files.check(added)
         schema = table.schema or (decode_schema(mark.contents.schema) if mark.contents is not None else pa.schema([]))
-        return TableMove(mark.number, mark.write_id, added, removed, schema)
+        return TableMove(mark.number, mark.write_id, added, removed, schema, same_rows(removed, added))
 
     def _ours_now(self, table: OpenTable, position: TablePosition, realigns: bool) -> Mapping[str, StagedFile]:
         if position.is_known:

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.committables import Committable, StagedFile, decode_schema, encode_schema
+from milepost.dataflow.sinks.committables import Committable, JoinedFile, StagedFile, decode_schema, encode_schema
 from milepost.dataflow.sinks.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.dataflow.sinks.contract import (
     PreparedTable,
@@ -25,6 +25,7 @@ from milepost.dataflow.sinks.contract import (
 )
 from milepost.dataflow.sinks.marks import Mark, MarkRecords
 from milepost.dataflow.sinks.reservation import RESERVATION, TableOwner, reservation, reserve, reserved_for
+from milepost.dataflow.sinks.small_files import still_there
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.dataflow.sinks.table_garbage import TableGarbage, is_list_key
 from milepost.dataflow.sinks.table_keys import staged_by, staged_prefix
@@ -102,7 +103,8 @@ class TableSink(TableStaging):
             rewritten = self._rewritten_by_others(table, position, recorded)
         change = self._compacted(committable, rewritten.applied_to(recorded), schema, checkpoint_id, token)
         if change is None:
-            change = self._change(committable, rewritten)
+            joined = still_there(committable.joined, rewritten.applied_to(recorded))
+            change = self._change(committable, rewritten, joined)
         return _prepared(change, recorded, schema, table.table_id)
 
     def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
@@ -275,13 +277,15 @@ class TableSink(TableStaging):
             tuple(file.key for file in recorded if file.key not in now),
         )
 
-    def _change(self, committable: Committable, rewritten: ContentsChange) -> ContentsChange:
+    def _change(
+        self, committable: Committable, rewritten: ContentsChange, joined: tuple[JoinedFile, ...] = ()
+    ) -> ContentsChange:
         """Return what an epoch does to the contents, after what others rewrote.
 
         Raises: CommitConflict: they rewrote what the epoch's subtasks had read.
         """
         if not committable.replaced and not committable.buckets:
-            change = ContentsChange(committable.files)
+            change = ContentsChange(committable.files, joined=joined)
         else:
             change = ContentsChange(committable.buckets, committable.replaced)
         foreign = {file.key for file in rewritten.added}
@@ -347,7 +351,7 @@ class TableSink(TableStaging):
         schema = merged_schema(self.name, decode_schema(base.schema) if base is not None else None, rows)
         if table is not None and table.schema is not None:
             widened_schema(self.name, table.schema, schema)
-        self._files.check((*committable.files, *committable.buckets))
+        self._files.check(committable.written)
         return schema
 
     def _compacted(

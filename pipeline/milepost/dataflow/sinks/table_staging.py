@@ -66,5 +66,5 @@ class TableStaging:
         """Refuse what another sink staged. Raises ProtocolViolation, StateCorrupt."""
         if committable.sink != self.name:
             raise ProtocolViolation(f"sink {self.name}: was given what sink {committable.sink} staged.")
-        for file in (*committable.files, *committable.buckets):
+        for file in committable.written:
             check_staged_key(file)

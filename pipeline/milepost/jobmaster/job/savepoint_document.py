@@ -78,7 +78,7 @@ class SavepointDocument:
         objects: everything below the root but this document, ascending by key.
     """
 
-    stored_format: ClassVar[str] = "milepost.savepoint/2"
+    stored_format: ClassVar[str] = "milepost.savepoint/3"
 
     job: str
     checkpoint_id: int

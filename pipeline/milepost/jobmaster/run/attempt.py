@@ -28,6 +28,7 @@ from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.retention.vetoes import stage_veto
 from milepost.jobmaster.run.bucket_plans import bucket_plans
 from milepost.jobmaster.run.filled_sinks import filled_sinks
+from milepost.jobmaster.run.join_plans import join_plans
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.results import build_metadata, task_times
 from milepost.protocol.codec.records import from_json
@@ -169,6 +170,7 @@ def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, Bucket
         sinks={sink.name: context.sink_config(sink.name) for sink in context.spec.sinks},
         buckets=buckets,
         filled=filled_sinks(context, opened),
+        joins=join_plans(context, opened),
         server=context.job.spark_server(),
         functions=loaded.functions,
         code_hash=opened.code.hash,

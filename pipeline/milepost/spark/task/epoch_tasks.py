@@ -15,6 +15,7 @@ import pyarrow as pa
 from milepost.dataflow.operators.user_code import UserFunction
 from milepost.dataflow.sinks.build import build_staging
 from milepost.dataflow.sinks.contract import StagingSink
+from milepost.dataflow.sinks.small_files import JoinPlan
 from milepost.dataflow.sinks.table_buckets import BucketPlan, OwnedKeys
 from milepost.epoch.code_hash import code_hash_of
 from milepost.epoch.plan import EpochPlan
@@ -49,9 +50,11 @@ class SinkPlan:
     rows: SinkInput
     store: StoreConfig
     buckets: BucketPlan | None
+    joins: JoinPlan | None
 
-    def open(self, attempt: Attempt, owned: OwnedKeys | None) -> StagingSink:
-        return build_staging(self.spec, self.rows, attempt.open_store(self.store), self.buckets, owned)
+    def open(self, attempt: Attempt, owned: OwnedKeys | None, subtasks: int) -> StagingSink:
+        joins = None if self.joins is None else self.joins.share(attempt.subtask, subtasks)
+        return build_staging(self.spec, self.rows, attempt.open_store(self.store), self.buckets, owned, joins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +135,18 @@ class OutputStage:
     """Runs the output stage of one level in a task.
 
     Attributes:
-        owned: keys of each subtask; () where none has any (a source).
+        owned: keys of each subtask; () where none has any (a source). subtasks: of the level.
     """
 
     plan: OutputPlan
     sinks: tuple[SinkPlan, ...]
     owned: tuple[OwnedKeys, ...]
+    subtasks: int
 
     def run(self, attempt: Attempt, items: Iterable[TaskOutput]) -> Batches:
         """Yield what one attempt sends to the next level, or to the driver."""
         owned = self.owned[attempt.subtask] if self.owned else None
-        sinks = {sink.spec.name: sink.open(attempt, owned) for sink in self.sinks}
+        sinks = {sink.spec.name: sink.open(attempt, owned, self.subtasks) for sink in self.sinks}
         return run_output_stage(self.plan, attempt.subtask, items, sinks, attempt.memory)
 
 
@@ -159,7 +163,8 @@ def epoch_tasks(plan: EpochPlan, epoch: EpochLevels) -> Iterator[tuple[Level, Op
             functions={uid: function.code for uid, function in plan.functions.items()},
             code_hash=plan.code_hash,
         )
-        yield level, operators, OutputStage(level.output, _sinks(plan, level), _owned(plan, level.stateful))
+        owned = _owned(plan, level.stateful)
+        yield level, operators, OutputStage(level.output, _sinks(plan, level), owned, operators.subtasks)
 
 
 def subtask_answers(rows: Iterable[tuple[str, bytes]]) -> tuple[SubtaskAnswer, ...]:
@@ -177,7 +182,13 @@ def subtask_answers(rows: Iterable[tuple[str, bytes]]) -> tuple[SubtaskAnswer, .
 def _sinks(plan: EpochPlan, level: Level) -> tuple[SinkPlan, ...]:
     names = sorted({name for sinks in level.output.sinks.values() for name in sinks})
     return tuple(
-        SinkPlan(plan.job.spec.sink(name), plan.graph.sink_inputs[name], plan.sinks[name], plan.buckets.get(name))
+        SinkPlan(
+            plan.job.spec.sink(name),
+            plan.graph.sink_inputs[name],
+            plan.sinks[name],
+            plan.buckets.get(name),
+            plan.joins.get(name),
+        )
         for name in names
     )
 

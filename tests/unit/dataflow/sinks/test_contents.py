@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.sinks.committables import StagedFile, encode_schema
+from milepost.dataflow.sinks.committables import JoinedFile, StagedFile, encode_schema
 from milepost.dataflow.sinks.contents import MAX_RECORDS, ContentsChange, ContentsRecords, TableContents
 from milepost.dataflow.sinks.table_address import TableAddress
 from milepost.dataflow.sinks.table_keys import staged_prefix
@@ -28,7 +29,15 @@ from tests.harness.stores.hooked_store import HookedStore
 
 SCHEMA = encode_schema(pa.schema([("k", pa.int64())]))
 
-FILE = {"key": "x.parquet", "rows": 1, "size": 1, "sha256": "0" * 64, "statistics": None, "groups": None}
+FILE = {
+    "key": "x.parquet",
+    "rows": 1,
+    "size": 1,
+    "sha256": "0" * 64,
+    "statistics": None,
+    "groups": None,
+    "rows_of": None,
+}
 
 
 def staged(number: int) -> StagedFile:
@@ -40,7 +49,7 @@ def staged(number: int) -> StagedFile:
 @st.composite
 def histories(draw: st.DrawFn) -> list[ContentsChange]:
     """Changes as epochs make them: new files each time, of those that are there some are removed, now and then all;
-    some come back."""
+    some come back, and some that lie side by side are joined."""
     changes, live, gone, number = [], list[str](), dict[str, StagedFile](), 0
     for _ in range(draw(st.integers(1, 45))):
         added = []
@@ -51,9 +60,17 @@ def histories(draw: st.DrawFn) -> list[ContentsChange]:
         removed = () if whole else tuple(draw(st.lists(st.sampled_from(live), unique=True))) if live else ()
         if gone and draw(st.booleans()):
             added.append(gone.pop(draw(st.sampled_from(sorted(gone)))))
-        changes.append(ContentsChange(tuple(added), removed, whole))
+        stay = [key for key in live if key not in removed]
+        joined = []
+        while not whole and len(stay) > 1 and draw(st.booleans()):
+            start = draw(st.integers(0, len(stay) - 2))
+            stop = draw(st.integers(start + 2, len(stay)))
+            number += 1
+            joined.append(JoinedFile(replace(staged(number), rows_of="0" * 64), tuple(stay[start:stop])))
+            stay = stay[stop:]
+        changes.append(ContentsChange(tuple(added), removed, whole, tuple(joined)))
         gone |= {file.key: file for change in changes for file in change.added if file.key in removed}
-        live = [key for key in live if not whole and key not in removed] + [file.key for file in added]
+        live = [file.key for file in folded(changes)]
     return changes
 
 
@@ -156,13 +173,17 @@ def test_each_record_is_read_once(store: ObjectStore) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"format": "milepost.table-contents/3"}, "newer"),
+        ({"format": "milepost.table-contents/4"}, "newer"),
         ({"added": [FILE | {"key": "../../secret"}]}, "not the key"),
         ({"added": [FILE | {"key": "_other/x"}]}, "not the key"),
         ({"added": [FILE | {"rows": -1}]}, "rows"),
         ({"removed": ["/etc/passwd"]}, "not the key"),
         ({"removed": ["a", "a"]}, "names a file twice"),
         ({"removed": ["a"], "whole": True}, "it is whole, and removes files"),
+        ({"joined": [{"file": FILE, "of": []}]}, "joins no files"),
+        ({"joined": [{"file": FILE, "of": ["a", "../b"]}]}, "not the key"),
+        ({"joined": [{"file": FILE, "of": ["a"]}], "removed": ["a"]}, "names a file twice"),
+        ({"joined": [{"file": FILE | {"rows_of": "a"}, "of": ["a"]}]}, "64 hexadecimal digits"),
         ({"whole": 1}, "whole"),
         ({"more": 1}, "unknown keys"),
     ],

@@ -12,6 +12,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from tests.conformance.delta_sink import DeltaCase
 from tests.conformance.sink import SinkTests
 from tests.conformance.sink_faults import SinkFaultTests
+from tests.conformance.sink_small_files import SmallFilesTests
 from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
 
@@ -23,7 +24,7 @@ class LocalCase(DeltaCase):
         return StoreConfig(file_url(root / f"a {part}"))
 
 
-class TestAppend(LocalCase, SinkStrangerTests, SinkTimelineTests, SinkTests):
+class TestAppend(LocalCase, SmallFilesTests, SinkStrangerTests, SinkTimelineTests, SinkTests):
     pass
 
 

@@ -6,11 +6,12 @@ from milepost.dataflow.sinks.contract import SinkMode
 from tests.conformance.local_cases import LocalParquet
 from tests.conformance.sink import SinkTests
 from tests.conformance.sink_faults import SinkFaultTests
+from tests.conformance.sink_small_files import SmallFilesTests
 from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
 
 
-class TestAppend(LocalParquet, SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests):
+class TestAppend(LocalParquet, SmallFilesTests, SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests):
     mode = SinkMode.APPEND
 
 

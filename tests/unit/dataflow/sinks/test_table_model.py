@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from milepost.dataflow.sinks import table_sink
+from milepost.dataflow.sinks import small_files, table_sink
 from milepost.dataflow.sinks.contract import SinkMode
 from tests.conformance.local_cases import LocalListed, LocalParquet
 from tests.harness.stores.sink_machine import SinkMachine
@@ -40,6 +40,7 @@ class BucketsMachine(SinkMachine):
 def test_any_history_of_epochs_switches_crashes_and_late_commits_equals_the_model(
     machine: type[SinkMachine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I14. Compaction from 4 files on, so that short histories meet it."""
+    """I14. Compaction from 4 files on, small files joined 2 by 2, so that short histories meet both."""
     monkeypatch.setattr(table_sink, "COMPACT_FILES", 4)
+    monkeypatch.setattr(small_files, "GROWTH", 2)
     run_state_machine_as_test(machine, settings=settings(max_examples=40, stateful_step_count=30, deadline=None))

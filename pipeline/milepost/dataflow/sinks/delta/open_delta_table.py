@@ -121,11 +121,11 @@ class OpenDeltaTable:
 
     def commit(self, move: TableMove) -> None:
         now_ms = time.time_ns() // 1_000_000
-        changes_rows = not move.keeps_rows
+        same = move.same_rows
         actions: list[AddAction | RemoveAction] = [
-            AddAction(file.key, file.size, {}, now_ms, changes_rows, _statistics(file)) for file in move.added
+            AddAction(file.key, file.size, {}, now_ms, file.key not in same, _statistics(file)) for file in move.added
         ]
-        actions += [RemoveAction(file.key, changes_rows, now_ms, file.size, {}) for file in move.removed]
+        actions += [RemoveAction(file.key, file.key not in same, now_ms, file.size, {}) for file in move.removed]
         if self.owner is None:
             raise ProtocolViolation(f"sink {self._sink}: a Delta table that is nobody's was to be moved.")
         ours, transactions = _mark(self.owner, move.number, move.write_id)

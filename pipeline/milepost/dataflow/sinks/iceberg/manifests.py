@@ -82,14 +82,15 @@ class SnapshotFiles:
     write: UUID
     _written: int = 0
 
-    def write_list(self, added: Sequence[DataFile], removed: frozenset[str], sequence_number: int) -> str:
+    def write_list(
+        self, parent: Snapshot | None, added: Sequence[DataFile], removed: frozenset[str], sequence_number: int
+    ) -> str:
         """Write what changes, and return the location of the list.
 
         Args:
-            removed: locations of live files.
+            parent: the snapshot that it changes; None: there is none. removed: locations of its live files.
         """
         metadata = self.table.metadata
-        parent = metadata.current_snapshot()
         manifests = self._kept(self.reader.of(parent), removed, room=1 if added else 0)
         if added:
             manifests.insert(0, self._manifest(metadata.default_spec_id, map(self._added, added)))

@@ -2,13 +2,14 @@
 
 A commit is one request to the catalog: the new snapshot, where `main` and our tag point to, and the table's properties,
 with what must still be so: the table's identity, the snapshot that `main` points to, and the columns. It is sent once.
+Files of ours that were joined are a snapshot of their own in the same request, right before that of the epoch's rows.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from uuid import uuid4
@@ -149,8 +150,8 @@ class IcebergTable:
         self._commit_move(move, properties, f"{self._place.name} did not confirm move {move.number}")
 
     def _commit_move(self, move: TableMove, properties: Mapping[str, str], doing: str) -> None:
-        added, removed = self._changes(move)
-        snapshot = self._snapshot(move, added, removed)
+        snapshots = self._snapshots(move)
+        newest = snapshots[-1]
         self._commit(
             (
                 self._main_is_unmoved(),
@@ -158,9 +159,9 @@ class IcebergTable:
                 AssertDefaultSpecId.model_validate({"default-spec-id": self._metadata.default_spec_id}),
             ),
             (
-                AddSnapshotUpdate(snapshot=snapshot),
-                _points(MAIN_BRANCH, SnapshotRefType.BRANCH, snapshot),
-                _points(TAG, SnapshotRefType.TAG, snapshot),
+                *(AddSnapshotUpdate(snapshot=snapshot) for snapshot in snapshots),
+                _points(MAIN_BRANCH, SnapshotRefType.BRANCH, newest),
+                _points(TAG, SnapshotRefType.TAG, newest),
                 SetPropertiesUpdate(updates=dict(properties)),
             ),
             doing,
@@ -193,34 +194,67 @@ class IcebergTable:
 
     # -- what a commit is made of -------------------------------------------------------------------------------
 
-    def _changes(self, move: TableMove) -> tuple[list[DataFile], frozenset[str]]:
-        """Return the move's files as Iceberg has them, and the locations of those that go."""
-        by_key = {self._key(path): path for path in self._live}
-        twice = [file.key for file in move.added if file.key in by_key]
-        missing = [file.key for file in move.removed if file.key not in by_key]
+    def _snapshots(self, move: TableMove) -> list[Snapshot]:
+        """Return the snapshots of a move, oldest first: one for files whose rows stay, one for the others.
+
+        Who follows a table of appended rows passes over what replaces files, and fails at what overwrites them.
+        """
+        self._check_move(move)
+        same = move.same_rows
+        added, removed = ([file for file in files if file.key in same] for files in (move.added, move.removed))
+        new, gone = ([file for file in files if file.key not in same] for files in (move.added, move.removed))
+        parts = [(_operation(new, gone), new, gone)] if new or gone or not same else []
+        if same:
+            parts.insert(0, (Operation.REPLACE, added, removed))
+        found: list[Snapshot] = []
+        for what, more, less in parts:
+            found.append(self._snapshot(move, what, found[-1] if found else None, more, less))
+        return found
+
+    def _check_move(self, move: TableMove) -> None:
+        live = {self._key(path) for path in self._live}
+        twice = [file.key for file in move.added if file.key in live]
+        missing = [file.key for file in move.removed if file.key not in live]
         if twice or missing:
             key, what = (twice[0], "is live already") if twice else (missing[0], "is not live")
             raise ProtocolViolation(
                 f"{self._place.name} is not what move {move.number} says it is: {key} {what}. Nothing was published.",
                 key=key,
             )
-        schema, spec_id = self._metadata.schema(), self._metadata.default_spec_id
-        added = [data_file(self._place.root, file, schema, spec_id) for file in move.added]
-        return added, frozenset(by_key[file.key] for file in move.removed)
 
-    def _snapshot(self, move: TableMove, added: list[DataFile], removed: frozenset[str]) -> Snapshot:
-        parent = self._metadata.current_snapshot()
+    def _snapshot(
+        self,
+        move: TableMove,
+        what: Operation,
+        earlier: Snapshot | None,
+        added: Sequence[StagedFile],
+        removed: Sequence[StagedFile],
+    ) -> Snapshot:
+        """Write a snapshot's manifests, and return it.
+
+        Args:
+            earlier: the one before it in the same commit; None: it follows the table's current one.
+        """
+        schema, spec_id = self._metadata.schema(), self._metadata.default_spec_id
+        more = [data_file(self._place.root, file, schema, spec_id) for file in added]
+        parent = earlier or self._metadata.current_snapshot()
+        before = self._reader.files(parent)
+        keys = {file.key for file in removed}
+        less = {path: file for path, file in before.items() if self._key(path) in keys}
         sequence_number = self._metadata.next_sequence_number()
+        if earlier is not None and self._metadata.format_version > 1:
+            sequence_number += 1
         snapshot_id = self._metadata.new_snapshot_id()
         files = SnapshotFiles(self._table, self._reader, snapshot_id, write=uuid4())
+        after = [*(file for path, file in before.items() if path not in less), *more]
         return Snapshot.model_validate(
             {
                 "snapshot-id": snapshot_id,
                 "parent-snapshot-id": parent.snapshot_id if parent is not None else None,
                 "sequence-number": sequence_number,
                 "timestamp-ms": max(time.time_ns() // 1_000_000, self._metadata.last_updated_ms),
-                "manifest-list": files.write_list(added, removed, sequence_number),
-                "summary": self._summary(move, added, removed),
+                "manifest-list": files.write_list(parent, more, frozenset(less), sequence_number),
+                "summary": _summary(move, what, more, list(less.values()), after),
                 "schema-id": self._metadata.current_schema_id,
             }
         )
@@ -230,17 +264,6 @@ class IcebergTable:
         return AssertRefSnapshotId.model_validate(
             {"ref": MAIN_BRANCH, "snapshot-id": current.snapshot_id if current is not None else None}
         )
-
-    def _summary(self, move: TableMove, added: list[DataFile], removed: frozenset[str]) -> Summary:
-        """Return what engines and people are told of the snapshot; totals are counted, not carried on."""
-        gone = [self._live[path] for path in removed]
-        after = [*(file for path, file in self._live.items() if path not in removed), *added]
-        counts = {**_counts(added, "added-data-files", "added-records", "added-files-size")}
-        counts |= _counts(gone, "deleted-data-files", "deleted-records", "removed-files-size")
-        counts = {name: count for name, count in counts.items() if count}
-        counts |= _counts(after, "total-data-files", "total-records", "total-files-size")
-        mark = {NUMBER: str(move.number), WRITE_ID: move.write_id}
-        return Summary(_operation(move), **{name: str(count) for name, count in counts.items()}, **mark)
 
     def _commit(
         self, required: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...], doing: str
@@ -312,12 +335,23 @@ def _points(ref: str, kind: SnapshotRefType, snapshot: Snapshot) -> TableUpdate:
     return SetSnapshotRefUpdate.model_validate({"ref-name": ref, "type": kind, "snapshot-id": snapshot.snapshot_id})
 
 
-def _operation(move: TableMove) -> Operation:
-    if move.keeps_rows:
-        return Operation.REPLACE
-    if not move.removed:
+def _operation(added: Sequence[StagedFile], removed: Sequence[StagedFile]) -> Operation:
+    """Return what a snapshot does to the table's rows, in the words of the format."""
+    if not removed:
         return Operation.APPEND
-    return Operation.OVERWRITE if move.added else Operation.DELETE
+    return Operation.OVERWRITE if added else Operation.DELETE
+
+
+def _summary(
+    move: TableMove, what: Operation, added: list[DataFile], gone: list[DataFile], after: list[DataFile]
+) -> Summary:
+    """Return what engines and people are told of a snapshot; totals are counted, not carried on."""
+    counts = {**_counts(added, "added-data-files", "added-records", "added-files-size")}
+    counts |= _counts(gone, "deleted-data-files", "deleted-records", "removed-files-size")
+    counts = {name: count for name, count in counts.items() if count}
+    counts |= _counts(after, "total-data-files", "total-records", "total-files-size")
+    mark = {NUMBER: str(move.number), WRITE_ID: move.write_id}
+    return Summary(what, **{name: str(count) for name, count in counts.items()}, **mark)
 
 
 def _counts(files: list[DataFile], number: str, rows: str, size: str) -> dict[str, int]:

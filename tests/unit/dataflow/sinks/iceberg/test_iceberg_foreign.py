@@ -76,14 +76,36 @@ def test_our_own_compaction_says_that_rows_are_kept(lake: IcebergLake) -> None:
     """Contract 14: engines that follow changes of the table see none."""
     files = tuple(lake.made().staged(key) for key in (1, 2))
     lake.move(1, files)
-
-    lake.move(2, (lake.staged(1, 2),), files, keeps_rows=True)
+    both = lake.staged(1, 2)
+    lake.move(2, (both,), files, same_rows=frozenset(file.key for file in (both, *files)))
 
     snapshot = lake.foreign_table().current_snapshot()
     assert snapshot is not None and snapshot.summary is not None
     assert snapshot.summary.operation is Operation.REPLACE
     assert (snapshot.summary["total-records"], snapshot.summary["total-data-files"]) == ("2", "1")
     assert lake.keys() == [1, 2]
+
+
+def test_files_that_keep_their_rows_are_a_snapshot_of_their_own_right_before_that_of_new_rows(
+    lake: IcebergLake,
+) -> None:
+    """Readers of appended rows pass over what replaces files, and fail at an overwrite; no state between is shown."""
+    files = tuple(lake.made().staged(key) for key in (1, 2))
+    first = lake.move(1, files).version
+    both = lake.staged(1, 2)
+    opened = lake.move(2, (both, lake.staged(3)), files, same_rows=frozenset(file.key for file in (both, *files)))
+    table = lake.foreign_table()
+    said = [
+        (snapshot.summary.operation, snapshot.summary["total-records"], snapshot.summary["total-data-files"])
+        for snapshot in table.snapshots()
+        if snapshot.summary is not None
+    ]
+    assert said == [(Operation.APPEND, "2", "2"), (Operation.REPLACE, "2", "1"), (Operation.APPEND, "3", "2")]
+    assert [entry.snapshot_id for entry in table.history()] == [
+        table.snapshots()[0].snapshot_id, table.snapshots()[2].snapshot_id,
+    ]  # fmt: skip
+    assert opened.version != first and (opened.number, opened.foreign()) == (2, ())
+    assert lake.keys() == [1, 2, 3]
 
 
 def test_a_table_that_a_hand_rolled_back_shows_the_move_it_went_back_to(lake: IcebergLake) -> None:

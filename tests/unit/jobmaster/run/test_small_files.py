@@ -1,0 +1,104 @@
+"""Jobs whose epochs join small files of their tables: beside the oracle, forward, back, and when they are collected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from milepost.dataflow.sinks import small_files
+from milepost.epoch.plan import EpochPlan
+from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.storage.open import open_store
+from tests.conformance.sink_case import nothing
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
+from tests.harness.stores.job_stores import LaterStore
+from tests.harness.tasks.tables import assert_same_rows
+
+DELTA = {"format: parquet, path: ../lake/seen": "format: delta, path: ../lake/seen"}
+EPOCHS = 12
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are joined 3 by 3, so that a short history meets it."""
+    monkeypatch.setattr(small_files, "GROWTH", 3)
+
+
+@pytest.fixture
+def job(tmp_path: Path, few: None) -> CountedJob:
+    job = CountedJob.create(tmp_path / "job", DELTA)
+    job.land(range(1, 2 * EPOCHS))
+    return job
+
+
+def seen(job: CountedJob) -> DeltaTable:
+    return DeltaTable(str(job.small.folder / "lake" / "seen"))
+
+
+def test_a_table_of_many_epochs_has_few_files_and_equals_the_oracle_at_every_checkpoint(
+    job: CountedJob, reading_engines: ReadingEngines
+) -> None:
+    """TABLES 1.14: back and forth, by its own reader and by engines."""
+    ids = job.run(EPOCHS)
+    job.assert_tables_equal_the_oracle()
+    staged = len(list((job.small.folder / "lake" / "seen" / "_milepost" / "data").rglob("*.parquet")))
+    assert len(seen(job).file_uris()) <= 8 < staged
+    for at in (ids[-2], ids[2], ids[5]):
+        job.rollback(at)
+        job.assert_tables_equal_the_oracle()
+        for engine in ENGINES:
+            found = reading_engines.read(engine, job.small.folder / "lake" / "seen")
+            assert_same_rows(found, job.expected()["seen"], engine)
+    job.run(EPOCHS // 2)
+    job.assert_tables_equal_the_oracle()
+    assert job.master.fsck().exit_code == 0
+
+
+def test_originals_go_when_no_retained_checkpoint_names_them(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I8: they are garbage like anything that contents named before; what is retained is shown again."""
+    job.edit("last: 20", "last: 2")
+    for number in range(EPOCHS):
+        two_hours_each = 2 * 3_600_000 * number
+
+        def opener(config: StoreConfig, later_ms: int = two_hours_each) -> ObjectStore:
+            return LaterStore(open_store(config), nothing, nothing, later_ms=later_ms)
+
+        monkeypatch.setattr("milepost.jobmaster.job.context.open_store", opener)
+        job.run()
+    data = job.small.folder / "lake" / "seen" / "_milepost" / "data"
+    assert not list((data / f"chk-{1:020d}").rglob("*.parquet"))
+    assert job.master.fsck().exit_code == 0
+    job.assert_tables_equal_the_oracle()
+    job.rollback(EPOCHS - 1)
+    job.assert_tables_equal_the_oracle()
+
+
+def test_an_engine_that_puts_the_same_files_together_meanwhile_is_no_conflict(job: CountedJob) -> None:
+    """Nothing depends on what was joined: the engine's files stay, ours are garbage."""
+    while True:
+        runner = SparklessRunner(after=lambda plan: seen(job).optimize.compact() if plan.joins else None)
+        job.master.run(Session.cli(), runner)
+        if runner.plans[0].joins:
+            break
+    assert not any("/j0-" in uri for uri in seen(job).file_uris())
+    job.assert_tables_equal_the_oracle()
+    job.run(4)
+    job.assert_tables_equal_the_oracle()
+    head = job.small.context.head().state.checkpoints[-1]
+    sink, contents = job.small.context.sink("seen"), job.small.context.metadata(head).tables["seen"]
+    assert sink.verify(contents, deep=True) == [] and job.master.fsck().exit_code == 0
+    job.master.create_savepoint("after", target="../others")
+
+
+def test_subtasks_share_what_is_joined_and_tables_of_the_latest_rows_have_nothing_to_join(job: CountedJob) -> None:
+    plans = list[EpochPlan]()
+    for _ in range(EPOCHS):
+        job.master.run(Session.cli(), SparklessRunner(before=plans.append))
+    joined = [plan.joins for plan in plans if plan.joins]
+    assert joined and all(set(joins) == {"seen"} for joins in joined)
+    assert plans[0].joins == {}
