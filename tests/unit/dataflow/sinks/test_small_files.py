@@ -126,6 +126,7 @@ def test_rows_that_stay_are_told_from_rows_that_come_and_go() -> None:
     assert kept([j, d], [k, c]) == {j, k, c}
     assert kept([j, new], [k]) == set()
     assert kept([a, b], [j]) == set()
+    assert kept([b], [file(9, b.rows)]) == set()
     assert kept([], [new]) == kept([a], []) == set()
     unknown = replace(a, sha256="")
     assert kept([unknown, b, c], [j]) == set()
