@@ -73,6 +73,7 @@ class SinkForeignTests(SinkCase):
         (fourth,) = job.go_on(1)
         assert fourth.contents.files == 2
         assert self.engine_rows(tmp_path) == [(n, "main") for n in (1, 2, 3, 4)]
+        assert self.published(tmp_path) == self.engine_rows(tmp_path), "another process reads its records"
         job.back_to(main[1])
         assert self.engine_rows(tmp_path) == [(1, "main"), (2, "main")]
         assert self._files(job.sink, tmp_path) == 2

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import IO
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.at_once import at_once
 
 _PARALLEL_READS = 8
+_PIECE_BYTES = 8 << 20
 _MAX_LISTINGS = 8
 """Files in more folders than this are looked for in one listing of all."""
 
@@ -106,6 +108,24 @@ class TableFiles:
         with ThreadPoolExecutor(min(_PARALLEL_READS, len(files))) as pool:
             tables = list(pool.map(lambda file: self.fetch(file, schema, verify=verify, columns=columns), files))
         return pa.concat_tables(tables)
+
+    def identified(self, file: StagedFile) -> StagedFile:
+        """Return a file that others wrote with the SHA-256 of its content, which is read piece by piece.
+
+        Raises: StateCorrupt: missing, or of another size. CommitConflict: somebody is writing it.
+        """
+        try:
+            stat = self._store.stat(file.key)
+        except NotFound as error:
+            raise StateCorrupt(f"sink {self._sink}: {file.key} is missing", key=file.key) from error
+        if stat.size != file.size:
+            raise StateCorrupt(
+                f"sink {self._sink}: {file.key} is {stat.size} bytes, its table's log says {file.size}", key=file.key
+            )
+        digest = hashlib.sha256()
+        for start in range(0, stat.size, _PIECE_BYTES):
+            digest.update(self._store.get_range(file.key, stat.etag, start, min(start + _PIECE_BYTES, stat.size)))
+        return replace(file, sha256=digest.hexdigest())
 
     def problems(self, files: Iterable[StagedFile], schema: pa.Schema, *, deep: bool) -> list[str]:
         """Return what is wrong with these files, one line each: missing, another size.

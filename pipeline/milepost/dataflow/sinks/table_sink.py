@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -101,6 +102,8 @@ class TableSink(TableStaging):
         rewritten = ContentsChange(())
         if not waits:
             rewritten = self._rewritten_by_others(table, position, recorded)
+            # A record is read again with a digest for each file, and no format's log has one.
+            rewritten = replace(rewritten, added=tuple(map(self._files.identified, rewritten.added)))
         change = self._compacted(committable, rewritten.applied_to(recorded), schema, checkpoint_id, token)
         if change is None:
             joined = still_there(committable.joined, rewritten.applied_to(recorded))

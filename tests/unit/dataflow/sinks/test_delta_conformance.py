@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from tests.conformance.delta_sink import DeltaCase
 from tests.conformance.sink import SinkTests
+from tests.conformance.sink_case import Pairs, pairs
 from tests.conformance.sink_faults import SinkFaultTests
+from tests.conformance.sink_foreign import SinkForeignTests
 from tests.conformance.sink_small_files import SmallFilesTests
 from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
@@ -41,3 +45,22 @@ class TestFaults(LocalCase, SinkFaultTests):
 class TestUpsertFaults(LocalCase, SinkFaultTests):
     mode = SinkMode.UPSERT
     every_call = False
+
+
+class TestForeign(LocalCase, SinkForeignTests):
+    """Others write by the library itself."""
+
+    def append_foreign(self, root: Path, table: pa.Table) -> None:
+        write_deltalake(self._uri(root), table, mode="append")
+
+    def compact_foreign(self, root: Path) -> None:
+        DeltaTable(self._uri(root)).optimize.compact()
+
+    def delete_foreign(self, root: Path, key: int) -> None:
+        DeltaTable(self._uri(root)).delete(f"k = {key}")
+
+    def engine_rows(self, root: Path) -> Pairs:
+        return pairs(pa.table(DeltaTable(self._uri(root)).to_pyarrow_table()))
+
+    def _uri(self, root: Path) -> str:
+        return str(root / "a table")

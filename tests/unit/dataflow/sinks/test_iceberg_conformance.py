@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
-from tests.conformance.iceberg_sink import IcebergCase
+from tests.conformance.iceberg_sink import TABLE, IcebergCase
 from tests.conformance.sink import SinkTests
+from tests.conformance.sink_case import Pairs, pairs
 from tests.conformance.sink_faults import SinkFaultTests
+from tests.conformance.sink_foreign import SinkForeignTests
 from tests.conformance.sink_small_files import SmallFilesTests
 from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
+from tests.harness.stores.iceberg_writers import compact
 
 
 class LocalCase(IcebergCase):
@@ -36,3 +42,22 @@ class TestFaults(LocalCase, SinkFaultTests):
 @pytest.mark.long
 class TestUpsert(LocalCase, SinkTimelineTests, SinkTests):
     mode = SinkMode.UPSERT
+
+
+class TestForeign(LocalCase, SinkForeignTests):
+    """Others write by the library itself, as another client of the catalog."""
+
+    def append_foreign(self, root: Path, table: pa.Table) -> None:
+        self._table(root).append(table)
+
+    def compact_foreign(self, root: Path) -> None:
+        compact(self._table(root))
+
+    def delete_foreign(self, root: Path, key: int) -> None:
+        self._table(root).delete(f"k = {key}")
+
+    def engine_rows(self, root: Path) -> Pairs:
+        return pairs(self._table(root).scan().to_arrow())
+
+    def _table(self, root: Path) -> Table:
+        return SqlCatalog("milepost", uri=self.catalog_uri(self.table_store(root))).load_table(TABLE)
