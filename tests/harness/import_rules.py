@@ -71,6 +71,7 @@ HOMES: dict[str, tuple[set[str], set[str]]] = {
     "airflow": ({"airflow"}, set()),
     "great_expectations": (set(), {"dataflow.quality"}),
     "deltalake": ({"dataflow.sinks"}, set()),
+    "psycopg": ({"dataflow.sinks"}, set()),
     "pyiceberg": ({"dataflow.sinks"}, set()),
 }
 """Heavy library -> (packages that may import it at module level, packages that may do so inside functions)."""

@@ -34,6 +34,7 @@ ROOMS = {
     "storage/s3_queue.py": "s3",
     "dataflow/sinks/delta": "delta",
     "dataflow/sinks/iceberg": "iceberg",
+    "dataflow/sinks/postgres": "postgres",
 }
 """Below the product: what only an extra's owner imports, and the extra."""
 

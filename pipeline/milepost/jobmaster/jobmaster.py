@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.compatibility.preflight import advice, report_lines
     from milepost.jobmaster.job.installed_suite import suite_faults
     from milepost.jobmaster.job.session import Session
-    from milepost.jobmaster.job.store_checks import probe_stores
+    from milepost.jobmaster.job.store_checks import probe_stores, probe_tables
     from milepost.jobmaster.leadership.leadership import Leadership
     from milepost.jobmaster.leadership.lifecycle import Lifecycle
     from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, CanceledJob, CheckpointCopy
@@ -56,7 +56,7 @@ _HOMES = {
     "compatibility.preflight": ("advice", "report_lines"),
     "job.installed_suite": ("suite_faults",),
     "job.session": ("Session",),
-    "job.store_checks": ("probe_stores",),
+    "job.store_checks": ("probe_stores", "probe_tables"),
     "leadership.outcomes": ("AbortedCheckpoint", "CanceledJob", "CheckpointCopy"),
     "migration.migration": ("MigratedTable",),
     "migration.plan": ("CatalogAddress", "MigrationPlan", "TableAddress"),

@@ -14,6 +14,7 @@
     vetoes/<id>.json                                    the same, once it is aborted; the abort's event has its digest
     sinks/<sink>/marks/<number>.json                    which contents a table carries
     sinks/<sink>/tables/<location>.json                 a table from before or after a migration
+    sinks/<sink>/files/                                 what a table in a database is a projection of; as below a path
     garbage/<sha256>.json                               a list of garbage that a manifest entry names
     savepoints/<name>/<creation>/                       root of a savepoint; keys in it repeat these
 

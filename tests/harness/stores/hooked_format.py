@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
 
+from milepost.dataflow.sinks.committables import StagedFile
 from milepost.dataflow.sinks.reservation import TableOwner
 from milepost.dataflow.sinks.table_format import ForeignCommit, OpenTable, TableFormat, TableMove
 
@@ -39,6 +40,12 @@ class HookedFormat:
     @property
     def names_owner(self) -> bool:
         return self.inner.names_owner
+
+    def is_database(self) -> bool:
+        return self.inner.is_database
+
+    def check_rows(self, rows: pa.Table) -> None:
+        self.inner.check_rows(rows)
 
     def open(self) -> HookedTable | None:
         table = self.call("open", "", self.inner.open)
@@ -74,6 +81,12 @@ class HookedTable:
 
     def claim(self, owner: TableOwner, properties: Mapping[str, str]) -> None:
         self._form.call("claim", "", lambda: self._inner.claim(owner, properties))
+
+    def check_keys(self, rows: pa.Table) -> None:
+        self._inner.check_keys(rows)
+
+    def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
+        return self._inner.rows_fault(files)
 
     def live(self) -> Mapping[str, int] | None:
         return self._inner.live()

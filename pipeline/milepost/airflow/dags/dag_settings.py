@@ -41,7 +41,7 @@ def sink_assets(job: LoadedJob) -> dict[str, str]:
     assets = {}
     for sink in job.spec.sinks:
         # Unresolved on purpose: what is shown never holds a value from the environment.
-        location = sink.path if "${" in sink.path else job.url(sink.path)
+        location = "" if sink.path is None else sink.path if "${" in sink.path else job.url(sink.path)
         plain = _ASSET_URI.fullmatch(location) is not None
         assets[sink.name] = location if plain else f"milepost://{job.spec.name}/{sink.name}"
     return assets

@@ -53,7 +53,7 @@ def environment_checks() -> list[Check]:
 
 def job_checks(job: LoadedJob) -> list[Check]:
     """Return the same of one job: what its stores guarantee, what its sources name, whether its expectations exist."""
-    from milepost.jobmaster.jobmaster import JobMaster, probe_stores, source_checks, suite_faults
+    from milepost.jobmaster.jobmaster import JobMaster, probe_stores, probe_tables, source_checks, suite_faults
 
     try:
         job.graph()
@@ -61,11 +61,9 @@ def job_checks(job: LoadedJob) -> list[Check]:
     except InvalidRequest as error:
         spec = _check("spec", False, error.message)
     faults = suite_faults(job)
+    context = JobMaster(job).context
     try:
-        stores = [
-            _check(f"store: {probed.check}", probed.ok, probed.detail)
-            for probed in probe_stores(JobMaster(job).context)
-        ]
+        stores = [_check(f"store: {probed.check}", probed.ok, probed.detail) for probed in probe_stores(context)]
         sources = [
             _check(f"source {source.name}", source.ok, source.detail, warning=source.suspicious)
             for source in source_checks(job)
@@ -76,6 +74,7 @@ def job_checks(job: LoadedJob) -> list[Check]:
         spec,
         *_server(job),
         *stores,
+        *(_check(probed.check, probed.ok, probed.detail) for probed in probe_tables(context)),
         *sources,
         *(
             _check(f"quality: {sink}", fault is None, fault or "every expectation can be built")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from milepost.dataflow.sinks.bucket_staging import BucketStaging
 from milepost.dataflow.sinks.contents import ContentsRecords
 from milepost.dataflow.sinks.contract import Sink, SinkMode, StagingSink
@@ -17,10 +19,8 @@ from milepost.dataflow.sinks.table_staging import TableStaging
 from milepost.extras import require
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.graph import SinkInput
-from milepost.spec.job.spec import SinkSpec
-
-_KEEP_STATISTICS = ("delta", "iceberg")
-"""Formats whose engines skip files by the statistics of their columns."""
+from milepost.spec.job.connections import PostgresAccess
+from milepost.spec.job.spec import BUCKET_FORMATS, SinkSpec
 
 
 def build_staging(
@@ -41,7 +41,7 @@ def build_staging(
     if plan is not None:
         assert owned is not None, "rows with a key come from an operator, whose subtasks own keys"
         return BucketStaging(spec.name, key=rows.key, store=store, plan=plan, owned=owned)
-    statistics = spec.format in _KEEP_STATISTICS
+    statistics = spec.format in BUCKET_FORMATS
     staging = TableStaging(
         spec.name, mode=SinkMode(spec.mode), key=rows.key, store=store, op=rows.op, statistics=statistics
     )
@@ -59,6 +59,7 @@ def build_sink(
     job_store: ObjectStore,
     records: ContentsRecords,
     retention_ms: int,
+    find_access: Callable[[], PostgresAccess],
 ) -> Sink:
     """Return the sink; nothing is contacted.
 
@@ -66,6 +67,7 @@ def build_sink(
         job: whose table it is. rows, store: as in `build_staging`.
         job_store: where its marks are. records: of the job's tables.
         retention_ms: how far back the table may have to go.
+        find_access: says how the database of a table in Postgres is reached.
     Raises:
         EnvironmentUnusable: the library of its format is not installed.
     """
@@ -76,7 +78,7 @@ def build_sink(
         key=rows.key,
         store=store,
         format_name=spec.format,
-        form=_format(spec, store, retention_ms),
+        form=_format(spec, rows, store, retention_ms, find_access),
         marks=MarkRecords(job_store, spec.name),
         records=records,
         op=rows.op,
@@ -85,10 +87,22 @@ def build_sink(
     )
 
 
-def _format(spec: SinkSpec, store: ObjectStore, retention_ms: int) -> TableFormat:
+def _format(
+    spec: SinkSpec,
+    rows: SinkInput,
+    store: ObjectStore,
+    retention_ms: int,
+    find_access: Callable[[], PostgresAccess],
+) -> TableFormat:
     if spec.format == "parquet":
         return ParquetFormat(store)
     require(spec.format, f"sink {spec.name}")
+    if spec.format == "postgres":
+        from milepost.dataflow.sinks.postgres.postgres_format import PostgresFormat
+
+        assert spec.table is not None, "the spec is checked"
+        schema, _, table = spec.table.partition(".")
+        return PostgresFormat(spec.name, key=rows.key, find_access=find_access, table=(schema, table), store=store)
     if spec.format == "iceberg":
         from milepost.dataflow.sinks.iceberg.catalogs import CatalogConfig, CatalogKind
         from milepost.dataflow.sinks.iceberg.iceberg_format import IcebergFormat

@@ -282,6 +282,12 @@ class HousekeptSink(Protocol):
     def maintain(self) -> None:
         """Keep the format's log short; a fault of it is the next time's."""
 
+    def probe(self) -> str:
+        """Ask for the table now, and say in one line what was found; nothing is made or changed.
+
+        Raises: EnvironmentUnusable, StoreUnavailable, InvalidRequest: what keeps an epoch from writing it.
+        """
+
 
 class Sink(PreparingSink, MovingSink, ReadableSink, HousekeptSink, Protocol):
     """One sink of the spec, opened on its store.

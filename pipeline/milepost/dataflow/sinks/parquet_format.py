@@ -8,12 +8,13 @@ read`, by nothing else: a reader that lists files would see every version of a r
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
 
+from milepost.dataflow.sinks.committables import StagedFile
 from milepost.dataflow.sinks.reservation import TableOwner, reserved_for
 from milepost.dataflow.sinks.table_format import ForeignCommit, TableMove
 from milepost.dataflow.sinks.table_keys import OWN
@@ -66,6 +67,7 @@ class ParquetFormat:
     """One table of our own format in one store."""
 
     keeps_statistics = False
+    is_database = False
     log_prefix = HEADS
     names_owner = False
 
@@ -88,6 +90,9 @@ class ParquetFormat:
 
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         """Nothing: the reservation makes the table."""
+
+    def check_rows(self, rows: pa.Table) -> None:
+        """Nothing: its files hold whatever its columns do."""
 
     def maintain(self, retention_ms: int) -> None:
         """Nothing: heads are small, and stay."""
@@ -113,6 +118,13 @@ class OpenParquetTable:
 
     def claim(self, owner: TableOwner, properties: Mapping[str, str]) -> None:
         """Nothing: the reservation says whose it is."""
+
+    def check_keys(self, rows: pa.Table) -> None:
+        """Nothing: rows of others lie in files of their own."""
+
+    def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
+        """Nothing: its rows are those of its files."""
+        return None
 
     def live(self) -> Mapping[str, int] | None:
         return None

@@ -35,18 +35,20 @@ class TableAddress:
     """A table; see `SinkSpec`.
 
     Attributes:
-        table, catalog: of an Iceberg table; None for others.
+        path: None: the table is in a database, which the spec says how to reach.
+        table: of an Iceberg or a Postgres table; None for others. catalog: of an Iceberg table; None for others.
     """
 
     format: str
-    path: str
+    path: str | None
     table: str | None = None
     catalog: CatalogAddress | None = None
 
     def __str__(self) -> str:
         """In words that can be compared."""
+        path = "" if self.path is None else f", path: {self.path}"
         named = "" if self.table is None else f", table {self.table}"
-        return f"format: {self.format}, path: {self.path}{named}"
+        return f"format: {self.format}{path}{named}"
 
     def spec_lines(self) -> tuple[str, ...]:
         """Return the lines that a sink of the spec has for this table, as YAML."""
@@ -76,7 +78,8 @@ def at_address(spec: SinkSpec, address: TableAddress) -> SinkSpec:
 
 def _yaml_lines(address: TableAddress) -> Iterator[str]:
     yield f"format: {address.format}"
-    yield f"path: {_quoted(address.path)}"
+    if address.path is not None:
+        yield f"path: {_quoted(address.path)}"
     if address.table is not None:
         yield f"table: {_quoted(address.table)}"
     catalog = address.catalog

@@ -86,6 +86,19 @@ class TableFiles:
                     key=file.key,
                 )
 
+    def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        """Return the sizes of those of these objects that exist now, by key."""
+
+        def size(key: str) -> int | None:
+            try:
+                return self._store.stat(key).size
+            except NotFound:
+                return None
+
+        every = list(keys)
+        sizes = zip(every, at_once(self._store, size, every), strict=True)
+        return {key: size for key, size in sizes if size is not None}
+
     def rows(
         self,
         files: Sequence[StagedFile],

@@ -8,7 +8,7 @@ checkpoint (I14).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,6 +29,8 @@ class TableMove:
         schema: of the table, from before this commit: it is widened by a commit of its own.
         same_rows: keys of added and removed files that together hold the same rows before and after: engines that
             follow changes of the table are to see none there.
+        before, after: all files that the table shows, in commit order, and is to show: for a format that keeps rows
+            and no files. `before` is None where nobody knows, or where it is not to be trusted (a realignment).
     """
 
     number: int
@@ -37,6 +39,8 @@ class TableMove:
     removed: tuple[StagedFile, ...]
     schema: pa.Schema
     same_rows: frozenset[str] = frozenset()
+    before: tuple[StagedFile, ...] | None = None
+    after: tuple[StagedFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,18 @@ class OpenTable(Protocol):
         Raises: as `commit`.
         """
 
+    def check_keys(self, rows: pa.Table) -> None:
+        """Refuse rows of an epoch that would take the place of rows of others; of formats that check rows.
+
+        Raises: InvalidRequest, saying what to type.
+        """
+
+    def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
+        """Say how the table's rows differ from those of its files, or None; for a format that keeps rows and no files.
+
+        Raises: StateCorrupt: a file is gone.
+        """
+
     def live(self) -> Mapping[str, int] | None:
         """Return its live files, whoever added them: size in bytes by key, relative to the table's root.
 
@@ -122,11 +138,14 @@ class TableFormat(Protocol):
 
     Attributes:
         keeps_statistics: staged files carry the statistics of their columns, which engines skip files by.
+        is_database: it keeps rows and no files, which lie in the job's storage; there are some that it cannot hold, so
+            each epoch's are looked at (`check_rows`, `check_keys`).
         log_prefix: below it, in the table's folder, lies the format's log, which is never garbage of ours.
         names_owner: a table says in its own properties whose it is, and others may have made it.
     """
 
     keeps_statistics: bool
+    is_database: bool
     log_prefix: str
     names_owner: bool
 
@@ -143,6 +162,12 @@ class TableFormat(Protocol):
         """Make an empty table that is this owner's, atomically; somebody else's, made meanwhile, is left alone.
 
         Called before the commit point; open it again to see whose it became.
+        """
+
+    def check_rows(self, rows: pa.Table) -> None:
+        """Refuse rows that no table of this format can hold; it contacts nothing.
+
+        Raises: InvalidRequest, naming the column.
         """
 
     def maintain(self, retention_ms: int) -> None:

@@ -70,6 +70,14 @@ class TableMover:
         table = self._format.open()
         return table, self._position(table)
 
+    def probe(self) -> str:
+        """Say what the table is, asked now. Raises what keeps an epoch from writing it."""
+        table, position = self.look()
+        if table is None:
+            return "there is none yet; the first epoch makes it"
+        table.check(table.schema)
+        return f"it shows {position}"
+
     def create(self, schema: pa.Schema) -> bool:
         """Make an empty table for whom its place is reserved; False: it is reserved for nobody."""
         reserved = reserved_for(self._store)
@@ -189,7 +197,9 @@ class TableMover:
     def _commit(self, table: OpenTable, position: TablePosition, mark: Mark, realigns: bool) -> bool:
         """Commit on this handle. True: it landed. False: somebody else's commit came before; decide again."""
         try:
-            table.commit(self._difference(table, mark, self._ours_now(table, position, realigns)))
+            shown = self._ours_now(table, position, realigns)
+            is_trusted = position.is_known and not realigns
+            table.commit(self._difference(table, mark, shown, is_trusted))
             return True
         except (CommitConflict, CommitOutcomeUnknown, StoreUnavailable) as error:
             try:
@@ -208,7 +218,7 @@ class TableMover:
                 checkpoint_id=mark.checkpoint_id,
             ) from error
 
-    def _difference(self, table: OpenTable, mark: Mark, now: Mapping[str, StagedFile]) -> TableMove:
+    def _difference(self, table: OpenTable, mark: Mark, now: Mapping[str, StagedFile], is_trusted: bool) -> TableMove:
         then = self._records.files(mark.contents)
         listed = table.live()
         live = now if listed is None else listed
@@ -217,7 +227,9 @@ class TableMover:
         removed = tuple(file for key, file in now.items() if key not in wanted)
         self._files.check(added)
         schema = table.schema or (decode_schema(mark.contents.schema) if mark.contents is not None else pa.schema([]))
-        return TableMove(mark.number, mark.write_id, added, removed, schema, same_rows(removed, added))
+        before = tuple(now.values()) if is_trusted else None
+        same = same_rows(removed, added)
+        return TableMove(mark.number, mark.write_id, added, removed, schema, same, before=before, after=then)
 
     def _ours_now(self, table: OpenTable, position: TablePosition, realigns: bool) -> Mapping[str, StagedFile]:
         if position.is_known:

@@ -25,18 +25,19 @@ from milepost.dataflow.sinks.contract import (
     TableTarget,
 )
 from milepost.dataflow.sinks.marks import Mark, MarkRecords
-from milepost.dataflow.sinks.reservation import RESERVATION, TableOwner, reservation, reserve, reserved_for
+from milepost.dataflow.sinks.reservation import TableOwner, reservation, reserve, reserved_for
 from milepost.dataflow.sinks.small_files import still_there
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
-from milepost.dataflow.sinks.table_garbage import TableGarbage, is_list_key
+from milepost.dataflow.sinks.table_garbage import TableGarbage
 from milepost.dataflow.sinks.table_keys import staged_by, staged_prefix
 from milepost.dataflow.sinks.table_mover import LOST_RACES, TableMover
+from milepost.dataflow.sinks.table_objects import table_objects
 from milepost.dataflow.sinks.table_ownership import TableOwnership
 from milepost.dataflow.sinks.table_schema import check_rows_schema, latest_per_key, merged_schema, widened_schema
 from milepost.dataflow.sinks.table_staging import TableStaging
-from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound, StateCorrupt
-from milepost.protocol.records.object_store import ObjectStat, ObjectStore
-from milepost.storage.at_once import at_once
+from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.spec.job.spec import BUCKET_FORMATS
 
 COMPACT_FILES = 64
 """A table of the latest rows with at least so many files is compacted by the next epoch that can."""
@@ -81,9 +82,11 @@ class TableSink(TableStaging):
         reserve(self._store, reservation(self._owner(identity), self._format_name, self.mode.value, self.key))
 
     def owner(self) -> TableOwner | None:
-        """Return for whom the table is reserved."""
-        reserved = reserved_for(self._store)
-        return None if reserved is None else reserved.owner
+        """Return for whom the table is reserved; of a database's, whose reservation is the job's own, whose it is."""
+        if (reserved := reserved_for(self._store)) is not None:
+            return reserved.owner
+        table = self._format.open() if self._format.is_database else None
+        return None if table is None else table.owner
 
     def check_columns(self, schema: pa.Schema) -> None:
         check_rows_schema(self.name, schema, self.key)
@@ -98,6 +101,7 @@ class TableSink(TableStaging):
     ) -> PreparedTable:
         """Fail now for every reason known now; see `PreparingSink.prepare`."""
         table, position, schema = self._settled(committable, base, waits)
+        table.check_keys(self._checked_rows(committable))
         recorded = self._records.files(base)
         rewritten = ContentsChange(())
         if not waits:
@@ -112,6 +116,7 @@ class TableSink(TableStaging):
 
     def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
         schema = self._next_schema(committable, base, None)
+        self._checked_rows(committable)
         change = self._change(committable, ContentsChange(()))
         return _prepared(change, self._records.files(base), schema, None if base is None else base.table_id)
 
@@ -175,7 +180,7 @@ class TableSink(TableStaging):
             self._mover.files_now(table, position)
         except InvalidRequest as error:
             return error.message
-        return None
+        return table.rows_fault(self._records.files(contents))
 
     def compare(self, contents: TableContents | None) -> SinkChange:
         """Return what a move would change; the rows of an append table are recorded, of an upsert table counted."""
@@ -231,22 +236,14 @@ class TableSink(TableStaging):
         return f"{staged_prefix(checkpoint_id, token)}{number}-{file.sha256}.parquet"
 
     def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        def size(key: str) -> int | None:
-            try:
-                return self._store.stat(key).size
-            except NotFound:
-                return None
-
-        every = list(keys)
-        sizes = zip(every, at_once(self._store, size, every), strict=True)
-        return {key: size for key, size in sizes if size is not None}
+        return self._files.stored_sizes(keys)
 
     @property
     def store(self) -> ObjectStore:
         return self._store
 
     def objects(self) -> tuple[TableObject, ...]:
-        return tuple(self._placed(stat) for stat in self._store.list(""))
+        return table_objects(self._store, self._format.log_prefix)
 
     def marks(self, *, above: int) -> tuple[Mark, ...]:
         found = (self._marks.at(number) for number in self._marks.numbers() if number > above)
@@ -261,13 +258,16 @@ class TableSink(TableStaging):
     def maintain(self) -> None:
         self._format.maintain(self._retention_ms)
 
+    def probe(self) -> str:
+        return self._mover.probe()
+
     def _owner(self, identity: str) -> TableOwner:
         return TableOwner(self._job, identity, self.name)
 
     @property
     def by_buckets(self) -> bool:
         """Whether the table is files of key groups, of which the changed ones are written again."""
-        return self.mode is SinkMode.UPSERT and self._format_name != "parquet"
+        return self.mode is SinkMode.UPSERT and self._format_name in BUCKET_FORMATS
 
     def _rewritten_by_others(
         self, table: OpenTable, position: TablePosition, recorded: Sequence[StagedFile]
@@ -321,6 +321,11 @@ class TableSink(TableStaging):
             hint="run the epoch again",
             sink=self.name,
         )
+
+    def _checked_rows(self, committable: Committable) -> pa.Table:
+        """Return the rows of an epoch that a table is asked about, after the format was: of a database all."""
+        self._format.check_rows(rows := self.staged_table(committable) if self._format.is_database else pa.table({}))
+        return rows
 
     def _created(self, schema: pa.Schema) -> tuple[OpenTable, TablePosition]:
         self._mover.create(schema)
@@ -379,14 +384,6 @@ class TableSink(TableStaging):
             return contents.rows
         keys = self._files.rows(files, schema, columns=self.key)
         return latest_per_key(keys, self.key).num_rows
-
-    def _placed(self, stat: ObjectStat) -> TableObject:
-        return TableObject(
-            stat,
-            staged_by(stat.key),
-            permanent=stat.key == RESERVATION or stat.key.startswith(self._format.log_prefix),
-            list_of_garbage=is_list_key(stat.key),
-        )
 
     def _sorted(self, rows: pa.Table) -> pa.Table:
         return rows.sort_by([(name, "ascending") for name in self.key])

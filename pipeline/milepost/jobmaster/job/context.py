@@ -21,6 +21,8 @@ from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.errors import NotFound, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.layout import staged_files_prefix
+from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.retention.retention import minimum_grace_ms
@@ -134,16 +136,22 @@ class JobContext:
         return resolve_sink(at_address(self.job.spec.sink(name), address), os.environ, f"sink {name}")
 
     def sink_config(self, name: str, address: TableAddress | None = None) -> StoreConfig:
-        return self.job.store_config(self.job.url(self.sink_spec(name, address).path))
+        """Return where a sink's files are staged: its path, or a place below the job's own folder."""
+        path = self.sink_spec(name, address).path
+        if path is None:
+            url = child_url(self.store_config.url, staged_files_prefix(name).rstrip("/"))
+            return replace(self.store_config, url=url)
+        return self.job.store_config(self.job.url(path))
 
     def sink_location(self, name: str, address: TableAddress | None = None) -> str:
         """Return a digest of a sink's path with `${env:…}` resolved (the text may hold a secret), and of its table.
 
-        Of the path as it is written: a folder that moves with its relative paths, or an endpoint with another port, is
+        Of a table in a database its name alone: host and user may change, and each commit compares its identity. Of
+        the path as it is written: a folder that moves with its relative paths, or an endpoint with another port, is
         the same place. That the table there is the right one is checked before the commit point.
         """
         sink = self.sink_spec(name, address)
-        place = sink.path if sink.table is None else f"{sink.path}\n{sink.table}"
+        place = sink.place if sink.path is None or sink.table is None else f"{sink.path}\n{sink.table}"
         return hashlib.sha256(place.encode()).hexdigest()
 
     def sink(self, name: str, address: TableAddress | None = None) -> Sink:
@@ -166,6 +174,7 @@ class JobContext:
             job_store=self.store,
             records=self.table_records,
             retention_ms=self.spec.checkpointing.retained.reach_ms + minimum_grace_ms(self.timeout_ms),
+            find_access=partial(self.job.postgres_access, name),
         )
 
     @functools.cached_property

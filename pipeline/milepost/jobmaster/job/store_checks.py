@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.keys import LocalRoot, parse_root
 from milepost.storage.manifest_log import Head
@@ -92,6 +93,20 @@ def probe_stores(context: JobContext) -> list[ProbeCheck]:
             read = probe_versioned_reads(use.store, use.prefix)
             found = [] if read is None else [read]
         checks += [replace(check, check=f"{use.user}: {check.check}") if use.user else check for check in found]
+    return checks
+
+
+def probe_tables(context: JobContext) -> list[ProbeCheck]:
+    """Ask every database that has a table of a job; the failed checks are among the answers."""
+    checks = []
+    for spec in context.spec.sinks:
+        if spec.path is not None:
+            continue
+        try:
+            ok, said = True, context.sink(spec.name).probe()
+        except CheckpointError as error:
+            ok, said = False, f"{error.message} {error.hint}".strip()
+        checks.append(ProbeCheck(f"sink {spec.name}: {spec.place}", ok, said))
     return checks
 
 

@@ -23,7 +23,7 @@ from milepost.protocol.codec.log_entries import aborted_by, completion_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT, is_veto_key
+from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT, is_veto_key, staged_files_prefix
 from milepost.protocol.records.manifest_state import ManifestState, Savepoint
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.protocol.retention.reach import CheckpointOutcome, Listed
@@ -128,7 +128,8 @@ def _walk(context: JobContext) -> JobReach:
     for table in job_tables(context, context.head().state):
         sink = table.open(context)
         tables.append((table, sink.garbage().clock_ms(), sink.objects()))
-    objects = {stat.key: stat for stat in context.store.list("")}
+    at_sinks = tuple(staged_files_prefix(spec.name) for spec in context.spec.sinks if spec.path is None)
+    objects = {stat.key: stat for stat in context.store.list("") if not stat.key.startswith(at_sinks)}
     state = context.head().state
     found = _Roots(context, state)
     found.walk_log()

@@ -27,7 +27,8 @@ GARBAGE_PREFIX = "garbage/"
 
 SINKS_PREFIX = "sinks/"
 """Below it, by sink: ``marks/<number>.json``: which contents a table carries, whose commit names one by its number;
-``tables/<location>.json``: a table from before or after a migration."""
+``tables/<location>.json``: a table from before or after a migration; ``files/``: what a table in a database, which has
+no path, is a projection of, laid out as below a path."""
 
 PROBE_PREFIX = "_probe/"
 """Where the start-up probe writes, and removes, its objects. Nothing ever refers to one."""
@@ -51,6 +52,11 @@ _SAVEPOINT_ROOT = re.compile(rf"{SAVEPOINTS_PREFIX}[a-z0-9][a-z0-9_-]{{0,62}}/[0
 def marks_prefix(sink: str) -> str:
     """Return where the marks of one sink lie."""
     return f"{SINKS_PREFIX}{sink}/marks/"
+
+
+def staged_files_prefix(sink: str) -> str:
+    """Return where the files of one sink lie whose table is in a database."""
+    return f"{SINKS_PREFIX}{sink}/files/"
 
 
 def mark_key(sink: str, number: int) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from milepost.protocol.records.locations import endpoint_problem, location_problem
-from milepost.spec.job.environment import reference_problems, referenced_variables
+from milepost.spec.job.availability import not_available
+from milepost.spec.job.environment import literal_text, reference_problems, referenced_variables
 from milepost.spec.job.spec import DeduplicateOperator, JobSpec, SourceSpec, SqlOperator, WindowOperator
 from milepost.spec.values.durations import format_duration
 from milepost.spec.values.expectations import expectation_problem
@@ -18,6 +20,9 @@ from milepost.spec.values.spark_settings import conf_problems
 
 LATE = ".late"
 _CATALOG_SECRETS = ("token", "credential")
+_SECRET = "a secret stands in no spec; use ${env:NAME}"
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|(?:^|[\s?&])(?:ssl)?password\s*=\s*[^\s&]", re.IGNORECASE)
+"""A password in a URI, or among parameters."""
 
 
 def structure_problems(spec: JobSpec) -> list[Problem]:
@@ -29,7 +34,8 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
         *_inputs(spec),
         *_cycles(spec),
         *_quality(spec),
-        *_catalogs(spec),
+        *_sink_keys(spec),
+        *_databases(spec),
         *_buckets(spec),
         *_adopted(spec),
         *_sources(spec),
@@ -42,6 +48,9 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
 
 def _adopted(spec: JobSpec) -> Iterator[Problem]:
     for index, sink in enumerate(spec.sinks):
+        if sink.adopt and sink.format == "postgres":
+            why = f"{not_available('adopt')} for format: postgres; name a table that does not exist yet"
+            yield Problem(("sinks", index, "adopt"), why)
         if sink.adopt and sink.format == "parquet":
             why = "only Milepost makes and reads a table of `format: parquet`, so there is none of others to adopt"
             yield Problem(("sinks", index, "adopt"), why)
@@ -58,23 +67,54 @@ def _buckets(spec: JobSpec) -> Iterator[Problem]:
             yield Problem(("sinks", index, "buckets"), message)
 
 
-def _catalogs(spec: JobSpec) -> Iterator[Problem]:
+_KEYS_OF_FORMATS = {
+    "path": ("parquet", "delta", "iceberg"),
+    "catalog": ("iceberg",),
+    "table": ("iceberg", "postgres"),
+    "dsn": ("postgres",),
+    "conn_id": ("postgres",),
+}
+"""Key of a sink -> formats that have it; `dsn` and `conn_id` are needed by one of them together."""
+
+
+def _sink_keys(spec: JobSpec) -> Iterator[Problem]:
     for index, sink in enumerate(spec.sinks):
-        for key, said in (("catalog", sink.catalog), ("table", sink.table)):
-            if said is None and sink.format == "iceberg":
-                yield Problem(("sinks", index, key), f"format: iceberg needs `{key}`")
-            if said is not None and sink.format != "iceberg":
-                yield Problem(
-                    ("sinks", index, key), f"`{key}` is of format: iceberg; sink {sink.name} is {sink.format}"
-                )
+        for key, formats in _KEYS_OF_FORMATS.items():
+            said = getattr(sink, key)
+            if said is None and sink.format in formats and key == "path":
+                yield Problem(("sinks", index), "`path` is missing")
+            elif said is None and sink.format in formats and key in ("catalog", "table"):
+                yield Problem(("sinks", index, key), f"format: {sink.format} needs `{key}`")
+            elif said is not None and sink.format not in formats:
+                of = " and ".join(filter(None, (", ".join(formats[:-1]), formats[-1])))
+                yield Problem(("sinks", index, key), f"`{key}` is of format: {of}; sink {sink.name} is {sink.format}")
         if sink.catalog is not None:
             texts = {"uri": urlsplit(sink.catalog.uri).password or ""}
             texts |= {f"options.{name}": sink.catalog.options.get(name, "") for name in _CATALOG_SECRETS}
             for name, text in texts.items():
                 if text and not referenced_variables(text):
-                    yield Problem(
-                        ("sinks", index, "catalog", *name.split(".")), "a secret stands in no spec; use ${env:NAME}"
-                    )
+                    yield Problem(("sinks", index, "catalog", *name.split(".")), _SECRET)
+
+
+def _databases(spec: JobSpec) -> Iterator[Problem]:
+    tables: dict[str, str] = {}
+    for index, sink in enumerate(spec.sinks):
+        if sink.format != "postgres":
+            continue
+        if (sink.dsn is None) == (sink.conn_id is None):
+            message = "format: postgres needs `dsn` or `conn_id`" if sink.dsn is None else "`conn_id` says it already"
+            yield Problem(("sinks", index, "dsn"), message)
+        if sink.dsn is not None and _PASSWORD.search(literal_text(sink.dsn)):
+            yield Problem(("sinks", index, "dsn"), _SECRET)
+        if sink.mode != "upsert":
+            message = f"{not_available(f'mode: {sink.mode}')} for format: postgres; available: upsert"
+            yield Problem(("sinks", index, "mode"), message)
+        if sink.table is not None and sink.table.count(".") != 1:
+            yield Problem(("sinks", index, "table"), f"expected SCHEMA.TABLE, got {sink.table!r}")
+        if sink.table in tables:
+            yield Problem(("sinks", index, "table"), f"{sink.table} is the table of sink {tables[sink.table]}")
+        if sink.table is not None:
+            tables.setdefault(sink.table, sink.name)
 
 
 def node_names(spec: JobSpec) -> list[str]:
@@ -230,7 +270,7 @@ def _source_parts(name: str, source: SourceSpec) -> Iterator[Problem]:
 def _locations(spec: JobSpec) -> Iterator[Problem]:
     texts: list[tuple[Path, str]] = [(("storage",), spec.storage)]
     texts += [(("sources", name, "path"), source.path) for name, source in spec.sources.items()]
-    texts += [(("sinks", index, "path"), sink.path) for index, sink in enumerate(spec.sinks)]
+    texts += [(("sinks", index, "path"), sink.path) for index, sink in enumerate(spec.sinks) if sink.path is not None]
     for path, text in texts:
         problem = None if "${env:" in text else location_problem(text)
         if problem:

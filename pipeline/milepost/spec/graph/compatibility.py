@@ -45,7 +45,7 @@ def state_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, dict[str, Any]
         "sinks": {
             sink.name: {
                 "format": sink.format,
-                "path": sink.path,
+                "path": sink.place,
                 "mode": sink.mode,
                 "key": list(graph.sink_inputs[sink.name].key),
             }

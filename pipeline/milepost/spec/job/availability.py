@@ -14,7 +14,6 @@ UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {
 UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {
     (spec.SourceSpec, "format"): frozenset({"nexmark", "spark"}),
     (spec.SourceSpec, "bad_records"): frozenset({"dead_letter"}),
-    (spec.SinkSpec, "format"): frozenset({"postgres"}),
     (spec.QualitySpec, "scope"): frozenset({"table"}),
     (spec.QualitySpec, "engine"): frozenset({"spark"}),
 }

@@ -57,6 +57,20 @@ class S3Access:
     credentials: Credentials | None
 
 
+@dataclass(frozen=True, slots=True)
+class PostgresAccess:
+    """How a database of Postgres is reached.
+
+    Attributes:
+        origin: who says so, for messages.
+        dsn: as libpq has it, secrets filled in; empty: a Connection says it by `parameters`, of libpq's names.
+    """
+
+    origin: str
+    dsn: str = field(default="", repr=False)
+    parameters: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
 def environment_connection(conn_id: str) -> Connection:
     """Return the Connection of AIRFLOW_CONN_<ID>. Raises EnvironmentUnusable; what the variable holds is not shown."""
     variable = f"AIRFLOW_CONN_{conn_id.upper()}"
@@ -189,6 +203,22 @@ def spark_server(connection: Connection) -> SparkRemote:
     except ValueError as problem:
         raise _unusable(connection, str(problem)) from None
     return SparkRemote(remote.host, remote.port, remote.tls, connection.conn_id, connection.password or None)
+
+
+def postgres_access(connection: Connection) -> PostgresAccess:
+    """Return the database of a Connection: its `schema` is the database, what is about TLS is in `extra`.
+
+    Raises: EnvironmentUnusable: it has another type, or says what is not followed here.
+    """
+    known = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+    extra = _checked(connection, ("postgres", "postgresql"), known, unused=())
+    said = {"host": connection.host, "dbname": connection.schema, "user": connection.login}
+    if missing := [name for name, text in (("host", connection.host), ("schema", connection.schema),
+                                           ("login", connection.login)) if not text]:  # fmt: skip
+        raise _unusable(connection, f"it has no {' and no '.join(missing)}")
+    port = {} if connection.port is None else {"port": str(connection.port)}
+    password = {"password": connection.password} if connection.password else {}
+    return PostgresAccess(f"Connection {connection.conn_id}", parameters={**said, **port, **password, **extra})
 
 
 def _checked(

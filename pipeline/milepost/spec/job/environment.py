@@ -15,7 +15,7 @@ from milepost.spec.values.problems import Path, Problem, show_path
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _BEGINNING = "${env:"
-_ALLOWED = "store, a sink's path and catalog, spark.remote, spark.conf"
+_ALLOWED = "store, a sink's path, catalog and dsn, spark.remote, spark.conf"
 
 
 def resolve_text(text: str, environment: Mapping[str, str], where: str) -> str:
@@ -65,7 +65,16 @@ def resolve_sink(sink: SinkSpec, environment: Mapping[str, str], where: str) -> 
         }
         uri = resolve_text(catalog.uri, environment, f"{where}.catalog.uri")
         catalog = catalog.model_copy(update={"uri": uri, "options": options})
-    return sink.model_copy(update={"path": resolve_text(sink.path, environment, f"{where}.path"), "catalog": catalog})
+    texts = {"path": sink.path, "dsn": sink.dsn}
+    found = {
+        name: resolve_text(text, environment, f"{where}.{name}") for name, text in texts.items() if text is not None
+    }
+    return sink.model_copy(update={**found, "catalog": catalog})
+
+
+def literal_text(text: str) -> str:
+    """Return what a text says without its environment: each reference is its default, or nothing."""
+    return _REFERENCE.sub(lambda match: match[2] or "", text)
 
 
 def reference_problems(spec: JobSpec) -> list[Problem]:
@@ -84,7 +93,7 @@ def reference_problems(spec: JobSpec) -> list[Problem]:
 def _is_connection(path: Path) -> bool:
     shown = show_path(path)
     spark = shown == "spark.remote" or shown.startswith("spark.conf.")
-    of_sink = path[0] == "sinks" and (path[-1] == "path" or "catalog" in path)
+    of_sink = path[0] == "sinks" and (path[-1] in ("path", "dsn") or "catalog" in path)
     return path[0] == "store" or spark or of_sink
 
 

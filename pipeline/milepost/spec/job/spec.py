@@ -180,19 +180,29 @@ class CatalogSpec(SpecModel):
     options: dict[Text, Text] = Field(default_factory=dict)
 
 
+BUCKET_FORMATS = ("delta", "iceberg")
+"""Formats whose tables of the latest rows are files of key groups."""
+
+
 class SinkSpec(SpecModel):
     """A published table.
 
     Attributes:
         name: `[a-z][a-z0-9_-]{0,62}` without `__`; no other sink has it.
         input: a source, an operator, or `<uid>.late`.
-        format: who reads the table: delta and iceberg, every engine that knows them; parquet, `milepost read` alone.
+        format: who reads the table: delta and iceberg, every engine that knows them; postgres, every client of that
+            database; parquet, `milepost read` alone.
         path: where the table is: an S3 or file URL, or a path relative to the spec, in no other table's place and in
-            no source's. `${env:…}` may stand here.
+            no source's. `${env:…}` may stand here. null: the table is in Postgres.
         mode: append keeps every row; upsert keeps the latest row per key, and needs an input with a key; changelog
             keeps every change as a row, with `_op` (insert, upsert) and `_checkpoint`.
         catalog: of an Iceberg table. null: the table is of another format.
-        table: name of an Iceberg table in its catalog, `namespace.name`. null: the table is of another format.
+        table: name of an Iceberg table in its catalog, `namespace.name`, or of a Postgres table, `schema.name`. null:
+            the table is of another format.
+        dsn: of the Postgres database that a table is in, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`. `${env:…}`
+            may stand here, and a password only so. null: `conn_id` says it, or the table is of another format.
+        conn_id: Airflow Connection of type `postgres` with the database, in place of `dsn`; outside Airflow it is the
+            environment variable `AIRFLOW_CONN_<ID>`. null: `dsn` says it, or the table is of another format.
         buckets: files of a Delta or Iceberg table of the latest rows; an epoch writes those again in which a key
             changed. At most `checkpointing.max_parallelism`. null: by its rows, up to 64.
         adopt: a Delta or Iceberg table that is there and no Milepost job's becomes this sink's; its rows stay. For mode
@@ -201,18 +211,25 @@ class SinkSpec(SpecModel):
 
     name: SinkName
     input: Text
-    format: Literal["parquet", "delta", "iceberg"]
-    path: Text
+    format: Literal["parquet", "delta", "iceberg", "postgres"]
+    path: Text | None = None
     mode: Literal["append", "upsert", "changelog"]
     catalog: CatalogSpec | None = None
     table: Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)+$")] | None = None
+    dsn: Text | None = None
+    conn_id: ConnId | None = None
     buckets: Annotated[int, Field(ge=1)] | None = None
     adopt: bool = False
 
     @property
     def by_buckets(self) -> bool:
         """Whether the table is files of key groups, of which the changed ones are written again."""
-        return self.mode == "upsert" and self.format != "parquet"
+        return self.mode == "upsert" and self.format in BUCKET_FORMATS
+
+    @property
+    def place(self) -> str:
+        """Where the table is, for people: its path, or its name in a database."""
+        return self.path if self.path is not None else f"table {self.table}"
 
 
 class Expectation(SpecModel):

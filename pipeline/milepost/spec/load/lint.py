@@ -33,7 +33,7 @@ def lint_report(job: LoadedJob) -> dict[str, Any]:
             for node in graph.nodes.values()
         ],
         "sinks": [
-            {"name": sink.name, "input": sink.input, "format": sink.format, "mode": sink.mode, "path": sink.path}
+            {"name": sink.name, "input": sink.input, "format": sink.format, "mode": sink.mode, "path": sink.place}
             for sink in job.spec.sinks
         ],
         "columns_unknown": [node.uid for node in graph.nodes.values() if not node.known],

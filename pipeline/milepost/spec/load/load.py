@@ -22,7 +22,14 @@ from milepost.protocol.records.locations import (
 )
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.checks import structure_problems
-from milepost.spec.job.connections import ConnectionLookup, environment_connection, s3_access, spark_server
+from milepost.spec.job.connections import (
+    ConnectionLookup,
+    PostgresAccess,
+    environment_connection,
+    postgres_access,
+    s3_access,
+    spark_server,
+)
 from milepost.spec.job.environment import referenced_variables, resolve_spec, resolve_text
 from milepost.spec.job.spec import JobSpec, SinkSpec
 from milepost.spec.load.document import Document, Unreadable, read_document
@@ -147,6 +154,17 @@ class LoadedJob:
                 f"spark.remote: {problem}. Nothing was run.",
                 hint="correct `spark.remote`, or the variable it refers to",
             ) from None
+
+    def postgres_access(self, sink: str) -> PostgresAccess:
+        """Return how the database of a sink's table is reached, looked up now.
+
+        Raises:
+            InvalidRequest: as `resolved` does. EnvironmentUnusable: its Connection is of no use.
+        """
+        spec = self.resolved().sink(sink)
+        if spec.conn_id is not None:
+            return postgres_access(self.find_connection(spec.conn_id))
+        return PostgresAccess(f"the `dsn` of sink {sink}", dsn=spec.dsn or "")
 
     @property
     def job_store(self) -> StoreConfig:

@@ -63,6 +63,8 @@ def placement_problems(spec: JobSpec, folder: Folder, environment: Mapping[str, 
     places = [_Place("the job's own folder", ("storage",), own, _JOB_FILES)]
     problems: list[Problem] = []
     for index, sink in enumerate(spec.sinks):
+        if sink.path is None:  # what is staged for it lies in the job's own folder
+            continue
         if any(variable not in environment for variable in _variables_without_default(sink.path)):
             continue
         text = resolve_text(sink.path, environment, "path")

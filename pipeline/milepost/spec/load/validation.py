@@ -31,7 +31,7 @@ _EXPECTED = {
     "model_attributes_type": "a mapping",
     "tuple_type": "a list",
 }
-_SECRET_PARTS = ("store", "conf", "path")
+_SECRET_PARTS = ("store", "conf", "path", "dsn")
 
 
 def validate_spec(value: object) -> tuple[JobSpec | None, list[Problem]]:

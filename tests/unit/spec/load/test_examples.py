@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from milepost.spec.job.checkpointing_spec import CheckpointingSpec
-from milepost.spec.job.spec import ScheduleSpec, SparkSpec, StoreSpec
+from milepost.spec.job.spec import ScheduleSpec, SinkSpec, SparkSpec, StoreSpec
 from milepost.spec.load.document import read_document
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
@@ -78,6 +78,8 @@ def test_every_form_that_the_example_shows_in_comments_is_valid() -> None:
     assert {one.restart.strategy for one in restarts} == {"none", "exponential_delay", "failure_rate"}
     schedules = [ScheduleSpec.model_validate(form["schedule"]) for form in forms if "schedule" in form]
     assert [one.model_fields_set for one in schedules] == [{"asset"}, {"sqs"}, {"any_of"}]
+    ((served,),) = [form["sinks"] for form in forms if "sinks" in form]
+    assert SinkSpec.model_validate(served).conn_id == "warehouse"
     (store,) = [StoreSpec.model_validate(form["store"]) for form in forms if "store" in form]
     (spark,) = [SparkSpec.model_validate(form["spark"]) for form in forms if "spark" in form]
     assert (store.conn_id, spark.conn_id) == ("lake", "spark_connect")
@@ -101,7 +103,6 @@ def test_the_schema_has_nothing_that_this_version_refuses() -> None:
         "idle_timeout",
         "forget_after",
         "dead_letter",
-        "postgres",
     ):
         assert f'"{word}"' not in text
 

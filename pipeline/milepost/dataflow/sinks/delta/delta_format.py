@@ -30,6 +30,7 @@ class DeltaFormat:
     """
 
     keeps_statistics = True
+    is_database = False
     log_prefix = LOG
     names_owner = True
 
@@ -71,6 +72,9 @@ class DeltaFormat:
                 hint="try again",
                 sink=self._sink,
             )
+
+    def check_rows(self, rows: pa.Table) -> None:
+        """Nothing: its files hold whatever its columns do."""
 
     def maintain(self, retention_ms: int) -> None:
         location = delta_location(self._sink, self._store.config)

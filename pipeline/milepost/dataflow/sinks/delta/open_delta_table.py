@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from urllib.parse import unquote
@@ -103,6 +103,13 @@ class OpenDeltaTable:
                 commit_properties=commit,
                 post_commithook_properties=NO_HOOKS,
             )
+
+    def check_keys(self, rows: pa.Table) -> None:
+        """Nothing: rows of others lie in files of their own."""
+
+    def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
+        """Nothing: its rows are those of its files."""
+        return None
 
     def live(self) -> Mapping[str, int]:
         with translated_errors(self._location, self._unreadable):

@@ -39,6 +39,7 @@ class IcebergFormat:
     """
 
     keeps_statistics = True
+    is_database = False
     log_prefix = "metadata/"
     names_owner = True
 
@@ -85,6 +86,9 @@ class IcebergFormat:
                 catalog.create_table(self._config.table, columns, root, properties=_properties(owner, columns))
             except TableAlreadyExistsError:
                 return
+
+    def check_rows(self, rows: pa.Table) -> None:
+        """Nothing: its files hold whatever its columns do."""
 
     def maintain(self, retention_ms: int) -> None:
         """Take old snapshots of ours out of the metadata; another commit that comes between is no matter."""

@@ -116,6 +116,13 @@ class IcebergTable:
             TableMove(0, uuid4().hex, (), (), pa.schema([])), properties, f"{self._place.name} was not adopted"
         )
 
+    def check_keys(self, rows: pa.Table) -> None:
+        """Nothing: rows of others lie in files of their own."""
+
+    def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
+        """Nothing: its rows are those of its files."""
+        return None
+
     def live(self) -> Mapping[str, int]:
         return {self._key(path): file.file_size_in_bytes for path, file in self._live.items()}
 

@@ -1,0 +1,1 @@
+"""Tables in Postgres: projections of the contents of checkpoints."""

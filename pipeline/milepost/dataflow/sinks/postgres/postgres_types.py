@@ -1,0 +1,183 @@
+"""Columns of a table in Postgres: which type each Arrow type becomes, and what a table and its rows cannot hold."""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.protocol.records.errors import InvalidRequest
+
+MARK = "_milepost"
+"""The column that says which move of ours wrote a row; null: the row is somebody else's."""
+
+MAX_KEY_BYTES = 2600
+"""Of a row's key as text: an entry of an index has less than a third of a page."""
+
+_MAX_NAME_BYTES = 63
+_MAX_COLUMNS = 1599
+_PAGE_BYTES = 8160
+"""What one row may have in the table itself; long text lies beside it, behind a pointer."""
+
+_ROW_BYTES, _POINTER_BYTES = 32, 18
+_SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", MARK})
+_SIMPLE = {
+    pa.bool_(): "boolean",
+    pa.int8(): "smallint",
+    pa.int16(): "smallint",
+    pa.int32(): "integer",
+    pa.int64(): "bigint",
+    pa.uint8(): "smallint",
+    pa.uint16(): "integer",
+    pa.uint32(): "bigint",
+    pa.uint64(): "numeric(20,0)",
+    pa.float32(): "real",
+    pa.float64(): "double precision",
+    pa.string(): "text",
+    pa.large_string(): "text",
+    pa.binary(): "bytea",
+    pa.large_binary(): "bytea",
+    pa.date32(): "date",
+}
+_WIDTHS = {"boolean": 1, "smallint": 2, "integer": 4, "bigint": 8, "real": 4, "double precision": 8, "date": 4}
+_EPOCH = datetime.date(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = ((end - _EPOCH).days for end in (datetime.date.min, datetime.date.max))
+
+
+def column_type(data_type: pa.DataType) -> str | None:
+    """Return the type of a column as Postgres' `format_type` writes it; None: it has none that loses nothing."""
+    if data_type in _SIMPLE:
+        return _SIMPLE[data_type]
+    if pa.types.is_decimal(data_type) and 0 <= data_type.scale <= data_type.precision:
+        return f"numeric({data_type.precision},{data_type.scale})"
+    if pa.types.is_timestamp(data_type) and data_type.unit != "ns":
+        return "timestamp without time zone" if data_type.tz is None else "timestamp with time zone"
+    return None
+
+
+def required_type(data_type: pa.DataType) -> str:
+    """Return the type of a column that was checked."""
+    found = column_type(data_type)
+    assert found is not None, "the columns are checked before anything is made of them"
+    return found
+
+
+def check_columns(sink: str, schema: pa.Schema, key: tuple[str, ...]) -> None:
+    """Refuse columns that no table in Postgres can have. Raises InvalidRequest, naming the column."""
+    for field in schema:
+        reason = _column_fault(field) or (_key_fault(field.type) if field.name in key else None)
+        if reason is not None:
+            said, hint = reason
+            raise InvalidRequest(
+                f"sink {sink}: column {field.name!r} {said}. Nothing was published.", hint=hint, column=field.name
+            )
+    width = _ROW_BYTES + len(schema) // 8 + sum(_width(field.type) for field in schema)
+    if len(schema) > _MAX_COLUMNS or width > _PAGE_BYTES:
+        raise InvalidRequest(
+            f"sink {sink}: {len(schema)} columns of at least {width} bytes a row; Postgres takes {_MAX_COLUMNS} "
+            f"columns and {_PAGE_BYTES} bytes. Nothing was published.",
+            hint="select fewer columns by an operator of `kind: sql`, or write them to several sinks",
+        )
+
+
+def check_rows(sink: str, rows: pa.Table, key: tuple[str, ...]) -> None:
+    """Refuse rows that a table in Postgres cannot hold. Raises InvalidRequest, naming the column and no value."""
+    for field in rows.schema:
+        column = rows.column(field.name)
+        if field.name in key and column.null_count:
+            raise _refused(
+                sink,
+                field.name,
+                f"is of the key and null in {column.null_count} rows; a primary key holds no nulls",
+                f"WHERE {field.name} IS NOT NULL in an operator of `kind: sql` before it, or coalesce({field.name}, …)",
+            )
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            found = pc.sum(pc.match_substring(column, "\0")).as_py()
+            if found:
+                raise _refused(
+                    sink,
+                    field.name,
+                    f"has a NUL character in {found} rows; text in Postgres has none",
+                    f"replace({field.name}, '\\0', '') in an operator of `kind: sql`, or a column of type binary",
+                )
+        if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
+            _check_times(sink, field, column)
+    _check_key_size(sink, rows, key)
+
+
+def _check_times(sink: str, field: pa.Field, column: pa.ChunkedArray) -> None:
+    if column.null_count == len(column):
+        return
+    plain = column.cast(pa.timestamp("s" if pa.types.is_date(field.type) else field.type.unit))
+    ends = pc.min_max(plain.cast(pa.int64())).as_py()
+    per_second = {"s": 1, "ms": 1_000, "us": 1_000_000}[plain.type.unit]
+    per_day = per_second * 86_400
+    if ends["min"] // per_day < _FIRST_DAY or ends["max"] // per_day > _LAST_DAY:
+        raise _refused(
+            sink,
+            field.name,
+            "has times before the year 1 or after 9999, which are not available in this version",
+            "leave such rows out by an operator of `kind: sql`",
+        )
+
+
+def _check_key_size(sink: str, rows: pa.Table, key: tuple[str, ...]) -> None:
+    sizes = [
+        pc.cast(pc.binary_length(rows.column(name)), pa.int64())
+        for name in key
+        if pa.types.is_string(rows.schema.field(name).type)
+        or pa.types.is_large_string(rows.schema.field(name).type)
+        or pa.types.is_binary(rows.schema.field(name).type)
+        or pa.types.is_large_binary(rows.schema.field(name).type)
+    ]
+    if not sizes or not rows.num_rows:
+        return
+    total = sizes[0]
+    for size in sizes[1:]:
+        total = pc.add(total, size)
+    if (longest := pc.max(total).as_py()) > MAX_KEY_BYTES:
+        raise _refused(
+            sink,
+            key[0],
+            f"is of a key with {longest} bytes; an index of Postgres takes {MAX_KEY_BYTES}",
+            "key by a digest of it, computed by an operator of `kind: sql`",
+        )
+
+
+def _column_fault(field: pa.Field) -> tuple[str, str] | None:
+    if field.name.lower() in _SYSTEM_COLUMNS:
+        return "has a name that Postgres or Milepost has a column of its own by", "give it another name"
+    if "\0" in field.name or len(field.name.encode()) > _MAX_NAME_BYTES:
+        return f"has a name of more than {_MAX_NAME_BYTES} bytes, or with NUL", "give it a shorter name"
+    if column_type(field.type) is not None:
+        return None
+    if pa.types.is_nested(field.type):
+        return (
+            f"has the type {field.type}; nested types are not available in this version for `format: postgres`",
+            "take its parts into columns of their own, or write it as text, by an operator of `kind: sql`",
+        )
+    if pa.types.is_timestamp(field.type):
+        return (
+            f"has the type {field.type}; times in Postgres have microseconds, so some would be cut off",
+            "declare it as timestamp[us]",
+        )
+    return f"has the type {field.type}, which Postgres has none for that loses nothing", "cast it to another type"
+
+
+def _key_fault(data_type: pa.DataType) -> tuple[str, str] | None:
+    if pa.types.is_floating(data_type):
+        return f"is of the key and has the type {data_type}; 0.0 and -0.0 are one key there", "cast it to a decimal"
+    return None
+
+
+def _width(data_type: pa.DataType) -> int:
+    if pa.types.is_timestamp(data_type):
+        return 8
+    return _WIDTHS.get(column_type(data_type) or "", _POINTER_BYTES)
+
+
+def _refused(sink: str, column: str, why: str, hint: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"sink {sink}: column {column!r} {why}. Nothing was published.", hint=hint, sink=sink, column=column
+    )

@@ -1,0 +1,226 @@
+"""A job whose table is in Postgres: its epochs, its way back and aside, what keeps house of it, and its secrets."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from milepost.cli.workspace.doctor import job_checks
+from milepost.dataflow.sinks.table_sink import COMPACT_FILES
+from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest, StoreUnavailable
+from milepost.protocol.records.layout import staged_files_prefix
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.saved_job import OtherJob, moved
+from tests.harness.servers.postgres_server import Database, PostgresServer
+
+IN_POSTGRES = {
+    "format: parquet, path: ../lake/table": 'format: postgres, dsn: "${env:PG_DSN}", table: public.totals',
+}
+
+
+@pytest.fixture
+def database(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Database:
+    made = postgres.new_database()
+    monkeypatch.setenv("PG_DSN", made.dsn)
+    return made
+
+
+@pytest.fixture
+def job(database: Database, tmp_path: Path) -> CountedJob:
+    """Three epochs."""
+    return CountedJob.with_epochs(tmp_path / "job", 3, IN_POSTGRES)
+
+
+def rows_in(database: Database, table: str = "public.totals") -> dict[int, int]:
+    return dict(database.run(f"SELECT k, rows FROM {table}"))  # type: ignore[arg-type]
+
+
+def assert_equal(job: CountedJob, database: Database, table: str = "public.totals") -> None:
+    """The table as SQL reads it, and as the checkpoint says it, equals DuckDB's answer over what was consumed."""
+    counted = job.expected()["table"]
+    expected = dict(zip(counted.column("k").to_pylist(), counted.column("rows").to_pylist(), strict=True))
+    assert rows_in(database, table) == expected
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_table_in_postgres_goes_forth_and_back_with_the_job(job: CountedJob, database: Database) -> None:
+    """I14: at each step SQL's answer is DuckDB's."""
+    assert_equal(job, database)
+    job.rollback(1)
+    assert_equal(job, database)
+    assert sorted(rows_in(database)) == [-1, 0, 1]
+    job.master.resume()
+    job.run(2)
+    assert_equal(job, database)
+    job.rollback(3)
+    assert_equal(job, database)
+    job.rollback(0)
+    assert rows_in(database) == {}
+    job.master.resume()
+    job.run(1)
+    assert_equal(job, database)
+
+
+def test_what_is_staged_for_it_is_known_to_audit_and_collection(job: CountedJob, database: Database) -> None:
+    """I8: it lies in the job's own storage, at a place of its own, and is the sink's there, not the job's."""
+    found = job.master.fsck()
+    assert (found.exit_code, found.foreign, found.unreachable) == (0, (), ())
+    prefix = staged_files_prefix("table")
+    store = job.small.context.store
+    files = [stat.key for stat in store.list(prefix) if stat.key.endswith(".parquet")]
+    stray = f"{prefix}_milepost/data/chk-{99:020d}/t1/0-{'a' * 64}.parquet"
+    store.put(stray, b"x")
+    assert job.master.fsck().exit_code == 0
+    job.master.collect_garbage()
+    assert stray not in files and len([stat for stat in store.list(prefix) if stat.key in files]) == len(files) > 3
+    store.delete([files[0]])
+    broken = job.master.fsck()
+    assert broken.exit_code == 7
+    assert [(one.where, one.key) for one in broken.missing] == [("sink table", files[0].removeprefix(prefix))]
+
+
+def test_a_rollback_reads_no_file_that_the_target_does_not_need(job: CountedJob, database: Database) -> None:
+    """A file of the head is gone: going back to before it is how that is mended."""
+    store = job.small.context.store
+    prefix = staged_files_prefix("table")
+    store.delete([stat.key for stat in store.list(f"{prefix}_milepost/data/chk-{3:020d}/")])
+    job.rollback(2)
+    assert_equal(job, database)
+    assert sorted(rows_in(database)) == [-2, -1, 0, 1, 2]
+
+
+def test_it_is_compacted_as_our_own_table_is(database: Database, tmp_path: Path) -> None:
+    """Files of changes stay few, the table is the same, and it goes back over the compaction."""
+    job = CountedJob.create(tmp_path / "job", IN_POSTGRES)
+    count = COMPACT_FILES + 2
+    job.land(range(1, count + 1))
+    job.run(count)
+    contents = job.small.context.sink("table").position().contents
+    assert contents is not None and contents.files < COMPACT_FILES
+    assert_equal(job, database)
+    job.rollback(count - 4)
+    assert_equal(job, database)
+
+
+def test_a_table_that_others_changed_is_seen_by_realign_and_put_right(job: CountedJob, database: Database) -> None:
+    """TABLES 1.8: rows are compared; rows of others stay."""
+    database.run("DELETE FROM public.totals WHERE k = 1")
+    database.run("UPDATE public.totals SET rows = 77 WHERE k = 2")
+    database.run("INSERT INTO public.totals (k, rows) VALUES (1000, 5)")
+    plan = job.master.plan_realign("table")
+    assert "1 rows are gone, 1 rows were changed" in str(plan.fault)
+    done = job.master.realign(Session.cli(), plan)
+    assert done.outcome == "realigned"
+    assert rows_in(database).pop(1000) == 5
+    database.run("DELETE FROM public.totals WHERE k = 1000")
+    assert_equal(job, database)
+    assert job.master.realign(Session.cli(), job.master.plan_realign("table")).outcome == "nothing_to_realign"
+
+
+def test_a_table_that_was_dropped_is_made_and_filled_by_realign(job: CountedJob, database: Database) -> None:
+    database.run("DROP TABLE public.totals")
+    job.land([4])
+    with pytest.raises(InvalidRequest, match="left it at checkpoint 3") as refused:
+        job.run()
+    assert "milepost realign small table" in refused.value.hint
+    job.master.realign(Session.cli(), job.master.plan_realign("table"))
+    assert_equal(job, database)
+    job.master.resume()
+    job.run()
+    assert_equal(job, database)
+
+
+def test_another_job_is_refused_and_starts_from_a_savepoint_with_a_table_of_its_own(
+    job: CountedJob, database: Database, tmp_path: Path
+) -> None:
+    """TABLES 1.9: the first job's storage is not the second's to see, so the table itself says whose it is."""
+    job.master.create_savepoint("kept")
+    (saved,) = job.master.list_savepoints()
+    other = OtherJob.beside(job)
+    with pytest.raises(InvalidRequest, match="is reserved for sink table of job small"):
+        other.run(1)
+    third = {"storage: ../store": "storage: ../third", "../lake/": "../lake/third-"}
+    with pytest.raises(InvalidRequest, match="is of sink table of job small"):
+        OtherJob.beside(job, third).master.start(moved(saved, tmp_path / "moved" / "first"))
+    own = OtherJob.beside(job, {"public.totals": "public.other_totals", **third})
+    own.master.start(moved(saved, tmp_path / "moved" / "second"))
+    assert rows_in(database, "public.other_totals") == rows_in(database)
+    job.land([4])
+    own.run(1)
+    job.run(1)
+    assert rows_in(database, "public.other_totals") == rows_in(database)
+    assert_equal(job, database)
+
+
+def test_a_database_that_is_down_is_waited_for_before_the_commit_point(
+    job: CountedJob, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of that epoch is decided; the next one takes its rows."""
+    job.land([4])
+    monkeypatch.setenv("PG_DSN", database.through(1).dsn)
+    with pytest.raises(StoreUnavailable, match="did not answer"):
+        job.run()
+    monkeypatch.setenv("PG_DSN", database.dsn)
+    job.master.resume()
+    job.run()
+    assert_equal(job, database)
+
+
+def test_a_connection_says_the_database(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place of `dsn`; it is looked up when something is opened."""
+    database = postgres.new_database()
+    edit = {old: new.replace('dsn: "${env:PG_DSN}"', "conn_id: warehouse") for old, new in IN_POSTGRES.items()}
+    job = CountedJob.create(tmp_path / "job", edit)
+    job.land([1])
+    with pytest.raises(EnvironmentUnusable, match="there is no Connection warehouse"):
+        job.run()
+    parts = {"conn_type": "postgres", "host": "127.0.0.1", "port": database.port, "login": database.user}
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_WAREHOUSE", json.dumps({**parts, "schema": database.name, "password": database.password})
+    )
+    job.run()
+    assert_equal(job, database)
+
+
+def test_the_doctor_asks_the_database(job: CountedJob, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def said() -> tuple[bool, str]:
+        (check,) = [one for one in job_checks(job.small.loaded()) if one.check == "sink table: table public.totals"]
+        return check.ok, check.detail
+
+    assert said() == (True, "it shows checkpoint 3 of timeline main")
+    database.run("ALTER TABLE public.totals ADD CHECK (rows < 100)")
+    ok, detail = said()
+    assert not ok and "ALTER TABLE public.totals DROP CONSTRAINT" in detail
+    monkeypatch.setenv("PG_DSN", database.through(1).dsn)
+    ok, detail = said()
+    assert not ok and "did not answer" in detail
+
+
+def test_the_password_is_nowhere(
+    job: CountedJob, database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TABLES 1.15: not in what is stored, logged, said or raised."""
+    secret = database.password
+    with caplog.at_level(logging.DEBUG):
+        job.land([4])
+        job.run()
+        job.rollback(2)
+        job.master.resume()
+        database.server.new_database()
+        database.run_as_superuser(f"ALTER ROLE \"{database.user}\" PASSWORD 'another'")
+        with pytest.raises(EnvironmentUnusable, match="password authentication failed") as refused:
+            job.run()
+    shown = milepost("show", str(job.spec_path))
+    assert secret not in f"{shown.stdout}{shown.stderr}"
+    assert secret not in f"{refused.value!r} {refused.value.hint} {refused.value.details}"
+    assert refused.value.__cause__ is None and refused.value.__suppress_context__
+    assert secret not in caplog.text
+    stored = [path for path in (tmp_path / "job").rglob("*") if path.is_file()]
+    assert stored and not [path for path in stored if secret.encode() in path.read_bytes()]
