@@ -133,7 +133,8 @@ class JobContext:
             return self.spec.sink(name)
         from milepost.dataflow.sinks.table_address import at_address
 
-        return resolve_sink(at_address(self.job.spec.sink(name), address), os.environ, f"sink {name}")
+        sink = resolve_sink(at_address(self.job.spec.sink(name), address), os.environ, f"sink {name}")
+        return self.job.with_catalog_file(sink)
 
     def sink_config(self, name: str, address: TableAddress | None = None) -> StoreConfig:
         """Return where a sink's files are staged: its path, or a place below the job's own folder."""

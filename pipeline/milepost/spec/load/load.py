@@ -74,9 +74,9 @@ class LoadedJob:
             InvalidRequest: a variable is not set; it is named.
         """
         spec = resolve_spec(self.spec, os.environ if environment is None else environment)
-        return spec.model_copy(update={"sinks": tuple(map(self._at_home, spec.sinks))})
+        return spec.model_copy(update={"sinks": tuple(map(self.with_catalog_file, spec.sinks))})
 
-    def _at_home(self, sink: SinkSpec) -> SinkSpec:
+    def with_catalog_file(self, sink: SinkSpec) -> SinkSpec:
         """Return a sink whose catalog, where it is a file, is the same one wherever a process was started."""
         if sink.catalog is None:
             return sink

@@ -1,0 +1,31 @@
+"""The file of an SQLite catalog is the same one before and after the spec names it, wherever a command is typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.dataflow.sinks.table_address import CatalogAddress, TableAddress
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.migrating_job import MigratingJob
+
+TARGET = TableAddress(
+    "iceberg", "../lake/ice-seen", "small.seen", CatalogAddress("sql", "sqlite:///../catalog.db", "milepost", {})
+)
+
+
+def test_a_relative_catalog_begins_at_the_folder_of_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = MigratingJob(CountedJob.with_epochs(tmp_path / "job", 2).small)
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    job.migrate("seen", TARGET)
+    assert (job.small.folder / "catalog.db").is_file()
+    job.assert_whole()
+    job.say("seen", TARGET)
+    monkeypatch.chdir(tmp_path / "there")
+    job.land([3])
+    job.run_one()
+    job.assert_whole()
+    assert not [*(tmp_path / "here").iterdir(), *(tmp_path / "there").iterdir()]
