@@ -53,8 +53,7 @@ def job_tables(context: JobContext, state: ManifestState) -> tuple[JobTable, ...
 
 def staging_tables(context: JobContext, name: str) -> tuple[Sink, ...]:
     """Return a sink, opened for each table in which a session of the job may have staged something."""
-    here = context.sink_location(name)
-    others = [one for one in _registered(context, name) if one.location != here]
+    others = _registered_beside(context, name, context.sink_location(name))
     return (context.sink(name), *(context.sink(name, one.address) for one in others))
 
 
@@ -67,7 +66,7 @@ def forget_table(context: JobContext, table: JobTable) -> None:
 def _of_sink(context: JobContext, state: ManifestState, name: str) -> Iterator[JobTable]:
     address, location = _in_force(context, state, name)
     url = context.sink_config(name, address).url
-    registered = [one for one in _registered(context, name) if one.location != location]
+    registered = _registered_beside(context, name, location)
     others = [one for one in registered if context.sink_config(name, one.address).url != url]
     locations = frozenset(one.location for one in others)
     yield JobTable(name, address, location, locations, in_force=True)
@@ -88,7 +87,14 @@ def _in_force(context: JobContext, state: ManifestState, name: str) -> tuple[Tab
     return contents.address, contents.location
 
 
-def _registered(context: JobContext, name: str) -> list[RegisteredTable]:
-    """Return the tables that are registered and are still where they were, as this environment resolves them."""
+def _registered_beside(context: JobContext, name: str, location: str) -> list[RegisteredTable]:
+    """Return the registered tables beside one, which are still where they were, as this environment resolves them.
+
+    A migration registers both of its tables. Where the one is not registered, a hand has written it: the others may be
+    those of the job that this one is a copy of.
+    """
     found = TableRegistry(context.store, name).tables()
-    return [one for one in found if context.sink_location(name, one.address) == one.location]
+    if location not in {one.location for one in found}:
+        return []
+    others = [one for one in found if one.location != location]
+    return [one for one in others if context.sink_location(name, one.address) == one.location]

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from milepost.dataflow.sinks.table_address import TableAddress
+from milepost.dataflow.sinks.table_address import CatalogAddress, TableAddress
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import Busy, InvalidRequest, PlanOutdated, StoreUnavailable
 from tests.harness.jobs.counted_job import CountedJob
-from tests.harness.jobs.migrating_job import SINKS, MigratingJob, delta, iceberg
+from tests.harness.jobs.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
 from tests.harness.jobs.saved_job import OtherJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.readers.reading_engines import ReadingEngines
+from tests.harness.readers.reading_engines import ENGINES, CatalogTable, ReadingEngines
 from tests.harness.stores.job_stores import hook_stores
 from tests.harness.tasks.tables import assert_same_rows
 
@@ -51,13 +51,22 @@ def test_tables_of_both_modes_go_on_as_delta_and_engines_read_them(
     job.assert_whole()
 
 
-def test_a_table_goes_on_as_iceberg(job: MigratingJob) -> None:
+def test_a_table_goes_on_as_iceberg(job: MigratingJob, reading_engines: ReadingEngines) -> None:
+    def assert_engines_agree() -> None:
+        expected = job.expected()
+        for sink in SINKS:
+            table = CatalogTable(f"{job.small.folder}/catalog.db", f"small.{sink}")
+            for engine in ENGINES:
+                read = reading_engines.read(engine, table, table_format="iceberg").select(COLUMNS[sink])
+                assert_same_rows(read, expected[sink], f"{sink} by {engine}")
+
     for sink in SINKS:
         target = iceberg(job.small.folder, sink)
         job.migrate(sink, target)
         job.say(sink, target)
-    job.assert_whole()
+    assert_engines_agree()
     job.run(2)
+    assert_engines_agree()
     job.assert_whole()
     job.rollback(4)
     job.assert_whole()
@@ -80,7 +89,7 @@ def test_whatever_reads_or_mends_works_with_the_old_lines_and_the_new_ones(job: 
     for _ in range(2):
         job.assert_whole()
         assert job.rows_at("seen", 3).num_rows == 9
-        assert job.master.diff(5, 6, ("sink", "seen"))[0].changes.rows.num_rows == 0
+        assert job.master.diff(5, 6, ("sink", "seen"))[0].changes.table.num_rows == 0
         assert job.master.plan_realign("seen").fault is None
         job.say("seen")
 
@@ -259,3 +268,20 @@ def test_the_table_that_is_left_says_where_it_was(job: MigratingJob) -> None:
     job.say("seen")
     job.run()
     job.assert_whole()
+
+
+def test_a_secret_of_a_catalog_is_written_nowhere(job: MigratingJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address of a table is kept as it was typed: references stay references."""
+    folder = job.small.folder / "s3cr3t-folder"
+    folder.mkdir()
+    monkeypatch.setenv("LAKE_CATALOG", f"sqlite:///{folder}/catalog.db")
+    catalog = CatalogAddress("sql", "${env:LAKE_CATALOG}", "milepost", {})
+    target = TableAddress("iceberg", "../lake/ice-seen", "small.seen", catalog)
+    job.migrate("seen", target)
+    job.say("seen", target)
+    job.run()
+    job.rollback(5)
+    job.assert_whole()
+    kept = [path for path in (job.small.folder / "store").rglob("*") if path.is_file()]
+    assert not any(b"s3cr3t" in path.read_bytes() for path in kept)
+    assert any(b"${env:LAKE_CATALOG}" in path.read_bytes() for path in kept)

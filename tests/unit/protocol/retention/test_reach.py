@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.layout import mark_key, token_prefix
+from milepost.protocol.records.layout import mark_key, registered_table_key, token_prefix
 from milepost.protocol.retention.reach import CheckpointOutcome, Listed, ObjectStatus, object_status, staged_status
 from tests.harness.jobs.job_log import A, B, JobLog
 
@@ -50,6 +50,17 @@ def test_marks_are_a_log_of_their_own() -> None:
     assert mark_key("lake", 7) == "sinks/lake/marks/00000000000000000007.json"
     assert object_status(log.state, mark_key("lake", 7), (), listed(log)) is ObjectStatus.LOG
     for odd in ("sinks/lake/marks/7.json", "sinks/lake/00000000000000000007.json", mark_key("a/b", 7)):
+        assert object_status(log.state, odd, (), listed(log)) is ObjectStatus.FOREIGN
+
+
+def test_registered_tables_are_a_log_of_their_own() -> None:
+    """I8: what only they name is collected, and they go with it; a look alike is somebody else's."""
+    log = JobLog()
+    log.epoch(A)
+    key = registered_table_key("lake", "a" * 64)
+    assert key == f"sinks/lake/tables/{'a' * 64}.json"
+    assert object_status(log.state, key, (), listed(log)) is ObjectStatus.LOG
+    for odd in ("sinks/lake/tables/a.json", f"sinks/lake/{'a' * 64}.json", registered_table_key("a/b", "a" * 64)):
         assert object_status(log.state, odd, (), listed(log)) is ObjectStatus.FOREIGN
 
 
