@@ -125,7 +125,7 @@ class SinkAdoptionTests(SinkAdoptionBase):
             if operation == "format.claim":
                 store = self.table_store(tmp_path)
                 store.delete([RESERVATION])
-                other = self.open_sink(tmp_path, job="other", storage="copy", adopts=True)
+                other = self.open_sink(tmp_path, job="other", storage="copy", adopts=True, life=OTHER_LIFE)
                 other.reserve(OTHER_LIFE)
                 Story(other, PlayedManifest(self.job_store(tmp_path, "copy"))).go_on(1)
 

@@ -137,6 +137,7 @@ class SinkCase:
         before: Hook = nothing,
         after: Hook = nothing,
         adopts: bool = False,
+        life: str = LIFE,
     ) -> Sink:
         """Return a new handle, as another process has it, with hooks around all that it asks.
 
@@ -162,6 +163,7 @@ class SinkCase:
             form=HookedFormat(self.table_format(store), *hooks("format")),
             marks=MarkRecords(job_store, name),
             records=ContentsRecords(job_store),
+            identity=lambda: life,
             adopts=adopts,
         )
 

@@ -41,6 +41,7 @@ class HookedFormat:
     def names_owner(self) -> bool:
         return self.inner.names_owner
 
+    @property
     def is_database(self) -> bool:
         return self.inner.is_database
 
@@ -79,8 +80,8 @@ class HookedTable:
     def lacks(self, owner: TableOwner) -> Mapping[str, str]:
         return self._inner.lacks(owner)
 
-    def claim(self, owner: TableOwner, properties: Mapping[str, str]) -> None:
-        self._form.call("claim", "", lambda: self._inner.claim(owner, properties))
+    def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
+        self._form.call("claim", "", lambda: self._inner.claim(owner, properties, mark))
 
     def check_keys(self, rows: pa.Table) -> None:
         self._inner.check_keys(rows)

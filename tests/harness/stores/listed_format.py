@@ -42,10 +42,10 @@ class ListedTable:
         """Nothing: it holds whatever Parquet does."""
 
     def lacks(self, owner: TableOwner) -> Mapping[str, str]:
-        return {} if self.owner is not None else {"owner": owner.identity}
+        return {} if self.owner == owner else {"owner": owner.identity}
 
-    def claim(self, owner: TableOwner, properties: Mapping[str, str]) -> None:
-        self.append({"claim": [owner.job, owner.identity, owner.sink]})
+    def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
+        self.append({"claim": [owner.job, owner.identity, owner.sink], "mark": mark})
 
     def live(self) -> Mapping[str, int]:
         return dict(self.files)
@@ -74,6 +74,8 @@ class ListedTable:
             self.schema = decode_schema(document["schema"])
         if "claim" in document:
             self.owner = TableOwner(*document["claim"])
+            if document["mark"] is not None:
+                (self.number, self.write_id), self.others = document["mark"], []
         if "widen" in document:
             self.schema = decode_schema(document["widen"])
         if "what" not in document:

@@ -96,7 +96,12 @@ def start(
         ),
     ] = None,
     claim: Annotated[
-        bool, typer.Option("--claim", help="The savepoint becomes the job's: it is deleted once all is restored.")
+        bool,
+        typer.Option(
+            "--claim",
+            help="The savepoint becomes the job's: it is deleted once all is restored; tables of its job at the sinks' "
+            "paths are taken over.",
+        ),
     ] = False,
     as_json: Json = False,
     verbose: Verbose = False,

@@ -60,6 +60,7 @@ def build_sink(
     records: ContentsRecords,
     retention_ms: int,
     find_access: Callable[[], PostgresAccess],
+    identity: Callable[[], str],
 ) -> Sink:
     """Return the sink; nothing is contacted.
 
@@ -68,6 +69,7 @@ def build_sink(
         job_store: where its marks are. records: of the job's tables.
         retention_ms: how far back the table may have to go.
         find_access: says how the database of a table in Postgres is reached.
+        identity: of the job, asked for when it has one.
     Raises:
         EnvironmentUnusable: the library of its format is not installed.
     """
@@ -83,6 +85,7 @@ def build_sink(
         records=records,
         op=rows.op,
         retention_ms=retention_ms,
+        identity=identity,
         adopts=spec.adopt,
     )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from milepost.dataflow.sinks.contents import ContentsChange, TableContents
 from milepost.dataflow.sinks.marks import Mark
 from milepost.dataflow.sinks.reservation import TableOwner
 from milepost.dataflow.sinks.table_garbage import TableGarbage
+from milepost.dataflow.sinks.table_keys import table_key_fault
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 
@@ -112,6 +113,27 @@ class PreparedTable:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownMark:
+    """A mark under which a table shows what a savepoint has."""
+
+    number: int
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTable:
+    """A table that shows what a savepoint has, for the job that takes it over where it is.
+
+    Attributes:
+        table_id: the table's own identity. marks: under any of these it does. keys: of its files, in commit order.
+    """
+
+    table_id: str
+    marks: tuple[ShownMark, ...]
+    keys: tuple[Annotated[str, table_key_fault], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TableObject:
     """One object that lies below a sink's path.
 
@@ -173,6 +195,22 @@ class PreparingSink(StagingSink, Protocol):
         Args:
             identity: of the job, not its name: a job made anew is another.
         Raises: InvalidRequest: it is reserved for another job or sink, or made with another mode, key or format.
+        """
+
+    def check_takeover(self, identity: str, job: str, shown: ShownTable) -> None:
+        """Refuse to take over another job's table that is not as a savepoint shows it. Changes nothing.
+
+        Args:
+            identity: of this job. job: the other's name, whose sink has this one's name. shown: by its savepoint.
+        Raises: InvalidRequest.
+        """
+
+    def take_over(self, identity: str, job: str, shown: ShownTable, target: TableTarget) -> None:
+        """Make another job's table this one's, as it is: from then on the other's commits are refused.
+
+        Args:
+            target: what the savepoint shows, as contents of this job whose files are those of the table.
+        Raises: InvalidRequest: as `check_takeover`. CommitOutcomeUnknown, StoreUnavailable: do it again.
         """
 
     def owner(self) -> TableOwner | None:
@@ -243,6 +281,9 @@ class MovingSink(Protocol):
 
 class ReadableSink(Protocol):
     """Tables as checkpoints name them."""
+
+    def shown_as(self, contents: TableContents | None) -> ShownTable | None:
+        """Return how the table shows contents; None: it never did, as far as the job knows. Raises StateCorrupt."""
 
     def files(self, contents: TableContents | None) -> tuple[StagedFile, ...]:
         """Return a table's files in commit order. Raises StateCorrupt."""

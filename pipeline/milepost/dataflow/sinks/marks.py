@@ -15,6 +15,7 @@ write id. A record without a commit is harmless.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -91,6 +92,13 @@ class MarkRecords:
         for handle in () if mark.contents is None else mark.contents.records:
             require_own_key(handle.key)
         return mark
+
+    def of(self, contents: TableContents) -> Iterator[Mark]:
+        """Return the marks that give the table these contents, newest first. Raises StateCorrupt."""
+        for number in reversed(self.numbers()):
+            mark = self.at(number)
+            if mark is not None and identity_of(mark.contents) == identity_of(contents):
+                yield mark
 
     def record(self, mark: Mark) -> Mark:
         """Create the record, or find the one of an earlier try, whose write id counts. Returns what is there.

@@ -35,19 +35,21 @@ class TableHead:
 
     Attributes:
         version: n, from 1, without gaps. table_id: of the reservation.
-        number, write_id: of the mark that it carries.
+        number, write_id: of the mark that it carries, a record of its owner's.
+        owner: whose the table is since this commit.
     """
 
-    stored_format: ClassVar[str] = "milepost.table-head/2"
+    stored_format: ClassVar[str] = "milepost.table-head/3"
 
     version: int
     table_id: str
     number: int
     write_id: str
+    owner: TableOwner
 
     def check(self) -> str | None:
         """Return what is wrong with values that fit one by one; None when they belong together."""
-        return None if 0 < self.version <= self.number else f"head {self.version} carries mark {self.number}"
+        return None if min(self.version, self.number) > 0 else f"head {self.version} carries mark {self.number}"
 
 
 def head_key(version: int) -> str:
@@ -81,12 +83,12 @@ class ParquetFormat:
         newest = newest_object(self._store, HEADS, head_key, head_version)
         if newest is None:
             reserved = reserved_for(self._store)
-            return None if reserved is None else OpenParquetTable(self._store, reserved.table_id, None)
+            return None if reserved is None else OpenParquetTable(self._store, reserved.table_id, reserved.owner, None)
         version = head_version(newest.key)
         head = decode(TableHead, self._store.get(newest.key), newest.key, key=newest.key)
         if head.version != version:
             raise StateCorrupt(f"{newest.key}: says version {head.version}, its name {version}", key=newest.key)
-        return OpenParquetTable(self._store, head.table_id, head)
+        return OpenParquetTable(self._store, head.table_id, head.owner, head)
 
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         """Nothing: the reservation makes the table."""
@@ -101,13 +103,14 @@ class ParquetFormat:
 class OpenParquetTable:
     """A table at its newest head."""
 
-    def __init__(self, store: ObjectStore, table_id: str, head: TableHead | None) -> None:
+    def __init__(self, store: ObjectStore, table_id: str, owner: TableOwner, head: TableHead | None) -> None:
         self._store = store
         self.version = 0 if head is None else head.version
         self.table_id = table_id
         self.number = 0 if head is None else head.number
         self.write_id = None if head is None else head.write_id
-        self.owner: TableOwner | None = None
+        self.owner: TableOwner | None = owner
+        self._owner = owner
         self.schema: pa.Schema | None = None
 
     def check(self, schema: pa.Schema | None) -> None:
@@ -116,8 +119,9 @@ class OpenParquetTable:
     def lacks(self, owner: TableOwner) -> Mapping[str, str]:
         return {}
 
-    def claim(self, owner: TableOwner, properties: Mapping[str, str]) -> None:
-        """Nothing: the reservation says whose it is."""
+    def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
+        if mark is not None:
+            self._put_head(owner, *mark)
 
     def check_keys(self, rows: pa.Table) -> None:
         """Nothing: rows of others lie in files of their own."""
@@ -136,5 +140,8 @@ class OpenParquetTable:
         """Nothing: the columns are the contents' to say."""
 
     def commit(self, move: TableMove) -> None:
-        head = TableHead(self.version + 1, self.table_id, move.number, move.write_id)
+        self._put_head(self._owner, move.number, move.write_id)
+
+    def _put_head(self, owner: TableOwner, number: int, write_id: str) -> None:
+        head = TableHead(self.version + 1, self.table_id, number, write_id, owner)
         self._store.create(head_key(head.version), encode(head))

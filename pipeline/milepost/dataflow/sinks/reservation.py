@@ -2,11 +2,14 @@
 
 Without it two jobs with one new path would both pass `prepare`, and one would fail after its checkpoint was complete;
 and as both count checkpoints and tokens from 1, what one of them discards could be what the other staged. A reservation
-is never deleted: a crash between it and the first commit finds its own again.
+is never deleted: a crash between it and the first commit finds its own again. Nor is it written over: a job that takes
+the table over writes its successor, `_milepost/owners/<20 digits of 10^19 - n>.json`, of which the newest counts. It is
+written after the commit of the format that changed the table's owner (`table_takeover.py`), so by one job alone.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import ClassVar
 from uuid import uuid4
@@ -18,10 +21,14 @@ from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     InvalidRequest,
     NotFound,
+    StateCorrupt,
 )
 from milepost.protocol.records.object_store import ObjectStore
 
 RESERVATION = f"{OWN}owner.json"
+SUCCESSORS = f"{OWN}owners/"
+_TOP = 10**19
+_SUCCESSOR = re.compile(rf"{SUCCESSORS}(\d{{20}})\.json")
 _EARLIER_HEADS = "_heads/"
 """Where an earlier Milepost had its tables' commits: a path that has some is refused by name."""
 
@@ -66,10 +73,46 @@ def reservation(owner: TableOwner, form: str, mode: str, key: tuple[str, ...]) -
 
 def reserved_for(store: ObjectStore) -> Reservation | None:
     """Return whose the table at the store's root is; None when nobody said so. Raises StateCorrupt."""
+    return _newest(store)[0]
+
+
+def is_same(one: TableOwner | None, owner: TableOwner) -> bool:
+    """Return whether two are one; names of jobs are for people."""
+    return one is not None and (one.identity, one.sink) == (owner.identity, owner.sink)
+
+
+def named(owner: TableOwner) -> str:
+    """Return the owner in words."""
+    return f"sink {owner.sink} of job {owner.job}"
+
+
+def succeed(store: ObjectStore, owner: TableOwner) -> None:
+    """Say that the table at the store's root is this owner's from now on. Precondition: the table itself says so.
+
+    Raises: CommitConflict: another one did so just now. CommitOutcomeUnknown, StoreUnavailable: call again.
+    """
+    newest, number = _newest(store)
+    if newest is None or is_same(newest.owner, owner):
+        return  # without any, the owner's own is created as that of a new table
+    key = f"{SUCCESSORS}{_TOP - number - 1:020d}.json"
     try:
-        return decode(Reservation, store.get(RESERVATION), RESERVATION, key=RESERVATION)
+        store.create(key, encode(replace(newest, owner=owner)))
+    except (CommitConflict, CommitOutcomeUnknown):
+        if not is_same(getattr(reserved_for(store), "owner", None), owner):
+            raise
+
+
+def _newest(store: ObjectStore) -> tuple[Reservation | None, int]:
+    """Return the reservation that counts, and how many took the table over before and with it."""
+    for stat in store.list(SUCCESSORS, limit=1):
+        match = _SUCCESSOR.fullmatch(stat.key)
+        if match is None:
+            raise StateCorrupt(f"{stat.key} is not the name of a reservation", key=stat.key)
+        return decode(Reservation, store.get(stat.key), stat.key, key=stat.key), _TOP - int(match[1])
+    try:
+        return decode(Reservation, store.get(RESERVATION), RESERVATION, key=RESERVATION), 0
     except NotFound:
-        return None
+        return None, 0
 
 
 def reserve(store: ObjectStore, wanted: Reservation) -> None:

@@ -92,9 +92,11 @@ class OpenTable(Protocol):
         Raises: InvalidRequest: what one of them says now is not understood, so nobody knows whether it is enough.
         """
 
-    def claim(self, owner: TableOwner, properties: Mapping[str, str]) -> None:
-        """Set them, by a commit of its own that moves nothing; of a table that nobody owned, it is the first of ours.
+    def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
+        """Make it this owner's, and set these, by a commit of its own that changes no rows.
 
+        Args:
+            mark: number and write id that it carries from then on; 0: a first one. None: the owner's, as before.
         Raises: as `commit`.
         """
 
@@ -141,7 +143,7 @@ class TableFormat(Protocol):
         is_database: it keeps rows and no files, which lie in the job's storage; there are some that it cannot hold, so
             each epoch's are looked at (`check_rows`, `check_keys`).
         log_prefix: below it, in the table's folder, lies the format's log, which is never garbage of ours.
-        names_owner: a table says in its own properties whose it is, and others may have made it.
+        names_owner: others make such tables too, and one says in its own properties whose it is.
     """
 
     keeps_statistics: bool

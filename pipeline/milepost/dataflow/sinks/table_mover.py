@@ -91,6 +91,8 @@ class TableMover:
         write_id = uuid4().hex
         for _ in range(LOST_RACES):
             table, position = self.look()
+            if table is not None:
+                self._ownership.refuse_others(table)
             if position.number >= target.number:
                 return self._is_passed(position, target)
             if table is None:
@@ -102,7 +104,7 @@ class TableMover:
                 continue
             self._check_target(table, position, target)
             planned = None if target.contents is None or target.realigns else target.contents.table_id
-            if not self._ownership.is_owner(table) and not self._ownership.is_settled(table, planned):
+            if table.owner is None and not self._ownership.is_settled(table, planned):
                 continue
             if table.schema is not None and target.contents is not None:
                 wider = widened_schema(self._sink, table.schema, decode_schema(target.contents.schema))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milepost.dataflow.sinks.contract import TableObject
-from milepost.dataflow.sinks.reservation import RESERVATION
+from milepost.dataflow.sinks.reservation import RESERVATION, SUCCESSORS
 from milepost.dataflow.sinks.table_garbage import is_list_key
 from milepost.dataflow.sinks.table_keys import staged_by
 from milepost.protocol.records.object_store import ObjectStore
@@ -19,7 +19,7 @@ def table_objects(store: ObjectStore, log_prefix: str) -> tuple[TableObject, ...
         TableObject(
             stat,
             staged_by(stat.key),
-            permanent=stat.key == RESERVATION or stat.key.startswith(log_prefix),
+            permanent=stat.key == RESERVATION or stat.key.startswith((SUCCESSORS, log_prefix)),
             list_of_garbage=is_list_key(stat.key),
         )
         for stat in store.list("")

@@ -8,9 +8,10 @@ stops between finds the reservation its own again, and the table still nobody's;
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from uuid import uuid4
 
-from milepost.dataflow.sinks.reservation import Reservation, TableOwner, reserved_for
+from milepost.dataflow.sinks.reservation import TableOwner, is_same, named
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
@@ -22,12 +23,22 @@ class TableOwnership:
     """What one sink may do to the owner of its table.
 
     Args:
-        store: rooted at the table. adopts: a table that nobody owns becomes the sink's, and its rows stay.
+        store: rooted at the table. owner: the sink, asked for when it has a job.
+        adopts: a table that nobody owns becomes the sink's, and its rows stay.
         only_empty: such a table must have no rows: the sink's rows have a key, and theirs may have it too.
     """
 
-    def __init__(self, sink: str, store: ObjectStore, form: TableFormat, *, adopts: bool, only_empty: bool) -> None:
-        self._sink, self._store, self._format = sink, store, form
+    def __init__(
+        self,
+        sink: str,
+        store: ObjectStore,
+        form: TableFormat,
+        owner: Callable[[], TableOwner],
+        *,
+        adopts: bool,
+        only_empty: bool,
+    ) -> None:
+        self._sink, self._store, self._format, self._owner = sink, store, form, owner
         self._adopts, self._only_empty = adopts, only_empty
 
     def check_place(self, owner: TableOwner) -> None:
@@ -36,16 +47,20 @@ class TableOwnership:
         Raises: InvalidRequest: nothing was reserved.
         """
         table = self._format.open() if self._format.names_owner else None
-        if table is None or _is(table.owner, owner):
+        if table is None or is_same(table.owner, owner):
             return
         if table.owner is not None:
-            raise self._refused(f"is of {_named(table.owner)}", "give the sink another path")
+            raise self._refused(f"is of {named(table.owner)}", "give the sink another path")
         self._check_adoptable(table)
         table.check(None)
 
-    def is_owner(self, table: OpenTable) -> bool:
-        """Return whether the table says that it is of whom its place is reserved for."""
-        return not self._format.names_owner or _is(table.owner, self._reserved().owner)
+    def refuse_others(self, table: OpenTable) -> None:
+        """Refuse a table that says it is another's, as it does once another job has taken it over."""
+        if table.owner is not None and not is_same(table.owner, self._owner()):
+            raise self._refused(
+                f"is of {named(table.owner)}",
+                "give the sink another path; if that job took it over by `start --claim`, this one has ended there",
+            )
 
     def is_settled(self, table: OpenTable, planned: str | None) -> bool:
         """Return whether the table is the owner's, with the properties that its checkpoints need; else see to it.
@@ -55,9 +70,8 @@ class TableOwnership:
         Returns: False: look at it again.
         Raises: InvalidRequest: it is somebody else's, or cannot be made ours. StoreUnavailable, EnvironmentUnusable.
         """
-        if not self._format.names_owner:
-            return True
-        owner = self._reserved().owner
+        owner = self._owner()
+        self.refuse_others(table)
         if table.owner is None:
             if planned not in (None, table.table_id):
                 raise self._refused(
@@ -65,8 +79,6 @@ class TableOwnership:
                     "put the job's table back, or give the sink a new name and path to begin a new one",
                 )
             self._check_adoptable(table)
-        elif not _is(table.owner, owner):
-            raise self._refused(f"is of {_named(table.owner)}", "give the sink another path")
         lacking = table.lacks(owner)
         if lacking:
             self._claim(table, owner, lacking)
@@ -86,7 +98,7 @@ class TableOwnership:
 
     def _claim(self, table: OpenTable, owner: TableOwner, lacking: Mapping[str, str]) -> None:
         try:
-            table.claim(owner, lacking)
+            table.claim(owner, lacking, (0, uuid4().hex) if table.owner is None else None)
             _LOG.info("sink %s: properties of its table were set: %s", self._sink, lacking)
             return
         except (CommitConflict, CommitOutcomeUnknown) as error:
@@ -101,30 +113,12 @@ class TableOwnership:
             sink=self._sink,
         )
 
-    def _reserved(self) -> Reservation:
-        reserved = reserved_for(self._store)
-        if reserved is None:
-            raise InvalidRequest(
-                f"sink {self._sink}: {self._store.config.url} is not reserved for it any more. Nothing was published.",
-                hint="somebody deletes below the sink's path: find out who, then run again",
-                sink=self._sink,
-            )
-        return reserved
-
     def _refused(self, fault: str, hint: str) -> InvalidRequest:
         return InvalidRequest(
             f"sink {self._sink}: the table at {self._store.config.url} {fault}. Nothing was changed.",
             hint=hint,
             sink=self._sink,
         )
-
-
-def _is(one: TableOwner | None, owner: TableOwner) -> bool:
-    return one is not None and (one.identity, one.sink) == (owner.identity, owner.sink)
-
-
-def _named(owner: TableOwner) -> str:
-    return f"sink {owner.sink} of job {owner.job}" + f" (life {owner.identity[:8]})"
 
 
 def _sql(properties: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ commit.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -25,7 +25,7 @@ from milepost.dataflow.sinks.contract import (
     TableTarget,
 )
 from milepost.dataflow.sinks.marks import Mark, MarkRecords
-from milepost.dataflow.sinks.reservation import TableOwner, reservation, reserve, reserved_for
+from milepost.dataflow.sinks.owned_table import OwnedTable
 from milepost.dataflow.sinks.small_files import still_there
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.dataflow.sinks.table_garbage import TableGarbage
@@ -35,6 +35,7 @@ from milepost.dataflow.sinks.table_objects import table_objects
 from milepost.dataflow.sinks.table_ownership import TableOwnership
 from milepost.dataflow.sinks.table_schema import check_rows_schema, latest_per_key, merged_schema, widened_schema
 from milepost.dataflow.sinks.table_staging import TableStaging
+from milepost.dataflow.sinks.table_takeover import Takeover
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.job.spec import BUCKET_FORMATS
@@ -43,13 +44,13 @@ COMPACT_FILES = 64
 """A table of the latest rows with at least so many files is compacted by the next epoch that can."""
 
 
-class TableSink(TableStaging):
+class TableSink(OwnedTable, TableStaging):
     """One table; what it shares with every sink is said in `contract`.
 
     Args:
         job: its name. store: rooted at the table. format_name: as in the spec. marks, records: in the job's storage.
         op: as in `TableStaging`. retention_ms: how far back the table may have to go.
-        adopts: a table that somebody else made becomes the job's.
+        identity: of the job, asked for when it has one. adopts: a table that somebody else made becomes the job's.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class TableSink(TableStaging):
         marks: MarkRecords,
         records: ContentsRecords,
         op: str = "insert",
+        identity: Callable[[], str],
         retention_ms: int = 0,
         adopts: bool = False,
     ) -> None:
@@ -72,29 +74,20 @@ class TableSink(TableStaging):
         self._job, self._store, self._format_name, self._format = job, store, format_name, form
         self._retention_ms = retention_ms
         self._marks, self._records = marks, records
-        self._ownership = TableOwnership(name, store, form, adopts=adopts, only_empty=mode is SinkMode.UPSERT)
+        self._ownership = TableOwnership(
+            name,
+            store,
+            form,
+            lambda: self._owner(identity()),
+            adopts=adopts,
+            only_empty=mode is SinkMode.UPSERT,
+        )
+        self._takeover = Takeover(name, store, form, marks, records)
         self._mover = TableMover(name, job, store, form, marks, records, self._ownership)
-
-    def reserve(self, identity: str) -> None:
-        """Make a table this job's, before anything is staged for it; refuse another's, and one not to be adopted."""
-        if reserved_for(self._store) is None:
-            self._ownership.check_place(self._owner(identity))
-        reserve(self._store, reservation(self._owner(identity), self._format_name, self.mode.value, self.key))
-
-    def owner(self) -> TableOwner | None:
-        """Return for whom the table is reserved; of a database's, whose reservation is the job's own, whose it is."""
-        if (reserved := reserved_for(self._store)) is not None:
-            return reserved.owner
-        table = self._format.open() if self._format.is_database else None
-        return None if table is None else table.owner
 
     def check_columns(self, schema: pa.Schema) -> None:
         check_rows_schema(self.name, schema, self.key)
         self._format.check_columns(schema)
-
-    def is_anothers(self, identity: str) -> bool:
-        """Return whether the table is reserved for another job or sink."""
-        return self.owner() not in (None, self._owner(identity))
 
     def prepare(
         self, committable: Committable, base: TableContents | None, *, checkpoint_id: int, token: int, waits: bool
@@ -260,9 +253,6 @@ class TableSink(TableStaging):
 
     def probe(self) -> str:
         return self._mover.probe()
-
-    def _owner(self, identity: str) -> TableOwner:
-        return TableOwner(self._job, identity, self.name)
 
     @property
     def by_buckets(self) -> bool:

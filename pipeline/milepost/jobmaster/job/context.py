@@ -176,6 +176,7 @@ class JobContext:
             records=self.table_records,
             retention_ms=self.spec.checkpointing.retained.reach_ms + minimum_grace_ms(self.timeout_ms),
             find_access=partial(self.job.postgres_access, name),
+            identity=lambda: self.identity,
         )
 
     @functools.cached_property

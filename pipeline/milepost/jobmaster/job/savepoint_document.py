@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from milepost.dataflow.sinks.committables import SchemaText, StagedFile
+from milepost.dataflow.sinks.contract import ShownTable
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.ids import JOB_NAME_PATTERN, MAX_CHECKPOINT_ID
@@ -54,12 +55,20 @@ class SavedTable:
         mode: append or upsert. key: key columns of an upsert table.
         schema: of the table (Arrow IPC, base64).
         files: in commit order, keys relative to the savepoint's root; none for an empty table.
+        shown: how the job's own table shows it, for who takes that over; None: it never did.
     """
 
     mode: Annotated[str, _mode_fault]
     key: tuple[str, ...]
     schema: SchemaText
     files: tuple[StagedFile, ...]
+    shown: ShownTable | None
+
+    def check(self) -> str | None:
+        """Return what is wrong with values that fit one by one; None when they belong together."""
+        if self.shown is None or len(self.shown.keys) == len(self.files):
+            return None
+        return f"{len(self.files)} files, which lie at {len(self.shown.keys)} places in the table"
 
     @property
     def rows(self) -> int:
@@ -78,7 +87,7 @@ class SavepointDocument:
         objects: everything below the root but this document, ascending by key.
     """
 
-    stored_format: ClassVar[str] = "milepost.savepoint/3"
+    stored_format: ClassVar[str] = "milepost.savepoint/4"
 
     job: str
     checkpoint_id: int

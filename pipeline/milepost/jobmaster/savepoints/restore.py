@@ -9,7 +9,7 @@ only now, the savepoint is disposed of. Refused or failed before the switch, the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from milepost.epoch.metadata import CheckpointMetadata
@@ -119,7 +119,7 @@ class Restores:
             if claim:
                 raise InvalidRequest("`--claim` needs a savepoint with `--from`. Nothing was changed.")
             return self._rollbacks.start(from_)
-        restored, own, saved = self._restored(importing_session(), str(from_))
+        restored, own, saved = self._restored(importing_session(), str(from_), claim)
         return extended(
             StartedFromSavepoint,
             replace(self._lifecycle.start(), outcome="started"),
@@ -138,10 +138,12 @@ class Restores:
             InvalidRequest: the job runs, or its spec does not fit the savepoint. Nothing was changed.
             StoreUnavailable, …: while copying: nothing was changed; after it: a sink has yet to follow, and says so.
         """
-        restored, own, saved = self._restored(session, location)
+        restored, own, saved = self._restored(session, location, claim)
         return Restored(restored, self._claim(own, saved) if claim else None)
 
-    def _restored(self, session: Session, location: str) -> tuple[RestoredSavepoint, Savepoint | None, SavedCheckpoint]:
+    def _restored(
+        self, session: Session, location: str, claim: bool
+    ) -> tuple[RestoredSavepoint, Savepoint | None, SavedCheckpoint]:
         """Restore, and say what was; with the job's record of the savepoint if it has one, and what was read of it."""
         context = self._context
         state = startable(context, self._lifecycle, session, location)
@@ -151,13 +153,14 @@ class Restores:
         code = read_code(context)
         loaded = code.load(context)
         self._check_fit(saved, code, loaded)
-        check_tables(context, state, saved.document.tables)
+        takes = tables_to_take(context, state, saved) if claim else ()
+        check_tables(context, state, saved.document.tables, takes)
         plan = saved.metadata.plan
         with with_hint(StateCorrupt, _DAMAGED):
             copy_objects([Copy(saved.store, plan, context.store, plan.key)])
         above = CheckpointId(saved.document.checkpoint_id)
         made = Provenance(plan, saved.metadata.code_hash, saved.metadata.spec_hash, above)
-        copier = SavepointCopier(context, saved, loaded)
+        copier = SavepointCopier(context, saved, loaded, takes)
         head = 0 if state is None else state.timeline().head
         detail = f"restored from the savepoint of checkpoint {saved.document.checkpoint_id} of job {saved.document.job}"
 
@@ -259,8 +262,40 @@ def startable(context: JobContext, lifecycle: Lifecycle, session: Session, sourc
     )
 
 
-def check_tables(context: JobContext, state: ManifestState | None, tables: Mapping[str, SavedTable]) -> None:
-    """Refuse a sink whose table could not follow: another job's, or one from an earlier life of a new job."""
+def tables_to_take(context: JobContext, state: ManifestState | None, saved: SavedCheckpoint) -> tuple[str, ...]:
+    """Return the sinks whose tables are those of the savepoint's job, at the very place; each may be taken over.
+
+    Raises: InvalidRequest: one of them is not as the savepoint shows it. Nothing was changed.
+    """
+    identity = context.identity if state is not None else ""
+    takes = []
+    for spec in context.spec.sinks:
+        table, sink = saved.document.tables.get(spec.name), context.sink(spec.name)
+        owner = None if table is None else sink.owner()
+        if table is None or owner is None or (owner.job, owner.sink) != (saved.document.job, spec.name):
+            continue
+        if owner.identity == identity:
+            continue
+        if table.shown is None:
+            raise InvalidRequest(
+                f"sink {spec.name}: its table at {sink.store.config.url} cannot be taken over: it had never shown what "
+                "the savepoint has. Nothing was changed.",
+                hint=f"let job {owner.job} finish its epoch, take a savepoint again, and start from that one",
+                sink=spec.name,
+            )
+        sink.check_takeover(identity, owner.job, table.shown)
+        takes.append(spec.name)
+    return tuple(takes)
+
+
+def check_tables(
+    context: JobContext, state: ManifestState | None, tables: Mapping[str, SavedTable], takes: Collection[str] = ()
+) -> None:
+    """Refuse a sink whose table could not follow: another job's, or one from an earlier life of a new job.
+
+    Args:
+        takes: sinks whose tables are taken over.
+    """
     for spec in context.spec.sinks:
         sink = context.sink(spec.name)
         table = tables.get(spec.name)
@@ -271,7 +306,7 @@ def check_tables(context: JobContext, state: ManifestState | None, tables: Mappi
                 hint="undo the change of mode or key, or give the sink a new name to begin a new table",
                 sink=spec.name,
             )
-        owner = sink.owner() if state is None else None
+        owner = sink.owner() if state is None and spec.name not in takes else None
         if owner is not None:
             whose = (
                 "an earlier life of it" if owner.job == context.spec.name else f"sink {owner.sink} of job {owner.job}"
@@ -279,6 +314,7 @@ def check_tables(context: JobContext, state: ManifestState | None, tables: Mappi
             raise InvalidRequest(
                 f"sink {spec.name}: the job has never run, and the table at {sink.store.config.url} is of {whose}. "
                 "Nothing was changed.",
-                hint="give the sink a new path, or move the old table away",
+                hint="give the sink a new path, or move the old table away; `--claim` takes over the tables of the "
+                "savepoint's job, if they show what it has",
                 sink=spec.name,
             )

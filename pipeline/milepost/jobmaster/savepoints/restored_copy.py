@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from milepost.dataflow.sinks.committables import StagedFile
 from milepost.dataflow.sinks.contents import ContentsChange, TableContents
+from milepost.dataflow.sinks.contract import TableTarget
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSnapshot, SourceSnapshot
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
@@ -46,13 +48,19 @@ def own_metadata(context: JobContext, metadata: CheckpointMetadata, loaded: Load
 class SavepointCopier:
     """Copies one savepoint for one job.
 
+    Args:
+        takes: sinks that take the other job's tables over, instead of a copy of their files.
+
     Attributes:
         tables: those of the savepoint whose sinks the spec has; the others are not restored.
     """
 
-    def __init__(self, context: JobContext, saved: SavedCheckpoint, loaded: LoadedCode) -> None:
+    def __init__(
+        self, context: JobContext, saved: SavedCheckpoint, loaded: LoadedCode, takes: Collection[str] = ()
+    ) -> None:
         self._context = context
         self._saved = saved
+        self._takes = takes
         self._metadata = own_metadata(context, saved.metadata, loaded)
         known = {spec.name for spec in context.spec.sinks}
         self.tables: Mapping[str, SavedTable] = {
@@ -73,8 +81,12 @@ class SavepointCopier:
         self._wanted = {}
         sources = {name: self._source(pending, name, item) for name, item in metadata.sources.items()}
         operators = {uid: self._operator(pending, uid, item) for uid, item in metadata.operators.items()}
-        tables = {name: self._table(pending, name, table) for name, table in self.tables.items()}
+        tables = {
+            name: self._table(pending, name, table) for name, table in self.tables.items() if name not in self._takes
+        }
         copy_objects(self._wanted.values())
+        for name in self._takes:  # last: until here nothing of others is changed
+            tables[name] = self._taken(pending, timeline, name)
         return replace(
             metadata,
             checkpoint_id=pending.checkpoint_id,
@@ -129,13 +141,29 @@ class SavepointCopier:
             key = sink.import_key(file, number, checkpoint_id=pending.checkpoint_id, token=pending.token)
             self._want(ObjectHandle(file.key, file.size, file.sha256), sink.store, key)
             files.append(renamed(file, key))
+        return self._contents(pending, name, files, None)
+
+    def _taken(self, pending: PendingCheckpoint, timeline: TimelineId, name: str) -> TableContents:
+        """Take a table over where it is; its files are those that it has."""
+        saved, shown = self.tables[name], self.tables[name].shown
+        assert shown is not None, "it was checked"
+        files = [renamed(file, key) for file, key in zip(saved.files, shown.keys, strict=True)]
+        contents = self._contents(pending, name, files, shown.table_id)
+        target = TableTarget(int(pending.token), timeline, contents)
+        context = self._context
+        context.sink(name).take_over(context.identity, self._saved.document.job, shown, target)
+        return contents
+
+    def _contents(
+        self, pending: PendingCheckpoint, name: str, files: Sequence[StagedFile], table_id: str | None
+    ) -> TableContents:
         directory = contents_prefix(pending.checkpoint_id, pending.token)
-        change = ContentsChange(tuple(files), whole=True)
+        change, table = ContentsChange(tuple(files), whole=True), self.tables[name]
         return TableContents(
             checkpoint_id=int(pending.checkpoint_id),
             address=self._context.sink_address(name),
             location=self._context.sink_location(name),
-            table_id=None,
+            table_id=table_id,
             schema=table.schema,
             files=len(files),
             rows=table.rows,

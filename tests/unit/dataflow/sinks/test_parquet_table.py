@@ -219,7 +219,16 @@ def test_an_upsert_table_without_a_key_is_refused(store: ObjectStore) -> None:
     keyless = SinkInput("t", "rows", late=False, mode="upsert", key=(), columns={})
     records = ContentsRecords(store)
     with pytest.raises(InvalidRequest, match="needs an input with key columns"):
-        build_sink(spec, keyless, job="job", store=store, job_store=store, records=records, retention_ms=0)
+        build_sink(
+            spec,
+            keyless,
+            job="job",
+            store=store,
+            job_store=store,
+            records=records,
+            retention_ms=0,
+            identity=lambda: LIFE,
+        )
     with pytest.raises(InvalidRequest, match="needs an input with key columns"):
         build_staging(spec, keyless, store, None, None)
 
@@ -291,7 +300,7 @@ def test_the_newest_head_is_listed_first() -> None:
     [
         {"version": 3},
         {"version": 0},
-        {"number": 1},
+        {"number": 0},
         {"write_id": None},
         {"table_id": 1},
         {"format": "milepost.table-head/9"},

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from urllib.parse import unquote
-from uuid import uuid4
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties
@@ -22,7 +21,7 @@ from milepost.dataflow.sinks.delta.delta_errors import reason_of, translated_err
 from milepost.dataflow.sinks.delta.delta_location import DeltaLocation
 from milepost.dataflow.sinks.delta.delta_log import OurCommit, SinceOurs, commits_since_ours
 from milepost.dataflow.sinks.delta.delta_types import arrow_schema, delta_field
-from milepost.dataflow.sinks.reservation import TableOwner
+from milepost.dataflow.sinks.reservation import TableOwner, is_same
 from milepost.dataflow.sinks.table_format import ForeignCommit, TableMove
 from milepost.protocol.records.errors import (
     CommitConflict,
@@ -88,14 +87,14 @@ class OpenDeltaTable:
 
     def lacks(self, owner: TableOwner) -> Mapping[str, str]:
         properties = self._table.metadata().configuration
-        whose = properties_of(owner) if self.owner is None else {}
+        whose = {} if is_same(self.owner, owner) else properties_of(owner)
         return whose | short_retentions(self._sink, properties, self._retention_ms)
 
-    def claim(self, owner: TableOwner, properties: Mapping[str, str]) -> None:
+    def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
         transactions: list[Transaction] = []
         ours = OurCommit(owner.identity, owner.sink)
-        if self.owner is None:
-            ours, transactions = _mark(owner, 0, uuid4().hex)
+        if mark is not None:
+            ours, transactions = _mark(owner, *mark)
         with self._committing(ours, transactions) as commit:
             self._table.alter.set_table_properties(
                 dict(properties),

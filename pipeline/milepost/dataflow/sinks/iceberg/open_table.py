@@ -54,7 +54,7 @@ from milepost.dataflow.sinks.iceberg.mark import (
 )
 from milepost.dataflow.sinks.iceberg.refusals import GC_ENABLED, refuse_table, with_properties
 from milepost.dataflow.sinks.iceberg.schemas import to_arrow, to_iceberg
-from milepost.dataflow.sinks.reservation import TableOwner
+from milepost.dataflow.sinks.reservation import TableOwner, is_same
 from milepost.dataflow.sinks.table_format import ForeignCommit, TableMove
 from milepost.protocol.records.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.records.object_store import ObjectStore
@@ -109,12 +109,13 @@ class IcebergTable:
             to_iceberg(self._place.sink, schema)
 
     def lacks(self, owner: TableOwner) -> Mapping[str, str]:
-        return {} if self.owner is not None else owner_properties(owner) | self._claimed_properties()
+        return {} if is_same(self.owner, owner) else owner_properties(owner) | self._claimed_properties()
 
-    def claim(self, owner: TableOwner, properties: Mapping[str, str]) -> None:
-        self._commit_move(
-            TableMove(0, uuid4().hex, (), (), pa.schema([])), properties, f"{self._place.name} was not adopted"
-        )
+    def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
+        number, write_id = mark if mark is not None else (self.number, self.write_id or uuid4().hex)
+        move = TableMove(number, write_id, (), (), pa.schema([]))
+        carried = {**properties, NUMBER: str(number), WRITE_ID: write_id}
+        self._commit_move(move, carried, f"{self._place.name} did not change its owner")
 
     def check_keys(self, rows: pa.Table) -> None:
         """Nothing: rows of others lie in files of their own."""

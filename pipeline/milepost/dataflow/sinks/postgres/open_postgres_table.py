@@ -69,8 +69,8 @@ class OpenPostgresTable:
     def lacks(self, owner: TableOwner) -> Mapping[str, str]:
         return {}
 
-    def claim(self, owner: TableOwner, properties: Mapping[str, str]) -> None:
-        """Nothing: its head was made with it, and says whose it is."""
+    def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
+        """Nothing: its head was made with it, and says whose it is; no other job can take it over."""
 
     def check_keys(self, rows: pa.Table) -> None:
         place = self._place

@@ -12,7 +12,7 @@ import pytest
 
 from milepost.dataflow.sinks.delta.delta_types import arrow_schema, check_columns, delta_schema
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
-from tests.harness.stores.delta_table import DAY_MS, OWNER, SCHEMA, DeltaTableUnderTest
+from tests.harness.stores.delta_table import DAY_MS, OWNER, SCHEMA, DeltaTableUnderTest, write_id
 
 HELD = pa.schema(
     [
@@ -196,7 +196,7 @@ def test_a_shorter_retention_is_raised_and_a_longer_one_left(table: DeltaTableUn
     assert {name: value for name, value in lacking.items() if name.startswith("delta.")} == {
         "delta.logRetentionDuration": week
     }
-    table.open().claim(OWNER, lacking)
+    table.open().claim(OWNER, lacking, (0, write_id(0)))
     properties = table.others.metadata().configuration
     assert properties["delta.logRetentionDuration"] == week
     assert properties["delta.deletedFileRetentionDuration"] == "interval 4 weeks"
@@ -206,7 +206,7 @@ def test_a_shorter_retention_is_raised_and_a_longer_one_left(table: DeltaTableUn
         "delta.logRetentionDuration",
         "delta.deletedFileRetentionDuration",
     }
-    opened.claim(OWNER, opened.lacks(OWNER))
+    opened.claim(OWNER, opened.lacks(OWNER), None)
     assert longer.open().lacks(OWNER) == {} and longer.open().foreign() == ()
     assert longer.open().table_id == "theirs"
 

@@ -1,0 +1,152 @@
+"""`start --from SAVEPOINT --claim` takes the tables of the savepoint's job over where they are (TABLES 1.9)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.dataflow.sinks.parquet_format import HEADS
+from milepost.dataflow.sinks.reservation import SUCCESSORS
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest
+from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
+from milepost.protocol.retention.lineage import open_forks
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.saved_job import SINKS, OtherJob, moved, stored
+from tests.harness.stores.faulty_store import Effect, Fault, at
+from tests.harness.stores.job_stores import break_store
+
+SAME_PLACES = {"../lake/other-": "../lake/"}
+DELTA = {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/table"}
+
+
+def heir_of(job: CountedJob) -> OtherJob:
+    """Another job whose sinks lie where this one's are."""
+    return OtherJob.beside(job, SAME_PLACES)
+
+
+def saved(job: CountedJob, tmp_path: Path) -> str:
+    """A savepoint of the job's head, elsewhere."""
+    job.master.create_savepoint("last")
+    (listed,) = job.master.list_savepoints()
+    return moved(listed, tmp_path / "elsewhere" / "copy")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    return CountedJob.with_epochs(tmp_path_factory.mktemp("saved"), 3, DELTA)
+
+
+@pytest.fixture
+def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
+    """A job of three epochs, with a Delta table and one of our own."""
+    return prepared.copy_to(tmp_path / "job")
+
+
+def test_the_tables_are_taken_where_they_are_and_the_old_job_is_refused(job: CountedJob, tmp_path: Path) -> None:
+    """No file of a table is copied; what the heir does from there on is what the old one would have done."""
+    location = saved(job, tmp_path)
+    twin = job.copy_to(tmp_path / "twin")
+    files = set(stored(job.small.folder / "lake"))
+    heir = heir_of(job)
+    result = heir.master.start(location, claim=True)
+    assert (result.outcome, result.status) == ("started", "running")
+    added = {name for name in stored(job.small.folder / "lake") if name not in files}
+    assert not [name for name in added if "/data/" in name], "nothing but logs and owners"
+    assert not (tmp_path / "elsewhere" / "copy" / SAVEPOINT_DOCUMENT).exists()
+    heir.assert_equals(twin)
+    for one in (job, twin):
+        one.land([4, 5])
+    with pytest.raises(InvalidRequest, match=r"is reserved for sink (table|seen) of job other"):
+        job.run(1)
+    with pytest.raises(InvalidRequest, match="is of sink table of job other"):
+        job.master.read("table")
+    heir.run(2)
+    twin.run(2)
+    heir.assert_equals(twin)
+    assert heir.master.verify(deep=True).problems == ()
+    report = heir.master.fsck()
+    assert report.exit_code == 0 and not report.foreign
+
+
+def test_without_claim_they_are_never_touched(job: CountedJob, tmp_path: Path) -> None:
+    """NO_CLAIM needs other paths."""
+    location, before = saved(job, tmp_path), stored(job.small.folder / "lake")
+    with pytest.raises(InvalidRequest, match=r"is of sink (table|seen) of job small") as refused:
+        heir_of(job).master.start(location)
+    assert "--claim" in refused.value.hint
+    assert stored(job.small.folder / "lake") == before
+    job.land([4])
+    job.run(1)
+
+
+def test_tables_that_have_moved_on_are_refused_before_anything_is_written(job: CountedJob, tmp_path: Path) -> None:
+    location = saved(job, tmp_path)
+    job.land([4])
+    job.run(1)
+    before, heir = stored(job.small.folder), heir_of(job)
+    with pytest.raises(InvalidRequest, match="shows something else than the savepoint") as refused:
+        heir.master.start(location, claim=True)
+    assert "milepost cancel small --savepoint" in refused.value.hint
+    (job.small.folder / "config" / "other.yaml").unlink()
+    assert stored(job.small.folder) == before
+
+
+def test_after_a_cancel_with_a_savepoint_they_are_taken(job: CountedJob, tmp_path: Path) -> None:
+    """What the refusal names."""
+    job.land([4])
+    job.run(1)
+    canceled = job.master.cancel(savepoint="final")
+    assert canceled.savepoint is not None
+    heir = heir_of(job)
+    heir.master.start(canceled.savepoint.location, claim=True)
+    job.land([5])
+    heir.run(1)
+    assert heir.master.verify(deep=True).problems == ()
+
+
+FAULTS = [
+    ("job", "create", "manifest/", 0), ("job", "create", "manifest/", 3), ("job", "create", "manifest/", 4),
+    ("job", "create", "manifest/", 5), ("job", "create", "sinks/", 0), ("job", "list", "manifest/", 4),
+    ("table", "create", SUCCESSORS, 0), ("seen", "create", SUCCESSORS, 0), ("seen", "create", HEADS, 0),
+    ("seen", "create", HEADS, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("effect", [Effect.UNAVAILABLE, Effect.LOST_REPLY])
+@pytest.mark.parametrize(("store", "operation", "prefix", "skip"), FAULTS)
+def test_a_fault_anywhere_leaves_tables_that_the_heir_takes_when_asked_again(
+    job: CountedJob,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    store: str,
+    operation: str,
+    prefix: str,
+    skip: int,
+    effect: Effect,
+) -> None:
+    """The savepoint is there until all is; no table is ever both jobs'."""
+    location = saved(job, tmp_path)
+    twin = job.copy_to(tmp_path / "twin")
+    heir, root = heir_of(job), f"file://{job.small.folder}"
+    url = f"{root}/store/other" if store == "job" else f"{root}/lake/{store}"
+    with monkeypatch.context() as patch:
+        break_store(patch, url, Fault(at(operation, prefix), effect, skip=skip))
+        try:
+            heir.master.start(location, claim=True)
+        except CheckpointError:
+            assert (tmp_path / "elsewhere" / "copy" / SAVEPOINT_DOCUMENT).exists()
+    head = heir.context.log.head()
+    if head is None or head.state.timeline().head == 0:
+        heir.master.start(location, claim=True)
+    for one in (job, twin):
+        one.land([4])
+    heir.run(1)
+    twin.run(1)
+    heir.assert_equals(twin)
+    assert not open_forks(heir.context.head().state)
+    for name in SINKS:
+        owner = heir.context.sink(name).owner()
+        assert owner is not None and owner.job == "other"
+    with pytest.raises(InvalidRequest):
+        job.run(1)
