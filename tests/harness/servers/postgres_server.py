@@ -70,6 +70,11 @@ class Database:
         """Run SQL as the user, committed, and return its rows."""
         return _run(self._parameters(self.user, self.password), statement, parameters)
 
+    def run_many(self, statements: str) -> None:
+        """Run SQL of several statements as the user, in one transaction."""
+        with self.connect() as connection:
+            connection.execute(statements.encode())
+
     def run_as_superuser(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Run SQL as the server's own superuser in this database."""
         return _run(self._parameters("postgres", self.server.password), statement, parameters)
@@ -85,6 +90,7 @@ class Database:
             "dbname": self.name,
             "user": user,
             "password": password,
+            "options": "-c DateStyle=ISO -c TimeZone=UTC",
         }
 
 
@@ -119,6 +125,11 @@ class PostgresServer:
                 self._process.send_signal(2)  # "fast": it ends its connections, and does not wait for them
             stop_tree(self._process, kill=kill)
             self._process = None
+
+    def remove(self) -> None:
+        """Stop it, and take its data away."""
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def new_database(self) -> Database:
         """Return a new database, owned by a new user of no other rights."""
@@ -194,5 +205,4 @@ def postgres() -> Iterator[PostgresServer]:
     try:
         yield server
     finally:
-        server.stop()
-        shutil.rmtree(directory, ignore_errors=True)
+        server.remove()

@@ -45,6 +45,9 @@ class HookedFormat:
     def is_database(self) -> bool:
         return self.inner.is_database
 
+    def check_columns(self, schema: pa.Schema) -> None:
+        self.inner.check_columns(schema)
+
     def check_rows(self, rows: pa.Table) -> None:
         self.inner.check_rows(rows)
 

@@ -314,7 +314,10 @@ class TableSink(OwnedTable, TableStaging):
 
     def _checked_rows(self, committable: Committable) -> pa.Table:
         """Return the rows of an epoch that a table is asked about, after the format was: of a database all."""
-        self._format.check_rows(rows := self.staged_table(committable) if self._format.is_database else pa.table({}))
+        if not self._format.is_database:
+            return pa.table({})
+        self._format.check_columns(decode_schema(committable.schema))
+        self._format.check_rows(rows := self.staged_table(committable))
         return rows
 
     def _created(self, schema: pa.Schema) -> tuple[OpenTable, TablePosition]:

@@ -8,7 +8,7 @@ also where the role's default is not to wait for that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,8 +94,12 @@ class Database:
         """Return where the database is. Raises EnvironmentUnusable."""
         return _place(self._sink, self._find_access())
 
+    def look(self, doing: str) -> AbstractContextManager[psycopg.Connection[tuple[Any, ...]]]:
+        """Open a transaction that is undone at the end: nothing of it was ever there. Args and Raises as below."""
+        return self.transaction(doing, undone=True)
+
     @contextmanager
-    def transaction(self, doing: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    def transaction(self, doing: str, *, undone: bool = False) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
         """Open a connection and a transaction for a block; it is committed at the end, and undone if the block raises.
 
         Args:
@@ -115,6 +119,8 @@ class Database:
                 connection.read_only = False
                 self._begin(connection, place, doing)
                 yield connection
+            if undone:
+                return
             with postgres_errors(self._sink, place.name, place.secrets, doing):
                 try:
                     connection.commit()

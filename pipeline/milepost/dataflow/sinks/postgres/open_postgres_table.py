@@ -62,7 +62,7 @@ class OpenPostgresTable:
     def check(self, schema: pa.Schema | None) -> None:
         if schema is not None:
             check_columns(self._place.sink, schema, self._place.key)
-        with self._place.database.transaction(f"{self._place.shown} was not looked at") as connection:
+        with self._place.database.look(f"{self._place.shown} was not looked at") as connection:
             place = self._place
             refuse_table(connection, place.sink, place.name, self._head.oid, self._head.schema, place.key)
 
@@ -74,7 +74,7 @@ class OpenPostgresTable:
 
     def check_keys(self, rows: pa.Table) -> None:
         place = self._place
-        with place.database.transaction(f"{place.shown} was not looked at") as connection:
+        with place.database.look(f"{place.shown} was not looked at") as connection:
             _copy(connection, _KEYS, rows.schema, place.key, lines_of(rows.select(place.key)))
             self._refuse_foreign(connection, _KEYS, "Nothing was published.")
 
@@ -87,7 +87,7 @@ class OpenPostgresTable:
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
         place, schema = self._place, self._head.schema
         lines = latest_rows(place.files, files, schema, place.key)
-        with place.database.transaction(f"{place.shown} was not compared") as connection:
+        with place.database.look(f"{place.shown} was not compared") as connection:
             _copy(connection, _ROWS, schema, tuple(schema.names), lines)
             row = connection.execute(
                 sql.SQL(
@@ -203,7 +203,7 @@ class OpenPostgresTable:
         """
         place = self._place
         try:
-            with place.database.transaction(f"{place.shown} was not read back") as connection:
+            with place.database.look(f"{place.shown} was not read back") as connection:
                 head = read_head(connection, place.name, self._head.oid, for_update=True)
         except CheckpointError:
             raise unknown from None

@@ -64,8 +64,7 @@ class PostgresFormat:
         check_columns(self._sink, schema, self._key)
 
     def open(self) -> OpenPostgresTable | None:
-        doing = f"sink {self._sink}: its table {self._name} was not opened"
-        with self._database.transaction(doing) as connection:
+        with self._database.look(f"sink {self._sink}: its table {self._name} was not opened") as connection:
             found = _relation(connection, self._name)
             if found is None:
                 return None
@@ -100,7 +99,6 @@ class PostgresFormat:
             add_head(connection, self._name, made[0], owner, schema)
 
     def check_rows(self, rows: pa.Table) -> None:
-        check_columns(self._sink, rows.schema, self._key)
         check_rows(self._sink, rows, self._key)
 
     def maintain(self, retention_ms: int) -> None:

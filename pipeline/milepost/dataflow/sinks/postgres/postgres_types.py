@@ -40,6 +40,9 @@ _SIMPLE = {
     pa.large_binary(): "bytea",
     pa.date32(): "date",
 }
+_UNITS = {"ms": 1_000, "us": 1_000_000}
+"""Of times: a second has so many. Those of a nanosecond would be cut off, and files have none of a second."""
+
 _WIDTHS = {"boolean": 1, "smallint": 2, "integer": 4, "bigint": 8, "real": 4, "double precision": 8, "date": 4}
 _EPOCH = datetime.date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = ((end - _EPOCH).days for end in (datetime.date.min, datetime.date.max))
@@ -51,7 +54,7 @@ def column_type(data_type: pa.DataType) -> str | None:
         return _SIMPLE[data_type]
     if pa.types.is_decimal(data_type) and 0 <= data_type.scale <= data_type.precision:
         return f"numeric({data_type.precision},{data_type.scale})"
-    if pa.types.is_timestamp(data_type) and data_type.unit != "ns":
+    if pa.types.is_timestamp(data_type) and data_type.unit in _UNITS:
         return "timestamp without time zone" if data_type.tz is None else "timestamp with time zone"
     return None
 
@@ -111,7 +114,7 @@ def _check_times(sink: str, field: pa.Field, column: pa.ChunkedArray) -> None:
         return
     plain = column.cast(pa.timestamp("s" if pa.types.is_date(field.type) else field.type.unit))
     ends = pc.min_max(plain.cast(pa.int64())).as_py()
-    per_second = {"s": 1, "ms": 1_000, "us": 1_000_000}[plain.type.unit]
+    per_second = {"s": 1, **_UNITS}[plain.type.unit]
     per_day = per_second * 86_400
     if ends["min"] // per_day < _FIRST_DAY or ends["max"] // per_day > _LAST_DAY:
         raise _refused(
@@ -159,7 +162,7 @@ def _column_fault(field: pa.Field) -> tuple[str, str] | None:
         )
     if pa.types.is_timestamp(field.type):
         return (
-            f"has the type {field.type}; times in Postgres have microseconds, so some would be cut off",
+            f"has the type {field.type}; times in Postgres have microseconds, in files those or milliseconds",
             "declare it as timestamp[us]",
         )
     return f"has the type {field.type}, which Postgres has none for that loses nothing", "cast it to another type"

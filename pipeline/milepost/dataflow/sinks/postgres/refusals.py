@@ -61,8 +61,8 @@ def _reasons(
 ) -> Iterator[Reason]:
     yield from _structure(connection, name, oid)
     yield from _columns(connection, name, oid, schema)
-    yield from _constraints(connection, name, oid)
     yield from _key(connection, name, oid, key)
+    yield from _constraints(connection, name, oid)
 
 
 def _structure(connection: Connection, name: TableName, oid: int) -> Iterator[Reason]:
