@@ -22,7 +22,7 @@ class DeltaCase(SinkCase):
     format_name = "delta"
 
     def table_format(self, store: ObjectStore) -> DeltaFormat:
-        return DeltaFormat("table", store, WEEK_MS)
+        return DeltaFormat("table", store, WEEK_MS, self.partition_by)
 
 
 class ForeignDelta(DeltaCase):

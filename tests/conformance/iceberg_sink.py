@@ -26,7 +26,8 @@ class IcebergCase(SinkCase):
     format_name = "iceberg"
 
     def table_format(self, store: ObjectStore) -> IcebergFormat:
-        return IcebergFormat("table", CatalogConfig(CatalogKind.SQL, self.catalog_uri(store), TABLE), store)
+        config = CatalogConfig(CatalogKind.SQL, self.catalog_uri(store), TABLE)
+        return IcebergFormat("table", config, store, self.partition_by)
 
     def catalog_uri(self, store: ObjectStore) -> str:
         """Return the catalog of the table at a store's root."""

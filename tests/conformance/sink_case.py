@@ -13,6 +13,7 @@ from milepost.dataflow.sinks.committables import Committable
 from milepost.dataflow.sinks.contents import ContentsRecords
 from milepost.dataflow.sinks.contract import Sink, SinkMode
 from milepost.dataflow.sinks.marks import MarkRecords
+from milepost.dataflow.sinks.partitions import PartitionBy
 from milepost.dataflow.sinks.reservation import RESERVATION
 from milepost.dataflow.sinks.table_format import TableFormat
 from milepost.dataflow.sinks.table_sink import TableSink
@@ -98,10 +99,16 @@ class SinkCase:
 
     mode = SinkMode.APPEND
     format_name: str
+    partition: PartitionBy | None = None
 
     @abstractmethod
     def store_config(self, root: Path, part: str) -> StoreConfig:
         """Return the place of one part of a test's world: ``table``, or the storage of a job, ``job`` or ``copy``."""
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The columns by which the table is partitioned."""
+        return () if self.partition is None else self.partition.columns
 
     @abstractmethod
     def table_format(self, store: ObjectStore) -> TableFormat:
@@ -164,6 +171,7 @@ class SinkCase:
             marks=MarkRecords(job_store, name),
             records=ContentsRecords(job_store),
             identity=lambda: life,
+            partition=self.partition,
             adopts=adopts,
         )
 

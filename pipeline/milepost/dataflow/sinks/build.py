@@ -10,6 +10,7 @@ from milepost.dataflow.sinks.contract import Sink, SinkMode, StagingSink
 from milepost.dataflow.sinks.join_staging import JoinStaging
 from milepost.dataflow.sinks.marks import MarkRecords
 from milepost.dataflow.sinks.parquet_format import ParquetFormat
+from milepost.dataflow.sinks.partitions import PartitionBy
 from milepost.dataflow.sinks.small_files import JoinPlan
 from milepost.dataflow.sinks.table_buckets import BucketPlan, OwnedKeys
 from milepost.dataflow.sinks.table_files import TableFiles
@@ -21,6 +22,9 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.graph import SinkInput
 from milepost.spec.job.connections import PostgresAccess
 from milepost.spec.job.spec import BUCKET_FORMATS, SinkSpec
+
+_TELL_EMPTY_TEXT = ("iceberg",)
+"""Formats whose partitions tell an empty text from null."""
 
 
 def build_staging(
@@ -43,7 +47,13 @@ def build_staging(
         return BucketStaging(spec.name, key=rows.key, store=store, plan=plan, owned=owned)
     statistics = spec.format in BUCKET_FORMATS
     staging = TableStaging(
-        spec.name, mode=SinkMode(spec.mode), key=rows.key, store=store, op=rows.op, statistics=statistics
+        spec.name,
+        mode=SinkMode(spec.mode),
+        key=rows.key,
+        store=store,
+        op=rows.op,
+        statistics=statistics,
+        partition=_partition(spec),
     )
     if joins is None:
         return staging
@@ -87,7 +97,14 @@ def build_sink(
         retention_ms=retention_ms,
         identity=identity,
         adopts=spec.adopt,
+        partition=_partition(spec),
     )
+
+
+def _partition(spec: SinkSpec) -> PartitionBy | None:
+    if not spec.partition_by:
+        return None
+    return PartitionBy(spec.partition_by, takes_empty_text=spec.format in _TELL_EMPTY_TEXT)
 
 
 def _format(
@@ -113,7 +130,7 @@ def _format(
         assert spec.catalog is not None and spec.table is not None, "the spec is checked"
         catalog, name = spec.catalog, tuple(spec.table.split("."))
         config = CatalogConfig(CatalogKind(catalog.type), catalog.uri, name, catalog.name, catalog.options)
-        return IcebergFormat(spec.name, config, store)
+        return IcebergFormat(spec.name, config, store, spec.partition_by or ())
     from milepost.dataflow.sinks.delta.delta_format import DeltaFormat
 
-    return DeltaFormat(spec.name, store, retention_ms)
+    return DeltaFormat(spec.name, store, retention_ms, spec.partition_by or ())

@@ -44,6 +44,10 @@ ArrowSchema = Annotated[pa.Schema, StoredAs(str, encode_schema, decode_schema)]
 """An Arrow schema, stored as that text."""
 
 
+PartitionValues = tuple[tuple[str, str | None], ...]
+"""The columns by which a table is partitioned, each with a file's value as text (`partitions.py`); None: null."""
+
+
 @dataclass(frozen=True, slots=True)
 class StagedFile:
     """One file that a subtask staged; invisible until a commit names it.
@@ -55,6 +59,7 @@ class StagedFile:
         groups: key groups that a bucket of the latest rows covers: of these it has every key; None: it is no bucket.
         rows_of: of a file that joins others: the sum of what tells their rows (`small_files.py`), 64 hexadecimal
             digits; None: its own digest tells its rows.
+        partition: of a file of a partitioned table; () in others.
     """
 
     key: str
@@ -64,6 +69,7 @@ class StagedFile:
     statistics: str | None = None
     groups: range | None = None
     rows_of: Annotated[str, sha256_fault] | None = None
+    partition: PartitionValues = ()
 
 
 @dataclass(frozen=True, slots=True)

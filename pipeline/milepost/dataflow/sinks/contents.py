@@ -71,7 +71,7 @@ class ContentsChange:
         joined: files that come in the place of others, which were there before; the rows and their order stay.
     """
 
-    stored_format: ClassVar[str] = "milepost.table-contents/3"
+    stored_format: ClassVar[str] = "milepost.table-contents/4"
 
     added: tuple[TableFile, ...]
     removed: tuple[Annotated[str, table_key_fault], ...] = ()

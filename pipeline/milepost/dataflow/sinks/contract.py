@@ -10,14 +10,21 @@ retention keeps house. A sink is all of them; `build.py` makes one from its spec
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Protocol
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.committables import Committable, RowsPiece, SchemaText, StagedFile, StagedRows
+from milepost.dataflow.sinks.committables import (
+    Committable,
+    RowsPiece,
+    SchemaText,
+    StagedFile,
+    StagedRows,
+    encode_schema,
+)
 from milepost.dataflow.sinks.contents import ContentsChange, TableContents
 from milepost.dataflow.sinks.marks import Mark
 from milepost.dataflow.sinks.reservation import TableOwner
@@ -110,6 +117,14 @@ class PreparedTable:
     files: int
     rows: int
     table_id: str | None
+
+    @classmethod
+    def after(
+        cls, change: ContentsChange, recorded: Sequence[StagedFile], schema: pa.Schema, table_id: str | None
+    ) -> PreparedTable:
+        """Return what a change does to a table of these files."""
+        files = change.applied_to(recorded)
+        return cls(change, encode_schema(schema), len(files), sum(file.rows for file in files), table_id)
 
 
 @dataclass(frozen=True, slots=True)

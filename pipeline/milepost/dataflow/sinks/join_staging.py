@@ -41,7 +41,12 @@ class JoinStaging:
                 _LOG.warning("%s. Small files stay as they are.", error.message)
                 continue
             assert file is not None, "files of a table have rows"
-            joined.append(JoinedFile(replace(file, rows_of=rows_identity(run)), tuple(each.key for each in run)))
+            joined.append(
+                JoinedFile(
+                    replace(file, rows_of=rows_identity(run), partition=run[0].partition),
+                    tuple(each.key for each in run),
+                )
+            )
         return replace(staged, joined=tuple(joined))
 
     def _rows(self, run: Run) -> Iterator[pa.Table]:

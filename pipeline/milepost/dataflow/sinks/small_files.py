@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.committables import JoinedFile, StagedFile
+from milepost.dataflow.sinks.committables import JoinedFile, PartitionValues, StagedFile
 from milepost.dataflow.sinks.table_keys import staged_by
 from milepost.protocol.records.errors import ProtocolViolation
 
@@ -60,7 +60,9 @@ def plan_joins(files: Iterable[StagedFile]) -> tuple[Run, ...]:
     Args:
         files: of the table, in commit order.
     """
-    runs = sorted(_runs(tuple(files)), key=lambda run: sum(file.rows for file in run))
+    runs = sorted(
+        chain.from_iterable(map(_runs, by_partition(files).values())), key=lambda run: sum(file.rows for file in run)
+    )
     counts = accumulate(len(run) for run in runs)
     return tuple(run for run, count in zip(runs, counts, strict=True) if count <= MOST_FILES)
 
@@ -101,6 +103,19 @@ def same_rows(removed: Sequence[StagedFile], added: Sequence[StagedFile]) -> fro
     Args:
         removed, added: each in commit order.
     """
+    gone, come = by_partition(removed), by_partition(added)
+    return frozenset[str]().union(*(_same_rows(gone[values], come[values]) for values in gone.keys() & come.keys()))
+
+
+def by_partition(files: Iterable[StagedFile]) -> dict[PartitionValues, list[StagedFile]]:
+    """Return the files of each partition, in their order; of an unpartitioned table all under ()."""
+    found: dict[PartitionValues, list[StagedFile]] = {}
+    for file in files:
+        found.setdefault(file.partition, []).append(file)
+    return found
+
+
+def _same_rows(removed: Sequence[StagedFile], added: Sequence[StagedFile]) -> set[str]:
     same, waiting = set[str](), list[str]()
     before, after = iter(removed), iter(added)
     rows = digests = 0  # removed ones less added ones
@@ -113,7 +128,7 @@ def same_rows(removed: Sequence[StagedFile], added: Sequence[StagedFile]) -> fro
         if rows == digests == 0:
             same.update(waiting)
             waiting = []
-    return frozenset(same)
+    return same
 
 
 def _digest(file: StagedFile) -> int | None:

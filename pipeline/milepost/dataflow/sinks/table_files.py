@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from milepost.dataflow.sinks.committables import StagedFile
 from milepost.dataflow.sinks.file_statistics import statistics_of
+from milepost.dataflow.sinks.partition_values import with_partition
 from milepost.dataflow.sinks.table_keys import DATA, staged_prefix
 from milepost.dataflow.sinks.table_schema import conform
 from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StateCorrupt
@@ -175,6 +176,7 @@ class TableFiles:
             )
         try:
             rows = pq.ParquetFile(pa.BufferReader(body)).read(list(columns) if columns is not None else None)
+            rows = with_partition(rows, file.partition, schema)
         except (pa.ArrowException, OSError) as error:
             raise StateCorrupt(f"sink {self._sink}: {file.key} is not readable as Parquet", key=file.key) from error
         if rows.num_rows != file.rows:

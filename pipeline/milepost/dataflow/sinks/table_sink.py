@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.committables import Committable, JoinedFile, StagedFile, decode_schema, encode_schema
+from milepost.dataflow.sinks.committables import Committable, JoinedFile, StagedFile, decode_schema
 from milepost.dataflow.sinks.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.dataflow.sinks.contract import (
     PreparedTable,
@@ -26,6 +26,7 @@ from milepost.dataflow.sinks.contract import (
 )
 from milepost.dataflow.sinks.marks import Mark, MarkRecords
 from milepost.dataflow.sinks.owned_table import OwnedTable
+from milepost.dataflow.sinks.partitions import PartitionBy, check_partition
 from milepost.dataflow.sinks.small_files import still_there
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.dataflow.sinks.table_garbage import TableGarbage
@@ -69,8 +70,10 @@ class TableSink(OwnedTable, TableStaging):
         identity: Callable[[], str],
         retention_ms: int = 0,
         adopts: bool = False,
+        partition: PartitionBy | None = None,
     ) -> None:
-        super().__init__(name, mode=mode, key=key, store=store, op=op, statistics=form.keeps_statistics)
+        statistics = form.keeps_statistics
+        super().__init__(name, mode=mode, key=key, store=store, op=op, statistics=statistics, partition=partition)
         self._job, self._store, self._format_name, self._format = job, store, format_name, form
         self._retention_ms = retention_ms
         self._marks, self._records = marks, records
@@ -105,13 +108,13 @@ class TableSink(OwnedTable, TableStaging):
         if change is None:
             joined = still_there(committable.joined, rewritten.applied_to(recorded))
             change = self._change(committable, rewritten, joined)
-        return _prepared(change, recorded, schema, table.table_id)
+        return PreparedTable.after(change, recorded, schema, table.table_id)
 
     def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
         schema = self._next_schema(committable, base, None)
         self._checked_rows(committable)
         change = self._change(committable, ContentsChange(()))
-        return _prepared(change, self._records.files(base), schema, None if base is None else base.table_id)
+        return PreparedTable.after(change, self._records.files(base), schema, None if base is None else base.table_id)
 
     def bucket_files(self, base: TableContents | None, *, waits: bool) -> tuple[StagedFile, ...]:
         if not self.by_buckets:
@@ -225,7 +228,11 @@ class TableSink(OwnedTable, TableStaging):
         return problems + self._files.problems(files, decode_schema(contents.schema), deep=deep)
 
     def import_key(self, file: StagedFile, number: int, *, checkpoint_id: int, token: int) -> str:
-        """Return where the n-th file of a table that comes from elsewhere is staged: named by its content."""
+        """Return where the n-th file of a table that comes from elsewhere is staged: named by its content.
+
+        Raises: InvalidRequest: that table was partitioned in another way.
+        """
+        check_partition(self.name, file, self._partition)
         return f"{staged_prefix(checkpoint_id, token)}{number}-{file.sha256}.parquet"
 
     def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
@@ -350,6 +357,8 @@ class TableSink(OwnedTable, TableStaging):
         rows = decode_schema(committable.schema)
         check_rows_schema(self.name, rows, self.key)
         schema = merged_schema(self.name, decode_schema(base.schema) if base is not None else None, rows)
+        if self._partition is not None:
+            self._partition.check(self.name, rows)
         if table is not None and table.schema is not None:
             widened_schema(self.name, table.schema, schema)
         self._files.check(committable.written)
@@ -380,10 +389,3 @@ class TableSink(OwnedTable, TableStaging):
 
     def _sorted(self, rows: pa.Table) -> pa.Table:
         return rows.sort_by([(name, "ascending") for name in self.key])
-
-
-def _prepared(
-    change: ContentsChange, recorded: Sequence[StagedFile], schema: pa.Schema, table_id: str | None
-) -> PreparedTable:
-    files = change.applied_to(recorded)
-    return PreparedTable(change, encode_schema(schema), len(files), sum(file.rows for file in files), table_id)

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from milepost.dataflow.sinks.committables import Committable, RowsPiece, StagedRows, decode_schema, encode_schema
 from milepost.dataflow.sinks.contract import SinkMode
+from milepost.dataflow.sinks.partitions import PartitionBy, PartitionFiles
 from milepost.dataflow.sinks.table_files import TableFiles
 from milepost.dataflow.sinks.table_keys import check_staged_key
 from milepost.dataflow.sinks.table_schema import as_changes, changes_schema, rows_to_stage
@@ -21,6 +22,7 @@ class TableStaging:
     Args:
         key: key columns of an upsert table; () for others. store: rooted at the table.
         op: what each row is to a changelog. statistics: whether a staged file says those of its columns.
+        partition: by what the table is partitioned; None: by nothing.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class TableStaging:
         store: ObjectStore,
         op: str = "insert",
         statistics: bool = False,
+        partition: PartitionBy | None = None,
     ) -> None:
         if mode is SinkMode.UPSERT and not key:
             raise InvalidRequest(
@@ -41,15 +44,21 @@ class TableStaging:
         self.mode = mode
         self.key = key
         self._op = op
+        self._partition = partition
         self._files = TableFiles(name, store, statistics=statistics)
 
     def stage_pieces(
         self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
     ) -> StagedRows:
-        """Write one file durably, named by its content; of an upsert table's key its last row."""
+        """Write one file durably, named by its content; of an upsert table's key its last row. Of a partitioned table
+        a file for each partition."""
         rows = rows_to_stage(self.name, pieces, self.key, upsert=self.mode is SinkMode.UPSERT)
         if self.mode is SinkMode.CHANGELOG:
             rows = (as_changes(one, self._op, checkpoint_id) for one in rows)
+        if self._partition is not None:
+            parted = PartitionFiles(self.name, self._files, self._partition)
+            files = parted.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
+            return StagedRows(sum(file.rows for file in files), files)
         file = self._files.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
         return StagedRows() if file is None else StagedRows(file.rows, (file,))
 

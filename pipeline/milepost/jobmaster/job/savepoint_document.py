@@ -87,7 +87,7 @@ class SavepointDocument:
         objects: everything below the root but this document, ascending by key.
     """
 
-    stored_format: ClassVar[str] = "milepost.savepoint/4"
+    stored_format: ClassVar[str] = "milepost.savepoint/5"
 
     job: str
     checkpoint_id: int

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from milepost.protocol.records.locations import endpoint_problem, location_problem
 from milepost.spec.job.availability import not_available
 from milepost.spec.job.environment import literal_text, reference_problems, referenced_variables
-from milepost.spec.job.spec import DeduplicateOperator, JobSpec, SourceSpec, SqlOperator, WindowOperator
+from milepost.spec.job.spec import BUCKET_FORMATS, DeduplicateOperator, JobSpec, SourceSpec, SqlOperator, WindowOperator
 from milepost.spec.values.durations import format_duration
 from milepost.spec.values.expectations import expectation_problem
 from milepost.spec.values.formats import option_problem
@@ -37,6 +37,7 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
         *_sink_keys(spec),
         *_databases(spec),
         *_buckets(spec),
+        *_partitions(spec),
         *_adopted(spec),
         *_sources(spec),
         *_locations(spec),
@@ -65,6 +66,21 @@ def _buckets(spec: JobSpec) -> Iterator[Problem]:
         elif sink.buckets is not None and sink.buckets > most:
             message = f"more buckets than key groups: {sink.buckets}, and checkpointing.max_parallelism is {most}"
             yield Problem(("sinks", index, "buckets"), message)
+
+
+def _partitions(spec: JobSpec) -> Iterator[Problem]:
+    for index, sink in enumerate(spec.sinks):
+        if sink.partition_by is None:
+            continue
+        path: Path = ("sinks", index, "partition_by")
+        if sink.format not in BUCKET_FORMATS:
+            yield Problem(path, f"`partition_by` is of format: delta and iceberg; sink {sink.name} is {sink.format}")
+        elif sink.mode == "upsert":
+            yield Problem(path, "`partition_by` is of mode: append and changelog; upsert has `buckets` of keys")
+        for column in sink.partition_by:
+            if "(" in column:
+                hint = "add a column, `CAST(at AS DATE) AS day`, and partition by it"
+                yield Problem(path, f"{not_available(column)}: tables are partitioned by columns; {hint}")
 
 
 _KEYS_OF_FORMATS = {

@@ -16,6 +16,7 @@ from milepost.spec.graph.node_rules import (
     OutputRows,
     aggregate_rows,
     deduplicate_rows,
+    partition_problems,
     process_rows,
     sink_problems,
     source_rows,
@@ -221,6 +222,8 @@ class _Builder:
                 origin.columns, origin.event_time, "append" if late else node.output_kind, () if late else node.key
             )
             problems = sink_problems(sink, rows, ("sinks", index))
+            if origin.known:
+                problems += partition_problems(sink, rows.columns, ("sinks", index))
             self.problems += problems
             if not problems:
                 key = rows.key if sink.mode == "upsert" else ()

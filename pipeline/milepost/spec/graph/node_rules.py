@@ -22,7 +22,7 @@ from milepost.spec.sql.sql_parse import SqlProblem
 from milepost.spec.values.aggregates import AggregateCall, result_type, type_problem
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
-from milepost.spec.values.types import ColumnType
+from milepost.spec.values.types import INTEGERS, ColumnType
 
 WINDOW_COLUMNS = ("window_start", "window_end")
 WINDOW_TIME = ColumnType("timestamp", unit="us", utc=True)
@@ -32,6 +32,8 @@ Columns = dict[str, ColumnType | None]
 
 CHANGELOG_COLUMNS: Columns = {"_op": ColumnType("string"), "_checkpoint": ColumnType("int64")}
 """What a changelog adds to its rows: what each is, and the checkpoint that published it."""
+
+_PARTITION_KINDS = (*INTEGERS, "string", "bool", "date")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,23 @@ def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]
         Problem((*path, "mode"), f"{sink.input} has a column {name}, which a changelog adds; rename it")
         for name in taken
     ]
+
+
+def partition_problems(sink: SinkSpec, rows: Columns, path: Path) -> list[Problem]:
+    """Return why rows cannot be partitioned as a sink says; a type that only Spark knows is looked at in the epoch."""
+    columns = rows | (CHANGELOG_COLUMNS if sink.mode == "changelog" else {})
+    problems = []
+    for column in sink.partition_by or ():
+        type_ = columns.get(column)
+        if column not in columns and "(" not in column:
+            message = f"{sink.input} has no column {column}; {did_you_mean(column, columns)}"
+            problems.append(Problem((*path, "partition_by"), message))
+        elif type_ is not None and not (
+            type_.kind in _PARTITION_KINDS or (type_.kind, type_.unit) == ("timestamp", "us")
+        ):
+            message = f"{column} is {type_}; available: string, whole numbers, bool, date, timestamp in microseconds"
+            problems.append(Problem((*path, "partition_by"), message))
+    return problems
 
 
 def suite_problems(suite: QualitySpec, columns: Columns, path: Path) -> list[Problem]:

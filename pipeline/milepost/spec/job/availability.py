@@ -6,7 +6,6 @@ from milepost.spec.job import spec
 
 UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {
     spec.SourceSpec: frozenset({"idle_timeout", "forget_after", "max_bad_ratio"}),
-    spec.SinkSpec: frozenset({"partition_by"}),
     spec.TumblingWindow: frozenset({"sliding", "session"}),
 }
 """Model -> keys. One that is null says "off", which is what this version does: it passes."""

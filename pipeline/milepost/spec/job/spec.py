@@ -207,6 +207,8 @@ class SinkSpec(SpecModel):
             changed. At most `checkpointing.max_parallelism`. null: by its rows, up to 64.
         adopt: a Delta or Iceberg table that is there and no Milepost job's becomes this sink's; its rows stay. For mode
             upsert only an empty one. false: such a table is refused.
+        partition_by: columns of the rows of a Delta or Iceberg table of mode append or changelog; a file has one value
+            in each, which engines skip files by. It is said before the table is made. null: by none.
     """
 
     name: SinkName
@@ -220,6 +222,7 @@ class SinkSpec(SpecModel):
     conn_id: ConnId | None = None
     buckets: Annotated[int, Field(ge=1)] | None = None
     adopt: bool = False
+    partition_by: Annotated[Many[Text], Field(min_length=1), AfterValidator(_distinct)] | None = None
 
     @property
     def by_buckets(self) -> bool:

@@ -37,6 +37,7 @@ FILE = {
     "statistics": None,
     "groups": None,
     "rows_of": None,
+    "partition": [],
 }
 
 
@@ -173,7 +174,7 @@ def test_each_record_is_read_once(store: ObjectStore) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"format": "milepost.table-contents/4"}, "newer"),
+        ({"format": "milepost.table-contents/5"}, "newer"),
         ({"added": [FILE | {"key": "../../secret"}]}, "not the key"),
         ({"added": [FILE | {"key": "_other/x"}]}, "not the key"),
         ({"added": [FILE | {"rows": -1}]}, "rows"),

@@ -75,7 +75,7 @@ def test_its_table_is_no_empty_one_for_a_job_made_anew(job: Path) -> None:
 def test_no_job_starts_from_its_savepoint(job: Path) -> None:
     (savepoint,) = (job / "store" / "small" / "savepoints" / "before").iterdir()
     spec, before = spec_with(job, store="../anew", table="../lake/anew"), stored(job / "store")
-    assert_clear_error(milepost("start", spec, "--from", f"file://{savepoint}"), 7, BY_NAME, "milepost.savepoint/4")
+    assert_clear_error(milepost("start", spec, "--from", f"file://{savepoint}"), 7, BY_NAME, "milepost.savepoint/5")
     assert stored(job / "store") == before and not (job / "anew" / "small" / "manifest").exists()
 
 

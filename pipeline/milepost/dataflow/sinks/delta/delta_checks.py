@@ -57,7 +57,7 @@ def duration_ms(properties: Mapping[str, str], name: str) -> int | None:
     return int(said[1]) * unit if said and unit else None
 
 
-def check_traits(sink: str, traits: TableTraits) -> None:
+def check_traits(sink: str, traits: TableTraits, partition_by: tuple[str, ...] = ()) -> None:
     """Refuse a table whose features or properties our commits would break, or that would break ours.
 
     Raises: InvalidRequest.
@@ -69,10 +69,11 @@ def check_traits(sink: str, traits: TableTraits) -> None:
         )  # fmt: skip
     for fault, hint in _of_properties(traits.properties):
         raise _refused(sink, fault, f"{hint}, {_OTHER_PATH}")
-    if traits.partition_columns:
+    if traits.partition_columns != partition_by:
+        there, here = (", ".join(names) or "nothing" for names in (traits.partition_columns, partition_by))
         raise _refused(
-            sink, f"the table is partitioned by {', '.join(traits.partition_columns)}, and the sink is not",
-            "give the sink a new path",
+            sink, f"the table is partitioned by {there}, and `partition_by` says {here}",
+            f"let it say {list(traits.partition_columns)}, {_OTHER_PATH}",
         )  # fmt: skip
     for field in traits.fields:
         if (trait := _trait_of_column(field)) is not None:

@@ -26,7 +26,7 @@ class DeltaFormat:
 
     Args:
         sink: its name, for messages. store: its root is the table's. retention_ms: how long what the table no longer
-            shows must stay: as far back as checkpoints are retained, and grace.
+            shows must stay: as far back as checkpoints are retained, and grace. partition_by: columns.
     """
 
     keeps_statistics = True
@@ -34,10 +34,11 @@ class DeltaFormat:
     log_prefix = LOG
     names_owner = True
 
-    def __init__(self, sink: str, store: ObjectStore, retention_ms: int) -> None:
+    def __init__(self, sink: str, store: ObjectStore, retention_ms: int, partition_by: tuple[str, ...] = ()) -> None:
         self._sink = sink
         self._store = store
         self._retention_ms = retention_ms
+        self._partition_by = partition_by
 
     def check_columns(self, schema: pa.Schema) -> None:
         check_columns(self._sink, schema)
@@ -45,7 +46,9 @@ class DeltaFormat:
     def open(self) -> OpenDeltaTable | None:
         location = delta_location(self._sink, self._store.config)
         table = self._table(location)
-        return None if table is None else OpenDeltaTable(self._sink, self._store, location, table, self._retention_ms)
+        if table is None:
+            return None
+        return OpenDeltaTable(self._sink, self._store, location, table, self._retention_ms, self._partition_by)
 
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         check_columns(self._sink, schema)
@@ -57,6 +60,7 @@ class DeltaFormat:
             DeltaTable.create(
                 location.uri,
                 Schema.from_json(delta_schema(schema)),
+                partition_by=list(self._partition_by) or None,
                 configuration={FILE_RETENTION: kept, LOG_RETENTION: kept, **properties_of(owner)},
                 storage_options=location.options,
                 commit_properties=properties,

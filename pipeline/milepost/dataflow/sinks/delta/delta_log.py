@@ -57,13 +57,16 @@ class SinceOurs:
     foreign: tuple[ForeignCommit, ...]
 
 
-def commits_since_ours(store: ObjectStore, newest: int, owner: TableOwner | None) -> SinceOurs:
+def commits_since_ours(
+    store: ObjectStore, newest: int, owner: TableOwner | None, partition_by: tuple[str, ...] = ()
+) -> SinceOurs:
     """Read the log back from a version to the newest move of a sink.
 
     Ordinarily that is one object. What the log no longer has is told as one commit, of which nothing is known.
 
     Args:
         owner: the sink, as the table itself has it; None: nobody's, so that every commit is another's.
+        partition_by: columns of the table.
     Raises: StateCorrupt: an object of the log is not readable. What the store raises.
     """
     foreign: list[ForeignCommit] = []
@@ -77,7 +80,7 @@ def commits_since_ours(store: ObjectStore, newest: int, owner: TableOwner | None
             actions = _actions(number, body)
             ours = _our_commit(actions, owner)
             if ours is None:
-                foreign.append(_foreign_commit(number, actions))
+                foreign.append(_foreign_commit(number, actions, partition_by))
             elif ours.number is not None:
                 return SinceOurs(ours, tuple(reversed(foreign)))
         version, step = version - step, min(2 * step, _MOST_AT_ONCE)
@@ -128,26 +131,28 @@ def _our_commit(actions: list[dict[str, Any]], owner: TableOwner | None) -> OurC
     return OurCommit(owner.identity, owner.sink, said.get("number"), said.get("writeId"))
 
 
-def _foreign_commit(version: int, actions: list[dict[str, Any]]) -> ForeignCommit:
+def _foreign_commit(version: int, actions: list[dict[str, Any]], partition_by: tuple[str, ...]) -> ForeignCommit:
     added = [action["add"] for action in actions if "add" in action]
     removed = [action["remove"] for action in actions if "remove" in action]
     return ForeignCommit(
         version,
         str(_info(actions).get("operation") or "a commit that does not say what it is"),
         frozenset(unquote(file["path"]) for file in removed),
-        tuple(_foreign_file(file) for file in added),
+        tuple(_foreign_file(file, partition_by) for file in added),
         not any(file.get("dataChange", True) for file in (*added, *removed)),
     )
 
 
-def _foreign_file(add: dict[str, Any]) -> StagedFile:
+def _foreign_file(add: dict[str, Any], partition_by: tuple[str, ...]) -> StagedFile:
     """A file as its writer describes it; rows are 0 where it says nothing of them, and there is no digest."""
     statistics = add.get("stats")
     try:
         rows = int(json.loads(statistics)["numRecords"]) if statistics else 0
     except (ValueError, KeyError, TypeError):
         rows = 0
-    return StagedFile(unquote(add["path"]), rows, add["size"], "", statistics)
+    values = add.get("partitionValues") or {}
+    partition = tuple((name, values.get(name) or None) for name in partition_by)
+    return StagedFile(unquote(add["path"]), rows, add["size"], "", statistics, partition=partition)
 
 
 def _info(actions: list[dict[str, Any]]) -> dict[str, Any]:

@@ -58,13 +58,20 @@ class OpenDeltaTable:
     """
 
     def __init__(
-        self, sink: str, store: ObjectStore, location: DeltaLocation, table: DeltaTable, retention_ms: int
+        self,
+        sink: str,
+        store: ObjectStore,
+        location: DeltaLocation,
+        table: DeltaTable,
+        retention_ms: int,
+        partition_by: tuple[str, ...] = (),
     ) -> None:
         self._sink = sink
         self._store = store
         self._location = location
         self._table = table
         self._retention_ms = retention_ms
+        self._partition_by = partition_by
         metadata = table.metadata()
         self.version = table.version()
         self._columns = json.loads(table.schema().to_json())
@@ -81,7 +88,7 @@ class OpenDeltaTable:
             partition_columns=tuple(metadata.partition_columns),
             fields=tuple(self._columns["fields"]),
         )
-        check_traits(self._sink, traits)
+        check_traits(self._sink, traits, self._partition_by)
         if schema is not None:
             check_schema(self._sink, self.schema, schema)
 
@@ -129,9 +136,13 @@ class OpenDeltaTable:
         now_ms = time.time_ns() // 1_000_000
         same = move.same_rows
         actions: list[AddAction | RemoveAction] = [
-            AddAction(file.key, file.size, {}, now_ms, file.key not in same, _statistics(file)) for file in move.added
+            AddAction(file.key, file.size, dict(file.partition), now_ms, file.key not in same, _statistics(file))
+            for file in move.added
         ]
-        actions += [RemoveAction(file.key, file.key not in same, now_ms, file.size, {}) for file in move.removed]
+        actions += [
+            RemoveAction(file.key, file.key not in same, now_ms, file.size, dict(file.partition))
+            for file in move.removed
+        ]
         if self.owner is None:
             raise ProtocolViolation(f"sink {self._sink}: a Delta table that is nobody's was to be moved.")
         ours, transactions = _mark(self.owner, move.number, move.write_id)
@@ -140,13 +151,15 @@ class OpenDeltaTable:
                 actions,
                 "append",
                 self._table.schema(),
+                self._table.metadata().partition_columns,
                 commit_properties=properties,
                 post_commithook_properties=NO_HOOKS,
             )
 
     @cached_property
     def _since_ours(self) -> SinceOurs:
-        found = commits_since_ours(self._store, self._table.version(), self.owner)
+        columns = tuple(self._table.metadata().partition_columns)
+        found = commits_since_ours(self._store, self._table.version(), self.owner, columns)
         if found.ours is not None and (found.ours.number, found.ours.write_id) != (self.number, self.write_id):
             raise StateCorrupt(
                 f"sink {self._sink}: the Delta table {self._store.config.url} contradicts itself: the newest commit of "

@@ -12,8 +12,8 @@ from typing import Any
 
 from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.typedef import Record
 from pyiceberg.types import (
     DateType,
     IntegerType,
@@ -27,14 +27,15 @@ from pyiceberg.types import (
 
 from milepost.dataflow.sinks.committables import StagedFile
 from milepost.dataflow.sinks.iceberg.locations import key_below
+from milepost.dataflow.sinks.iceberg.partitioning import partition_record, partition_values
 from milepost.protocol.records.errors import StateCorrupt
 
 
-def data_file(root: str, file: StagedFile, schema: Schema, spec_id: int) -> DataFile:
-    """Return the entry of a staged file in an unpartitioned table.
+def data_file(root: str, file: StagedFile, schema: Schema, spec: PartitionSpec) -> DataFile:
+    """Return the entry of a staged file.
 
     Args:
-        root: location of the table. schema: of the table. spec_id: of its partitioning, which has no fields.
+        root: location of the table. schema, spec: its columns and partitioning.
     Raises: StateCorrupt: its statistics cannot be read.
     """
     nulls, lower, upper = _bounds(file, schema)
@@ -42,7 +43,7 @@ def data_file(root: str, file: StagedFile, schema: Schema, spec_id: int) -> Data
         content=DataFileContent.DATA,
         file_path=f"{root}/{file.key}",
         file_format=FileFormat.PARQUET,
-        partition=Record(),
+        partition=partition_record(file.partition, spec, schema),
         record_count=file.rows,
         file_size_in_bytes=file.size,
         column_sizes=None,
@@ -56,13 +57,15 @@ def data_file(root: str, file: StagedFile, schema: Schema, spec_id: int) -> Data
         equality_ids=None,
         sort_order_id=None,
     )
-    made.spec_id = spec_id
+    made.spec_id = spec.spec_id
     return made
 
 
-def found_file(root: str, file: DataFile) -> StagedFile:
+def found_file(root: str, file: DataFile, schema: Schema, spec: PartitionSpec) -> StagedFile:
     """Return what is known of a file that anybody added; its checksum is not, and empty."""
-    return StagedFile(key_below(root, file.file_path), file.record_count, file.file_size_in_bytes, sha256="")
+    partition = partition_values(file.partition, spec, schema)
+    key = key_below(root, file.file_path)
+    return StagedFile(key, file.record_count, file.file_size_in_bytes, sha256="", partition=partition)
 
 
 def _bounds(file: StagedFile, schema: Schema) -> tuple[dict[int, int], dict[int, bytes], dict[int, bytes]]:

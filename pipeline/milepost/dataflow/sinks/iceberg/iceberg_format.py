@@ -18,6 +18,7 @@ from milepost.dataflow.sinks.iceberg.catalogs import CatalogConfig, open_catalog
 from milepost.dataflow.sinks.iceberg.locations import normal_location, table_location
 from milepost.dataflow.sinks.iceberg.mark import owner_properties
 from milepost.dataflow.sinks.iceberg.open_table import IcebergTable, TablePlace
+from milepost.dataflow.sinks.iceberg.partitioning import partition_spec
 from milepost.dataflow.sinks.iceberg.refusals import GC_ENABLED
 from milepost.dataflow.sinks.iceberg.schemas import to_iceberg
 from milepost.dataflow.sinks.reservation import TableOwner
@@ -43,8 +44,12 @@ class IcebergFormat:
     log_prefix = "metadata/"
     names_owner = True
 
-    def __init__(self, sink: str, catalog: CatalogConfig, store: ObjectStore) -> None:
-        """Args: sink: whose table it is, for messages. store: rooted at the table, in which its subtasks stage."""
+    def __init__(
+        self, sink: str, catalog: CatalogConfig, store: ObjectStore, partition_by: tuple[str, ...] = ()
+    ) -> None:
+        """Args: sink: whose table it is, for messages. store: rooted at the table, in which its subtasks stage.
+        partition_by: columns."""
+        self._partition_by = partition_by
         self._sink = sink
         self._config = catalog
         self._store = store
@@ -69,7 +74,7 @@ class IcebergFormat:
                 f"{root}. Nothing was published.",
                 hint="give the sink the table's own location as its path, or another table",
             )
-        return IcebergTable(table, TablePlace(self._sink, self._config, root, self._store))
+        return IcebergTable(table, TablePlace(self._sink, self._config, root, self._store, self._partition_by))
 
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         columns = assign_fresh_schema_ids(to_iceberg(self._sink, schema))
@@ -83,7 +88,8 @@ class IcebergFormat:
             except NamespaceAlreadyExistsError:
                 pass
             try:
-                catalog.create_table(self._config.table, columns, root, properties=_properties(owner, columns))
+                parts = partition_spec(columns, self._partition_by)
+                catalog.create_table(self._config.table, columns, root, parts, properties=_properties(owner, columns))
             except TableAlreadyExistsError:
                 return
 

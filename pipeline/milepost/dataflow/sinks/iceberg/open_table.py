@@ -68,12 +68,14 @@ class TablePlace:
 
     Attributes:
         sink: whose it is, for messages. catalog: that the table is in. root: its location. store: rooted at it.
+        partition_by: the columns by which the sink wants it partitioned.
     """
 
     sink: str
     catalog: CatalogConfig
     root: str
     store: ObjectStore
+    partition_by: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -104,6 +106,7 @@ class IcebergTable:
             self._place.catalog.table_name,
             with_properties(self._metadata, self._claimed_properties()),
             manifests,
+            self._place.partition_by,
         )
         if schema is not None:
             to_iceberg(self._place.sink, schema)
@@ -243,8 +246,8 @@ class IcebergTable:
         Args:
             earlier: the one before it in the same commit; None: it follows the table's current one.
         """
-        schema, spec_id = self._metadata.schema(), self._metadata.default_spec_id
-        more = [data_file(self._place.root, file, schema, spec_id) for file in added]
+        schema, spec = self._metadata.schema(), self._metadata.spec()
+        more = [data_file(self._place.root, file, schema, spec) for file in added]
         parent = earlier or self._metadata.current_snapshot()
         before = self._reader.files(parent)
         keys = {file.key for file in removed}
@@ -327,7 +330,9 @@ class IcebergTable:
     ) -> ForeignCommit:
         after = self._reader.files(snapshot)
         added: tuple[StagedFile, ...] = tuple(
-            found_file(self._place.root, file) for path, file in after.items() if path not in before
+            found_file(self._place.root, file, self._metadata.schema(), self._metadata.specs()[file.spec_id])
+            for path, file in after.items()
+            if path not in before
         )
         removed = frozenset(self._key(path) for path in before if path not in after)
         return ForeignCommit(snapshot.snapshot_id, what, removed, added, keeps_rows)

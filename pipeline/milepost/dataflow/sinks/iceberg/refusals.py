@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 
+from milepost.dataflow.sinks.iceberg.partitioning import partition_columns
 from milepost.protocol.records.errors import InvalidRequest
 
 GC_ENABLED = "gc.enabled"
@@ -15,14 +16,25 @@ _OTHER_CODE = ("py-io-impl", "write.py-location-provider.impl", "write.location-
 """Properties that name code which decides where a table's files lie, or how they are read."""
 
 
-def refuse_table(sink: str, name: str, metadata: TableMetadata, manifests: Iterable[ManifestFile]) -> None:
+def refuse_table(
+    sink: str,
+    name: str,
+    metadata: TableMetadata,
+    manifests: Iterable[ManifestFile],
+    partition_by: tuple[str, ...] = (),
+) -> None:
     """Refuse a table that we cannot write without losing something of it.
 
     Args:
-        name: of the table. manifests: of its current snapshot.
+        name: of the table. manifests: of its current snapshot. partition_by: columns, as the sink has them.
     Raises: InvalidRequest: the first reason.
     """
-    found = _reason(name, metadata) or _missing_names(name, metadata) or _deletes(name, manifests)
+    found = (
+        _reason(name, metadata)
+        or _other_partitions(metadata, partition_by)
+        or _missing_names(name, metadata)
+        or _deletes(name, manifests)
+    )
     if found is not None:
         reason, hint = found
         raise InvalidRequest(f"sink {sink}: its table {name} {reason}. Nothing was published.", hint=hint, sink=sink)
@@ -48,8 +60,6 @@ def _reason(name: str, metadata: TableMetadata) -> tuple[str, str] | None:
             "lets engines delete files that its snapshots no longer name, which checkpoints still need",
             f"ALTER TABLE {name} SET TBLPROPERTIES ('{GC_ENABLED}'='false')",
         )
-    if not metadata.spec().is_unpartitioned():
-        return f"is partitioned ({_names(metadata.spec().fields)}), which the sink did not ask for", new_path
     if metadata.sort_order().fields:
         return "has a sort order, which the sink did not ask for", f"ALTER TABLE {name} WRITE UNORDERED"
     schema = metadata.schema()
@@ -66,6 +76,16 @@ def _reason(name: str, metadata: TableMetadata) -> tuple[str, str] | None:
             f"ALTER TABLE {name} ALTER COLUMN {required[0]} DROP NOT NULL",
         )
     return None
+
+
+def _other_partitions(metadata: TableMetadata, partition_by: tuple[str, ...]) -> tuple[str, str] | None:
+    there = partition_columns(metadata.spec(), metadata.schema())
+    if there == partition_by:
+        return None
+    said = ", ".join(str(field.name) for field in metadata.spec().fields) or "nothing"
+    new_path = "give the sink a new table"
+    hint = new_path if None in there else f"let `partition_by` say {list(there)}, or {new_path}"
+    return f"is partitioned by {said}, and `partition_by` says {', '.join(partition_by) or 'nothing'}", hint
 
 
 def _missing_names(name: str, metadata: TableMetadata) -> tuple[str, str] | None:

@@ -50,7 +50,7 @@ def test_a_table_elsewhere_is_refused_by_both_places(lake: IcebergLake) -> None:
         (lambda table: set_properties(table, **{"schema.name-mapping.default": "[]"}), "by what name column 'k'"),
         (
             lambda table: table.update_spec().add_field("k", IdentityTransform(), "by_k").commit(),
-            "is partitioned (by_k)",
+            "is partitioned by by_k",
         ),
         (lambda table: table.update_sort_order().asc("k", IdentityTransform()).commit(), "has a sort order"),
         (identify, "identifier fields (k)"),
