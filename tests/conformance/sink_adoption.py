@@ -199,6 +199,12 @@ class UpsertAdoptionTests(SinkAdoptionBase):
             self.adopting(tmp_path)
         assert self.open_sink(tmp_path).owner() is None
 
+    def test_a_table_with_rows_is_refused_without_the_advice_to_adopt_it(self, tmp_path: Path) -> None:
+        self.make_foreign(tmp_path, rows(THEIRS))
+        with pytest.raises(InvalidRequest, match="was made by somebody else and has rows") as refused:
+            self.open_sink(tmp_path).reserve(LIFE)
+        assert "adopt: true" not in refused.value.hint
+
     def test_an_empty_table_is_adopted(self, tmp_path: Path) -> None:
         self.make_foreign(tmp_path, rows(THEIRS).slice(1))
         job = self.adopting(tmp_path)

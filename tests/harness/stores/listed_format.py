@@ -7,7 +7,7 @@ that our own Parquet table never meets: foreign rows, compactions, changes of ou
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -46,6 +46,13 @@ class ListedTable:
 
     def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
         self.append({"claim": [owner.job, owner.identity, owner.sink], "mark": mark})
+
+    def check_keys(self, rows: pa.Table) -> None:
+        """Nothing: rows of others lie in files of their own."""
+
+    def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
+        """Nothing: its rows are those of its files."""
+        return None
 
     def live(self) -> Mapping[str, int]:
         return dict(self.files)
@@ -96,8 +103,12 @@ class ListedFormat:
 
     store: ObjectStore
     keeps_statistics: bool = False
+    is_database: bool = False
     log_prefix: str = LOG
     names_owner: bool = True
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Nothing: it holds whatever Parquet does."""
 
     def open(self) -> ListedTable | None:
         entries = sorted(stat.key for stat in self.store.list(LOG))
@@ -112,6 +123,9 @@ class ListedFormat:
             ListedTable(self.store).append({"create": uuid4().hex, "owner": whose, "schema": encode_schema(schema)})
         except CommitConflict:  # somebody else's, made meanwhile, is left alone
             return
+
+    def check_rows(self, rows: pa.Table) -> None:
+        """Nothing: its files hold whatever its columns do."""
 
     def maintain(self, retention_ms: int) -> None:
         """Nothing: its log stays."""

@@ -85,15 +85,16 @@ class TableOwnership:
         return not lacking
 
     def _check_adoptable(self, table: OpenTable) -> None:
+        if self._only_empty and table.live():
+            raise self._refused(
+                "was made by somebody else and has rows, and `mode: upsert` adopts an empty table only: rows of others "
+                "have no key",
+                "give the sink a new path, use mode: changelog, or empty the table",
+            )
         if not self._adopts:
             raise self._refused(
                 "was made by somebody else",
                 "`adopt: true` at the sink makes it this job's: its rows stay; or give the sink a new path",
-            )
-        if self._only_empty and table.live():
-            raise self._refused(
-                "has rows already, and `mode: upsert` adopts an empty table only: rows of others have no key",
-                "give the sink a new path, use mode: changelog, or empty the table",
             )
 
     def _claim(self, table: OpenTable, owner: TableOwner, lacking: Mapping[str, str]) -> None:
