@@ -14,6 +14,9 @@ from bench.workloads import Workload
 PARALLELISM = 2
 """Cores and tasks of every system."""
 
+PAUSED_SPARK = {"spark.network.timeout": "3600s", "spark.executor.heartbeatInterval": "600s"}
+"""Settings of a Spark that is paused while others have their turn: a pause is no lost executor."""
+
 
 @dataclass(frozen=True, slots=True)
 class Folders:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.systems.contract import PARALLELISM, Folders, NotAsked, link_files
+from bench.systems.contract import PARALLELISM, PAUSED_SPARK, Folders, NotAsked, link_files
 from bench.systems.merging import CHANGES, TableVolumes, aggregated, merge_sql, stage_changes
 from bench.workloads import Workload
 from scripts.spark_tables import spark_with_tables, sqlite_catalog
@@ -84,6 +84,7 @@ def _open_spark(workload: Workload, folders: Folders) -> Any:
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "TZ": "UTC"}
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = {
+        **PAUSED_SPARK,
         "spark.driver.memory": workload.memory,
         "spark.local.dir": str(folders.work / "spark"),
         "spark.sql.warehouse.dir": str(folders.work / "warehouse"),

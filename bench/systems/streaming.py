@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.systems.contract import PARALLELISM, Folders, NotAsked, Volumes, link_files
+from bench.systems.contract import PARALLELISM, PAUSED_SPARK, Folders, NotAsked, Volumes, link_files
 from bench.systems.servers import Server
 from bench.workloads import DELAY_S, WINDOW_S, Query, Workload
 
@@ -58,9 +58,7 @@ def _of_driver(workload: Workload, folder: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(folder / "spark"),
-        # Paused while others have their turn: a pause is no lost executor.
-        "spark.network.timeout": "3600s",
-        "spark.executor.heartbeatInterval": "600s",
+        **PAUSED_SPARK,
         # On a busy machine the worker of a `foreachBatch` takes longer than 15 s to import Spark.
         "spark.python.authenticate.socketTimeout": "300s",
     }
