@@ -27,7 +27,7 @@ _NOTES = {
         "state, and completes a checkpoint of it. DuckDB's table is a file of its own that no other engine reads, so "
         "its last row publishes the whole of it as Parquet."
     ),
-    "iceberg": "As above. Spark's catalog is a folder, ours a database of SQLite.",
+    "iceberg": "As above. Both catalogs are databases of SQLite.",
     "aggregating": "The statement groups the bids itself. It has no state but the table, and completes no checkpoint.",
     "ours": (
         "Our own Parquet table appends the changed rows, and Milepost merges them by key when it reads; on Delta as a "
@@ -114,11 +114,13 @@ def _side_by_side(name: str, record: Record) -> list[str]:
         f"{len(counted(record, first))} rounds after {len(epochs) - len(counted(record, first))}; all published the "
         f"same {record['rows']:,} rows."
     )
-    head = ("system", "wall s", "25–75 %", "× first", "CPU s", "written MB", "kept MB", "Spark reads s")
+    head = ("system", "wall s", "25–75 %", "× first row", "CPU s", "written MB", "kept MB", "Spark reads s")
     return [f"### {name.split('/')[1]}: {workload['says']}", "", says, "", *table_lines(head, rows)]
 
 
 def _label(system: str) -> str:
+    if system == "milepost":
+        return "Milepost, own Parquet table"
     return f"{entry_of(system).says}{', which aggregates' if 'aggregates' in system else ''}"
 
 
@@ -180,5 +182,5 @@ def _phases(parts: Parts) -> str:
             cells.append(f"{Spread.of(told).median:.0f}" if told else "–")
         rows.append((phase.removesuffix("_ms"), *cells))
     text = "Milliseconds of a warm epoch by phase, 1 M keys, each as often; medians, as `milepost show` tells them."
-    head = ("phase", *(entry_of(system).says for system in shown))
+    head = ("phase", *(_label(system) for system in shown))
     return "\n".join(["## Where our time goes", "", text, "", *table_lines(head, rows)])
