@@ -13,7 +13,9 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, is_large, read_list, write_list
 from milepost.jobmaster.retention.job_tables import staging_tables
+from milepost.jobmaster.retention.left_tables import records_of_left_tables
 from milepost.jobmaster.retention.log_compaction import compact_some, record_backlog
+from milepost.jobmaster.retention.table_references import share_of
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.requests import GarbageDeletedRequest, ListProgress, SubsumeRequest
 from milepost.protocol.manifest.upkeep.garbage import listable
@@ -73,8 +75,13 @@ def _subsume(
     if any(item.checkpoint_id not in needed for item in kept):
         return ()  # what it shares with the others is unknown, so all of it stays
     _check_shared(state.job, needed)
+    try:
+        carried = records_of_left_tables(context, state, [share_of(needed[item.checkpoint_id]) for item in kept])
+    except CheckpointError as error:
+        _LOG.warning("no checkpoint is dropped now: what a table carries that was left is unknown: %s", error.message)
+        return ()
     garbage = unreferenced(
-        [_referenced(item, needed) for item in kept],
+        [carried, *(_referenced(item, needed) for item in kept)],
         [[*_referenced(item, needed), *_own_objects(context, item)] for item in gone],
     )
     listed = write_list(context.store, state, listable(garbage)) if is_large(state, garbage) else None

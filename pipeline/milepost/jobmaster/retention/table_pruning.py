@@ -15,10 +15,11 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import HousekeptSink, Sink, TableObject, TableTarget
+from milepost.dataflow.sinks.contract import HousekeptSink, Sink, TableObject
 from milepost.dataflow.sinks.table_garbage import MAX_LISTED, TableGarbageList, TableGarbageLists
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.job_tables import JobTable, forget_table, job_tables
+from milepost.jobmaster.retention.left_tables import empty, is_needed
 from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, share_of, table_needs
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, SessionId
@@ -112,7 +113,7 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
     carried: dict[str, set[int]] = {}
     for one in reversed(listed):  # the one in force last: it forgets the marks that none of the others carries
         try:
-            needs = _needs(state, shares, one)
+            needs = _needs(context, state, shares, one)
             plan = plan_pruning(
                 state,
                 one.table,
@@ -154,22 +155,13 @@ class _Listed:
     objects: tuple[TableObject, ...]
 
 
-def _needs(state: ManifestState, shares: Mapping[CheckpointId, TableShare], one: _Listed) -> TableNeeds:
-    """Return what of a table is needed; one that no retained checkpoint is of any more is emptied before.
-
-    It is left by a migration, or by a rollback beyond one: its own readers see an empty table rather than one whose
-    files go. The number of that commit is the version of the head that needs it no more.
-    """
-    needs = table_needs(state, shares, one.table, one.sink)
-    if needs.unknown is not None or _is_needed(shares, one.table) or not needs.position.checkpoint_id:
-        return needs
-    _LOG.info("sink %s: no retained checkpoint is of it any more: it is emptied", one.table.label)
-    one.sink.move(TableTarget(state.version, state.live, None))
+def _needs(
+    context: JobContext, state: ManifestState, shares: Mapping[CheckpointId, TableShare], one: _Listed
+) -> TableNeeds:
+    """Return what of a table is needed; one that no retained checkpoint is of any more is emptied before."""
+    if not is_needed(shares.values(), one.table):
+        empty(context, state, one.table, one.sink)
     return table_needs(state, shares, one.table, one.sink)
-
-
-def _is_needed(shares: Mapping[CheckpointId, TableShare], table: JobTable) -> bool:
-    return table.in_force or any(table.holds(share[table.sink]) for share in shares.values() if table.sink in share)
 
 
 def _forget_if_gone(context: JobContext, state: ManifestState, one: _Listed, needs: TableNeeds) -> None:

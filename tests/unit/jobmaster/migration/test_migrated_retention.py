@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from milepost.dataflow.sinks import table_sink
+from milepost.dataflow.sinks.table_address import TableAddress
 from milepost.dataflow.sinks.table_keys import DATA
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
@@ -106,13 +108,18 @@ def test_after_a_rollback_beyond_it_the_new_table_is_emptied_and_collected(
 
 
 def test_what_a_savepoint_is_of_stays_a_root(job: MigratingJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also files that the old table itself had replaced before it was left."""
     at_hour(monkeypatch, HOURS * 4)
     job.master.create_savepoint("before")
+    monkeypatch.setattr(table_sink, "COMPACT_FILES", 4)
+    run_later(job, monkeypatch, 4, 1)
     for sink in SINKS:
         job.migrate(sink)
         job.say(sink)
-    run_later(job, monkeypatch, 4, 7)
+    run_later(job, monkeypatch, 5, 7)
     assert files(job, "seen") and len(registered(job, "seen")) == 2
+    old = job.small.context.sink("table", TableAddress("parquet", "../lake/table"))
+    assert old.position().checkpoint_id == 5, "a table that a checkpoint is of is left as it was"
     job.rollback(4)
     job.assert_whole()
     assert job.rows_at("table", 4).num_rows == 9
