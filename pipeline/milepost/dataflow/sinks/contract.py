@@ -89,6 +89,7 @@ class TableTarget:
         follows: the checkpoint that it must show before, 0 for the empty table: an epoch adds to just that one. None:
             whatever it shows (a switch of the live timeline).
         realigns: also when nobody knows what it shows: somebody has decided so.
+        retained: checkpoints that are retained as the manifest has it; None: not looked up.
     """
 
     number: int
@@ -96,6 +97,7 @@ class TableTarget:
     contents: TableContents | None
     follows: int | None = None
     realigns: bool = False
+    retained: frozenset[int] | None = None
 
     @property
     def checkpoint_id(self) -> int:

@@ -29,6 +29,8 @@ class TableMove:
         schema: of the table, from before this commit: it is widened by a commit of its own.
         same_rows: keys of added and removed files that together hold the same rows before and after: engines that
             follow changes of the table are to see none there.
+        checkpoint_id: that the table shows then; 0: the empty state. retained: the checkpoints that one can still go
+            back to, for a format that names them to its readers; None: nobody said.
         before, after: all files that the table shows, in commit order, and is to show: for a format that keeps rows
             and no files. `before` is None where nobody knows, or where it is not to be trusted (a realignment).
     """
@@ -39,6 +41,8 @@ class TableMove:
     removed: tuple[StagedFile, ...]
     schema: pa.Schema
     same_rows: frozenset[str] = frozenset()
+    checkpoint_id: int = 0
+    retained: frozenset[int] | None = None
     before: tuple[StagedFile, ...] | None = None
     after: tuple[StagedFile, ...] = ()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from uuid import uuid4
 
 import pyarrow as pa
@@ -115,7 +116,7 @@ class TableMover:
             mark = self._marks.record(
                 Mark(target.number, position.number, write_id, table.table_id, target.timeline, contents)
             )
-            if self._commit(table, position, mark, target.realigns):
+            if self._commit(table, position, mark, target):
                 return True
         raise CommitOutcomeUnknown(
             f"sink {self._sink}: checkpoint {target.checkpoint_id} lost the race for the table {LOST_RACES} times. "
@@ -196,12 +197,13 @@ class TableMover:
                 head=position.checkpoint_id,
             )
 
-    def _commit(self, table: OpenTable, position: TablePosition, mark: Mark, realigns: bool) -> bool:
+    def _commit(self, table: OpenTable, position: TablePosition, mark: Mark, target: TableTarget) -> bool:
         """Commit on this handle. True: it landed. False: somebody else's commit came before; decide again."""
         try:
-            shown = self._ours_now(table, position, realigns)
-            is_trusted = position.is_known and not realigns
-            table.commit(self._difference(table, mark, shown, is_trusted))
+            shown = self._ours_now(table, position, target.realigns)
+            is_trusted = position.is_known and not target.realigns
+            move = self._difference(table, mark, shown, is_trusted)
+            table.commit(replace(move, checkpoint_id=mark.checkpoint_id, retained=target.retained))
             return True
         except (CommitConflict, CommitOutcomeUnknown, StoreUnavailable) as error:
             try:

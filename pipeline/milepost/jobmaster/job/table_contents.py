@@ -5,12 +5,14 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from milepost.dataflow.sinks.contents import TableContents
-from milepost.dataflow.sinks.contract import Sink
+from milepost.dataflow.sinks.contract import Sink, TableTarget
 from milepost.dataflow.sinks.table_address import TableAddress
 from milepost.dataflow.sinks.table_registry import TableRegistry
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
+from milepost.protocol.records.manifest_state import ManifestState
 
 
 def contents_at(context: JobContext, target: CheckpointMetadata | None, name: str) -> TableContents | None:
@@ -108,3 +110,15 @@ def _address_now(context: JobContext, name: str) -> TableAddress | None:
         return None
     contents = base.tables.get(name) if base is not None else None
     return contents.address if contents is not None and is_known_table(context, name, contents) else None
+
+
+def retained_ids(state: ManifestState) -> frozenset[int]:
+    """Return the checkpoints that a table may be asked to show again."""
+    return frozenset(int(one.checkpoint_id) for one in state.checkpoints)
+
+
+def target_of(
+    state: ManifestState, checkpoint: CompletedCheckpoint, contents: TableContents, follows: int
+) -> TableTarget:
+    """Return where the completion of a checkpoint puts a table that shows the one that it follows."""
+    return TableTarget(checkpoint.version, checkpoint.timeline, contents, follows, retained=retained_ids(state))

@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from milepost.dataflow.sinks.contract import TableTarget
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.plan import InputRecord, encode_input_record, expected_subtasks, split_inputs
 from milepost.epoch.summary import summary_of
 from milepost.jobmaster.job.context import JobContext, TransactResult
 from milepost.jobmaster.job.session import Session, provably_dead
-from milepost.jobmaster.job.table_contents import is_known_table
+from milepost.jobmaster.job.table_contents import is_known_table, target_of
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAborted
 from milepost.jobmaster.retention.subsumption import discard_losers, discard_staged
 from milepost.jobmaster.retention.vetoes import with_veto
@@ -213,12 +212,12 @@ class Leadership:
         """
         published: list[str] = []
         down: set[str] = set()
-        for checkpoint in self.context.head().state.unconfirmed():
+        for checkpoint in (state := self.context.head().state).unconfirmed():
             for sink in checkpoint.unconfirmed:
                 if sink in down:
                     continue
                 try:
-                    self.commit_sink(session, checkpoint, sink)
+                    self.commit_sink(session, state, checkpoint, sink)
                 except (StoreUnavailable, CommitOutcomeUnknown) as error:
                     down.add(sink)
                     _LOG.warning("checkpoint %s waits for sink %s: %s", checkpoint.checkpoint_id, sink, error.message)
@@ -256,13 +255,14 @@ class Leadership:
         Returns: whether this call published the target's part; False when it was there already.
         """
         published = False
-        for checkpoint in self.context.head().state.checkpoints:
+        state = self.context.head().state
+        for checkpoint in state.checkpoints:
             if checkpoint.checkpoint_id <= target.checkpoint_id and sink in checkpoint.unconfirmed:
-                landed = self.commit_sink(session, checkpoint, sink)
+                landed = self.commit_sink(session, state, checkpoint, sink)
                 published = landed if checkpoint.checkpoint_id == target.checkpoint_id else published
         return published
 
-    def commit_sink(self, session: Session, checkpoint: CompletedCheckpoint, name: str) -> bool:
+    def commit_sink(self, session: Session, state: ManifestState, checkpoint: CompletedCheckpoint, name: str) -> bool:
         """Commit one sink's part of a completed checkpoint and confirm it; True when this call published it.
 
         One that a rollback has left meanwhile owes the sink nothing: nothing of it is published, and that is no error.
@@ -285,7 +285,7 @@ class Leadership:
             )
         follows, sink = metadata.sinks[name].predecessor, self.context.sink(name, contents.address)
         try:
-            published = sink.move(TableTarget(checkpoint.version, checkpoint.timeline, contents, follows))
+            published = sink.move(target_of(state, checkpoint, contents, follows))
         except Superseded:
             current = self.context.head().state.checkpoint(checkpoint.checkpoint_id)
             if current is not None and name in current.unconfirmed:

@@ -16,7 +16,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import require_stores
-from milepost.jobmaster.job.table_contents import contents_at, table_at
+from milepost.jobmaster.job.table_contents import contents_at, retained_ids, table_at
 from milepost.protocol.codec.log_entries import event_name
 from milepost.protocol.manifest.transaction.events import TimelineSwitched
 from milepost.protocol.manifest.transaction.requests import ReconcileSinkRequest
@@ -123,7 +123,8 @@ class SinkReconciler:
     ) -> None:
         contents = contents_at(self._context, target, name)
         sink = table_at(self._context, name, contents)
-        moved = sink.move(TableTarget(decision, state.live, contents, realigns=realigns))
+        retained = retained_ids(state)
+        moved = sink.move(TableTarget(decision, state.live, contents, realigns=realigns, retained=retained))
         shown = 0 if contents is None else contents.checkpoint_id
         _LOG.info("sink %s: timeline %s, checkpoint %s%s", name, state.live, shown, "" if moved else ", already")
 

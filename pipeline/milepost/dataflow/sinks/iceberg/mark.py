@@ -1,12 +1,14 @@
 """The mark of a table in Iceberg: which of its snapshots was our newest move, as its metadata shows it.
 
 A snapshot says it in its summary, and counts as long as it is in the history of `main`. A tag moves along with it in
-the same commit, because others may expire snapshots: none expires one that has a tag.
+the same commit, because others may expire snapshots: none expires one that has a tag. Each retained checkpoint has a
+tag of its own beside it, ``milepost-<id>``, at the newest snapshot that shows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.table.metadata import TableMetadata
@@ -17,6 +19,8 @@ from milepost.dataflow.sinks.reservation import TableOwner
 JOB, IDENTITY, SINK = "milepost.job", "milepost.identity", "milepost.sink"
 NUMBER, WRITE_ID = "milepost.number", "milepost.write-id"
 TAG = "milepost"
+
+_OF_CHECKPOINT = re.compile(rf"{TAG}-([1-9]\d*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,17 @@ def is_ours(snapshot: Snapshot) -> bool:
     """Return whether a snapshot is a move of ours."""
     summary = _summary(snapshot)
     return WRITE_ID in summary and summary.get(NUMBER, "").isdecimal()
+
+
+def tag_of(checkpoint_id: int) -> str:
+    """Return the tag by which engines read the table as of a checkpoint."""
+    return f"{TAG}-{checkpoint_id}"
+
+
+def outdated_tags(tags: Iterable[str], retained: frozenset[int]) -> list[str]:
+    """Return those of a table's tags that are of checkpoints that are gone."""
+    found = ((tag, _OF_CHECKPOINT.fullmatch(tag)) for tag in tags)
+    return sorted(tag for tag, match in found if match is not None and int(match[1]) not in retained)
 
 
 def operation(snapshot: Snapshot) -> str:

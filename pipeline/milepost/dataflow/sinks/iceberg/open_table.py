@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from uuid import uuid4
@@ -27,6 +27,7 @@ from pyiceberg.table.update import (
     AssertDefaultSpecId,
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
@@ -49,8 +50,10 @@ from milepost.dataflow.sinks.iceberg.mark import (
     history,
     is_ours,
     operation,
+    outdated_tags,
     owner_of,
     owner_properties,
+    tag_of,
 )
 from milepost.dataflow.sinks.iceberg.refusals import GC_ENABLED, refuse_table, with_properties
 from milepost.dataflow.sinks.iceberg.schemas import to_arrow, to_iceberg
@@ -173,6 +176,7 @@ class IcebergTable:
                 *(AddSnapshotUpdate(snapshot=snapshot) for snapshot in snapshots),
                 _points(MAIN_BRANCH, SnapshotRefType.BRANCH, newest),
                 _points(TAG, SnapshotRefType.TAG, newest),
+                *self._checkpoint_tags(move, newest),
                 SetPropertiesUpdate(updates=dict(properties)),
             ),
             doing,
@@ -300,6 +304,16 @@ class IcebergTable:
             self._place.store.delete(key for key in sorted(map(self._key, locations)) if "://" not in key)
         except CheckpointError as error:
             _log.warning("%s keeps old files of its log: %s", self._place.name, error)
+
+    def _checkpoint_tags(self, move: TableMove, snapshot: Snapshot) -> Iterator[TableUpdate]:
+        """Return what names the move's checkpoint to readers, and forgets those that are not retained any more."""
+        if move.retained is None:
+            return
+        kept = move.retained | {move.checkpoint_id}
+        for tag in outdated_tags(self._metadata.refs, kept):
+            yield RemoveSnapshotRefUpdate.model_validate({"ref-name": tag})
+        if move.checkpoint_id:
+            yield _points(tag_of(move.checkpoint_id), SnapshotRefType.TAG, snapshot)
 
     def _claimed_properties(self) -> dict[str, str]:
         """Return what of a table that nobody owns yet is set with its owner: what keeps files, and what finds columns.
