@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from milepost.dataflow.sinks.table_sink import COMPACT_FILES
 from tests.conformance.postgres_sink import PostgresCase
 from tests.conformance.sink import SinkTests
+from tests.conformance.sink_case import rows
 from tests.conformance.sink_faults import SinkFaultTests
 from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
@@ -14,6 +18,28 @@ from tests.conformance.sink_timelines import SinkTimelineTests
 @pytest.mark.long
 class TestUpsert(PostgresCase, SinkStrangerTests, SinkTimelineTests, SinkTests):
     pass
+
+
+@pytest.mark.long
+class TestManyEpochs(PostgresCase):
+    def test_300_epochs_leave_one_head_and_no_more_than_their_rows(self, tmp_path: Path) -> None:
+        """TABLES 6: no growth; compaction of the files on the way, and back over all of it."""
+        job = self.begin(tmp_path)
+        first = job.publish(rows((0, "first")))
+        for number in range(1, 300):
+            job.publish(rows((number % 7, f"epoch {number}")))
+        assert [row[0] for row in self.sql_rows(tmp_path)] == list(range(7))
+        assert len(self.published(tmp_path)) == 7
+        table = self.table(tmp_path)
+        heads = "SELECT count(*), max(version) FROM milepost_tables WHERE table_oid = %s::regclass"
+        assert self.database.run(heads, table) == [(1, 300)]
+        assert self.database.run("SELECT count(*) FROM pg_class WHERE relpersistence = 't'") == [(0,)]
+        contents = job.sink.position().contents
+        assert contents is not None and contents.files < COMPACT_FILES
+        self.database.run(f"VACUUM FULL {table}")
+        assert self.database.run("SELECT pg_relation_size(%s::regclass)", table) == [(8192,)]
+        job.back_to(first)
+        assert self.published(tmp_path) == [(0, "first")]
 
 
 @pytest.mark.long

@@ -12,7 +12,14 @@ import pytest
 
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, InvalidRequest
 from milepost.protocol.records.object_store import Credentials
-from milepost.spec.job.connections import S3Access, environment_connection, parse_connection, s3_access, spark_server
+from milepost.spec.job.connections import (
+    S3Access,
+    environment_connection,
+    parse_connection,
+    postgres_access,
+    s3_access,
+    spark_server,
+)
 from milepost.spec.load.load import LoadedJob, from_text
 from milepost.spec.values.spark_remote import SparkRemote
 
@@ -161,6 +168,38 @@ def test_a_spark_connection_that_is_not_followed_is_refused_by_name(
     given(monkeypatch, "spark-here", value)
     with pytest.raises(EnvironmentUnusable, match=re.escape(says)):
         job().spark_server()
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters"),
+    [
+        ("postgres://ann:a%40b@db:7/shop", {"host": "db", "port": "7", "user": "ann", "password": "a@b"}),
+        ("postgresql://ann@db/shop?sslmode=verify-full", {"host": "db", "user": "ann", "sslmode": "verify-full"}),
+        (
+            '{"conn_type": "postgres", "host": "db", "login": "ann", "schema": "shop", "extra": {"sslkey": "/k"}}',
+            {"host": "db", "user": "ann", "sslkey": "/k"},
+        ),
+    ],
+)
+def test_a_database_s_connection_has_its_address_and_password(text: str, parameters: dict[str, str]) -> None:
+    """Its schema is the database, as Airflow has it."""
+    found = postgres_access(parse_connection("pg", text))
+    assert (found.parameters, found.dsn) == ({**parameters, "dbname": "shop"}, "")
+    assert "a@b" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"conn_type": "mysql", "host": "h"}', "it has the type mysql, expected postgres"),
+        ('{"conn_type": "postgres", "host": "h"}', "it has no schema and no login"),
+        ("postgres://ann@h/d?cursor=dictcursor", "it has extra.cursor, which is not followed here"),
+        ("postgres://ann@h/d?iam=true", "it has extra.iam, which is not followed here"),
+    ],
+)
+def test_a_database_s_connection_that_is_not_followed_is_refused_by_name(text: str, says: str) -> None:
+    with pytest.raises(EnvironmentUnusable, match=re.escape(says)):
+        postgres_access(parse_connection("pg", text))
 
 
 @pytest.mark.parametrize(

@@ -123,19 +123,6 @@ class TestCommits(PostgresCase):
         finally:
             server.remove()
 
-    def test_many_commits_leave_nothing_behind(self, tmp_path: Path) -> None:
-        """One head, the rows, and no relation of theirs, however many epochs there were."""
-        job = self.begin(tmp_path)
-        for number in range(60):
-            job.publish(rows((1, f"epoch {number}")))
-        table = self.table(tmp_path)
-        assert self.sql_rows(tmp_path) == [(1, "epoch 59")]
-        assert self.database.run("SELECT count(*) FROM milepost_tables WHERE table_oid = %s::regclass", table) == [(1,)]
-        left = "SELECT count(*) FROM pg_class WHERE relname LIKE 'milepost%%' AND relpersistence = 't'"
-        assert self.database.run(left) == [(0,)]
-        self.database.run(f"VACUUM FULL {table}")
-        assert self.database.run("SELECT pg_relation_size(%s::regclass) <= 8192", table) == [(True,)]
-
     def test_of_a_rollback_the_rows_that_differ_are_written_and_no_others(self, tmp_path: Path) -> None:
         """Each row has the number of the move that wrote it last: what changed since is asked of the table itself."""
         job = self.begin(tmp_path)

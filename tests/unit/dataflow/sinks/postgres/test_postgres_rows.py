@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from milepost.dataflow.sinks.postgres.postgres_types import MARK, check_columns, check_rows
@@ -138,12 +138,13 @@ class TestRows(PostgresCase):
         assert self.sql_rows(tmp_path, "k, c989") == [(1, 989)]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    st.lists(
-        st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))), min_size=1
-    )
-)
+TEXTS = st.one_of(st.none(), st.text("\\\t\n\rntrN", max_size=3), st.text(st.characters(exclude_characters="\0")))
+"""Those of a few characters beside any: what is escaped, and what it becomes."""
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(TEXTS, min_size=1))
+@example(["\\n", "\n", "\\N", None])
 def test_a_line_has_one_end_and_is_another_for_each_value(values: list[str | None]) -> None:
     """Rows are compared by their lines, so no two values may have one line, nor a value break its own."""
     lines = lines_of(pa.table({"v": pa.array(values, pa.string()), "n": range(len(values))}))
