@@ -175,13 +175,23 @@ class TableFiles:
                 f"sink {self._sink}: {file.key} does not match its recorded size and checksum", key=file.key
             )
         try:
-            rows = pq.ParquetFile(pa.BufferReader(body)).read(list(columns) if columns is not None else None)
+            parquet = pq.ParquetFile(pa.BufferReader(body), coerce_int96_timestamp_unit="us")
+            rows = _with_instants(parquet, parquet.read(list(columns) if columns is not None else None))
             rows = with_partition(rows, file.partition, schema)
         except (pa.ArrowException, OSError) as error:
             raise StateCorrupt(f"sink {self._sink}: {file.key} is not readable as Parquet", key=file.key) from error
         if rows.num_rows != file.rows:
             raise StateCorrupt(f"{file.key}: {rows.num_rows} rows, recorded {file.rows}", key=file.key)
         return conform(file.key, rows, schema)
+
+
+def _with_instants(parquet: pq.ParquetFile, rows: pa.Table) -> pa.Table:
+    """Return rows whose times of a file as INT96, which keeps no zone, are in UTC: Spark writes instants so."""
+    stored = [parquet.schema.column(at) for at in range(len(parquet.schema))]
+    for name in {column.path for column in stored if column.physical_type == "INT96"} & set(rows.column_names):
+        column = rows.column(name).cast(pa.timestamp("us", "UTC"))
+        rows = rows.set_column(rows.column_names.index(name), name, column)
+    return rows
 
 
 def _encoded(tables: Iterable[pa.Table], held_bytes: int) -> tuple[int, bytes]:

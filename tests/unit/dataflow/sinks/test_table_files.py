@@ -83,3 +83,19 @@ def test_files_that_engines_rewrote_into_many_folders_are_found_and_one_that_is_
     store.delete([keys[3]])
     with pytest.raises(StateCorrupt, match=r"day=3/part\.parquet is missing"):
         TableFiles("table", store).check(files)
+
+
+def test_times_that_an_engine_wrote_as_int96_are_the_instants_that_they_were(store: ObjectStore) -> None:
+    """Spark's OPTIMIZE of a Delta table writes them so: without a zone, and of more years than nanoseconds have."""
+    times = [datetime.datetime(year, 1, 1, 12, 0, 0, 7, tzinfo=datetime.UTC) for year in (1601, 1969, 2026, 2301)]
+    rows = pa.table({"k": [1, 2, 3, 4, 5], "t": pa.array([*times, None], pa.timestamp("us", "UTC"))})
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, use_deprecated_int96_timestamps=True)
+    body = sink.getvalue().to_pybytes()
+    store.put("part-0.snappy.parquet", body)
+    files = TableFiles("table", store)
+    file = files.identified(StagedFile("part-0.snappy.parquet", 5, len(body), ""))
+    assert files.rows([file], rows.schema, verify=True) == rows
+    assert files.problems([file], rows.schema, deep=True) == []
+    with pytest.raises(StateCorrupt, match="column 't' has the type"):
+        files.rows([file], pa.schema([("k", pa.int64()), ("t", pa.int64())]))
