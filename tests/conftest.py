@@ -108,6 +108,7 @@ SHARES_NOTHING = (
     "tests/integration/docs/",
     "tests/integration/installed/",
     "tests/integration/servers/",
+    "tests/integration/tables/",
     "tests/unit/spark/driver/",
 )
 """What has a Spark of its own, or needs none: any process may run it."""

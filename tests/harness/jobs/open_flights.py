@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -78,8 +79,7 @@ class OpenFlights:
 
     def _answer(self, epochs: list[list[str]]) -> dict[str, pa.Table]:
         context = JobContext(self.job.load())
-        rules = [operator.model_dump_json() for operator in context.spec.operators]
-        known = repr((rules, epochs))
+        known = repr((context.spec.sources, context.spec.operators, epochs))
         if known not in self._answers:
             root, _ = context.source("flights")
             self._answers[known] = expected_tables(context.spec, open_store(root), epochs).tables
@@ -98,9 +98,7 @@ class OpenFlights:
     def append_by_spark(self, sink: str, rows: pa.Table, engines: ReadingEngines) -> None:
         """Add one row as somebody does by hand; its values are text, numbers and times."""
         (row,) = rows.to_pylist()
-        values = ", ".join(
-            str(row[name]) if isinstance(row[name], int) else f"'{row[name]}'" for name in rows.column_names
-        )
+        values = ", ".join(map(_literal, row.values()))
         place, name = self._in_sql(sink)
         engines.run_on_spark(f"INSERT INTO {name} ({', '.join(rows.column_names)}) VALUES ({values})", place)
         self._note(sink, rows)
@@ -145,6 +143,12 @@ class OpenFlights:
     def _note(self, sink: str, rows: pa.Table) -> None:
         known = self.appended.get(sink)
         self.appended[sink] = rows if known is None else pa.concat_tables([known, rows])
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, datetime):
+        return f"TIMESTAMP '{value}'"
+    return str(value) if isinstance(value, int) else f"'{value}'"
 
 
 def _changelog(columns: pa.Schema, epochs: list[tuple[int, pa.Table]]) -> pa.Table:

@@ -77,7 +77,7 @@ class Witnesses:
         for loop in loops:
             loop.result()
         for (engine, table), states in seen.items():
-            _assert_in_order(f"{table} by {engine}", states, self.published[table])
+            assert_in_order(f"{table} by {engine}", states, self.published[table])
 
     def _loop(
         self, engine: str, engines: ReadingEngines, ended: threading.Event, seen: dict[tuple[str, str], list[str]]
@@ -110,7 +110,8 @@ def _wait(loops: list[Future[None]]) -> None:
         loop.exception()  # what it raised is told where the block succeeded
 
 
-def _assert_in_order(what: str, seen: list[str], published: list[str]) -> None:
+def assert_in_order(what: str, seen: list[str], published: list[str]) -> None:
+    """Fail unless what a loop saw is what was published: in that order, some of it left out, up to its last state."""
     position = -1
     for number, state in enumerate(seen):
         assert state in published, f"{what} saw {state}, which was never published; {published}"

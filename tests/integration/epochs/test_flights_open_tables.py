@@ -1,100 +1,16 @@
-"""The flights job on open tables: engines that had no part in them read them at every checkpoint, and meanwhile."""
+"""The flights job as Spark runs it, on Delta: engines that had no part in its tables read them at every checkpoint."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from milepost.epoch.answers import EpochRunner
-from milepost.jobmaster.jobmaster import CheckpointReport, Session
-from milepost.spark.driver.runner import SparkEpochRunner
-from tests.harness.jobs.kill_chain import without_sql
-from tests.harness.jobs.open_flights import FILTERS, OpenFlights
-from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.readers.reading_engines import ENGINES, ReadingEngines, all_engines
-from tests.harness.readers.witnesses import Witnesses
+from tests.harness.jobs.watched_flights import begun, there_and_back
+from tests.harness.readers.reading_engines import ReadingEngines, all_engines
 
 
-@dataclass
-class Story:
-    """A job, and who looks at its tables after each step."""
-
-    flights: OpenFlights
-    witnesses: Witnesses
-    runner: type[EpochRunner]
-    last_day: int = 0
-
-    def epoch(self) -> dict[str, str]:
-        """Land four days, and publish the next checkpoint."""
-        days = range(self.last_day + 1, self.last_day + 5)
-        self.flights.job.land(days)
-        self.last_day = days[-1]
-        return self.forward()
-
-    def forward(self) -> dict[str, str]:
-        """Publish the next checkpoint of what is landed."""
-        report = self.flights.job.master().run(Session.cli(), self.runner())
-        assert isinstance(report, CheckpointReport)
-        return self.look()
-
-    def back_to(self, checkpoint_id: int) -> dict[str, str]:
-        self.flights.job.master().rollback(Session.cli(), checkpoint_id)
-        return self.look()
-
-    def look(self) -> dict[str, str]:
-        """Every engine sees what the oracle says; return the state of each table."""
-        return self.witnesses.see(self.flights.expected(), FILTERS)
-
-
-def begun(
-    folder: Path, table_format: str, engines: ReadingEngines, names: tuple[str, ...], *, on_spark: bool = False
-) -> Story:
-    """Return a job that has published nothing yet; its epochs need no Spark, or run there with SQL."""
-    flights = OpenFlights.create(folder, table_format, {} if on_spark else without_sql())
-    witnesses = Witnesses(engines, names, table_format, flights.place)
-    return Story(flights, witnesses, SparkEpochRunner if on_spark else SparklessRunner)
-
-
-def hour_of(day: int, departures: int) -> pa.Table:
-    """A row of table `hourly` that somebody else adds."""
-    start = datetime(2013, 12, day, tzinfo=UTC)
-    row = {
-        "origin": "FOREIGN",
-        "window_start": start,
-        "window_end": start.replace(hour=1),
-        "departures": departures,
-        "delay_sum": -departures,
-    }
-    time = pa.timestamp("us", "UTC")
-    numbers = [("departures", pa.int64()), ("delay_sum", pa.int64())]
-    return pa.Table.from_pylist(
-        [row], pa.schema([("origin", pa.string()), ("window_start", time), ("window_end", time), *numbers])
-    )
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("table_format", "on_spark"),
-    [("delta", False), ("iceberg", False), pytest.param("delta", True, marks=pytest.mark.referee)],
-)
-def test_engines_see_whole_checkpoints_only_forward_and_back(
-    table_format: str, on_spark: bool, tmp_path: Path, reading_engines: ReadingEngines
-) -> None:
-    """TABLES 1.1, 1.2, 1.6: append, upsert and changelog; others' rows stay."""
-    names = all_engines() if on_spark else ENGINES
-    story = begun(tmp_path, table_format, reading_engines, names, on_spark=on_spark)
-    story.epoch()
-    with story.witnesses.watching() as seen:
-        second = story.epoch()
-        third = story.epoch()
-        assert story.back_to(2) == second
-        story.flights.append_by_library("hourly", hour_of(1, 7))
-        story.look()
-        again = story.forward()
-        assert (again["carriers"], again["late_flights"]) == (third["carriers"], third["late_flights"])
-    assert len(seen[ENGINES[0], "carriers"]) > 1, "it read before and after something was published"
-    assert story.flights.job.master().verify(deep=True).problems == ()
+@pytest.mark.referee
+def test_engines_see_whole_checkpoints_only_forward_and_back(tmp_path: Path, reading_engines: ReadingEngines) -> None:
+    """TABLES 1.1, 1.2, 1.6, with SQL and real workers."""
+    there_and_back(begun(tmp_path, "delta", reading_engines, all_engines(), on_spark=True))
