@@ -14,6 +14,7 @@ from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.spec.load.load import load_job
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
+from tests.harness.servers.postgres_server import PostgresServer
 from tests.harness.servers.processes import REPOSITORY
 
 SECOND_DAY = "sale,shop,amount,sold_at\n4,Porto,5.25,2026-03-02T08:00:00Z\n5,Quito,7.00,2026-03-02T08:30:00Z\n"
@@ -94,3 +95,22 @@ def test_the_iceberg_example_is_read_by_engines_forward_and_back(
     JobMaster(load_job(str(spec))).rollback(Session.cli(), 1)
     assert sorted(row["sale"] for row in rows("sales")) == [1, 2, 3]
     assert totals(rows("totals")) == FIRST_TOTALS
+
+
+def test_the_postgres_example_is_read_by_sql_forward_and_back(
+    examples: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, spec = postgres.new_database(), examples / "postgres.yaml"
+    monkeypatch.setenv("PG_DSN", database.dsn)
+
+    def shown() -> dict[str, tuple[int, Decimal]]:
+        rows = database.run("SELECT shop, sales, revenue FROM public.shop_totals")
+        return totals([{"shop": shop, "sales": sales, "revenue": revenue} for shop, sales, revenue in rows])
+
+    assert run(spec) == 1
+    assert shown() == FIRST_TOTALS
+    land_second_day(examples)
+    assert run(spec) == 2
+    assert shown() == SECOND_TOTALS
+    JobMaster(load_job(str(spec))).rollback(Session.cli(), 1)
+    assert shown() == FIRST_TOTALS
