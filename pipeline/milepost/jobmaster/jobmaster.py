@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.series import EpochFigures
     from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
     from milepost.jobmaster.reports.status import Status
+    from milepost.jobmaster.reports.upsert_price import UpsertPrice
     from milepost.jobmaster.retention.fsck import Audit, StoredObject
     from milepost.jobmaster.retention.garbage_collection import Collection
     from milepost.jobmaster.rollback.plan import ApprovedRollback, RollbackPlan
@@ -67,6 +68,7 @@ _HOMES = {
     "reports.series": ("EpochFigures",),
     "reports.source_health": ("SourceHealth", "source_checks"),
     "reports.status": ("Status",),
+    "reports.upsert_price": ("UpsertPrice",),
     "retention.fsck": ("Audit", "StoredObject"),
     "retention.garbage_collection": ("Collection",),
     "rollback.plan": ("ApprovedRollback", "RollbackPlan"),
@@ -156,6 +158,7 @@ class JobMaster:
     verify = _UseCase(lambda master: master._reports.verify)
     fsck = _UseCase(lambda master: master._reports.fsck)
     compatibility = _UseCase(lambda master: master._reports.compatibility)
+    upsert_prices = _UseCase(lambda master: master._reports.upsert_prices)
 
     def look_ahead(self) -> None:
         """Begin to read the head; the use case that is asked for next finds it there, or on its way."""

@@ -13,6 +13,7 @@ from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, printable, show_bytes, show_count, show_rows, show_time
+from milepost.cli.terminal.prices import show_prices
 from milepost.epoch.quantities import counted
 from milepost.protocol.codec.records import to_json
 
@@ -116,6 +117,9 @@ def _show_flow(report: CheckpointDetails, output: Output) -> None:
         _section("Sinks: what went out", output)
         rows = [[name, report.sink_rows.get(name), published] for name, published in report.sinks.items()]
         output.table(["sink", "rows", "published"], rows)
+    if report.upsert:
+        _section("Upsert: what it costs", output)
+        show_prices(report.upsert, output)
     if report.operators:
         _section("Operators: their state", output)
         rows = [

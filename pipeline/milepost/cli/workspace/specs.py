@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from milepost.cli.terminal.completion import job_names
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
+from milepost.cli.terminal.prices import show_prices
 from milepost.extras import install_command, missing_libraries
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import EnvironmentUnusable
+
+if TYPE_CHECKING:
+    from milepost.jobmaster.jobmaster import UpsertPrice
 
 
 def register(app: typer.Typer) -> None:
@@ -59,7 +64,8 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
     output: Output = ctx.obj
     loaded = load_job(job)
     report = lint_report(loaded)
-    report["compatibility"], report["compatibility_unknown"] = _compatibility(loaded)
+    report["compatibility"], report["compatibility_unknown"], prices = _compared(loaded)
+    report["upsert"] = [to_json(price) for price in prices]
     refused = [row for row in report["compatibility"] if row["outcome"] == "refused"]
     hint = output.as_typed(advice(str(report["job"]), refused)) if refused else None
     if output.json:
@@ -82,21 +88,23 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
         output.table(["with the head", "outcome", "verdict"], rows, notes=notes)
     elif report["compatibility_unknown"]:
         output.note(f"note: not compared with the job's head: {report['compatibility_unknown']}")
+    show_prices(prices, output)
     if hint is not None:
         output.note(f"`run` refuses this. What to do: {hint}")
     raise typer.Exit(2 if refused else 0)
 
 
-def _compatibility(loaded: Any) -> tuple[list[dict[str, Any]], str | None]:
-    """Return the verdicts against the job's head, and why there are none when the store cannot be asked."""
+def _compared(loaded: Any) -> tuple[list[dict[str, Any]], str | None, tuple[UpsertPrice, ...]]:
+    """Return the verdicts against the job's head, or why the store cannot be asked; and what its upserts cost."""
     from milepost.jobmaster.jobmaster import JobMaster
     from milepost.protocol.records.errors import StoreUnavailable
 
     try:
-        return list(JobMaster(loaded).compatibility()), None
+        master = JobMaster(loaded)
+        return list(master.compatibility()), None, master.upsert_prices()
     except (StoreUnavailable, EnvironmentUnusable) as error:
         # A spec can be checked where its store cannot be reached, as in CI; what was not compared is said.
-        return [], error.message.splitlines()[0]
+        return [], error.message.splitlines()[0], ()
 
 
 def schema(ctx: typer.Context, as_json: Json = False, verbose: Verbose = False) -> None:

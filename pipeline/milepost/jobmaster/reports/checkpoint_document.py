@@ -8,6 +8,7 @@ from typing import Any
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.reports.job_report import LeaderReport
+from milepost.jobmaster.reports.upsert_price import UpsertPrice
 from milepost.protocol.codec.log_entries import Tombstone
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.records.checkpoints import (
@@ -49,6 +50,7 @@ class CheckpointReport:
         veto: what the quality gate refused: as the log names it, or as it is stored.
         airflow: None for a run of the command line. sinks: of each whether its table has it.
         compacted: the log has compacted its end. savepoints: made of it; where one checkpoint is shown.
+        upsert: of the head, what tables of the latest rows cost.
     """
 
     checkpoint_id: int
@@ -83,6 +85,7 @@ class CheckpointReport:
     sinks: Mapping[str, str]
     compacted: Known[bool] = None
     savepoints: Known[tuple[str, ...]] = None
+    upsert: Known[tuple[UpsertPrice, ...]] = None
 
 
 def pending_report(pending: PendingCheckpoint, timeline: str, leader: Leader) -> CheckpointReport:

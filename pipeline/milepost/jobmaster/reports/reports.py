@@ -5,6 +5,7 @@ Each imports what it needs when it is asked for.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from milepost.jobmaster.job.broken_head import suggest_rollback
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.series import EpochFigures
     from milepost.jobmaster.reports.status import Status
     from milepost.jobmaster.reports.tables import VerifiedObjects
+    from milepost.jobmaster.reports.upsert_price import UpsertPrice
     from milepost.jobmaster.retention.fsck import Audit
 
 
@@ -43,7 +45,23 @@ class Reports:
         from milepost.jobmaster.reports.history import History
 
         history = History(self._context)
-        return history.show(history.head() if checkpoint_id is None else checkpoint_id)
+        report = history.show(history.head() if checkpoint_id is None else checkpoint_id)
+        if any(sink.by_buckets for sink in self._context.spec.sinks) and report.checkpoint_id == history.head():
+            return replace(report, upsert=self.upsert_prices() or None)
+        return report
+
+    def upsert_prices(self) -> tuple[UpsertPrice, ...]:
+        """Return what each table of the latest rows that is written by buckets costs, as of the head.
+
+        () where something of that is damaged: what asks is a report or a check of the spec, and `verify` names it.
+        """
+        from milepost.jobmaster.reports.upsert_reckoning import upsert_prices
+        from milepost.protocol.records.errors import StateCorrupt
+
+        try:
+            return upsert_prices(self._context)
+        except StateCorrupt:
+            return ()
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the manifest log, newest first."""

@@ -1,0 +1,134 @@
+"""What upsert costs is said: bytes a day and kept, from what the newest epochs wrote, the schedule and retention."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from milepost.jobmaster.reports import upsert_reckoning
+from milepost.jobmaster.reports.upsert_price import UpsertPrice
+from milepost.spec.values.cron import runs_per_day
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.milepost_cli import milepost
+
+BUCKETS = {"format: parquet, path: ../lake/table": "format: delta, buckets: 4, path: ../lake/table"}
+EPOCHS = 5
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    """Five epochs of a table of four buckets. Only to be copied."""
+    job = CountedJob.with_epochs(tmp_path_factory.mktemp("price") / "job", EPOCHS, BUCKETS)
+    job.land(range(EPOCHS + 1, EPOCHS + 3))
+    return job
+
+
+@pytest.fixture
+def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
+    return prepared.copy_to(tmp_path / "job")
+
+
+def price_of(job: CountedJob) -> UpsertPrice:
+    (price,) = job.master.upsert_prices()
+    return price
+
+
+def sizes(job: CountedJob, checkpoint_id: int) -> dict[str, int]:
+    """The files of the table at a checkpoint, as its contents have them."""
+    context = job.small.context
+    (found,) = [one for one in context.head().state.checkpoints if one.checkpoint_id == checkpoint_id]
+    files = context.sink("table").files(context.metadata(found).tables["table"])
+    return {file.key: file.size for file in files}
+
+
+def test_bytes_are_those_that_the_newest_epochs_wrote_again(job: CountedJob) -> None:
+    ids = job.live_ids
+    written = [
+        {key: size for key, size in sizes(job, after).items() if key not in sizes(job, before)}
+        for before, after in pairwise(ids)
+    ]
+    price = price_of(job)
+    assert (price.sink, price.epochs, price.files) == ("table", EPOCHS - 1, len(sizes(job, ids[-1])))
+    assert price.table_bytes == sum(sizes(job, ids[-1]).values())
+    assert price.written_bytes_per_epoch == sum(sum(one.values()) for one in written) // (EPOCHS - 1)
+    assert price.changed_bytes_per_epoch == 3 * price.table_bytes // (2 * EPOCHS + 1)
+
+
+@pytest.mark.parametrize(("cron", "epochs"), [("*/10 * * * *", 144), ("@hourly", 24), ("0 6 * * 1-5", 5 / 7)])
+def test_the_schedule_says_how_many_epochs_a_day_there_are(job: CountedJob, cron: str, epochs: float) -> None:
+    job.edit("sinks:\n", f"schedule: {{cron: '{cron}'}}\nsinks:\n")
+    price = price_of(job)
+    assert price.epochs_per_day == pytest.approx(epochs)
+    assert price.written_bytes_per_day == round(price.written_bytes_per_epoch * price.epochs_per_day)
+
+
+def test_without_a_schedule_it_is_how_often_epochs_were_triggered(job: CountedJob) -> None:
+    price = price_of(job)
+    assert price.epochs_per_day is not None and price.epochs_per_day > EPOCHS and not price.by_schedule
+
+
+def test_what_is_kept_grows_with_what_is_retained(job: CountedJob) -> None:
+    many = price_of(job)
+    assert many.kept_bytes == many.table_bytes + 19 * min(many.table_bytes, many.written_bytes_per_epoch)
+    job.edit("last: 20", "last: 1")
+    assert price_of(job).kept_bytes == many.table_bytes
+    job.edit("last: 1", "last: 1, daily: 3")
+    assert price_of(job).kept_bytes == 4 * many.table_bytes
+
+
+def test_changelog_is_named_beyond_the_limit_alone(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Much is written, and most of it for rows that did not change."""
+    assert price_of(job).advice is None
+    monkeypatch.setattr(upsert_reckoning, "MUCH_BYTES", 1000)
+    assert price_of(job).advice is None
+    monkeypatch.setattr(upsert_reckoning, "AMPLIFIED", 1)
+    advice = price_of(job).advice
+    assert advice is not None and "mode: changelog" in advice
+
+
+def test_lint_and_show_say_it_in_words_and_as_json(job: CountedJob) -> None:
+    spec = job.spec_path
+    for verb in ("lint", "show"):
+        text = " ".join(milepost(verb, spec).stdout.split())
+        assert "upsert of table: " in text and "with what is retained it keeps" in text
+        document = json.loads(milepost(verb, spec, "--json").stdout)
+        (price,) = document["data"]["upsert"]
+        assert price["sink"] == "table" and price["epochs"] == EPOCHS - 1 and price["advice"] is None
+    assert "upsert of" not in milepost("show", spec, "2").stdout
+
+
+def test_a_table_of_one_epoch_has_no_price_yet_and_a_job_that_never_ran_none(tmp_path: Path) -> None:
+    job = CountedJob.create(tmp_path / "job", BUCKETS)
+    job.land([1])
+    assert job.master.upsert_prices() == ()
+    job.run()
+    assert price_of(job).epochs == 0 and price_of(job).written_bytes_per_day is None
+    assert "known after the next one" in " ".join(milepost("lint", job.spec_path).stdout.split())
+
+
+def test_damaged_contents_are_no_reason_not_to_show_or_lint(job: CountedJob) -> None:
+    for record in (job.small.folder / "store").rglob("contents/table-*.json"):
+        record.unlink()
+    for verb in ("lint", "show"):
+        assert milepost(verb, job.spec_path).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("cron", "runs"),
+    [
+        ("* * * * *", 1440),
+        ("@daily", 1),
+        ("0,30 8-17 * * mon-fri", 20 * 5 / 7),
+        ("5/20 * * * *", 72),
+        ("0 0 1 1 *", 1 / 30.4375 / 12),
+        ("0 0 15 * sun", 1 / 30.4375 + 1 / 7 - 1 / 30.4375 / 7),
+        ("0 0 L * *", None),
+        ("0 0 * * 1#2", None),
+        ("61 * * * *", None),
+    ],
+)
+def test_a_cron_expression_fires_so_often_a_day(cron: str, runs: float | None) -> None:
+    assert runs_per_day(cron) == (None if runs is None else pytest.approx(runs))
