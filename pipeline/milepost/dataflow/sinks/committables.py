@@ -54,7 +54,7 @@ class StagedFile:
 
     Attributes:
         key: relative to the sink's root; named by content hash below the epoch's token.
-        rows, size: rows and bytes. sha256: hex of the content; empty: an engine made it of files of ours.
+        rows, size: rows and bytes. sha256: hex of the content; empty: others wrote it, and nobody has read it yet.
         statistics: JSON of its columns, as Delta's log has it, for a format that keeps them; None for others.
         groups: key groups that a bucket of the latest rows covers: of these it has every key; None: it is no bucket.
         rows_of: of a file that joins others: the sum of what tells their rows (`small_files.py`), 64 hexadecimal

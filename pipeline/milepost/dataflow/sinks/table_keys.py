@@ -47,8 +47,6 @@ def table_key_fault(key: str) -> str | None:
 
 
 def _file_fault(file: StagedFile) -> str | None:
-    if not file.sha256 and staged_by(file.key) is None:  # an engine made it of ours, and nobody has read it
-        return table_key_fault(file.key)
     return table_key_fault(file.key) or sha256_fault(file.sha256)
 
 

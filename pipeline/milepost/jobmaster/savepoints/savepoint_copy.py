@@ -6,17 +6,15 @@ savepoint, only objects that nothing refers to.
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from milepost.dataflow.sinks.committables import StagedFile
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, SavepointDocument, renamed, table_file_key
 from milepost.jobmaster.job.table_contents import contents_at, table_at
 from milepost.jobmaster.savepoints.reader import handle_at
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import CommitConflict, NotFound, StateCorrupt
+from milepost.protocol.records.errors import CommitConflict, NotFound
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.checked import handle_of
@@ -83,23 +81,11 @@ def _table(
         return None
     sink = table_at(context, name, contents)
     files = []
-    for number, recorded in enumerate(sink.files(contents)):
-        file = recorded if recorded.sha256 else _with_digest(sink.store, recorded)
+    for number, file in enumerate(sink.files(contents)):
         key = table_file_key(name, number, file)
         sources[key] = (sink.store, ObjectHandle(file.key, file.size, file.sha256))
         files.append(renamed(file, key))
     return SavedTable(sink.mode.value, sink.key, contents.schema, tuple(files), sink.shown_as(contents))
-
-
-def _with_digest(store: ObjectStore, file: StagedFile) -> StagedFile:
-    """Return a file that an engine made of ours, with the digest of what lies there now. Raises StateCorrupt."""
-    try:
-        body = store.get(file.key)
-    except NotFound as error:
-        raise StateCorrupt(f"the table's file {file.key} is missing", key=file.key) from error
-    if len(body) != file.size:
-        raise StateCorrupt(f"the table's file {file.key} has {len(body)} bytes, not {file.size}", key=file.key)
-    return replace(file, sha256=hashlib.sha256(body).hexdigest())
 
 
 def require_free(root: ObjectStore) -> None:
