@@ -18,7 +18,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from milepost.dataflow.sinks.committables import StagedFile, decode_schema
-from milepost.dataflow.sinks.contents import ContentsRecords, identity_of
+from milepost.dataflow.sinks.contents import ContentsRecords, TableContents, identity_of
 from milepost.dataflow.sinks.contract import TablePosition, TableTarget
 from milepost.dataflow.sinks.marks import Mark, MarkRecords
 from milepost.dataflow.sinks.reservation import reserved_for
@@ -79,13 +79,30 @@ class TableMover:
         table.check(table.schema)
         return f"it shows {position}"
 
-    def create(self, schema: pa.Schema) -> bool:
-        """Make an empty table for whom its place is reserved; False: it is reserved for nobody."""
-        reserved = reserved_for(self._store)
-        if reserved is None:
-            return False
-        self._format.create(reserved.owner, schema)
-        return True
+    def created(self, schema: pa.Schema) -> tuple[OpenTable, TablePosition]:
+        """Make an empty table, and return it; one that another made first counts as well. Raises InvalidRequest."""
+        self._make(schema)
+        table, position = self.look()
+        if table is None:
+            raise InvalidRequest(
+                f"sink {self._sink}: {self._store.config.url} is not reserved for it any more. Nothing was published.",
+                hint="somebody deletes below the sink's path: find out who, then run again",
+                sink=self._sink,
+            )
+        return table, position
+
+    def check_position(self, position: TablePosition, base: TableContents | None) -> None:
+        """Refuse a table that is not where this lineage left it: its commit could never follow (I14)."""
+        left = 0 if base is None else base.checkpoint_id
+        if position.is_known and position.checkpoint_id == left:
+            return
+        raise InvalidRequest(
+            f"sink {self._sink}: its table shows {position}, this job left it at checkpoint {left}. Nothing was "
+            "published.",
+            hint="it was moved, deleted or restored, or a copy of the job writes it: put it back, or use a new path; if"
+            f" the job's state is to count: milepost realign {self._job} {self._sink}",
+            sink=self._sink,
+        )
 
     def move(self, target: TableTarget) -> bool:
         """Move the table; see `MovingSink.move`."""
@@ -100,12 +117,12 @@ class TableMover:
                 if target.contents is None:
                     return False  # nobody ever prepared a commit to it
                 made_anew = target.contents.table_id is not None and not target.realigns
-                if made_anew or not self.create(decode_schema(target.contents.schema)):
+                if made_anew or not self._make(decode_schema(target.contents.schema)):
                     raise self._waits("there is no table any more")
                 continue
             self._check_target(table, position, target)
             planned = None if target.contents is None or target.realigns else target.contents.table_id
-            if table.owner is None and not self._ownership.is_settled(table, planned):
+            if table.owner is None and not self._ownership.settle(table, planned):
                 continue
             if table.schema is not None and target.contents is not None:
                 wider = widened_schema(self._sink, table.schema, decode_schema(target.contents.schema))
@@ -155,6 +172,14 @@ class TableMover:
         mark = self._marks.at(table.number)
         ours = mark is not None and (mark.write_id, mark.table_id) == (table.write_id, table.table_id)
         return TablePosition(table.number, mark if ours else None)
+
+    def _make(self, schema: pa.Schema) -> bool:
+        """Make an empty table for whom its place is reserved; False: it is reserved for nobody."""
+        reserved = reserved_for(self._store)
+        if reserved is None:
+            return False
+        self._format.create(reserved.owner, schema)
+        return True
 
     def _is_passed(self, position: TablePosition, target: TableTarget) -> bool:
         """Return False when the target, or a mark that came after it, is there. Raises Superseded, InvalidRequest."""

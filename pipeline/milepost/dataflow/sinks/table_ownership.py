@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from uuid import uuid4
 
-from milepost.dataflow.sinks.reservation import TableOwner, is_same, named
+from milepost.dataflow.sinks.reservation import TableOwner, is_same, named, reserved_for
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
@@ -41,11 +41,20 @@ class TableOwnership:
         self._sink, self._store, self._format, self._owner = sink, store, form, owner
         self._adopts, self._only_empty = adopts, only_empty
 
+    def reserved_owner(self) -> TableOwner | None:
+        """Return for whom the table is reserved; of a database's, whose reservation is the job's own, whose it is."""
+        if (reserved := reserved_for(self._store)) is not None:
+            return reserved.owner
+        table = self._format.open() if self._format.is_database else None
+        return None if table is None else table.owner
+
     def check_place(self, owner: TableOwner) -> None:
         """Refuse what lies at a place that nobody has reserved, unless it is this owner's or may become that.
 
         Raises: InvalidRequest: nothing was reserved.
         """
+        if reserved_for(self._store) is not None:
+            return
         table = self._format.open() if self._format.names_owner else None
         if table is None or is_same(table.owner, owner):
             return
@@ -62,12 +71,12 @@ class TableOwnership:
                 "give the sink another path; if that job took it over by `start --claim`, this one has ended there",
             )
 
-    def is_settled(self, table: OpenTable, planned: str | None) -> bool:
-        """Return whether the table is the owner's, with the properties that its checkpoints need; else see to it.
+    def settle(self, table: OpenTable, planned: str | None) -> bool:
+        """Make the table the owner's, with the properties that its checkpoints need, unless it is that already.
 
         Args:
             planned: the table's own identity, as far as the job knows it.
-        Returns: False: look at it again.
+        Returns: True: it is. False: a commit was tried: look at the table again.
         Raises: InvalidRequest: it is somebody else's, or cannot be made ours. StoreUnavailable, EnvironmentUnusable.
         """
         owner = self._owner()

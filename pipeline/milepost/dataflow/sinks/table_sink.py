@@ -18,6 +18,7 @@ from milepost.dataflow.sinks.committables import Committable, JoinedFile, Staged
 from milepost.dataflow.sinks.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.dataflow.sinks.contract import (
     PreparedTable,
+    ShownTable,
     SinkChange,
     SinkMode,
     TableObject,
@@ -25,8 +26,8 @@ from milepost.dataflow.sinks.contract import (
     TableTarget,
 )
 from milepost.dataflow.sinks.marks import Mark, MarkRecords
-from milepost.dataflow.sinks.owned_table import OwnedTable
 from milepost.dataflow.sinks.partitions import PartitionBy, check_partition
+from milepost.dataflow.sinks.reservation import TableOwner, reservation, reserve
 from milepost.dataflow.sinks.small_files import still_there
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.dataflow.sinks.table_garbage import TableGarbage
@@ -45,7 +46,7 @@ COMPACT_FILES = 64
 """A table of the latest rows with at least so many files is compacted by the next epoch that can."""
 
 
-class TableSink(OwnedTable, TableStaging):
+class TableSink(TableStaging):
     """One table; what it shares with every sink is said in `contract`.
 
     Args:
@@ -88,6 +89,27 @@ class TableSink(OwnedTable, TableStaging):
         self._takeover = Takeover(name, store, form, marks, records)
         self._mover = TableMover(name, job, store, form, marks, records, self._ownership)
 
+    def reserve(self, identity: str) -> None:
+        """Make a table this job's, before anything is staged for it; refuse another's, and one not to be adopted."""
+        owner = self._owner(identity)
+        self._ownership.check_place(owner)
+        reserve(self._store, reservation(owner, self._format_name, self.mode.value, self.key))
+
+    def owner(self) -> TableOwner | None:
+        return self._ownership.reserved_owner()
+
+    def is_anothers(self, identity: str) -> bool:
+        return self.owner() not in (None, self._owner(identity))
+
+    def shown_as(self, contents: TableContents | None) -> ShownTable | None:
+        return self._takeover.shown_as(contents)
+
+    def check_takeover(self, identity: str, job: str, shown: ShownTable) -> None:
+        self._takeover.check(TableOwner(job, "", self.name), self._owner(identity), shown)
+
+    def take_over(self, identity: str, job: str, shown: ShownTable, target: TableTarget) -> None:
+        self._takeover.take(TableOwner(job, "", self.name), self._owner(identity), shown, target)
+
     def check_columns(self, schema: pa.Schema) -> None:
         check_rows_schema(self.name, schema, self.key)
         self._format.check_columns(schema)
@@ -125,7 +147,7 @@ class TableSink(OwnedTable, TableStaging):
         table, position = self._mover.look()
         if table is None:
             return recorded
-        self._check_position(position, base)
+        self._mover.check_position(position, base)
         return self._rewritten_by_others(table, position, recorded).applied_to(recorded)
 
     def abort(self, *, checkpoint_id: int, token: int) -> None:
@@ -298,6 +320,9 @@ class TableSink(OwnedTable, TableStaging):
             )
         return change.after(rewritten)
 
+    def _owner(self, identity: str) -> TableOwner:
+        return TableOwner(self._job, identity, self.name)
+
     def _settled(
         self, committable: Committable, base: TableContents | None, waits: bool
     ) -> tuple[OpenTable, TablePosition, pa.Schema]:
@@ -306,11 +331,11 @@ class TableSink(OwnedTable, TableStaging):
             table, position = self._mover.look()
             schema = self._next_schema(committable, base, table)
             if table is None:
-                table, position = self._created(schema)
+                table, position = self._mover.created(schema)
             if not waits:
-                self._check_position(position, base)
+                self._mover.check_position(position, base)
             table.check(schema)
-            if self._ownership.is_settled(table, None if base is None else base.table_id):
+            if self._ownership.settle(table, None if base is None else base.table_id):
                 return table, position, schema
         raise CommitConflict(
             f"sink {self.name}: its table was changed by others {LOST_RACES} times before its properties were set. "
@@ -326,30 +351,6 @@ class TableSink(OwnedTable, TableStaging):
         self._format.check_columns(decode_schema(committable.schema))
         self._format.check_rows(rows := self.staged_table(committable))
         return rows
-
-    def _created(self, schema: pa.Schema) -> tuple[OpenTable, TablePosition]:
-        self._mover.create(schema)
-        table, position = self._mover.look()
-        if table is None:
-            raise InvalidRequest(
-                f"sink {self.name}: {self._store.config.url} is not reserved for it any more. Nothing was published.",
-                hint="somebody deletes below the sink's path: find out who, then run again",
-                sink=self.name,
-            )
-        return table, position
-
-    def _check_position(self, position: TablePosition, base: TableContents | None) -> None:
-        """Refuse a table that is not where this lineage left it: its commit could never follow (I14)."""
-        left = 0 if base is None else base.checkpoint_id
-        if position.is_known and position.checkpoint_id == left:
-            return
-        raise InvalidRequest(
-            f"sink {self.name}: its table shows {position}, this job left it at checkpoint {left}. Nothing was "
-            "published.",
-            hint="it was moved, deleted or restored, or a copy of the job writes it: put it back, or use a new path; if"
-            f" the job's state is to count: milepost realign {self._job} {self.name}",
-            sink=self.name,
-        )
 
     def _next_schema(self, committable: Committable, base: TableContents | None, table: OpenTable | None) -> pa.Schema:
         """Check what was staged; return the columns of the contents with it, which the table may have more than."""

@@ -17,10 +17,9 @@ from milepost.dataflow.sinks.contract import ShownMark, ShownTable, TableTarget
 from milepost.dataflow.sinks.marks import Mark, MarkRecords
 from milepost.dataflow.sinks.reservation import TableOwner, is_same, named, succeed
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
+from milepost.dataflow.sinks.table_mover import LOST_RACES
 from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
-
-_LOST_RACES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ class Takeover:
         Raises: InvalidRequest as `check`. CommitOutcomeUnknown: delete nothing, do it again.
         """
         write_id = uuid4().hex
-        for _ in range(_LOST_RACES):
+        for _ in range(LOST_RACES):
             table = self.check(before, owner, shown)
             if table is None:
                 succeed(self.store, owner)
@@ -105,7 +104,7 @@ class Takeover:
                 continue  # the next look says who won
         raise CommitOutcomeUnknown(
             f"sink {self.sink}: the table at {self.store.config.url} was not taken over: others changed it "
-            f"{_LOST_RACES} times meanwhile, or nobody knows. Try again.",
+            f"{LOST_RACES} times meanwhile, or nobody knows. Try again.",
             sink=self.sink,
         )
 
