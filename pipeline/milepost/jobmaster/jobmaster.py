@@ -159,6 +159,7 @@ class JobMaster:
     fsck = _UseCase(lambda master: master._reports.fsck)
     compatibility = _UseCase(lambda master: master._reports.compatibility)
     upsert_prices = _UseCase(lambda master: master._reports.upsert_prices)
+    check_sink_columns = _UseCase(lambda master: master._reports.check_sink_columns)
 
     def look_ahead(self) -> None:
         """Begin to read the head; the use case that is asked for next finds it there, or on its way."""

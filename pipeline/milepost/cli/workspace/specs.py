@@ -57,13 +57,14 @@ def init(
 
 def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
     """Validate a spec, show its graph, and compare it with the job's head."""
-    from milepost.jobmaster.jobmaster import advice
+    from milepost.jobmaster.jobmaster import JobMaster, advice
     from milepost.spec.load.lint import lint_report
     from milepost.spec.load.load import load_job, shown_path
 
     output: Output = ctx.obj
     loaded = load_job(job)
     report = lint_report(loaded)
+    unasked = JobMaster(loaded).check_sink_columns()
     report["compatibility"], report["compatibility_unknown"], prices = _compared(loaded)
     report["upsert"] = [to_json(price) for price in prices]
     refused = [row for row in report["compatibility"] if row["outcome"] == "refused"]
@@ -79,6 +80,8 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
     if report["columns_unknown"]:
         names = ", ".join(report["columns_unknown"])
         output.note(f"note: lint loads no process function: what reads the columns of {names} is checked by `run`")
+    for why in unasked:
+        output.note(f"note: columns were not compared with what the format holds: {why}")
     for uid in report["unread"]:
         output.note(f"note: nothing reads {uid}")
     if report["compatibility"]:

@@ -156,6 +156,12 @@ class Reports:
 
         return check_job(self._context)
 
+    def check_sink_columns(self) -> tuple[str, ...]:
+        """Refuse columns that a sink's format cannot hold; see `compatibility.sink_columns`. Contacts nothing."""
+        from milepost.jobmaster.compatibility.sink_columns import check_sink_columns
+
+        return check_sink_columns(self._context)
+
     @suggest_rollback
     def compatibility(self) -> list[dict[str, str]]:
         """The pre-flight report of the spec against the head (`preflight`); [] for a job that has never run.
