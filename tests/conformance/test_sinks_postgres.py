@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
 
+from milepost.dataflow.sinks import table_sink
 from milepost.dataflow.sinks.table_sink import COMPACT_FILES
 from tests.conformance.postgres_sink import PostgresCase
 from tests.conformance.sink import SinkTests
@@ -13,6 +16,7 @@ from tests.conformance.sink_case import rows
 from tests.conformance.sink_faults import SinkFaultTests
 from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
+from tests.harness.stores.sink_machine import SinkMachine
 
 
 @pytest.mark.long
@@ -40,6 +44,20 @@ class TestManyEpochs(PostgresCase):
         assert self.database.run("SELECT pg_relation_size(%s::regclass)", table) == [(8192,)]
         job.back_to(first)
         assert self.published(tmp_path) == [(0, "first")]
+
+
+@pytest.mark.long
+class TestAnyHistory(PostgresCase):
+    def test_any_history_of_epochs_switches_crashes_and_late_commits_equals_the_model(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """I14. Compaction from 4 files on, so that short histories meet it."""
+        monkeypatch.setattr(table_sink, "COMPACT_FILES", 4)
+
+        class Machine(SinkMachine):
+            case = self
+
+        run_state_machine_as_test(Machine, settings=settings(max_examples=10, stateful_step_count=20, deadline=None))
 
 
 @pytest.mark.long
