@@ -58,6 +58,9 @@ class HookedFormat:
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         self.call("create", "", lambda: self.inner.create(owner, schema))
 
+    def probe(self) -> str:
+        return self.inner.probe()
+
     def maintain(self, retention_ms: int) -> None:
         self.inner.maintain(retention_ms)
 

@@ -127,6 +127,10 @@ class ListedFormat:
     def check_rows(self, rows: pa.Table) -> None:
         """Nothing: its files hold whatever its columns do."""
 
+    def probe(self) -> str:
+        """Nothing: looking at the table has asked all there is."""
+        return ""
+
     def maintain(self, retention_ms: int) -> None:
         """Nothing: its log stays."""
 

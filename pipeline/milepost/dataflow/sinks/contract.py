@@ -341,7 +341,7 @@ class HousekeptSink(Protocol):
         """Keep the format's log short; a fault of it is the next time's."""
 
     def probe(self) -> str:
-        """Ask for the table now, and say in one line what was found; nothing is made or changed.
+        """Ask for the table now, and say in one line what was found; nothing of the table is made or changed.
 
         Raises: EnvironmentUnusable, StoreUnavailable, InvalidRequest: what keeps an epoch from writing it.
         """

@@ -96,6 +96,10 @@ class ParquetFormat:
     def check_rows(self, rows: pa.Table) -> None:
         """Nothing: its files hold whatever its columns do."""
 
+    def probe(self) -> str:
+        """Nothing: looking at the table has asked all there is."""
+        return ""
+
     def maintain(self, retention_ms: int) -> None:
         """Nothing: heads are small, and stay."""
 

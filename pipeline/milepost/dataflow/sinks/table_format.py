@@ -176,6 +176,12 @@ class TableFormat(Protocol):
         Raises: InvalidRequest, naming the column.
         """
 
+    def probe(self) -> str:
+        """Try what commits rely on at this place, leaving no trace; return in words what was found; "": nothing more.
+
+        Raises: EnvironmentUnusable, StoreUnavailable: it cannot be relied on.
+        """
+
     def maintain(self, retention_ms: int) -> None:
         """Keep the log short, after a commit is confirmed: what it takes belongs to nothing that is kept.
 

@@ -75,9 +75,11 @@ class TableMover:
         """Say what the table is, asked now. Raises what keeps an epoch from writing it."""
         table, position = self.look()
         if table is None:
-            return "there is none yet; the first epoch makes it"
-        table.check(table.schema)
-        return f"it shows {position}"
+            shown = "there is none yet; the first epoch makes it"
+        else:
+            table.check(table.schema)
+            shown = f"it shows {position}"
+        return "; ".join(filter(None, (shown, self._format.probe())))
 
     def created(self, schema: pa.Schema) -> tuple[OpenTable, TablePosition]:
         """Make an empty table, and return it; one that another made first counts as well. Raises InvalidRequest."""

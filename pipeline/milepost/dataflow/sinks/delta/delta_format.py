@@ -10,6 +10,7 @@ from milepost.dataflow.sinks.delta.delta_checks import FILE_RETENTION, LOG_RETEN
 from milepost.dataflow.sinks.delta.delta_errors import FAULTS, reason_of, translated_errors
 from milepost.dataflow.sinks.delta.delta_location import DeltaLocation, delta_location
 from milepost.dataflow.sinks.delta.delta_log import LOG, OurCommit, last_checkpoint
+from milepost.dataflow.sinks.delta.delta_probe import probe_commits
 from milepost.dataflow.sinks.delta.delta_types import check_columns, delta_schema
 from milepost.dataflow.sinks.delta.open_delta_table import NO_HOOKS, OpenDeltaTable, properties_of
 from milepost.dataflow.sinks.reservation import TableOwner
@@ -79,6 +80,13 @@ class DeltaFormat:
 
     def check_rows(self, rows: pa.Table) -> None:
         """Nothing: its files hold whatever its columns do."""
+
+    def probe(self) -> str:
+        found = probe_commits(self._sink, self._store)
+        return (
+            f"{found}; nobody can prevent a VACUUM by an engine that does not skip folders with `_`, nor, on S3, a "
+            "writer of other libraries that commits without conditional writes: keep both from it"
+        )
 
     def maintain(self, retention_ms: int) -> None:
         location = delta_location(self._sink, self._store.config)

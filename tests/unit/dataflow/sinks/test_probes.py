@@ -1,0 +1,62 @@
+"""`doctor` asks a table's format what its commits rely on, and leaves no trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from milepost.dataflow.sinks.delta import delta_probe
+from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.protocol.records.object_store import ObjectStore
+from tests.conformance.delta_sink import DeltaCase
+from tests.conformance.iceberg_sink import IcebergCase
+from tests.conformance.local_cases import LocalCase
+from tests.harness.stores.delta_table import DeltaTableUnderTest
+
+
+def keys(store: ObjectStore) -> list[str]:
+    return sorted(stat.key for stat in store.list(""))
+
+
+class TestDelta(LocalCase, DeltaCase):
+    def test_of_two_racing_commits_one_wins_and_nothing_stays(self, tmp_path: Path) -> None:
+        job = self.begin(tmp_path)
+        job.go_on(1)
+        before = keys(self.table_store(tmp_path))
+        said = job.sink.probe()
+        assert said.startswith("it shows checkpoint 1") and "one won" in said and "VACUUM" in said
+        assert keys(self.table_store(tmp_path)) == before
+
+    def test_before_the_first_epoch_it_is_asked_too(self, tmp_path: Path) -> None:
+        assert "one won" in self.open_sink(tmp_path).probe()
+        assert keys(self.table_store(tmp_path)) == []
+
+    def test_a_place_where_both_win_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As if the store forgot what it had been asked: one racer's version is gone before the other's commit."""
+        store = self.table_store(tmp_path)
+
+        def both_won(location: object) -> int:
+            return 2
+
+        monkeypatch.setattr(delta_probe, "_race", both_won)
+        with pytest.raises(EnvironmentUnusable, match="2 won") as refused:
+            self.open_sink(tmp_path).probe()
+        assert "conditional writes" in refused.value.hint and keys(store) == []
+
+    def test_a_table_that_another_made_is_untouched(self, tmp_path: Path) -> None:
+        table = DeltaTableUnderTest(self.table_store(tmp_path))
+        table.append_by_others(1)
+        version = DeltaTable(str(tmp_path / "a table")).version()
+        assert "one won" in self.table_format(table.store).probe()
+        assert DeltaTable(str(tmp_path / "a table")).version() == version and table.keys() == [1]
+
+
+class TestIceberg(LocalCase, IcebergCase):
+    def test_the_namespace_is_looked_for_and_not_made(self, tmp_path: Path) -> None:
+        sink = self.open_sink(tmp_path)
+        assert "namespace shop is made by the first epoch" in sink.probe()
+        assert "namespace shop is made by the first epoch" in sink.probe()
+        self.begin(tmp_path).go_on(1)
+        assert "has namespace shop" in sink.probe()
