@@ -121,6 +121,8 @@ def conform(key: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
             columns.append(pa.chunked_array([pa.nulls(rows.num_rows, field.type)], field.type))
             continue
         column = rows.column(field.name)
+        if column.type.equals(_type_in_parquet(field.type)):
+            column = column.cast(field.type)
         if not column.type.equals(field.type):
             raise StateCorrupt(
                 f"{key}: column {field.name!r} has the type {column.type}, the table's is {field.type}", key=key
@@ -130,6 +132,18 @@ def conform(key: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
     if extra:
         raise StateCorrupt(f"{key}: column {extra[0]!r} is not a column of the table", key=key)
     return pa.table(columns, schema=schema)
+
+
+def _type_in_parquet(data_type: pa.DataType) -> pa.DataType:
+    """Return the type as which a file gives a column back: Parquet knows no seconds, and has milliseconds for them."""
+    if pa.types.is_timestamp(data_type) and data_type.unit == "s":
+        return pa.timestamp("ms", data_type.tz)
+    if pa.types.is_list(data_type):
+        item = data_type.value_field
+        return pa.list_(item.with_type(_type_in_parquet(item.type)))
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(_type_in_parquet(field.type)) for field in data_type])
+    return data_type
 
 
 def latest_per_key(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:

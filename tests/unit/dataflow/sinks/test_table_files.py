@@ -29,6 +29,14 @@ _FLAT = pa.table(
         "yes": [True, None],
     }
 )
+_SECONDS = pa.timestamp("s", "UTC")
+_IN_SECONDS = pa.table(
+    {
+        "t": pa.array([_NOON, None], _SECONDS),
+        "l": pa.array([[_NOON], None], pa.list_(_SECONDS)),
+        "s": pa.array([{"t": _NOON}, None], pa.struct([("t", pa.timestamp("s"))])),
+    }
+)
 _NESTED = pa.table({"k": [1, 2], "s": [{"x": 1, "y": ["p"]}, None], "l": [[1, 2], []]})
 _ALL_AT_ONCE, _ONE_BY_ONE = 1 << 20, 0
 
@@ -39,7 +47,7 @@ def store(tmp_path: Path) -> ObjectStore:
 
 
 @pytest.mark.parametrize("held_bytes", [_ALL_AT_ONCE, _ONE_BY_ONE])
-@pytest.mark.parametrize("table", [_FLAT, _NESTED], ids=["flat", "nested"])
+@pytest.mark.parametrize("table", [_FLAT, _NESTED, _IN_SECONDS], ids=["flat", "nested", "in seconds"])
 def test_what_was_staged_is_read_and_another_attempt_writes_the_same_bytes(
     store: ObjectStore, table: pa.Table, held_bytes: int
 ) -> None:
