@@ -20,6 +20,8 @@ from milepost.dataflow.sinks.postgres.database_errors import postgres_errors
 from milepost.protocol.records.errors import CommitOutcomeUnknown, EnvironmentUnusable, StoreUnavailable
 from milepost.spec.job.connections import PostgresAccess
 
+Connection = psycopg.Connection[tuple[Any, ...]]
+
 LOCK_WAIT_S = 15
 """For a row or a table that another transaction holds."""
 
@@ -94,12 +96,12 @@ class Database:
         """Return where the database is. Raises EnvironmentUnusable."""
         return _place(self._sink, self._find_access())
 
-    def look(self, doing: str) -> AbstractContextManager[psycopg.Connection[tuple[Any, ...]]]:
+    def look(self, doing: str) -> AbstractContextManager[Connection]:
         """Open a transaction that is undone at the end: nothing of it was ever there. Args and Raises as below."""
         return self.transaction(doing, undone=True)
 
     @contextmanager
-    def transaction(self, doing: str, *, undone: bool = False) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    def transaction(self, doing: str, *, undone: bool = False) -> Iterator[Connection]:
         """Open a connection and a transaction for a block; it is committed at the end, and undone if the block raises.
 
         Args:
@@ -136,7 +138,7 @@ class Database:
         finally:
             connection.close()
 
-    def _begin(self, connection: psycopg.Connection[tuple[Any, ...]], place: Place, doing: str) -> None:
+    def _begin(self, connection: Connection, place: Place, doing: str) -> None:
         bounds = [f"{seconds}s" for seconds in (LOCK_WAIT_S, _STATEMENT_S, _IDLE_S)]
         row = connection.execute(_SETTINGS, bounds).fetchone()
         assert row is not None
@@ -154,6 +156,12 @@ class Database:
                 hint="give the sink a database that has",
                 sink=self._sink,
             )
+
+
+def is_true(connection: Connection, query: str, *parameters: object) -> bool:
+    """Return the answer to a question; false where the answer is null, or none."""
+    row = connection.execute(query.encode(), parameters).fetchone()
+    return row is not None and bool(row[0])
 
 
 def _place(sink: str, access: PostgresAccess) -> Place:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import psycopg
 import pyarrow as pa
 from psycopg import sql
 
 from milepost.dataflow.sinks.committables import StagedFile
-from milepost.dataflow.sinks.postgres.database import Database
+from milepost.dataflow.sinks.postgres.database import Connection, Database
 from milepost.dataflow.sinks.postgres.postgres_types import MARK, check_columns, required_type
 from milepost.dataflow.sinks.postgres.refusals import refuse_table
 from milepost.dataflow.sinks.postgres.row_changes import RowChanges, latest_rows, row_changes
@@ -26,8 +24,6 @@ from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     InvalidRequest,
 )
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 _ROWS = sql.Identifier("pg_temp", "milepost_rows")
 _KEYS = sql.Identifier("pg_temp", "milepost_keys")
@@ -116,11 +112,7 @@ class OpenPostgresTable:
         with place.database.transaction(f"{place.shown} was not widened") as connection:
             self._still(widen_head(connection, place.name, self._head, schema), connection)
             for field in new:
-                connection.execute(
-                    sql.SQL("ALTER TABLE {} ADD COLUMN {} {}").format(
-                        place.name.quoted, sql.Identifier(field.name), _type(field)
-                    )
-                )
+                connection.execute(sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(place.name.quoted, column_sql(field)))
 
     def commit(self, move: TableMove) -> None:
         place = self._place
@@ -240,7 +232,7 @@ def _copy(
     connection: Connection, into: sql.Identifier, schema: pa.Schema, columns: tuple[str, ...], lines: pa.Array
 ) -> None:
     """Make a table of the transaction's own with these columns, and fill it."""
-    made = [sql.SQL("{} {}").format(sql.Identifier(name), _type(schema.field(name))) for name in columns]
+    made = [column_sql(schema.field(name)) for name in columns]
     connection.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(into, sql.SQL(", ").join(made)))
     with connection.cursor() as cursor, cursor.copy(sql.SQL("COPY {} FROM STDIN").format(into)) as copy:
         for piece in copy_bytes(lines):
@@ -248,5 +240,6 @@ def _copy(
     connection.execute(sql.SQL("ANALYZE {}").format(into))
 
 
-def _type(field: pa.Field) -> sql.SQL:
-    return sql.SQL(required_type(field.type))
+def column_sql(field: pa.Field) -> sql.Composed:
+    """Return a column as a statement that makes it has it. Precondition: it was checked."""
+    return sql.SQL("{} {}").format(sql.Identifier(field.name), sql.SQL(required_type(field.type)))

@@ -10,15 +10,13 @@ Each row says by which move of ours it was written; one that does not is somebod
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from milepost.dataflow.sinks.postgres.database import Database
-from milepost.dataflow.sinks.postgres.open_postgres_table import OpenPostgresTable, TablePlace
-from milepost.dataflow.sinks.postgres.postgres_types import MARK, check_columns, check_rows, required_type
+from milepost.dataflow.sinks.postgres.database import Connection, Database, is_true
+from milepost.dataflow.sinks.postgres.open_postgres_table import OpenPostgresTable, TablePlace, column_sql
+from milepost.dataflow.sinks.postgres.postgres_types import MARK, check_columns, check_rows
 from milepost.dataflow.sinks.postgres.refusals import KINDS
 from milepost.dataflow.sinks.postgres.table_head import TableName, add_head, make_heads, read_head
 from milepost.dataflow.sinks.reservation import RESERVATION, TableOwner, reserved_for
@@ -84,7 +82,7 @@ class PostgresFormat:
         check_columns(self._sink, schema, self._key)
         doing = f"sink {self._sink}: its table {self._name} was not made"
         with self._database.transaction(doing) as connection:
-            if not _exists(connection, "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL", self._name.schema):
+            if not is_true(connection, "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL", self._name.schema):
                 raise EnvironmentUnusable(
                     f"{doing}: there is no schema {self._name.schema}.",
                     hint=f'CREATE SCHEMA "{self._name.schema}" AUTHORIZATION the sink\'s user',
@@ -133,18 +131,15 @@ class PostgresFormat:
 
 
 def _create_statement(name: TableName, schema: pa.Schema, key: tuple[str, ...]) -> sql.Composed:
-    columns = [
-        sql.SQL("{} {}").format(sql.Identifier(field.name), sql.SQL(required_type(field.type))) for field in schema
-    ]
     return sql.SQL("CREATE TABLE {} ({}, {} bigint, PRIMARY KEY ({}))").format(
         name.quoted,
-        sql.SQL(", ").join(columns),
+        sql.SQL(", ").join(map(column_sql, schema)),
         sql.Identifier(MARK),
         sql.SQL(", ").join(map(sql.Identifier, key)),
     )
 
 
-def _relation(connection: psycopg.Connection[tuple[Any, ...]], name: TableName) -> tuple[int, str] | None:
+def _relation(connection: Connection, name: TableName) -> tuple[int, str] | None:
     """Return oid and kind of what has the table's name; None: nothing has."""
     row = connection.execute(
         "SELECT c.oid, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -154,7 +149,7 @@ def _relation(connection: psycopg.Connection[tuple[Any, ...]], name: TableName) 
     return None if row is None else (row[0], str(row[1]))
 
 
-def _system_id(connection: psycopg.Connection[tuple[Any, ...]]) -> str:
+def _system_id(connection: Connection) -> str:
     """Return what tells a database from all others: of the server's files, and of the database in it."""
     row = connection.execute(
         "SELECT (SELECT system_identifier FROM pg_control_system()), oid FROM pg_database "
@@ -162,8 +157,3 @@ def _system_id(connection: psycopg.Connection[tuple[Any, ...]]) -> str:
     ).fetchone()
     assert row is not None
     return f"{row[0]}/{row[1]}"
-
-
-def _exists(connection: psycopg.Connection[tuple[Any, ...]], query: str, *parameters: object) -> bool:
-    row = connection.execute(query.encode(), parameters).fetchone()
-    return row is not None and bool(row[0])

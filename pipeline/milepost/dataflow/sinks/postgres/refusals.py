@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from milepost.dataflow.sinks.postgres.database import Connection, is_true
 from milepost.dataflow.sinks.postgres.postgres_types import MARK, required_type
-from milepost.dataflow.sinks.postgres.table_head import HEADS, Connection, TableName
+from milepost.dataflow.sinks.postgres.table_head import TableName
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 
 KINDS = {
@@ -44,15 +45,15 @@ def refuse_table(
 
 def _missing_rights(connection: Connection, name: TableName, oid: int) -> Iterator[Reason]:
     for right in ("SELECT", "INSERT", "UPDATE", "DELETE"):
-        if not _truth(connection, "SELECT has_table_privilege(%s::oid, %s)", oid, right):
+        if not is_true(connection, "SELECT has_table_privilege(%s::oid, %s)", oid, right):
             yield f"{right} on it", f"GRANT {right} ON {name} TO the sink's user"
     for right in ("SELECT", "UPDATE"):
-        if not _truth(connection, "SELECT has_table_privilege(%s, %s)", name.heads.as_string(), right):
+        if not is_true(connection, "SELECT has_table_privilege(%s, %s)", name.heads.as_string(), right):
             yield (
                 f"{right} on {name.heads.as_string()}",
                 f"GRANT {right} ON {name.heads.as_string()} TO the sink's user",
             )
-    if not _truth(connection, "SELECT has_database_privilege(current_database(), 'TEMP')"):
+    if not is_true(connection, "SELECT has_database_privilege(current_database(), 'TEMP')"):
         yield "make temporary tables", "GRANT TEMPORARY ON DATABASE … TO the sink's user"
 
 
@@ -178,14 +179,6 @@ def _key(connection: Connection, name: TableName, oid: int, key: tuple[str, ...]
         )
 
 
-def _truth(connection: Connection, query: str, *parameters: object) -> bool:
-    row = connection.execute(query.encode(), parameters).fetchone()
-    return row is not None and bool(row[0])
-
-
 def _first(connection: Connection, query: str, oid: int) -> str | None:
     row = connection.execute(query.encode(), [oid]).fetchone()
     return None if row is None else str(row[0])
-
-
-__all__ = ["HEADS", "KINDS", "refuse_table"]

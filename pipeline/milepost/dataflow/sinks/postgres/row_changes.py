@@ -44,17 +44,17 @@ def row_changes(files: TableFiles, move: TableMove, key: tuple[str, ...]) -> Row
     """Return what a move does. Raises StateCorrupt: a file that it needs is gone or another."""
     none = pa.array([], pa.large_string())
     if move.before is None:
-        return RowChanges(lines_of(_latest(files, move.after, move.schema, key)), none, whole=True)
+        return RowChanges(latest_rows(files, move.after, move.schema, key), none, whole=True)
     same = sum(
         1 for _ in takewhile(lambda pair: pair[0].key == pair[1].key, zip(move.before, move.after, strict=False))
     )
     left, entered = move.before[same:], move.after[same:]
     if not left:
-        return RowChanges(lines_of(_latest(files, entered, move.schema, key)), none)
+        return RowChanges(latest_rows(files, entered, move.schema, key), none)
     try:
         rows_left = files.rows(left, move.schema, verify=True)
     except StateCorrupt:  # what the table is to show may be whole: going back may be how that is mended
-        return RowChanges(lines_of(_latest(files, move.after, move.schema, key)), none, whole=True)
+        return RowChanges(latest_rows(files, move.after, move.schema, key), none, whole=True)
     rows_entered = files.rows(entered, move.schema, verify=True)
     concerned = pc.unique(lines_of(pa.concat_tables([rows_left, rows_entered]).select(key)))
     below = _rows_of_keys(files, move.before[:same], move.schema, key, concerned)
@@ -69,11 +69,7 @@ def row_changes(files: TableFiles, move: TableMove, key: tuple[str, ...]) -> Row
 
 def latest_rows(files: TableFiles, of: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...]) -> pa.Array:
     """Return the lines of what a table of these files shows. Raises StateCorrupt."""
-    return lines_of(_latest(files, of, schema, key))
-
-
-def _latest(files: TableFiles, of: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...]) -> pa.Table:
-    return latest_per_key(files.rows(of, schema, verify=True), key)
+    return lines_of(latest_per_key(files.rows(of, schema, verify=True), key))
 
 
 def _rows_of_keys(

@@ -8,20 +8,17 @@ rows; so the two go together, into a backup too, and two writers never move one 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-import psycopg
 import pyarrow as pa
 from psycopg import sql
 
 from milepost.dataflow.sinks.committables import decode_schema, encode_schema
+from milepost.dataflow.sinks.postgres.database import Connection, is_true
 from milepost.dataflow.sinks.reservation import TableOwner
 
 HEADS = "milepost_tables"
 
 _LOCKS = {True: " FOR UPDATE", False: ""}
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +76,7 @@ def read_head(connection: Connection, name: TableName, oid: int, *, for_update: 
     Args:
         for_update: wait for whoever is about to change it.
     """
-    if not _has_heads(connection, name):
+    if not is_true(connection, "SELECT to_regclass(%s) IS NOT NULL", name.heads.as_string()):
         return None
     row = connection.execute(
         sql.SQL(
@@ -128,8 +125,3 @@ def widen_head(connection: Connection, name: TableName, head: TableHead, schema:
         [encode_schema(schema), head.oid, head.version],
     )
     return moved.rowcount == 1
-
-
-def _has_heads(connection: Connection, name: TableName) -> bool:
-    row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [name.heads.as_string()]).fetchone()
-    return row is not None and bool(row[0])
