@@ -88,19 +88,9 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
 
     Returns: how many files were deleted.
     """
-    listed: list[_Listed] = []
+    silent: set[str] = set()
     try:
-        tables = job_tables(context, context.head().state)
-    except CheckpointError as error:
-        _LOG.warning("no table is pruned now: %s", error.message)
-        return 0
-    for table in tables:
-        try:
-            sink = table.open(context)
-            listed.append(_Listed(table, sink, sink.objects()))
-        except CheckpointError as error:
-            _say_left(table.label, error)
-    try:
+        listed = _listed(context, silent)
         state = context.head().state
         shares = {one.checkpoint_id: share_of(context.metadata(one)) for one in state.checkpoints} if listed else {}
     except CheckpointError as error:
@@ -110,40 +100,23 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
     if leader is None or leader.session_id != session_id:
         return 0
     deleted = 0
-    carried: dict[str, set[int]] = {}
-    for one in reversed(listed):  # the one in force last: it forgets the marks that none of the others carries
+    carried: dict[str, set[int]] = {one.table.sink: set() for one in listed}
+    for one in reversed(listed):  # of each sink the one in force last: it forgets the marks that no other one carries
+        sink = one.table.sink
         try:
             needs = _needs(context, state, shares, one)
-            plan = plan_pruning(
-                state,
-                one.table,
-                needs,
-                one.sink.garbage().lists(),
-                [item.stat.key for item in one.objects],
-                session_id=session_id,
-                now_ms=one.sink.garbage().clock_ms(),
-                timeout_ms=timeout_ms,
-            )
+            plan = _plan(state, one, needs, session_id, timeout_ms)
         except CheckpointError as error:
             _say_left(one.table.label, error)
-            carried.setdefault(one.table.sink, set()).add(_UNKNOWN)
+            silent.add(sink)
             continue
-        if plan.unknown is not None:
-            _LOG.info("sink %s: nothing is pruned: %s", plan.sink, plan.unknown)
-        for problem in plan.unreadable:
-            _LOG.warning("sink %s: a list of garbage cannot be read, delete it: %s", plan.sink, problem)
         deleted += carry_out(one.sink, plan)
-        others = carried.setdefault(one.table.sink, set())
-        if one.table.in_force and needs.unknown is None and _UNKNOWN not in others:
-            one.sink.forget_marks(below=needs.marks[0].number, kept=others)
-        elif not one.table.in_force:
-            others.add(needs.position.number)
+        if not one.table.in_force:
+            carried[sink].add(needs.position.number)
             _forget_if_gone(context, state, one, needs)
+        elif needs.unknown is None and sink not in silent:
+            one.sink.forget_marks(below=needs.marks[0].number, kept=carried[sink])
     return deleted
-
-
-_UNKNOWN = -1
-"""Stands for the mark of a table that did not say which one it carries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +126,38 @@ class _Listed:
     table: JobTable
     sink: Sink
     objects: tuple[TableObject, ...]
+
+
+def _listed(context: JobContext, silent: set[str]) -> list[_Listed]:
+    """Return the tables that answer; `silent` gets the sinks of the others: nobody knows which marks those carry."""
+    listed = []
+    for table in job_tables(context, context.head().state):
+        try:
+            sink = table.open(context)
+            listed.append(_Listed(table, sink, sink.objects()))
+        except CheckpointError as error:
+            _say_left(table.label, error)
+            silent.add(table.sink)
+    return listed
+
+
+def _plan(state: ManifestState, one: _Listed, needs: TableNeeds, session_id: SessionId, timeout_ms: int) -> PrunePlan:
+    """Return what is pruned of a table now, and log why nothing is, or what else is wrong."""
+    plan = plan_pruning(
+        state,
+        one.table,
+        needs,
+        one.sink.garbage().lists(),
+        [item.stat.key for item in one.objects],
+        session_id=session_id,
+        now_ms=one.sink.garbage().clock_ms(),
+        timeout_ms=timeout_ms,
+    )
+    if plan.unknown is not None:
+        _LOG.info("sink %s: nothing is pruned: %s", plan.sink, plan.unknown)
+    for problem in plan.unreadable:
+        _LOG.warning("sink %s: a list of garbage cannot be read, delete it: %s", plan.sink, problem)
+    return plan
 
 
 def _needs(

@@ -9,6 +9,7 @@ import pytest
 from milepost.dataflow.sinks import table_sink
 from milepost.dataflow.sinks.table_address import TableAddress
 from milepost.dataflow.sinks.table_keys import DATA
+from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.jobs.counted_job import CountedJob
@@ -123,6 +124,29 @@ def test_what_a_savepoint_is_of_stays_a_root(job: MigratingJob, monkeypatch: pyt
     job.rollback(4)
     job.assert_whole()
     assert job.rows_at("table", 4).num_rows == 9
+
+
+def test_the_mark_of_a_table_that_did_not_answer_stays(job: MigratingJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows which one it carries; without it a rollback could not move that table."""
+    at_hour(monkeypatch, HOURS * 4)
+    job.master.create_savepoint("before")
+    job.migrate("seen")
+    job.say("seen")
+
+    def opener(config: StoreConfig) -> ObjectStore:
+        def silent(operation: str, key: str) -> None:
+            if config.url.endswith("/lake/seen") and (operation, key) == ("list", ""):
+                raise StoreUnavailable(f"{config.url} does not answer")
+
+        return LaterStore(open_store(config), before=silent, later_ms=HOURS * 6 * HOUR_MS)
+
+    monkeypatch.setattr("milepost.jobmaster.job.context.open_store", opener)
+    job.run()
+    at_hour(monkeypatch, HOURS * 8)
+    old = job.small.context.sink("seen", TableAddress("parquet", "../lake/seen"))
+    assert old.position().checkpoint_id == 4, "the mark that it carries has its record"
+    job.rollback(4)
+    job.assert_whole()
 
 
 def test_what_a_dead_migration_staged_is_collected_although_nobody_tries_again(
