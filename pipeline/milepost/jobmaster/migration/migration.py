@@ -208,7 +208,7 @@ def _continued(
         signatures={**signatures, "sinks": sinks},
         sources={name: _quiet_source(item) for name, item in base.sources.items()},
         operators={uid: _quiet_operator(item) for uid, item in base.operators.items()},
-        sinks={name: SinkSnapshot(0, shown_by(base, name)) for name in sorted({*base.sinks, plan.sink})},
+        sinks={name: SinkSnapshot(0, shown_by(base, name)) for name in sorted(base.sinks)},
         tables={**base.tables, plan.sink: contents},
         acknowledged=acknowledged_by_writer(hashlib.sha256(encode(contents)).hexdigest()),
         verdict=GateVerdict.of(()),

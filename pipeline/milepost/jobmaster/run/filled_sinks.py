@@ -10,16 +10,12 @@ def filled_sinks(context: JobContext, opened: OpenedEpoch) -> frozenset[str]:
     """Return the sinks of the latest rows of which an epoch stages every row, by their names.
 
     A sink that is new in the spec of a job with state, or that was out of it for some epochs, would else show the keys
-    alone that change from now on. Only of an aggregate: its output is a function of its live state.
+    alone that change from now on. Only of an aggregate: its output is a function of its live state. The sinks of
+    the base checkpoint say it, not when a table was written last: a migration continues those of others as they are.
     """
     base, graph = opened.base, opened.loaded.graph
     if base is None:
         return frozenset()
-
-    def misses_rows(name: str) -> bool:
-        contents = base.tables.get(name)
-        return contents is None or contents.checkpoint_id < base.checkpoint_id
-
     return frozenset(
         name
         for name, rows in graph.sink_inputs.items()
@@ -27,5 +23,5 @@ def filled_sinks(context: JobContext, opened: OpenedEpoch) -> frozenset[str]:
         and not rows.late
         and graph.nodes[rows.uid].kind == "aggregate"
         and rows.uid in base.operators
-        and misses_rows(name)
+        and name not in base.sinks
     )

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.migrating_job import MigratingJob
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
 from tests.harness.tasks.tables import assert_same_rows
 
@@ -75,6 +76,28 @@ def test_a_sink_that_comes_back_has_what_it_missed(job: CountedJob) -> None:
     job.edit(TABLE, "")
     job.run()
     job.edit(CHANGES, TABLE + CHANGES)
+    job.run()
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_migration_of_one_table_makes_no_other_one_be_filled(job: CountedJob) -> None:
+    """The migrated checkpoint has the other tables as they were, and no epoch was missed."""
+    migrating = MigratingJob(job.small)
+    migrating.migrate("seen")
+    migrating.say("seen")
+    job.run()
+    after = job.master.context.base_metadata(job.small.context.head().state, 6)
+    assert after is not None and after.sinks["table"].rows == 3
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_sink_that_comes_back_and_is_migrated_first_has_what_it_missed(job: CountedJob) -> None:
+    job.edit(TABLE, "")
+    job.run()
+    job.edit(CHANGES, TABLE + CHANGES)
+    migrating = MigratingJob(job.small)
+    migrating.migrate("table")
+    migrating.say("table")
     job.run()
     job.assert_tables_equal_the_oracle()
 
