@@ -53,7 +53,7 @@ class Reservation:
     """Whose a table is, and how its rows are meant: a path has one for ever.
 
     Attributes:
-        table_format: as in the spec. mode: append or upsert. key: key columns of an upsert table, () for append.
+        table_format, mode: as in the spec. key: key columns of an upsert table; () for others.
         table_id: a random identity: a table that was deleted and made anew has another.
     """
 

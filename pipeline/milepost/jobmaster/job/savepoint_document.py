@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from milepost.dataflow.sinks.committables import SchemaText, StagedFile
-from milepost.dataflow.sinks.contract import ShownTable
+from milepost.dataflow.sinks.contract import ShownTable, SinkMode
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.ids import JOB_NAME_PATTERN, MAX_CHECKPOINT_ID
@@ -32,7 +32,7 @@ from milepost.storage.copying import MAX_OBJECT_BYTES
 _KEY = re.compile(
     rf"{METADATA_NAME}|inputs/[0-9a-f]{{64}}\.json|chk-\d{{20}}/t\d{{20}}/.+|tables/[^/]+/\d{{8}}-[0-9a-f]{{64}}\.parquet"
 )
-_MODES = ("append", "upsert")
+_MODES = frozenset(mode.value for mode in SinkMode)
 
 
 def _mode_fault(mode: str) -> str | None:
@@ -52,7 +52,7 @@ class SavedTable:
     """One sink's table as of the checkpoint.
 
     Attributes:
-        mode: append or upsert. key: key columns of an upsert table.
+        mode: as in the spec. key: key columns of an upsert table; () for others.
         schema: of the table (Arrow IPC, base64).
         files: in commit order, keys relative to the savepoint's root; none for an empty table.
         shown: how the job's own table shows it, for who takes that over; None: it never did.

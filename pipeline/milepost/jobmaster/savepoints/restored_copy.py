@@ -97,7 +97,7 @@ class SavepointCopier:
             plan=pending.plan,
             sources=sources,
             operators=operators,
-            sinks={name: SinkSnapshot(table.rows, 0) for name, table in tables.items()},
+            sinks={name: SinkSnapshot(table.rows, 0) for name, table in tables.items() if name in metadata.sinks},
             tables=tables,
             acknowledged=acknowledged_by_writer(hashlib.sha256(self._saved.document.encode()).hexdigest()),
             started_ms=None,

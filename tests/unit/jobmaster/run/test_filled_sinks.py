@@ -9,6 +9,7 @@ import pytest
 
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.migrating_job import MigratingJob
+from tests.harness.jobs.saved_job import OtherJob
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
 from tests.harness.tasks.tables import assert_same_rows
 
@@ -100,6 +101,19 @@ def test_a_sink_that_comes_back_and_is_migrated_first_has_what_it_missed(job: Co
     migrating.say("table")
     job.run()
     job.assert_tables_equal_the_oracle()
+
+
+def test_a_sink_that_comes_back_and_goes_along_in_a_savepoint_has_what_it_missed(job: CountedJob) -> None:
+    job.edit(TABLE, "")
+    job.run()
+    job.edit(CHANGES, TABLE + CHANGES)
+    made = job.master.create_savepoint("before")
+    other = OtherJob.beside(job)
+    other.master.start(made.location)
+    for one in (job, other):
+        one.run(1)
+    job.assert_tables_equal_the_oracle()
+    other.assert_equals(job)
 
 
 def test_a_rollback_beyond_a_filled_table_empties_it_and_it_is_filled_again(job: CountedJob) -> None:

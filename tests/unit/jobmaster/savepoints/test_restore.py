@@ -33,7 +33,7 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.lineage import open_forks
 from milepost.storage.copying import MAX_OBJECT_BYTES
 from tests.harness.jobs.backfill_job import BackfillJob
-from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.counted_job import SEEN_SINK, CountedJob
 from tests.harness.jobs.saved_job import OtherJob, moved, stored, tampered
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
@@ -514,3 +514,16 @@ def test_a_table_of_buckets_goes_along_and_other_cuts_take_its_rows(tmp_path: Pa
     other.assert_equals(job)
     job.assert_tables_equal_the_oracle()
     assert other.master.fsck().exit_code == 0
+
+
+def test_a_changelog_goes_along(tmp_path: Path) -> None:
+    changes = "  - {name: changes, input: latest, format: parquet, path: ../lake/changes, mode: changelog}\n"
+    job = CountedJob.with_epochs(tmp_path / "job", 3, {SEEN_SINK: SEEN_SINK + changes})
+    job.land([4])
+    made = job.master.create_savepoint("before")
+    other = OtherJob.beside(job)
+    other.master.start(made.location)
+    saved = job.master.read("changes")
+    assert other.master.read("changes").equals(saved) and saved.num_rows
+    other.run(1)
+    assert other.master.read("changes").num_rows > saved.num_rows
