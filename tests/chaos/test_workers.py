@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from milepost.dataflow.sinks.table_keys import DATA
+from milepost.dataflow.sinks.records.table_keys import DATA
 from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.spark.driver.session import TASK_ATTEMPTS
 from tests.harness.jobs.flights_job import FlightsJob

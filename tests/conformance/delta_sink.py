@@ -8,8 +8,8 @@ from typing import Literal
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from milepost.dataflow.sinks.delta.delta_format import DeltaFormat
-from milepost.dataflow.sinks.delta.delta_location import delta_location
+from milepost.dataflow.sinks.formats.delta.delta_format import DeltaFormat
+from milepost.dataflow.sinks.formats.delta.delta_location import delta_location
 from milepost.protocol.records.object_store import ObjectStore
 from tests.conformance.sink_case import Pairs, SinkCase, pairs
 

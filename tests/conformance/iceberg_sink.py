@@ -10,10 +10,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from milepost.dataflow.sinks.iceberg.catalogs import CatalogConfig, CatalogKind
-from milepost.dataflow.sinks.iceberg.iceberg_format import IcebergFormat
-from milepost.dataflow.sinks.iceberg.locations import table_location
-from milepost.dataflow.sinks.reservation import RESERVATION
+from milepost.dataflow.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
+from milepost.dataflow.sinks.formats.iceberg.iceberg_format import IcebergFormat
+from milepost.dataflow.sinks.formats.iceberg.locations import table_location
+from milepost.dataflow.sinks.records.reservation import RESERVATION
 from milepost.protocol.records.object_store import ObjectStore
 from tests.conformance.sink_case import Pairs, SinkCase, pairs
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from milepost.dataflow.sinks.committables import StagedFile, encode_schema
+from milepost.dataflow.sinks.records.committables import StagedFile, encode_schema
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from tests.conformance.parquet_sink import ParquetCase

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.dataflow.sinks.parquet_format import ParquetFormat
+from milepost.dataflow.sinks.formats.parquet_format import ParquetFormat
 from milepost.protocol.records.object_store import ObjectStore
 from tests.conformance.sink_case import SinkCase
 

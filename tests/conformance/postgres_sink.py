@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.postgres.postgres_format import PostgresFormat
-from milepost.dataflow.sinks.reservation import RESERVATION
+from milepost.dataflow.sinks.formats.postgres.postgres_format import PostgresFormat
+from milepost.dataflow.sinks.records.reservation import RESERVATION
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.job.connections import PostgresAccess

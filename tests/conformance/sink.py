@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.committables import Committable
+from milepost.dataflow.sinks.records.committables import Committable
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StateCorrupt, Superseded
 from tests.conformance.sink_case import SCHEMA, WAIT_S, SinkCase, at_commit, pairs, rows

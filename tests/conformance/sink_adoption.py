@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.reservation import RESERVATION
+from milepost.dataflow.sinks.records.reservation import RESERVATION
 from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, InvalidRequest
 from tests.conformance.sink_case import LIFE, Hook, Pairs, SinkCase, Story, nothing, rows
 from tests.conformance.sink_faults import Killed

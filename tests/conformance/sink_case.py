@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.committables import Committable
-from milepost.dataflow.sinks.contents import ContentsRecords
 from milepost.dataflow.sinks.contract import Sink, SinkMode
-from milepost.dataflow.sinks.marks import MarkRecords
-from milepost.dataflow.sinks.partitions import PartitionBy
-from milepost.dataflow.sinks.reservation import RESERVATION
+from milepost.dataflow.sinks.files.partitions import PartitionBy
+from milepost.dataflow.sinks.records.committables import Committable
+from milepost.dataflow.sinks.records.contents import ContentsRecords
+from milepost.dataflow.sinks.records.marks import MarkRecords
+from milepost.dataflow.sinks.records.reservation import RESERVATION
+from milepost.dataflow.sinks.table.table_sink import TableSink
 from milepost.dataflow.sinks.table_format import TableFormat
-from milepost.dataflow.sinks.table_sink import TableSink
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.stores.hooked_format import HookedFormat

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sinks.contract import TableTarget
-from milepost.dataflow.sinks.table_mover import LOST_RACES
+from milepost.dataflow.sinks.table.table_mover import LOST_RACES
 from milepost.protocol.records.errors import (
     CheckpointError,
     CommitOutcomeUnknown,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.marks import Mark
+from milepost.dataflow.sinks.records.marks import Mark
 from milepost.protocol.codec.records import encode
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StateCorrupt
 from milepost.protocol.records.layout import mark_key

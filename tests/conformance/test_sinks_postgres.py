@@ -8,8 +8,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from milepost.dataflow.sinks import table_sink
-from milepost.dataflow.sinks.table_sink import COMPACT_FILES
+from milepost.dataflow.sinks.table import table_sink
+from milepost.dataflow.sinks.table.table_sink import COMPACT_FILES
 from tests.conformance.postgres_sink import PostgresCase
 from tests.conformance.sink import SinkTests
 from tests.conformance.sink_case import rows

@@ -53,6 +53,15 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "spec": ("values", "job sql", "graph", "load"),
     "airflow": ("connections page_urls task_output", "provider", "operators", "dags page"),
     "cli": ("terminal", "running reading workspace", "switching", "main"),
+    "dataflow.sinks": (
+        "records",
+        "files",
+        "contract table_format",
+        "formats staging",
+        "table",
+        "build",
+        "table_copy",
+    ),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),
 }
 """Room -> its floors from the ground up: the rooms and modules of each. Nothing imports from its own floor or above."""

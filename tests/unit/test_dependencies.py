@@ -32,9 +32,9 @@ ROOMS = {
     "storage/s3_access.py": "s3",
     "storage/s3_errors.py": "s3",
     "storage/s3_queue.py": "s3",
-    "dataflow/sinks/delta": "delta",
-    "dataflow/sinks/iceberg": "iceberg",
-    "dataflow/sinks/postgres": "postgres",
+    "dataflow/sinks/formats/delta": "delta",
+    "dataflow/sinks/formats/iceberg": "iceberg",
+    "dataflow/sinks/formats/postgres": "postgres",
 }
 """Below the product: what only an extra's owner imports, and the extra."""
 

@@ -17,7 +17,7 @@ from milepost.spec.load.load import load_job
 from tests.harness.distribution import OF_EXTRAS, link_libraries, run_installed
 from tests.harness.servers.processes import REPOSITORY
 
-COMES_WITH = {"grpcio": "pyspark"}
+COMES_WITH = {"grpcio": "pyspark", "psycopg-binary": "psycopg"}
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.committables import ArrowSchema
-from milepost.dataflow.sinks.contents import TableContents
+from milepost.dataflow.sinks.records.committables import ArrowSchema
+from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import ThroughputEstimate

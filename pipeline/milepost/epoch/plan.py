@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.operators.process import ProcessFunction
-from milepost.dataflow.sinks.small_files import JoinPlan
-from milepost.dataflow.sinks.table_buckets import BucketPlan
+from milepost.dataflow.sinks.staging.small_files import JoinPlan
+from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.dataflow.sources.plan import SourcePlan, assign_splits
 from milepost.protocol.codec.records import dump, from_json, load_document, to_json

@@ -15,7 +15,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.spec.load.load import LoadedJob
 
 if TYPE_CHECKING:
-    from milepost.dataflow.sinks.table_address import CatalogAddress, TableAddress
+    from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress
     from milepost.jobmaster.backfill.backfill import BackfillResult, Backfills, DisposedBackfills
     from milepost.jobmaster.backfill.plan import ApprovedBackfill
     from milepost.jobmaster.compatibility.preflight import advice, report_lines

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.table_address import CatalogAddress, TableAddress
+from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress
 from milepost.jobmaster.jobmaster import MigratedTable
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.committables import Committable
-from milepost.dataflow.sinks.table_keys import DATA
+from milepost.dataflow.sinks.records.committables import Committable
+from milepost.dataflow.sinks.records.table_keys import DATA
 from milepost.dataflow.sources.consumed import append
 from milepost.epoch.metadata import (
     AcknowledgedSubtask,

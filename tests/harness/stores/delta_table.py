@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
-from milepost.dataflow.sinks.committables import StagedFile
-from milepost.dataflow.sinks.delta.delta_format import DeltaFormat
-from milepost.dataflow.sinks.delta.delta_location import delta_location
-from milepost.dataflow.sinks.delta.open_delta_table import OpenDeltaTable
-from milepost.dataflow.sinks.file_statistics import statistics_of
-from milepost.dataflow.sinks.reservation import TableOwner
-from milepost.dataflow.sinks.table_files import TableFiles
+from milepost.dataflow.sinks.files.file_statistics import statistics_of
+from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.formats.delta.delta_format import DeltaFormat
+from milepost.dataflow.sinks.formats.delta.delta_location import delta_location
+from milepost.dataflow.sinks.formats.delta.open_delta_table import OpenDeltaTable
+from milepost.dataflow.sinks.records.committables import StagedFile
+from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.dataflow.sinks.table_format import TableMove
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig

@@ -14,8 +14,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.committables import StagedFile, decode_schema, encode_schema
-from milepost.dataflow.sinks.reservation import TableOwner
+from milepost.dataflow.sinks.records.committables import StagedFile, decode_schema, encode_schema
+from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.dataflow.sinks.table_format import ForeignCommit, TableMove
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import CommitConflict

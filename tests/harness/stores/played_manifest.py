@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.committables import Committable
-from milepost.dataflow.sinks.contents import ContentsRecords, TableContents
 from milepost.dataflow.sinks.contract import PreparedTable, Sink, SinkMode, TableTarget
-from milepost.dataflow.sinks.table_address import TableAddress
+from milepost.dataflow.sinks.records.committables import Committable
+from milepost.dataflow.sinks.records.contents import ContentsRecords, TableContents
+from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.jobmaster.run.results import contents_after
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.ids import CheckpointId, FencingToken

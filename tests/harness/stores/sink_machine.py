@@ -14,9 +14,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from milepost.dataflow.sinks.committables import Committable
-from milepost.dataflow.sinks.contents import TableContents
 from milepost.dataflow.sinks.contract import Sink, SinkMode, TableTarget
+from milepost.dataflow.sinks.records.committables import Committable
+from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.protocol.records.errors import CommitOutcomeUnknown, StateCorrupt, Superseded
 from tests.conformance.sink_case import LIFE, SinkCase, nothing
 from tests.harness.stores.played_manifest import Completed, PlayedManifest

@@ -19,7 +19,7 @@ from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
 from milepost.dataflow.operators.window import TumblingWindowByKey
-from milepost.dataflow.sinks.committables import RowsPiece, StagedFile, StagedRows
+from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.plan import EpochAlignment
 from milepost.jobmaster.run.results import acknowledged, newest_event_us

@@ -60,7 +60,7 @@ def rows_of(epoch: int):  # type: ignore[no-untyped-def]  # a pyarrow table: not
 def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def]
     from milepost.dataflow.operators.aggregate import AggregateByKey
     from milepost.dataflow.sinks.contract import SinkMode
-    from milepost.dataflow.sinks.table_staging import TableStaging
+    from milepost.dataflow.sinks.staging.table_staging import TableStaging
     from milepost.epoch.plan import EpochAlignment
     from milepost.protocol.exchange.barrier import AckEvent
     from milepost.protocol.records.ids import CheckpointId, FencingToken

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.bucket_staging import BucketStaging
-from milepost.dataflow.sinks.committables import Committable, RowsPiece, StagedFile, StagedRows, decode_schema
-from milepost.dataflow.sinks.contents import TableContents
 from milepost.dataflow.sinks.contract import PreparingSink, Sink, StagingSink
-from milepost.dataflow.sinks.join_staging import JoinStaging
-from milepost.dataflow.sinks.small_files import JoinPlan, plan_joins
-from milepost.dataflow.sinks.table_buckets import BucketPlan, OwnedKeys
-from milepost.dataflow.sinks.table_files import TableFiles
+from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.records.committables import Committable, RowsPiece, StagedFile, StagedRows, decode_schema
+from milepost.dataflow.sinks.records.contents import TableContents
+from milepost.dataflow.sinks.staging.bucket_staging import BucketStaging
+from milepost.dataflow.sinks.staging.join_staging import JoinStaging
+from milepost.dataflow.sinks.staging.small_files import JoinPlan, plan_joins
+from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.layers.key_hash import KeyHash
 

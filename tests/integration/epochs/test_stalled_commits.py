@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.marks import Mark, MarkRecords
-from milepost.dataflow.sinks.parquet_format import HEADS, TableHead, head_key
+from milepost.dataflow.sinks.formats.parquet_format import HEADS, TableHead, head_key
+from milepost.dataflow.sinks.records.marks import Mark, MarkRecords
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.codec.records import decode

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.parquet_format import HEADS
+from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session, Triggered
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable, Subsumed, SubtaskDeclined

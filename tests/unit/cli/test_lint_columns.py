@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.delta.delta_types import check_columns
-from milepost.dataflow.sinks.iceberg.schemas import to_iceberg
+from milepost.dataflow.sinks.formats.delta.delta_types import check_columns
+from milepost.dataflow.sinks.formats.iceberg.schemas import to_iceberg
 from milepost.protocol.records.errors import InvalidRequest
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.cli.running import epochs
-from milepost.dataflow.sinks.table_sink import TableSink
+from milepost.dataflow.sinks.table.table_sink import TableSink
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import StoreUnavailable, SubtaskDeclined
 from milepost.spark.driver import runner as spark_runner

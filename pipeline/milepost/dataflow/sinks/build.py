@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from milepost.dataflow.sinks.bucket_staging import BucketStaging
-from milepost.dataflow.sinks.contents import ContentsRecords
 from milepost.dataflow.sinks.contract import Sink, SinkMode, StagingSink
-from milepost.dataflow.sinks.join_staging import JoinStaging
-from milepost.dataflow.sinks.marks import MarkRecords
-from milepost.dataflow.sinks.parquet_format import ParquetFormat
-from milepost.dataflow.sinks.partitions import PartitionBy
-from milepost.dataflow.sinks.small_files import JoinPlan
-from milepost.dataflow.sinks.table_buckets import BucketPlan, OwnedKeys
-from milepost.dataflow.sinks.table_files import TableFiles
+from milepost.dataflow.sinks.files.partitions import PartitionBy
+from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.formats.parquet_format import ParquetFormat
+from milepost.dataflow.sinks.records.contents import ContentsRecords
+from milepost.dataflow.sinks.records.marks import MarkRecords
+from milepost.dataflow.sinks.staging.bucket_staging import BucketStaging
+from milepost.dataflow.sinks.staging.join_staging import JoinStaging
+from milepost.dataflow.sinks.staging.small_files import JoinPlan
+from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
+from milepost.dataflow.sinks.staging.table_staging import TableStaging
+from milepost.dataflow.sinks.table.table_sink import TableSink
 from milepost.dataflow.sinks.table_format import TableFormat
-from milepost.dataflow.sinks.table_sink import TableSink
-from milepost.dataflow.sinks.table_staging import TableStaging
 from milepost.extras import require
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.graph import SinkInput
@@ -118,19 +118,19 @@ def _format(
         return ParquetFormat(store)
     require(spec.format, f"sink {spec.name}")
     if spec.format == "postgres":
-        from milepost.dataflow.sinks.postgres.postgres_format import PostgresFormat
+        from milepost.dataflow.sinks.formats.postgres.postgres_format import PostgresFormat
 
         assert spec.table is not None, "the spec is checked"
         schema, _, table = spec.table.partition(".")
         return PostgresFormat(spec.name, key=rows.key, find_access=find_access, table=(schema, table), store=store)
     if spec.format == "iceberg":
-        from milepost.dataflow.sinks.iceberg.catalogs import CatalogConfig, CatalogKind
-        from milepost.dataflow.sinks.iceberg.iceberg_format import IcebergFormat
+        from milepost.dataflow.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
+        from milepost.dataflow.sinks.formats.iceberg.iceberg_format import IcebergFormat
 
         assert spec.catalog is not None and spec.table is not None, "the spec is checked"
         catalog, name = spec.catalog, tuple(spec.table.split("."))
         config = CatalogConfig(CatalogKind(catalog.type), catalog.uri, name, catalog.name, catalog.options)
         return IcebergFormat(spec.name, config, store, spec.partition_by or ())
-    from milepost.dataflow.sinks.delta.delta_format import DeltaFormat
+    from milepost.dataflow.sinks.formats.delta.delta_format import DeltaFormat
 
     return DeltaFormat(spec.name, store, retention_ms, spec.partition_by or ())

@@ -17,7 +17,7 @@ from typing import Annotated, Protocol
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.committables import (
+from milepost.dataflow.sinks.records.committables import (
     Committable,
     RowsPiece,
     SchemaText,
@@ -25,11 +25,11 @@ from milepost.dataflow.sinks.committables import (
     StagedRows,
     encode_schema,
 )
-from milepost.dataflow.sinks.contents import ContentsChange, TableContents
-from milepost.dataflow.sinks.marks import Mark
-from milepost.dataflow.sinks.reservation import TableOwner
-from milepost.dataflow.sinks.table_garbage import TableGarbage
-from milepost.dataflow.sinks.table_keys import table_key_fault
+from milepost.dataflow.sinks.records.contents import ContentsChange, TableContents
+from milepost.dataflow.sinks.records.marks import Mark
+from milepost.dataflow.sinks.records.reservation import TableOwner
+from milepost.dataflow.sinks.records.table_garbage import TableGarbage
+from milepost.dataflow.sinks.records.table_keys import table_key_fault
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 

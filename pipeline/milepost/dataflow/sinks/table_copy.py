@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from milepost.dataflow.sinks.build import build_staging
-from milepost.dataflow.sinks.committables import Committable, RowsPiece, StagedFile, decode_schema
-from milepost.dataflow.sinks.contents import TableContents
 from milepost.dataflow.sinks.contract import Sink
-from milepost.dataflow.sinks.table_buckets import BucketPlan, OwnedKeys
-from milepost.dataflow.sinks.table_files import TableFiles
+from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.records.committables import Committable, RowsPiece, StagedFile, decode_schema
+from milepost.dataflow.sinks.records.contents import TableContents
+from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.spec.graph.graph import SinkInput
 from milepost.spec.job.spec import SinkSpec

@@ -14,8 +14,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.committables import StagedFile
-from milepost.dataflow.sinks.reservation import TableOwner
+from milepost.dataflow.sinks.records.committables import StagedFile
+from milepost.dataflow.sinks.records.reservation import TableOwner
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import SCALE, StatefulOperator
-from milepost.dataflow.sinks.committables import decode_schema
+from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.jobmaster.compatibility.rows_in_flight import is_known, refusals
 from milepost.jobmaster.job.code import JobCode, LoadedCode, check_locations

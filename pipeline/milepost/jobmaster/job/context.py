@@ -39,9 +39,9 @@ from milepost.storage.open import open_store
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from milepost.dataflow.sinks.contents import ContentsRecords
     from milepost.dataflow.sinks.contract import Sink
-    from milepost.dataflow.sinks.table_address import TableAddress
+    from milepost.dataflow.sinks.records.contents import ContentsRecords
+    from milepost.dataflow.sinks.records.table_address import TableAddress
     from milepost.dataflow.sources.consumed import ConsumedSet
     from milepost.epoch.metadata import CheckpointMetadata
     from milepost.protocol.manifest.decisions import Request
@@ -118,7 +118,7 @@ class JobContext:
 
     def sink_address(self, name: str) -> TableAddress:
         """Return where a sink's table is by the spec, with `${env:…}` unresolved."""
-        from milepost.dataflow.sinks.table_address import address_of
+        from milepost.dataflow.sinks.records.table_address import address_of
 
         return address_of(self.job.spec.sink(name))
 
@@ -131,7 +131,7 @@ class JobContext:
         """
         if address is None or address == self.sink_address(name):
             return self.spec.sink(name)
-        from milepost.dataflow.sinks.table_address import at_address
+        from milepost.dataflow.sinks.records.table_address import at_address
 
         sink = resolve_sink(at_address(self.job.spec.sink(name), address), os.environ, f"sink {name}")
         return self.job.with_catalog_file(sink)
@@ -182,7 +182,7 @@ class JobContext:
     @functools.cached_property
     def table_records(self) -> ContentsRecords:
         """The records that the contents of the job's tables are folded from; each is read once."""
-        from milepost.dataflow.sinks.contents import ContentsRecords
+        from milepost.dataflow.sinks.records.contents import ContentsRecords
 
         return ContentsRecords(self.store)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from milepost.dataflow.sinks.contents import TableContents
 from milepost.dataflow.sinks.contract import Sink, TableTarget
-from milepost.dataflow.sinks.table_address import TableAddress
-from milepost.dataflow.sinks.table_registry import TableRegistry
+from milepost.dataflow.sinks.records.contents import TableContents
+from milepost.dataflow.sinks.records.table_address import TableAddress
+from milepost.dataflow.sinks.records.table_registry import TableRegistry
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.checkpoints import CompletedCheckpoint

@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.contents import TableContents
-from milepost.dataflow.sinks.table_address import TableAddress
-from milepost.dataflow.sinks.table_buckets import OwnedKeys
+from milepost.dataflow.sinks.records.contents import TableContents
+from milepost.dataflow.sinks.records.table_address import TableAddress
+from milepost.dataflow.sinks.records.table_registry import RegisteredTable, TableRegistry
+from milepost.dataflow.sinks.staging.table_buckets import OwnedKeys
 from milepost.dataflow.sinks.table_copy import CopyPlan, stage_copy
-from milepost.dataflow.sinks.table_registry import RegisteredTable, TableRegistry
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSnapshot, SourceSnapshot
 from milepost.epoch.plan import InputRecord, encode_input_record
 from milepost.jobmaster.job.context import JobContext

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.committables import decode_schema
-from milepost.dataflow.sinks.contents import TableContents
-from milepost.dataflow.sinks.table_address import MIGRATED_FROM, CatalogAddress, TableAddress
+from milepost.dataflow.sinks.records.committables import decode_schema
+from milepost.dataflow.sinks.records.contents import TableContents
+from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM, CatalogAddress, TableAddress
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.job.context import JobContext

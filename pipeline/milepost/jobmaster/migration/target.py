@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from milepost.dataflow.sinks.contents import TableContents
-from milepost.dataflow.sinks.table_address import TableAddress, at_address
-from milepost.dataflow.sinks.table_registry import TableRegistry
+from milepost.dataflow.sinks.records.contents import TableContents
+from milepost.dataflow.sinks.records.table_address import TableAddress, at_address
+from milepost.dataflow.sinks.records.table_registry import TableRegistry
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.checks import structure_problems

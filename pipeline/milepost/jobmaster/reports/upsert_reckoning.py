@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from milepost.dataflow.sinks.committables import StagedFile
+from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.upsert_price import UpsertPrice
 from milepost.protocol.records.checkpoints import CompletedCheckpoint

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contents import TableContents
 from milepost.dataflow.sinks.contract import Sink
-from milepost.dataflow.sinks.table_address import TableAddress
-from milepost.dataflow.sinks.table_registry import RegisteredTable, TableRegistry
+from milepost.dataflow.sinks.records.contents import TableContents
+from milepost.dataflow.sinks.records.table_address import TableAddress
+from milepost.dataflow.sinks.records.table_registry import RegisteredTable, TableRegistry
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import is_known_table
 from milepost.protocol.records.errors import StateCorrupt

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from milepost.dataflow.sinks.contract import HousekeptSink, Sink, TableObject
-from milepost.dataflow.sinks.table_garbage import MAX_LISTED, TableGarbageList, TableGarbageLists
+from milepost.dataflow.sinks.records.table_garbage import MAX_LISTED, TableGarbageList, TableGarbageLists
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.job_tables import JobTable, forget_table, job_tables
 from milepost.jobmaster.retention.left_tables import empty, is_needed

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.committables import StagedFile
-from milepost.dataflow.sinks.contents import TableContents, identity_of
 from milepost.dataflow.sinks.contract import Sink, TablePosition
-from milepost.dataflow.sinks.marks import Mark
-from milepost.dataflow.sinks.table_keys import staged_by
+from milepost.dataflow.sinks.records.committables import StagedFile
+from milepost.dataflow.sinks.records.contents import TableContents, identity_of
+from milepost.dataflow.sinks.records.marks import Mark
+from milepost.dataflow.sinks.records.table_keys import staged_by
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.retention.job_tables import JobTable
 from milepost.protocol.records.ids import CheckpointId

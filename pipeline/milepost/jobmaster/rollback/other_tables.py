@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.table_address import MIGRATED_FROM, TableAddress
+from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM, TableAddress
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import address_in_force

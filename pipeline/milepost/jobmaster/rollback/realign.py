@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contents import TableContents
 from milepost.dataflow.sinks.contract import SinkChange
-from milepost.dataflow.sinks.table_address import TableAddress
+from milepost.dataflow.sinks.records.contents import TableContents
+from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import require_stores

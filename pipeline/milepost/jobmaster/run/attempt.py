@@ -14,9 +14,9 @@ from typing import Any
 
 from milepost.dataflow.quality.gate import begin_loading, evaluate_all
 from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.committables import Committable, StagedRows
 from milepost.dataflow.sinks.contract import PreparedTable
-from milepost.dataflow.sinks.table_buckets import BucketPlan
+from milepost.dataflow.sinks.records.committables import Committable, StagedRows
+from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
 from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord
 from milepost.epoch.quantities import counted

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from milepost.dataflow.sinks.committables import decode_schema
-from milepost.dataflow.sinks.table_buckets import BucketPlan
+from milepost.dataflow.sinks.records.committables import decode_schema
+from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.records.manifest_state import TimelineRole

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from milepost.dataflow.sinks.committables import decode_schema
-from milepost.dataflow.sinks.contents import TableContents
-from milepost.dataflow.sinks.small_files import JoinPlan, plan_joins
+from milepost.dataflow.sinks.records.committables import decode_schema
+from milepost.dataflow.sinks.records.contents import TableContents
+from milepost.dataflow.sinks.staging.small_files import JoinPlan, plan_joins
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.records.manifest_state import TimelineRole

@@ -8,10 +8,10 @@ from typing import Any
 
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.committables import Committable
-from milepost.dataflow.sinks.contents import ContentsRecords, TableContents
 from milepost.dataflow.sinks.contract import PreparedTable
-from milepost.dataflow.sinks.table_address import TableAddress
+from milepost.dataflow.sinks.records.committables import Committable
+from milepost.dataflow.sinks.records.contents import ContentsRecords, TableContents
+from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.dataflow.sources.consumed import append
 from milepost.dataflow.sources.event_times import NAMED_AHEAD, RowsAhead
 from milepost.epoch.code_hash import code_by_name

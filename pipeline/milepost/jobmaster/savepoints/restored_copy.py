@@ -7,9 +7,9 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from milepost.dataflow.sinks.committables import StagedFile
-from milepost.dataflow.sinks.contents import ContentsChange, TableContents
 from milepost.dataflow.sinks.contract import TableTarget
+from milepost.dataflow.sinks.records.committables import StagedFile
+from milepost.dataflow.sinks.records.contents import ContentsChange, TableContents
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSnapshot, SourceSnapshot
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext

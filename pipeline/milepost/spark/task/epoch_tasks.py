@@ -15,8 +15,8 @@ import pyarrow as pa
 from milepost.dataflow.operators.user_code import UserFunction
 from milepost.dataflow.sinks.build import build_staging
 from milepost.dataflow.sinks.contract import StagingSink
-from milepost.dataflow.sinks.small_files import JoinPlan
-from milepost.dataflow.sinks.table_buckets import BucketPlan, OwnedKeys
+from milepost.dataflow.sinks.staging.small_files import JoinPlan
+from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.epoch.code_hash import code_hash_of
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, decode_answer

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.committables import RowsPiece, StagedRows
 from milepost.dataflow.sinks.contract import StagingSink
+from milepost.dataflow.sinks.records.committables import RowsPiece, StagedRows
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.declines import Decline

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.parquet_format import HEADS
+from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import CheckpointReport, NothingToDo, Session

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from milepost.dataflow.sinks.delta.delta_checks import FILE_RETENTION, LOG_RETENTION
-from milepost.dataflow.sinks.delta.delta_format import DeltaFormat
-from milepost.dataflow.sinks.delta.delta_location import delta_location
+from milepost.dataflow.sinks.formats.delta.delta_checks import FILE_RETENTION, LOG_RETENTION
+from milepost.dataflow.sinks.formats.delta.delta_format import DeltaFormat
+from milepost.dataflow.sinks.formats.delta.delta_location import delta_location
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.sinks.bucket_staging import BucketStaging
 from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.table_buckets import (
+from milepost.dataflow.sinks.staging.bucket_staging import BucketStaging
+from milepost.dataflow.sinks.staging.table_buckets import (
     MAX_BUCKETS,
     ROWS_PER_BUCKET,
     BucketPlan,

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.sinks.committables import JoinedFile, StagedFile, encode_schema
-from milepost.dataflow.sinks.contents import MAX_RECORDS, ContentsChange, ContentsRecords, TableContents
-from milepost.dataflow.sinks.table_address import TableAddress
-from milepost.dataflow.sinks.table_keys import staged_prefix
+from milepost.dataflow.sinks.records.committables import JoinedFile, StagedFile, encode_schema
+from milepost.dataflow.sinks.records.contents import MAX_RECORDS, ContentsChange, ContentsRecords, TableContents
+from milepost.dataflow.sinks.records.table_address import TableAddress
+from milepost.dataflow.sinks.records.table_keys import staged_prefix
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt

@@ -9,9 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks import table_sink
 from milepost.dataflow.sinks.build import build_sink, build_staging
-from milepost.dataflow.sinks.committables import (
+from milepost.dataflow.sinks.contract import SinkMode
+from milepost.dataflow.sinks.formats.parquet_format import HEADS, head_key, head_version
+from milepost.dataflow.sinks.records.committables import (
     Committable,
     RowsPiece,
     StagedFile,
@@ -19,10 +20,9 @@ from milepost.dataflow.sinks.committables import (
     decode_schema,
     encode_schema,
 )
-from milepost.dataflow.sinks.contents import ContentsRecords
-from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.parquet_format import HEADS, head_key, head_version
-from milepost.dataflow.sinks.table_keys import DATA, staged_prefix
+from milepost.dataflow.sinks.records.contents import ContentsRecords
+from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
+from milepost.dataflow.sinks.table import table_sink
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,

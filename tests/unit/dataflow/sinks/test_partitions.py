@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo, IsNull
 
-from milepost.dataflow.sinks import small_files
-from milepost.dataflow.sinks.committables import RowsPiece
-from milepost.dataflow.sinks.partition_values import partition_text, partition_value
-from milepost.dataflow.sinks.partitions import (
+from milepost.dataflow.sinks.files.partition_values import partition_text, partition_value
+from milepost.dataflow.sinks.files.partitions import (
     MOST_VALUES,
     PartitionBy,
     split_by_values,
 )
+from milepost.dataflow.sinks.records.committables import RowsPiece
+from milepost.dataflow.sinks.staging import small_files
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig

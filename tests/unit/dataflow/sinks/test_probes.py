@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from milepost.dataflow.sinks.delta import delta_probe
+from milepost.dataflow.sinks.formats.delta import delta_probe
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.protocol.records.object_store import ObjectStore
 from tests.conformance.delta_sink import DeltaCase

@@ -9,8 +9,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.dataflow.sinks.committables import StagedFile
-from milepost.dataflow.sinks.small_files import (
+from milepost.dataflow.sinks.records.committables import StagedFile
+from milepost.dataflow.sinks.records.table_keys import staged_prefix
+from milepost.dataflow.sinks.staging.small_files import (
     GROWTH,
     MOST_FILES,
     WANTED_BYTES,
@@ -20,7 +21,6 @@ from milepost.dataflow.sinks.small_files import (
     rows_identity,
     same_rows,
 )
-from milepost.dataflow.sinks.table_keys import staged_prefix
 from tests.conformance.sink_case import SCHEMA
 
 PER_ROW = 100

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.dataflow.sinks.committables import StagedFile
-from milepost.dataflow.sinks.table_files import TableFiles
-from milepost.dataflow.sinks.table_keys import staged_prefix
+from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.records.committables import StagedFile
+from milepost.dataflow.sinks.records.table_keys import staged_prefix
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig

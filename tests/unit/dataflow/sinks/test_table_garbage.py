@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from milepost.dataflow.sinks.table_garbage import (
+from milepost.dataflow.sinks.records.table_garbage import (
     TableGarbage,
     TableGarbageList,
     TableGarbageLists,

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from milepost.dataflow.sinks import small_files, table_sink
 from milepost.dataflow.sinks.contract import SinkMode
+from milepost.dataflow.sinks.staging import small_files
+from milepost.dataflow.sinks.table import table_sink
 from tests.conformance.local_cases import LocalListed, LocalParquet
 from tests.harness.stores.sink_machine import SinkMachine
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.parquet_format import HEADS
+from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.protocol.records.errors import Busy
 from milepost.protocol.records.layout import SINKS_PREFIX
 from milepost.protocol.records.manifest_state import TimelineRole

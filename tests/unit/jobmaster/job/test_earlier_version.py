@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.parquet_format import TableHead
-from milepost.dataflow.sinks.table_garbage import list_from_bytes
+from milepost.dataflow.sinks.formats.parquet_format import TableHead
+from milepost.dataflow.sinks.records.table_garbage import list_from_bytes
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.plan import decode_input_record
 from milepost.jobmaster.job.savepoint_document import decode_document

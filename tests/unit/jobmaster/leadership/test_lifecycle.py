@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.table_sink import TableSink
+from milepost.dataflow.sinks.table.table_sink import TableSink
 from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobmaster.leadership import lifecycle as job_control
 from milepost.protocol.codec.records import to_json

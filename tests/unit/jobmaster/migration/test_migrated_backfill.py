@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.table_address import TableAddress
+from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
 from tests.harness.jobs.backfill_job import BackfillJob

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.table_address import CatalogAddress, TableAddress
+from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.migrating_job import MigratingJob
 

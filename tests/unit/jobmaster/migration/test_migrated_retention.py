@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks import table_sink
-from milepost.dataflow.sinks.table_address import TableAddress
-from milepost.dataflow.sinks.table_keys import DATA
+from milepost.dataflow.sinks.records.table_address import TableAddress
+from milepost.dataflow.sinks.records.table_keys import DATA
+from milepost.dataflow.sinks.table import table_sink
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from milepost.dataflow.sinks.table_address import CatalogAddress, TableAddress
+from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import Busy, InvalidRequest, PlanOutdated, StoreUnavailable
 from tests.harness.jobs.counted_job import CountedJob

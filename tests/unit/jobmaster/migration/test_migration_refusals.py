@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.table_address import CatalogAddress, TableAddress
+from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.manifest.transaction.requests import ForkRequest
 from milepost.protocol.records.errors import (

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from milepost.cli.main import app
-from milepost.dataflow.sinks.table_keys import DATA
+from milepost.dataflow.sinks.records.table_keys import DATA
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session

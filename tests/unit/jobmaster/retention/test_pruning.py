@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from milepost.cli.main import app
-from milepost.dataflow.sinks import table_sink
-from milepost.dataflow.sinks.parquet_format import HEADS
-from milepost.dataflow.sinks.table_garbage import GARBAGE, TableGarbageList
-from milepost.dataflow.sinks.table_keys import DATA, OWN
+from milepost.dataflow.sinks.formats.parquet_format import HEADS
+from milepost.dataflow.sinks.records.table_garbage import GARBAGE, TableGarbageList
+from milepost.dataflow.sinks.records.table_keys import DATA, OWN
+from milepost.dataflow.sinks.table import table_sink
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.layout import SINKS_PREFIX, marks_prefix

@@ -13,10 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
-from milepost.dataflow.sinks import contents, table_sink
 from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.table_garbage import GARBAGE
-from milepost.dataflow.sinks.table_keys import DATA, staged_prefix
+from milepost.dataflow.sinks.records import contents
+from milepost.dataflow.sinks.records.table_garbage import GARBAGE
+from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
+from milepost.dataflow.sinks.table import table_sink
 from milepost.jobmaster.retention.job_tables import JobTable
 from milepost.jobmaster.retention.table_pruning import PrunePlan, carry_out, plan_pruning
 from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, table_needs

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.parquet_format import HEADS
-from milepost.dataflow.sinks.reservation import RESERVATION
+from milepost.dataflow.sinks.formats.parquet_format import HEADS
+from milepost.dataflow.sinks.records.reservation import RESERVATION
 from milepost.jobmaster.jobmaster import NothingToDo, Session
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt, StoreUnavailable

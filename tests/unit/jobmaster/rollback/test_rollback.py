@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from milepost.dataflow.sinks.contract import TableTarget
-from milepost.dataflow.sinks.parquet_format import HEADS
-from milepost.dataflow.sinks.table_keys import DATA
-from milepost.dataflow.sinks.table_sink import TableSink
+from milepost.dataflow.sinks.formats.parquet_format import HEADS
+from milepost.dataflow.sinks.records.table_keys import DATA
+from milepost.dataflow.sinks.table.table_sink import TableSink
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.jobmaster import NothingToDo, Session
 from milepost.jobmaster.rollback.inputs import InputSize

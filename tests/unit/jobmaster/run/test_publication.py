@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.parquet_format import HEADS
+from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StoreUnavailable
 from tests.harness.jobs.counted_job import CountedJob

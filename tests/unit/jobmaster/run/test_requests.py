@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.parquet_format import HEADS
+from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.object_store import StoreConfig
 from tests.harness.jobs.sparkless_job import SparklessJob

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from milepost.dataflow.sinks.reservation import RESERVATION, Reservation, TableOwner, reservation, reserve
+from milepost.dataflow.sinks.records.reservation import RESERVATION, Reservation, TableOwner, reservation, reserve
 from milepost.epoch.answers import EpochReport
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from milepost.dataflow.sinks.parquet_format import HEADS
-from milepost.dataflow.sinks.table_keys import DATA
+from milepost.dataflow.sinks.formats.parquet_format import HEADS
+from milepost.dataflow.sinks.records.table_keys import DATA
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.parquet_format import HEADS
-from milepost.dataflow.sinks.reservation import SUCCESSORS
+from milepost.dataflow.sinks.formats.parquet_format import HEADS
+from milepost.dataflow.sinks.records.reservation import SUCCESSORS
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
 from milepost.protocol.retention.lineage import open_forks

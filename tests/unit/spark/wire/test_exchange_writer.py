@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.aggregate import AggregateByKey
-from milepost.dataflow.sinks.committables import RowsPiece, StagedFile, StagedRows
+from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
 from milepost.protocol.exchange.acknowledgements import decode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
 from milepost.protocol.exchange.channel_check import ChannelCheck

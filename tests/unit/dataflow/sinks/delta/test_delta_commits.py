@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.reservation import TableOwner
+from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.dataflow.sinks.table_format import TableMove
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
 from tests.harness.stores.delta_table import OWNER, SCHEMA, DeltaTableUnderTest, rows, write_id

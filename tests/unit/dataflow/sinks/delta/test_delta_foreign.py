@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.delta.delta_log import commits_since_ours
+from milepost.dataflow.sinks.formats.delta.delta_log import commits_since_ours
 from milepost.protocol.records.errors import StateCorrupt
 from tests.harness.stores.delta_table import OWNER, DeltaTableUnderTest, rows, write_id
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.dataflow.sinks.committables import StagedFile
-from milepost.dataflow.sinks.delta.delta_location import delta_location
+from milepost.dataflow.sinks.formats.delta.delta_location import delta_location
+from milepost.dataflow.sinks.records.committables import StagedFile
 from tests.harness.readers.reading_engines import EVERY_ENGINE, ReadingEngines, Where
 from tests.harness.stores.delta_table import DeltaTableUnderTest, rows, write_id
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.delta.delta_types import arrow_schema, check_columns, delta_schema
+from milepost.dataflow.sinks.formats.delta.delta_types import arrow_schema, check_columns, delta_schema
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 from tests.harness.stores.delta_table import DAY_MS, OWNER, SCHEMA, DeltaTableUnderTest, write_id
 

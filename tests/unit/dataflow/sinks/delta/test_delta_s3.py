@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from milepost.dataflow.sinks.delta.delta_errors import reason_of
-from milepost.dataflow.sinks.delta.delta_location import DeltaLocation, delta_location
+from milepost.dataflow.sinks.formats.delta.delta_errors import reason_of
+from milepost.dataflow.sinks.formats.delta.delta_location import DeltaLocation, delta_location
 from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,

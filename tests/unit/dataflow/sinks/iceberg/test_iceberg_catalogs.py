@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.iceberg.catalogs import CatalogConfig, CatalogKind
-from milepost.dataflow.sinks.iceberg.iceberg_format import IcebergFormat
+from milepost.dataflow.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
+from milepost.dataflow.sinks.formats.iceberg.iceberg_format import IcebergFormat
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
@@ -25,8 +25,8 @@ from tests.harness.stores.iceberg_lake import IcebergLake, lake_on_disk, lake_on
 _SECRET = "pw-7e1d0c"
 _OPENS = """
 import sys
-from milepost.dataflow.sinks.iceberg.catalogs import CatalogConfig, CatalogKind
-from milepost.dataflow.sinks.iceberg.iceberg_format import IcebergFormat
+from milepost.dataflow.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
+from milepost.dataflow.sinks.formats.iceberg.iceberg_format import IcebergFormat
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 

@@ -9,8 +9,8 @@ from threading import Barrier
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.iceberg import catalogs
-from milepost.dataflow.sinks.reservation import TableOwner
+from milepost.dataflow.sinks.formats.iceberg import catalogs
+from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.dataflow.sinks.iceberg.file_io import STORE, StoreFileIO
-from milepost.dataflow.sinks.iceberg.locations import key_below
+from milepost.dataflow.sinks.formats.iceberg.file_io import STORE, StoreFileIO
+from milepost.dataflow.sinks.formats.iceberg.locations import key_below
 from milepost.protocol.records.errors import StateCorrupt
 from tests.harness.stores.iceberg_lake import SCHEMA, IcebergLake
 from tests.harness.stores.iceberg_writers import set_properties

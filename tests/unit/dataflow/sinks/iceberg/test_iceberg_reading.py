@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from milepost.dataflow.sinks.committables import StagedFile
+from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.protocol.records.errors import StateCorrupt
 from tests.harness.readers.reading_engines import EVERY_ENGINE, CatalogTable, ReadingEngines, Where
 from tests.harness.servers.s3_servers import SeaweedTables

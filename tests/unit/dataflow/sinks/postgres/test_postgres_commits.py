@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.postgres import database
-from milepost.dataflow.sinks.postgres.postgres_format import PostgresFormat
+from milepost.dataflow.sinks.formats.postgres import database
+from milepost.dataflow.sinks.formats.postgres.postgres_format import PostgresFormat
 from milepost.protocol.records.errors import CommitOutcomeUnknown, StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore
 from tests.conformance.postgres_sink import PostgresCase

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.postgres.database import Database as Place
+from milepost.dataflow.sinks.formats.postgres.database import Database as Place
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, InvalidRequest
 from milepost.spec.job.connections import PostgresAccess
 from tests.conformance.postgres_sink import PostgresCase, table_name

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.sinks.postgres.postgres_types import MARK, check_columns, check_rows
-from milepost.dataflow.sinks.postgres.row_lines import copy_bytes, lines_of
+from milepost.dataflow.sinks.formats.postgres.postgres_types import MARK, check_columns, check_rows
+from milepost.dataflow.sinks.formats.postgres.row_lines import copy_bytes, lines_of
 from milepost.protocol.records.errors import InvalidRequest
 from tests.conformance.postgres_sink import PostgresCase
 from tests.conformance.sink_case import rows

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.sinks.committables import StagedFile
-from milepost.dataflow.sinks.postgres.row_changes import RowChanges, row_changes
-from milepost.dataflow.sinks.postgres.row_lines import lines_of
-from milepost.dataflow.sinks.table_files import TableFiles
+from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.formats.postgres.row_changes import RowChanges, row_changes
+from milepost.dataflow.sinks.formats.postgres.row_lines import lines_of
+from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.table_format import TableMove
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.locations import file_url

@@ -1,0 +1,277 @@
+"""The files of a table: Parquet, staged by content, checked by size and checksum, read in parallel."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from milepost.dataflow.sinks.files.file_statistics import statistics_of
+from milepost.dataflow.sinks.files.partition_values import with_partition
+from milepost.dataflow.sinks.files.table_schema import conform
+from milepost.dataflow.sinks.records.committables import StagedFile
+from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
+from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.at_once import at_once
+
+_PARALLEL_READS = 8
+_PIECE_BYTES = 8 << 20
+_MAX_LISTINGS = 8
+"""Files in more folders than this are looked for in one listing of all."""
+
+
+class TableFiles:
+    """Files below the root of one table.
+
+    Args:
+        statistics: whether a staged file says those of its columns.
+    """
+
+    def __init__(self, sink: str, store: ObjectStore, *, statistics: bool = False) -> None:
+        self._sink = sink
+        self._store = store
+        self._statistics = statistics
+
+    def stage(
+        self, tables: Iterable[pa.Table], checkpoint_id: int, token: int, label: str, held_bytes: int
+    ) -> StagedFile | None:
+        """Write one file durably, named by its content; None without rows.
+
+        Args:
+            tables: of one schema; so many are encoded together that they have about `held_bytes`. What is encoded
+                beyond that waits in a file without a name in the machine's temporary folder.
+        Raises: EnvironmentUnusable: that folder does not take it, or what the store raises.
+        """
+        try:
+            rows, body = _encoded(tables, held_bytes)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+                raise
+            raise EnvironmentUnusable(
+                f"sink {self._sink}: {tempfile.gettempdir()} cannot take what is being staged ({error}). "
+                "Nothing was published.",
+                hint="Free space there, or set TMPDIR to a folder on another disk.",
+            ) from error
+        if not rows:
+            return None
+        sha256 = hashlib.sha256(body).hexdigest()
+        key = f"{staged_prefix(checkpoint_id, token)}{label}-{sha256}.parquet"
+        self._store.put(key, body)
+        said = statistics_of(pq.read_metadata(pa.BufferReader(body))) if self._statistics else None
+        return StagedFile(key, rows, len(body), sha256, said)
+
+    def check(self, files: Sequence[StagedFile]) -> None:
+        """Refuse files that are missing or have another size. Raises StateCorrupt."""
+        folders = sorted({"".join(file.key.rpartition("/")[:2]) for file in files})
+        if len(folders) > _MAX_LISTINGS:
+            folders = [DATA] if all(folder.startswith(DATA) for folder in folders) else [""]
+        listings = at_once(self._store, lambda prefix: list(self._store.list(prefix)), folders)
+        sizes = {stat.key: stat.size for listing in listings for stat in listing}
+        for file in files:
+            if sizes.get(file.key) != file.size:
+                found = f"{sizes[file.key]} bytes" if file.key in sizes else "missing"
+                raise StateCorrupt(
+                    f"sink {self._sink}: the table's file {file.key} is {found}, recorded are {file.size} bytes. "
+                    "Nothing was published.",
+                    hint="restore it from a copy, or go back to a checkpoint whose files are there (milepost rollback);"
+                    " --to 0 begins the table anew",
+                    key=file.key,
+                )
+
+    def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        """Return the sizes of those of these objects that exist now, by key."""
+
+        def size(key: str) -> int | None:
+            try:
+                return self._store.stat(key).size
+            except NotFound:
+                return None
+
+        every = list(keys)
+        sizes = zip(every, at_once(self._store, size, every), strict=True)
+        return {key: size for key, size in sizes if size is not None}
+
+    def rows(
+        self,
+        files: Sequence[StagedFile],
+        schema: pa.Schema,
+        *,
+        verify: bool = False,
+        columns: tuple[str, ...] | None = None,
+    ) -> pa.Table:
+        """Return the rows of the files, in their order, with the table's columns.
+
+        Args:
+            verify: compare each file's SHA-256, not only its size.
+            columns: only these of the table; every file must have them. None: all.
+        Raises: StateCorrupt.
+        """
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns])
+        if not files:
+            return schema.empty_table()
+        with ThreadPoolExecutor(min(_PARALLEL_READS, len(files))) as pool:
+            tables = list(pool.map(lambda file: self.fetch(file, schema, verify=verify, columns=columns), files))
+        return pa.concat_tables(tables)
+
+    def identified(self, file: StagedFile) -> StagedFile:
+        """Return a file that others wrote with the SHA-256 of its content, which is read piece by piece.
+
+        Raises: StateCorrupt: missing, or of another size. CommitConflict: somebody is writing it.
+        """
+        try:
+            stat = self._store.stat(file.key)
+        except NotFound as error:
+            raise StateCorrupt(f"sink {self._sink}: {file.key} is missing", key=file.key) from error
+        if stat.size != file.size:
+            raise StateCorrupt(
+                f"sink {self._sink}: {file.key} is {stat.size} bytes, its table's log says {file.size}", key=file.key
+            )
+        digest = hashlib.sha256()
+        for start in range(0, stat.size, _PIECE_BYTES):
+            digest.update(self._store.get_range(file.key, stat.etag, start, min(start + _PIECE_BYTES, stat.size)))
+        return replace(file, sha256=digest.hexdigest())
+
+    def problems(self, files: Iterable[StagedFile], schema: pa.Schema, *, deep: bool) -> list[str]:
+        """Return what is wrong with these files, one line each: missing, another size.
+
+        `deep`: content, rows, columns.
+        """
+
+        def problem(file: StagedFile) -> str | None:
+            try:
+                if deep:
+                    self.fetch(file, schema, verify=True)
+                elif (size := self._store.stat(file.key).size) != file.size:
+                    return f"{file.key}: {size} bytes, recorded {file.size}"
+            except NotFound:
+                return f"{file.key}: missing"
+            except StateCorrupt as error:
+                return error.message
+            return None
+
+        return [found for found in at_once(self._store, problem, files) if found is not None]
+
+    def fetch(
+        self, file: StagedFile, schema: pa.Schema, *, verify: bool, columns: tuple[str, ...] | None = None
+    ) -> pa.Table:
+        """Return the rows of one file. Raises StateCorrupt: missing, changed, unreadable, or of other columns."""
+        try:
+            body = self._store.get(file.key)
+        except NotFound as error:
+            raise StateCorrupt(f"sink {self._sink}: {file.key} is missing", key=file.key) from error
+        checked = verify and bool(file.sha256)
+        if len(body) != file.size or (checked and hashlib.sha256(body).hexdigest() != file.sha256):
+            raise StateCorrupt(
+                f"sink {self._sink}: {file.key} does not match its recorded size and checksum", key=file.key
+            )
+        try:
+            parquet = pq.ParquetFile(pa.BufferReader(body), coerce_int96_timestamp_unit="us")
+            rows = _with_instants(parquet, parquet.read(list(columns) if columns is not None else None))
+            rows = with_partition(rows, file.partition, schema)
+        except (pa.ArrowException, OSError) as error:
+            raise StateCorrupt(f"sink {self._sink}: {file.key} is not readable as Parquet", key=file.key) from error
+        if rows.num_rows != file.rows:
+            raise StateCorrupt(f"{file.key}: {rows.num_rows} rows, recorded {file.rows}", key=file.key)
+        return conform(file.key, rows, schema)
+
+
+def _with_instants(parquet: pq.ParquetFile, rows: pa.Table) -> pa.Table:
+    """Return rows whose times of a file as INT96, which keeps no zone, are in UTC: Spark writes instants so."""
+    stored = [parquet.schema.column(at) for at in range(len(parquet.schema))]
+    for name in {column.path for column in stored if column.physical_type == "INT96"} & set(rows.column_names):
+        column = rows.column(name).cast(pa.timestamp("us", "UTC"))
+        rows = rows.set_column(rows.column_names.index(name), name, column)
+    return rows
+
+
+def _encoded(tables: Iterable[pa.Table], held_bytes: int) -> tuple[int, bytes]:
+    """Encode tables of one schema into one Parquet file, in row groups of about so many bytes; its rows and bytes.
+
+    Only what has more than that goes through a file: Python's files are written under the interpreter's lock, which the
+    encoding of state may hold meanwhile.
+    """
+    written, memory = 0, pa.BufferOutputStream()
+    with ExitStack() as opened:
+        writer: pq.ParquetWriter | None = None
+        scratch: IO[bytes] | None = None
+        for rows, is_last in _joined(tables, held_bytes):
+            if writer is None:
+                if not is_last:
+                    scratch = opened.enter_context(tempfile.SpooledTemporaryFile(max_size=held_bytes))
+                sink = memory if scratch is None else pa.PythonFile(scratch, mode="w")
+                writer = opened.enter_context(_writer(sink, rows.schema))
+            writer.write_table(rows)
+            written += rows.num_rows
+            del rows  # before the next ones come
+        if writer is not None:
+            writer.close()
+        if scratch is not None:
+            scratch.seek(0)
+            return written, scratch.read()
+    return written, memory.getvalue().to_pybytes()
+
+
+def _joined(tables: Iterable[pa.Table], held_bytes: int) -> Iterator[tuple[pa.Table, bool]]:
+    """Tables joined until they have more than so many bytes, none empty; and whether it is what was left at the end."""
+    waiting, size = list[pa.Table](), 0
+    for rows in tables:
+        if rows.num_rows:
+            waiting.append(rows)
+            size += rows.nbytes
+        if size > held_bytes:
+            yield pa.concat_tables(waiting).replace_schema_metadata(None), False
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting).replace_schema_metadata(None), True
+
+
+def _writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
+    packed = [field.name for field in schema if _packs_as_differences(field.type)]
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression=_compressions(schema, packed),
+        use_dictionary=[field.name for field in schema if _repeats(field.type)],
+        column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+        write_statistics=[field.name for field in schema if _has_safe_ends(field.type)],
+    )
+
+
+def _compressions(schema: pa.Schema, packed: Sequence[str]) -> str | dict[str, str]:
+    """zstd, but Snappy for packed differences, in which zstd finds little for a quarter of the writing time.
+
+    Parquet asks for the leaves of nested columns, so with one of those all columns are alike.
+    """
+    if any(pa.types.is_nested(field.type) or isinstance(field.type, pa.BaseExtensionType) for field in schema):
+        return "zstd"
+    return {field.name: "snappy" if field.name in packed else "zstd" for field in schema}
+
+
+def _packs_as_differences(data_type: pa.DataType) -> bool:
+    """Return whether a column of 32 or 64 bit whole numbers: smaller so than plain, and written much faster than with a
+    dictionary, which columns of mostly distinct values outgrow."""
+    return bool(
+        data_type in (pa.int32(), pa.int64())
+        or pa.types.is_date32(data_type)
+        or (pa.types.is_timestamp(data_type) and data_type.unit != "s")
+    )
+
+
+def _has_safe_ends(data_type: pa.DataType) -> bool:
+    """Return whether a footer says the ends of a column: of floats Arrow leaves NaN out, and DuckDB then its row."""
+    return not (pa.types.is_floating(data_type) or pa.types.is_nested(data_type))
+
+
+def _repeats(data_type: pa.DataType) -> bool:
+    """Return whether a dictionary is tried: everything but numbers that are packed, floats and bools."""
+    return not (_packs_as_differences(data_type) or pa.types.is_floating(data_type) or pa.types.is_boolean(data_type))

@@ -1,0 +1,85 @@
+"""Rows are staged as files of a table, which nobody sees before a commit names them; the gate reads them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from milepost.dataflow.sinks.contract import SinkMode
+from milepost.dataflow.sinks.files.partitions import PartitionBy, PartitionFiles
+from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.files.table_schema import as_changes, changes_schema, rows_to_stage
+from milepost.dataflow.sinks.records.committables import (
+    Committable,
+    RowsPiece,
+    StagedRows,
+    decode_schema,
+    encode_schema,
+)
+from milepost.dataflow.sinks.records.table_keys import check_staged_key
+from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation
+from milepost.protocol.records.object_store import ObjectStore
+
+
+class TableStaging:
+    """What tasks stage for one table, and what an epoch makes of it.
+
+    Args:
+        key: key columns of an upsert table; () for others. store: rooted at the table.
+        op: what each row is to a changelog. statistics: whether a staged file says those of its columns.
+        partition: by what the table is partitioned; None: by nothing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        mode: SinkMode,
+        key: tuple[str, ...],
+        store: ObjectStore,
+        op: str = "insert",
+        statistics: bool = False,
+        partition: PartitionBy | None = None,
+    ) -> None:
+        if mode is SinkMode.UPSERT and not key:
+            raise InvalidRequest(
+                f"sink {name}: `mode: upsert` needs an input with key columns.", hint="use `mode: append`", sink=name
+            )
+        self.name = name
+        self.mode = mode
+        self.key = key
+        self._op = op
+        self._partition = partition
+        self._files = TableFiles(name, store, statistics=statistics)
+
+    def stage_pieces(
+        self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
+    ) -> StagedRows:
+        """Write one file durably, named by its content; of an upsert table's key its last row. Of a partitioned table
+        a file for each partition."""
+        rows = rows_to_stage(self.name, pieces, self.key, upsert=self.mode is SinkMode.UPSERT)
+        if self.mode is SinkMode.CHANGELOG:
+            rows = (as_changes(one, self._op, checkpoint_id) for one in rows)
+        if self._partition is not None:
+            parted = PartitionFiles(self.name, self._files, self._partition)
+            files = parted.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
+            return StagedRows(sum(file.rows for file in files), files)
+        file = self._files.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
+        return StagedRows() if file is None else StagedRows(file.rows, (file,))
+
+    def committable(self, staged: Iterable[StagedRows], schema: pa.Schema) -> Committable:
+        columns = changes_schema(schema) if self.mode is SinkMode.CHANGELOG else schema
+        return Committable(self.name, encode_schema(columns), tuple(staged))
+
+    def staged_table(self, committable: Committable) -> pa.Table:
+        """Return the rows this epoch would publish, checksums verified. Raises StateCorrupt."""
+        self.check_committable(committable)
+        return self._files.rows(committable.files, decode_schema(committable.schema), verify=True)
+
+    def check_committable(self, committable: Committable) -> None:
+        """Refuse what another sink staged. Raises ProtocolViolation, StateCorrupt."""
+        if committable.sink != self.name:
+            raise ProtocolViolation(f"sink {self.name}: was given what sink {committable.sink} staged.")
+        for file in committable.written:
+            check_staged_key(file)

@@ -1,0 +1,281 @@
+"""A table moves by the difference between two contents, in one commit that carries a number (I14, DESIGN 7).
+
+Commit, catching up, a switch to a fork and a rollback are the same act. Order: the mark's record -> the format's
+commit, on the handle that was read -> confirmation in the manifest. Any error of a commit is an unknown outcome until
+the table is opened again: the write id of the record says whether it landed, whoever sent it.
+
+Files that others appended are left alone, also when going back. A rewrite of ours that says that it keeps the rows
+(a compaction by the engine) counts as our content; any other change of our rows is refused, and the sink waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from uuid import uuid4
+
+import pyarrow as pa
+
+from milepost.dataflow.sinks.contract import TablePosition, TableTarget
+from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.files.table_schema import widened_schema
+from milepost.dataflow.sinks.records.committables import StagedFile, decode_schema
+from milepost.dataflow.sinks.records.contents import ContentsRecords, TableContents, identity_of
+from milepost.dataflow.sinks.records.marks import Mark, MarkRecords
+from milepost.dataflow.sinks.records.reservation import reserved_for
+from milepost.dataflow.sinks.records.table_keys import staged_by
+from milepost.dataflow.sinks.staging.small_files import same_rows
+from milepost.dataflow.sinks.table.table_ownership import TableOwnership
+from milepost.dataflow.sinks.table_format import OpenTable, TableFormat, TableMove
+from milepost.protocol.records.errors import (
+    CommitConflict,
+    CommitOutcomeUnknown,
+    EnvironmentUnusable,
+    InvalidRequest,
+    StateCorrupt,
+    StoreUnavailable,
+    Superseded,
+)
+from milepost.protocol.records.object_store import ObjectStore
+
+LOST_RACES = 10
+"""How often a move decides again after another writer changed the table."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class TableMover:
+    """Moves one sink's table.
+
+    Args:
+        store: rooted at the table. marks, records: in the job's storage.
+    """
+
+    def __init__(
+        self,
+        sink: str,
+        job: str,
+        store: ObjectStore,
+        form: TableFormat,
+        marks: MarkRecords,
+        records: ContentsRecords,
+        ownership: TableOwnership,
+    ) -> None:
+        self._sink, self._job, self._store = sink, job, store
+        self._format, self._marks, self._records, self._ownership = form, marks, records, ownership
+        self._files = TableFiles(sink, store)
+
+    def look(self) -> tuple[OpenTable | None, TablePosition]:
+        """Return the table as it is now, and where it stands."""
+        table = self._format.open()
+        return table, self._position(table)
+
+    def probe(self) -> str:
+        """Say what the table is, asked now. Raises what keeps an epoch from writing it."""
+        table, position = self.look()
+        if table is None:
+            shown = "there is none yet; the first epoch makes it"
+        else:
+            table.check(table.schema)
+            shown = f"it shows {position}"
+        return "; ".join(filter(None, (shown, self._format.probe())))
+
+    def created(self, schema: pa.Schema) -> tuple[OpenTable, TablePosition]:
+        """Make an empty table, and return it; one that another made first counts as well. Raises InvalidRequest."""
+        self._make(schema)
+        table, position = self.look()
+        if table is None:
+            raise InvalidRequest(
+                f"sink {self._sink}: {self._store.config.url} is not reserved for it any more. Nothing was published.",
+                hint="somebody deletes below the sink's path: find out who, then run again",
+                sink=self._sink,
+            )
+        return table, position
+
+    def check_position(self, position: TablePosition, base: TableContents | None) -> None:
+        """Refuse a table that is not where this lineage left it: its commit could never follow (I14)."""
+        left = 0 if base is None else base.checkpoint_id
+        if position.is_known and position.checkpoint_id == left:
+            return
+        raise InvalidRequest(
+            f"sink {self._sink}: its table shows {position}, this job left it at checkpoint {left}. Nothing was "
+            "published.",
+            hint="it was moved, deleted or restored, or a copy of the job writes it: put it back, or use a new path; if"
+            f" the job's state is to count: milepost realign {self._job} {self._sink}",
+            sink=self._sink,
+        )
+
+    def move(self, target: TableTarget) -> bool:
+        """Move the table; see `MovingSink.move`."""
+        write_id = uuid4().hex
+        for _ in range(LOST_RACES):
+            table, position = self.look()
+            if table is not None:
+                self._ownership.refuse_others(table)
+            if position.number >= target.number:
+                return self._is_passed(position, target)
+            if table is None:
+                if target.contents is None:
+                    return False  # nobody ever prepared a commit to it
+                made_anew = target.contents.table_id is not None and not target.realigns
+                if made_anew or not self._make(decode_schema(target.contents.schema)):
+                    raise self._waits("there is no table any more")
+                continue
+            self._check_target(table, position, target)
+            planned = None if target.contents is None or target.realigns else target.contents.table_id
+            if table.owner is None and not self._ownership.settle(table, planned):
+                continue
+            if table.schema is not None and target.contents is not None:
+                wider = widened_schema(self._sink, table.schema, decode_schema(target.contents.schema))
+                if len(wider) > len(table.schema):
+                    table.widen(wider)
+                    continue
+            contents = target.contents or (position.contents.emptied() if position.contents is not None else None)
+            mark = self._marks.record(
+                Mark(target.number, position.number, write_id, table.table_id, target.timeline, contents)
+            )
+            if self._commit(table, position, mark, target):
+                return True
+        raise CommitOutcomeUnknown(
+            f"sink {self._sink}: checkpoint {target.checkpoint_id} lost the race for the table {LOST_RACES} times. "
+            "Nothing of it is visible. Try again.",
+            sink=self._sink,
+            checkpoint_id=target.checkpoint_id,
+        )
+
+    def files_now(self, table: OpenTable, position: TablePosition, *, realigns: bool = False) -> dict[str, StagedFile]:
+        """Return our files of the table as it is: those of its mark, and of rewrites that kept their rows, by key.
+
+        Args:
+            realigns: also what others made of our files when they changed our rows: it gives way to the job's state.
+        Raises: InvalidRequest: others took rows of ours out, or mixed theirs in.
+        """
+        ours = {file.key: file for file in self._records.files(position.contents)}
+        for commit in table.foreign():
+            taken = commit.removed & ours.keys()
+            if not taken:
+                continue
+            mixed = taken != commit.removed
+            if mixed or not (commit.keeps_rows or realigns):
+                others = " together with rows of others" if mixed else ""
+                raise self._waits(f"its version {commit.version} ({commit.what}) changed rows of this job{others}")
+            ours = {key: file for key, file in ours.items() if key not in taken}
+            ours |= {file.key: file for file in commit.added}
+        live = table.live()
+        gone = [] if live is None else sorted(ours.keys() - live.keys())
+        if gone and not realigns:
+            raise self._waits(f"{len(gone)} of its files are not live any more, {gone[0]} among them")
+        return {key: file for key, file in ours.items() if key not in gone}
+
+    def _position(self, table: OpenTable | None) -> TablePosition:
+        if table is None or not table.number:
+            return TablePosition(0, None)
+        mark = self._marks.at(table.number)
+        ours = mark is not None and (mark.write_id, mark.table_id) == (table.write_id, table.table_id)
+        return TablePosition(table.number, mark if ours else None)
+
+    def _make(self, schema: pa.Schema) -> bool:
+        """Make an empty table for whom its place is reserved; False: it is reserved for nobody."""
+        reserved = reserved_for(self._store)
+        if reserved is None:
+            return False
+        self._format.create(reserved.owner, schema)
+        return True
+
+    def _is_passed(self, position: TablePosition, target: TableTarget) -> bool:
+        """Return False when the target, or a mark that came after it, is there. Raises Superseded, InvalidRequest."""
+        if not position.is_known:
+            raise self._waits(f"it carries mark {position.number}, which is not of this job")
+        at = position.mark
+        while at is not None and at.number > target.number:
+            at = self._marks.at(at.previous) if at.previous >= target.number else None
+        if at is None:
+            raise Superseded(
+                f"sink {self._sink}: checkpoint {target.checkpoint_id} of timeline {target.timeline} is superseded: "
+                f"the table shows {position}. Nothing was moved. Do not retry: the later decision counts.",
+                sink=self._sink,
+                checkpoint_id=target.checkpoint_id,
+                head=position.checkpoint_id,
+            )
+        if identity_of(at.contents) != identity_of(target.contents):
+            raise StateCorrupt(
+                f"sink {self._sink}: the table's mark {at.number} has another content than checkpoint "
+                f"{target.checkpoint_id}. Nothing was changed.",
+                sink=self._sink,
+            )
+        return False
+
+    def _check_target(self, table: OpenTable, position: TablePosition, target: TableTarget) -> None:
+        if not position.is_known and not target.realigns:
+            raise self._waits(f"it carries mark {position.number}, which is not of this job")
+        planned = target.contents.table_id if target.contents is not None else None
+        made_anew = planned is not None and planned != table.table_id and not position.number
+        if made_anew and not target.realigns:
+            raise self._waits("it was dropped and made anew")
+        if target.follows is not None and position.checkpoint_id != target.follows:
+            raise Superseded(
+                f"sink {self._sink}: checkpoint {target.checkpoint_id} of timeline {target.timeline} refused: it "
+                f"follows checkpoint {target.follows}, the table shows {position}. Nothing was moved. Do not retry: "
+                "another commit took its place.",
+                sink=self._sink,
+                checkpoint_id=target.checkpoint_id,
+                predecessor=target.follows,
+                head=position.checkpoint_id,
+            )
+
+    def _commit(self, table: OpenTable, position: TablePosition, mark: Mark, target: TableTarget) -> bool:
+        """Commit on this handle. True: it landed. False: somebody else's commit came before; decide again."""
+        try:
+            shown = self._ours_now(table, position, target.realigns)
+            is_trusted = position.is_known and not target.realigns
+            move = self._difference(table, mark, shown, is_trusted)
+            table.commit(replace(move, checkpoint_id=mark.checkpoint_id, retained=target.retained))
+            return True
+        except (CommitConflict, CommitOutcomeUnknown, StoreUnavailable) as error:
+            try:
+                now = self._format.open()
+            except (StoreUnavailable, EnvironmentUnusable):
+                now = None
+            if now is not None and (now.number, now.write_id) == (mark.number, mark.write_id):
+                _LOG.info("sink %s: the commit of mark %s had landed: %s", self._sink, mark.number, error.message)
+                return True
+            if now is not None and (now.version != table.version or isinstance(error, CommitConflict)):
+                return False  # a commit on that handle can never land any more
+            raise CommitOutcomeUnknown(
+                f"sink {self._sink}: nobody knows whether the commit of checkpoint {mark.checkpoint_id} landed "
+                f"({error}). Its files are kept. Try again: a commit that landed is recognised.",
+                sink=self._sink,
+                checkpoint_id=mark.checkpoint_id,
+            ) from error
+
+    def _difference(self, table: OpenTable, mark: Mark, now: Mapping[str, StagedFile], is_trusted: bool) -> TableMove:
+        then = self._records.files(mark.contents)
+        listed = table.live()
+        live = now if listed is None else listed
+        wanted = {file.key for file in then}
+        added = tuple(file for file in then if file.key not in live)
+        removed = tuple(file for key, file in now.items() if key not in wanted)
+        self._files.check(added)
+        schema = table.schema or (decode_schema(mark.contents.schema) if mark.contents is not None else pa.schema([]))
+        before = tuple(now.values()) if is_trusted else None
+        same = same_rows(removed, added)
+        return TableMove(mark.number, mark.write_id, added, removed, schema, same, before=before, after=then)
+
+    def _ours_now(self, table: OpenTable, position: TablePosition, realigns: bool) -> Mapping[str, StagedFile]:
+        if position.is_known:
+            try:
+                return self.files_now(table, position, realigns=realigns)
+            except StateCorrupt:  # an older state was restored, whose records are collected
+                if not realigns:
+                    raise
+        live = table.live() or {}  # a realignment: whatever of ours is live, however it came there
+        return {key: StagedFile(key, 0, size, "") for key, size in live.items() if staged_by(key) is not None}
+
+    def _waits(self, why: str) -> InvalidRequest:
+        return InvalidRequest(
+            f"sink {self._sink}: its table at {self._store.config.url} is not as this job left it: {why}. "
+            "Nothing was moved.",
+            hint=f"put it back; or let the job's state count: milepost realign {self._job} {self._sink}",
+            sink=self._sink,
+        )

@@ -1,0 +1,392 @@
+"""A sink whose table is files: staged, prepared, then made visible by one commit of the table's format (I14).
+
+What is the same for every format is here and in `table_mover.py`; a format adds its log alone (`table_format.py`).
+Order of writes: staged files -> records of the contents -> [commit point in the manifest] -> mark -> the format's
+commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+
+import pyarrow as pa
+
+from milepost.dataflow.sinks.contract import (
+    PreparedTable,
+    ShownTable,
+    SinkChange,
+    SinkMode,
+    TableObject,
+    TablePosition,
+    TableTarget,
+)
+from milepost.dataflow.sinks.files.partitions import PartitionBy, check_partition
+from milepost.dataflow.sinks.files.table_schema import check_rows_schema, latest_per_key, merged_schema, widened_schema
+from milepost.dataflow.sinks.records.committables import Committable, JoinedFile, StagedFile, decode_schema
+from milepost.dataflow.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
+from milepost.dataflow.sinks.records.marks import Mark, MarkRecords
+from milepost.dataflow.sinks.records.reservation import TableOwner, reservation, reserve
+from milepost.dataflow.sinks.records.table_garbage import TableGarbage
+from milepost.dataflow.sinks.records.table_keys import staged_by, staged_prefix
+from milepost.dataflow.sinks.staging.small_files import still_there
+from milepost.dataflow.sinks.staging.table_staging import TableStaging
+from milepost.dataflow.sinks.table.table_mover import LOST_RACES, TableMover
+from milepost.dataflow.sinks.table.table_objects import table_objects
+from milepost.dataflow.sinks.table.table_ownership import TableOwnership
+from milepost.dataflow.sinks.table.table_takeover import Takeover
+from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
+from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.spec.job.spec import BUCKET_FORMATS
+
+COMPACT_FILES = 64
+"""A table of the latest rows with at least so many files is compacted by the next epoch that can."""
+
+
+class TableSink(TableStaging):
+    """One table; what it shares with every sink is said in `contract`.
+
+    Args:
+        job: its name. store: rooted at the table. format_name: as in the spec. marks, records: in the job's storage.
+        op: as in `TableStaging`. retention_ms: how far back the table may have to go.
+        identity: of the job, asked for when it has one. adopts: a table that somebody else made becomes the job's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        job: str,
+        mode: SinkMode,
+        key: tuple[str, ...],
+        store: ObjectStore,
+        format_name: str,
+        form: TableFormat,
+        marks: MarkRecords,
+        records: ContentsRecords,
+        op: str = "insert",
+        identity: Callable[[], str],
+        retention_ms: int = 0,
+        adopts: bool = False,
+        partition: PartitionBy | None = None,
+    ) -> None:
+        statistics = form.keeps_statistics
+        super().__init__(name, mode=mode, key=key, store=store, op=op, statistics=statistics, partition=partition)
+        self._job, self._store, self._format_name, self._format = job, store, format_name, form
+        self._retention_ms = retention_ms
+        self._marks, self._records = marks, records
+        self._ownership = TableOwnership(
+            name,
+            store,
+            form,
+            lambda: self._owner(identity()),
+            adopts=adopts,
+            only_empty=mode is SinkMode.UPSERT,
+        )
+        self._takeover = Takeover(name, store, form, marks, records)
+        self._mover = TableMover(name, job, store, form, marks, records, self._ownership)
+
+    def reserve(self, identity: str) -> None:
+        """Make a table this job's, before anything is staged for it; refuse another's, and one not to be adopted."""
+        owner = self._owner(identity)
+        self._ownership.check_place(owner)
+        reserve(self._store, reservation(owner, self._format_name, self.mode.value, self.key))
+
+    def owner(self) -> TableOwner | None:
+        return self._ownership.reserved_owner()
+
+    def is_anothers(self, identity: str) -> bool:
+        return self.owner() not in (None, self._owner(identity))
+
+    def shown_as(self, contents: TableContents | None) -> ShownTable | None:
+        return self._takeover.shown_as(contents)
+
+    def check_takeover(self, identity: str, job: str, shown: ShownTable) -> None:
+        self._takeover.check(TableOwner(job, "", self.name), self._owner(identity), shown)
+
+    def take_over(self, identity: str, job: str, shown: ShownTable, target: TableTarget) -> None:
+        self._takeover.take(TableOwner(job, "", self.name), self._owner(identity), shown, target)
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        check_rows_schema(self.name, schema, self.key)
+        self._format.check_columns(schema)
+
+    def prepare(
+        self, committable: Committable, base: TableContents | None, *, checkpoint_id: int, token: int, waits: bool
+    ) -> PreparedTable:
+        """Fail now for every reason known now; see `PreparingSink.prepare`."""
+        table, position, schema = self._settled(committable, base, waits)
+        table.check_keys(self._checked_rows(committable))
+        recorded = self._records.files(base)
+        rewritten = ContentsChange(())
+        if not waits:
+            rewritten = self._rewritten_by_others(table, position, recorded)
+            # A record is read again with a digest for each file, and no format's log has one.
+            rewritten = replace(rewritten, added=tuple(map(self._files.identified, rewritten.added)))
+        change = self._compacted(committable, rewritten.applied_to(recorded), schema, checkpoint_id, token)
+        if change is None:
+            joined = still_there(committable.joined, rewritten.applied_to(recorded))
+            change = self._change(committable, rewritten, joined)
+        return PreparedTable.after(change, recorded, schema, table.table_id)
+
+    def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
+        schema = self._next_schema(committable, base, None)
+        self._checked_rows(committable)
+        change = self._change(committable, ContentsChange(()))
+        return PreparedTable.after(change, self._records.files(base), schema, None if base is None else base.table_id)
+
+    def bucket_files(self, base: TableContents | None, *, waits: bool) -> tuple[StagedFile, ...]:
+        if not self.by_buckets:
+            return ()
+        recorded = self._records.files(base)
+        if waits:
+            return recorded
+        table, position = self._mover.look()
+        if table is None:
+            return recorded
+        self._mover.check_position(position, base)
+        return self._rewritten_by_others(table, position, recorded).applied_to(recorded)
+
+    def abort(self, *, checkpoint_id: int, token: int) -> None:
+        """Delete the files that this epoch staged.
+
+        Only for a checkpoint that the manifest says is aborted, or a token that lost: no contents ever name them. A
+        copy of the job counts checkpoints and tokens like this one, so a table that it moved is left alone.
+        """
+        found = [stat.key for stat in self._store.list(staged_prefix(checkpoint_id, token))]
+        staged = [key for key in found if staged_by(key) is not None]
+        if not staged:
+            return
+        position = self.position()
+        if not position.is_known:
+            raise InvalidRequest(
+                f"sink {self.name}: its table carries mark {position.number}, which is not of this job: what "
+                f"checkpoint {checkpoint_id} staged may be another's. Nothing was deleted.",
+                hint=f"if the job's state is to count: milepost realign {self._job} {self.name}",
+                sink=self.name,
+            )
+        self._store.delete(staged)
+
+    def position(self) -> TablePosition:
+        return self._mover.look()[1]
+
+    def move(self, target: TableTarget) -> bool:
+        return self._mover.move(target)
+
+    def check(self, contents: TableContents | None) -> None:
+        files = self._records.files(contents)
+        self._files.check(files)
+        if self.by_buckets and any(file.groups is None for file in files):
+            raise InvalidRequest(
+                f"sink {self.name}: a fork has staged changes that no bucket of its table has at that checkpoint. "
+                "Nothing was moved.",
+                hint="the last epoch of a backfill writes the buckets: run an unfinished backfill again, or go back to "
+                "that epoch's checkpoint or one before the fork",
+                sink=self.name,
+            )
+
+    def fault(self, contents: TableContents | None) -> str | None:
+        table, position = self._mover.look()
+        if table is None:
+            return None if contents is None else f"there is no table at {self._store.config.url} any more"
+        if not position.is_known or identity_of(position.contents) != identity_of(contents):
+            return f"its table shows {position}"
+        try:
+            self._mover.files_now(table, position)
+        except InvalidRequest as error:
+            return error.message
+        return table.rows_fault(self._records.files(contents))
+
+    def compare(self, contents: TableContents | None) -> SinkChange:
+        """Return what a move would change; the rows of an append table are recorded, of an upsert table counted."""
+
+        def now() -> tuple[TablePosition, int | None]:
+            position = self.position()
+            if position.is_known:
+                with suppress(StateCorrupt):
+                    return position, self._count(position.contents)
+            return position, None
+
+        def then() -> int:
+            self.check(contents)
+            return self._count(contents)
+
+        with ThreadPoolExecutor(1) as pool:
+            shown = pool.submit(now)
+            rows_then = then()
+            position, rows_now = shown.result()
+        return SinkChange(
+            rows_now=rows_now,
+            rows_then=rows_then,
+            files_now=0 if position.contents is None else position.contents.files,
+            files_then=0 if contents is None else contents.files,
+            position=position,
+        )
+
+    def undo_limits(self) -> tuple[str, ...]:
+        """Return what a move cannot undo, for people."""
+        return ("rows that a reader has already copied from the table stay where they were copied to",)
+
+    def files(self, contents: TableContents | None) -> tuple[StagedFile, ...]:
+        return self._records.files(contents)
+
+    def read(self, contents: TableContents, *, verify: bool = False) -> pa.Table:
+        """Return a table's rows: append in commit order, upsert sorted by key."""
+        rows = self._files.rows(self._records.files(contents), decode_schema(contents.schema), verify=verify)
+        return self._sorted(latest_per_key(rows, self.key)) if self.mode is SinkMode.UPSERT else rows
+
+    def verify(self, contents: TableContents, *, deep: bool = False) -> list[str]:
+        """Every file must be there with its recorded size; with `deep` also its SHA-256, rows and columns agree."""
+        try:
+            files = self._records.files(contents)
+        except StateCorrupt as error:
+            return [error.message]
+        problems = []
+        if len(files) != contents.files:
+            problems.append(f"{contents.files} files are recorded, its records list {len(files)}")
+        return problems + self._files.problems(files, decode_schema(contents.schema), deep=deep)
+
+    def import_key(self, file: StagedFile, number: int, *, checkpoint_id: int, token: int) -> str:
+        """Return where the n-th file of a table that comes from elsewhere is staged: named by its content.
+
+        Raises: InvalidRequest: that table was partitioned in another way.
+        """
+        check_partition(self.name, file, self._partition)
+        return f"{staged_prefix(checkpoint_id, token)}{number}-{file.sha256}.parquet"
+
+    def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        return self._files.stored_sizes(keys)
+
+    @property
+    def store(self) -> ObjectStore:
+        return self._store
+
+    def objects(self) -> tuple[TableObject, ...]:
+        return table_objects(self._store, self._format.log_prefix)
+
+    def marks(self, *, above: int) -> tuple[Mark, ...]:
+        found = (self._marks.at(number) for number in self._marks.numbers() if number > above)
+        return tuple(mark for mark in found if mark is not None)
+
+    def forget_marks(self, *, below: int, kept: Collection[int] = ()) -> None:
+        self._marks.forget([number for number in self._marks.numbers() if number < below and number not in kept])
+
+    def garbage(self) -> TableGarbage:
+        return TableGarbage(self._store)
+
+    def maintain(self) -> None:
+        self._format.maintain(self._retention_ms)
+
+    def probe(self) -> str:
+        return self._mover.probe()
+
+    @property
+    def by_buckets(self) -> bool:
+        """Whether the table is files of key groups, of which the changed ones are written again."""
+        return self.mode is SinkMode.UPSERT and self._format_name in BUCKET_FORMATS
+
+    def _rewritten_by_others(
+        self, table: OpenTable, position: TablePosition, recorded: Sequence[StagedFile]
+    ) -> ContentsChange:
+        """Return what engines made of our files without changing rows. Raises InvalidRequest: they changed some."""
+        now = self._mover.files_now(table, position)
+        before = {file.key for file in recorded}
+        return ContentsChange(
+            tuple(file for key, file in now.items() if key not in before),
+            tuple(file.key for file in recorded if file.key not in now),
+        )
+
+    def _change(
+        self, committable: Committable, rewritten: ContentsChange, joined: tuple[JoinedFile, ...] = ()
+    ) -> ContentsChange:
+        """Return what an epoch does to the contents, after what others rewrote.
+
+        Raises: CommitConflict: they rewrote what the epoch's subtasks had read.
+        """
+        if not committable.replaced and not committable.buckets:
+            change = ContentsChange(committable.files, joined=joined)
+        else:
+            change = ContentsChange(committable.buckets, committable.replaced)
+        foreign = {file.key for file in rewritten.added}
+        if self.by_buckets and (foreign - set(change.removed) or set(rewritten.removed) & set(change.removed)):
+            raise CommitConflict(
+                f"sink {self.name}: another writer put files of its table together while the epoch ran. Nothing was "
+                "published.",
+                hint="run the epoch again",
+                sink=self.name,
+            )
+        return change.after(rewritten)
+
+    def _owner(self, identity: str) -> TableOwner:
+        return TableOwner(self._job, identity, self.name)
+
+    def _settled(
+        self, committable: Committable, base: TableContents | None, waits: bool
+    ) -> tuple[OpenTable, TablePosition, pa.Schema]:
+        """Return the table, which is there and this job's, where it stands, and the columns of the contents."""
+        for _ in range(LOST_RACES):
+            table, position = self._mover.look()
+            schema = self._next_schema(committable, base, table)
+            if table is None:
+                table, position = self._mover.created(schema)
+            if not waits:
+                self._mover.check_position(position, base)
+            table.check(schema)
+            if self._ownership.settle(table, None if base is None else base.table_id):
+                return table, position, schema
+        raise CommitConflict(
+            f"sink {self.name}: its table was changed by others {LOST_RACES} times before its properties were set. "
+            "Nothing was published.",
+            hint="run the epoch again",
+            sink=self.name,
+        )
+
+    def _checked_rows(self, committable: Committable) -> pa.Table:
+        """Return the rows of an epoch that a table is asked about, after the format was: of a database all."""
+        if not self._format.is_database:
+            return pa.table({})
+        self._format.check_columns(decode_schema(committable.schema))
+        self._format.check_rows(rows := self.staged_table(committable))
+        return rows
+
+    def _next_schema(self, committable: Committable, base: TableContents | None, table: OpenTable | None) -> pa.Schema:
+        """Check what was staged; return the columns of the contents with it, which the table may have more than."""
+        self.check_committable(committable)
+        rows = decode_schema(committable.schema)
+        check_rows_schema(self.name, rows, self.key)
+        schema = merged_schema(self.name, decode_schema(base.schema) if base is not None else None, rows)
+        if self._partition is not None:
+            self._partition.check(self.name, rows)
+        if table is not None and table.schema is not None:
+            widened_schema(self.name, table.schema, schema)
+        self._files.check(committable.written)
+        return schema
+
+    def _compacted(
+        self, committable: Committable, known: Sequence[StagedFile], schema: pa.Schema, checkpoint_id: int, token: int
+    ) -> ContentsChange | None:
+        """Stage the whole table as this epoch leaves it, if it has grown many files; else None. Holds it in memory."""
+        files = (*known, *committable.files)
+        if self.mode is not SinkMode.UPSERT or self.by_buckets or len(files) < COMPACT_FILES:
+            return None
+        rows = latest_per_key(self._files.rows(files, schema, verify=True), self.key)
+        whole = self._files.stage([self._sorted(rows)], checkpoint_id, token, "all", rows.nbytes)
+        assert whole is not None, "a table of so many files has rows"
+        return ContentsChange((whole,), whole=True)
+
+    def _count(self, contents: TableContents | None) -> int:
+        if contents is None:
+            return 0
+        if self.mode is not SinkMode.UPSERT:
+            return contents.rows
+        files, schema = self._records.files(contents), decode_schema(contents.schema)
+        if all(file.groups is not None for file in files):
+            return contents.rows
+        keys = self._files.rows(files, schema, columns=self.key)
+        return latest_per_key(keys, self.key).num_rows
+
+    def _sorted(self, rows: pa.Table) -> pa.Table:
+        return rows.sort_by([(name, "ascending") for name in self.key])
