@@ -53,10 +53,11 @@ def _price(context: JobContext, sink: str, newest: Sequence[CompletedCheckpoint]
     table_bytes, rows = _bytes(files[-1]), sum(file.rows for file in files[-1])
     written, changed = list[list[StagedFile]](), 0
     for (before, _, old), (after, shown, now) in pairwise(zip(newest, tables, files, strict=True)):
-        if after.parent == before.checkpoint_id and shown is not None and old:
+        epoch = context.metadata(after).sinks.get(sink)  # None: the sink was out of the spec, its table is as it was
+        if after.parent == before.checkpoint_id and shown is not None and old and epoch is not None:
             known = {file.key for file in old}
             written.append([file for file in now if file.key not in known])
-            changed += context.metadata(after).sinks[sink].rows
+            changed += epoch.rows
     epochs = len(written)
     per_epoch = sum(map(_bytes, written)) // max(1, epochs)
     changed_bytes = changed * table_bytes // max(1, rows) // max(1, epochs)

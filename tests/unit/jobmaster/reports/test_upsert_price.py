@@ -57,6 +57,16 @@ def test_bytes_are_those_that_the_newest_epochs_wrote_again(job: CountedJob) -> 
     assert price.changed_bytes_per_epoch == 3 * price.table_bytes // (2 * EPOCHS + 1)
 
 
+def test_epochs_without_the_sink_are_none_of_its_epochs(job: CountedJob) -> None:
+    """A checkpoint goes on naming the table of a sink that is not in the spec any more."""
+    sink = next(line for line in job.spec_path.read_text().splitlines(keepends=True) if "name: table," in line)
+    job.edit(sink, "")
+    job.run()
+    job.edit("sinks:\n", f"sinks:\n{sink}")
+    price = price_of(job)
+    assert (price.epochs, price.files) == (EPOCHS - 1, len(sizes(job, job.live_ids[-1])))
+
+
 @pytest.mark.parametrize(("cron", "epochs"), [("*/10 * * * *", 144), ("@hourly", 24), ("0 6 * * 1-5", 5 / 7)])
 def test_the_schedule_says_how_many_epochs_a_day_there_are(job: CountedJob, cron: str, epochs: float) -> None:
     job.edit("sinks:\n", f"schedule: {{cron: '{cron}'}}\nsinks:\n")
