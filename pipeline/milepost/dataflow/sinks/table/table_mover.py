@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from uuid import uuid4
 
 import pyarrow as pa
@@ -229,8 +228,7 @@ class TableMover:
         try:
             shown = self._ours_now(table, position, target.realigns)
             is_trusted = position.is_known and not target.realigns
-            move = self._difference(table, mark, shown, is_trusted)
-            table.commit(replace(move, checkpoint_id=mark.checkpoint_id, retained=target.retained))
+            table.commit(self._difference(table, mark, shown, target.retained, is_trusted=is_trusted))
             return True
         except (CommitConflict, CommitOutcomeUnknown, StoreUnavailable) as error:
             try:
@@ -249,7 +247,16 @@ class TableMover:
                 checkpoint_id=mark.checkpoint_id,
             ) from error
 
-    def _difference(self, table: OpenTable, mark: Mark, now: Mapping[str, StagedFile], is_trusted: bool) -> TableMove:
+    def _difference(
+        self,
+        table: OpenTable,
+        mark: Mark,
+        now: Mapping[str, StagedFile],
+        retained: frozenset[int] | None,
+        *,
+        is_trusted: bool,
+    ) -> TableMove:
+        """Return what a commit changes. Args: now: our files of the table. is_trusted: it shows just them."""
         then = self._records.files(mark.contents)
         listed = table.live()
         live = now if listed is None else listed
@@ -260,7 +267,18 @@ class TableMover:
         schema = table.schema or (decode_schema(mark.contents.schema) if mark.contents is not None else pa.schema([]))
         before = tuple(now.values()) if is_trusted else None
         same = same_rows(removed, added)
-        return TableMove(mark.number, mark.write_id, added, removed, schema, same, before=before, after=then)
+        return TableMove(
+            mark.number,
+            mark.write_id,
+            added,
+            removed,
+            schema,
+            same,
+            checkpoint_id=mark.checkpoint_id,
+            retained=retained,
+            before=before,
+            after=then,
+        )
 
     def _ours_now(self, table: OpenTable, position: TablePosition, realigns: bool) -> Mapping[str, StagedFile]:
         if position.is_known:

@@ -101,13 +101,11 @@ class IcebergFormat:
         with self._errors(f"sink {self._sink}: {self._config.where} was not asked"):
             there = self._catalog().namespace_exists(namespace)
         name = ".".join(namespace)
-        found = (
-            f"{self._config.where} has namespace {name}"
-            if there
-            else (f"{self._config.where} answers; namespace {name} is made by the first epoch, if that may")
+        answer = (
+            f"has namespace {name}" if there else f"answers; namespace {name} is made by the first epoch, if that may"
         )
         limits = "whether it takes commits, only a commit shows; nobody can prevent an engine that ignores gc.enabled"
-        return f"{found}; {limits}"
+        return f"{self._config.where} {answer}; {limits}"
 
     def maintain(self, retention_ms: int) -> None:
         """Take old snapshots of ours out of the metadata; another commit that comes between is no matter."""
