@@ -147,11 +147,17 @@ class TableMover:
         """Return our files of the table as it is: those of its mark, and of rewrites that kept their rows, by key.
 
         Args:
-            realigns: also what others made of our files when they changed our rows: it gives way to the job's state.
-        Raises: InvalidRequest: others took rows of ours out, or mixed theirs in.
+            realigns: also what others made of our files when they changed our rows, or brought back of those that we
+                had taken out: it gives way to the job's state.
+        Raises: InvalidRequest: others took rows of ours out, mixed theirs in, or brought rows of ours back.
         """
         ours = {file.key: file for file in self._records.files(position.contents)}
+        back = dict[str, StagedFile]()
         for commit in table.foreign():
+            if commit.keeps_rows and commit.removed & back.keys():
+                raise self._waits(f"its version {commit.version} ({commit.what}) mixed rows of before in")
+            back = {key: file for key, file in back.items() if key not in commit.removed}
+            back |= {one.key: one for one in commit.added if staged_by(one.key) is not None and one.key not in ours}
             taken = commit.removed & ours.keys()
             if not taken:
                 continue
@@ -165,7 +171,9 @@ class TableMover:
         gone = [] if live is None else sorted(ours.keys() - live.keys())
         if gone and not realigns:
             raise self._waits(f"{len(gone)} of its files are not live any more, {gone[0]} among them")
-        return {key: file for key, file in ours.items() if key not in gone}
+        if back and not realigns:
+            raise self._waits(f"{len(back)} files that it had taken out are live again, {min(back)} among them")
+        return {key: file for key, file in (ours | back).items() if key not in gone}
 
     def _position(self, table: OpenTable | None) -> TablePosition:
         if table is None or not table.number:

@@ -1,0 +1,60 @@
+"""A Delta table that was restored to before a rollback: what came back is refused, not taken for rows of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.records.errors import InvalidRequest
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
+from tests.harness.tasks.tables import assert_same_rows
+
+DELTA = {"format: parquet, path: ../lake/seen": "format: delta, path: ../lake/seen"}
+
+
+@pytest.fixture
+def restored(tmp_path: Path) -> CountedJob:
+    """Three epochs, a rollback to the first, and a RESTORE to before it, which only adds files."""
+    job = CountedJob.with_epochs(tmp_path / "job", 3, DELTA)
+    before = table(job).version()
+    job.rollback(1)
+    table(job).restore(before)
+    job.master.resume()
+    return job
+
+
+def table(job: CountedJob) -> DeltaTable:
+    return DeltaTable(str(job.small.folder / "lake" / "seen"))
+
+
+def test_rows_that_a_restore_brings_back_are_never_counted_beside_those_of_the_next_epochs(
+    restored: CountedJob, reading_engines: ReadingEngines
+) -> None:
+    """TABLES 1.7: they would be there twice, once the epochs that were gone back over have run again."""
+    with pytest.raises(InvalidRequest, match=r"\d files that it had taken out are live again") as refused:
+        restored.run()
+    assert "milepost realign small seen" in refused.value.hint
+    restored.master.realign(Session.cli(), restored.master.plan_realign("seen"))
+    restored.master.resume()
+    restored.run(2)
+    restored.assert_tables_equal_the_oracle()
+    for engine in ENGINES:
+        found = reading_engines.read(engine, restored.small.folder / "lake" / "seen")
+        assert_same_rows(found, restored.expected()["seen"], engine)
+
+
+def test_a_restore_that_was_undone_by_hand_is_nothing_to_the_job(restored: CountedJob) -> None:
+    """The message says: put it back."""
+    table(restored).restore(table(restored).version() - 1)
+    restored.run(2)
+    restored.assert_tables_equal_the_oracle()
+
+
+def test_rows_that_were_brought_back_and_then_compacted_are_refused_too(restored: CountedJob) -> None:
+    table(restored).optimize.compact()
+    with pytest.raises(InvalidRequest, match="mixed rows of before in"):
+        restored.run()
