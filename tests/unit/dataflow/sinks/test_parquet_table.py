@@ -228,6 +228,7 @@ def test_an_upsert_table_without_a_key_is_refused(store: ObjectStore) -> None:
             records=records,
             retention_ms=0,
             identity=lambda: LIFE,
+            find_access=lambda: pytest.fail("it is in no database"),
         )
     with pytest.raises(InvalidRequest, match="needs an input with key columns"):
         build_staging(spec, keyless, store, None, None)

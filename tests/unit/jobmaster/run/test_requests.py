@@ -15,13 +15,13 @@ from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.stores.counted_stores import count_requests
 
 EMPTY = 6
-NORMAL = {"trigger": 9, "run": 13, "complete": 5, "notify table": 11, "subsume": 19}
+NORMAL = {"trigger": 9, "run": 13, "complete": 5, "notify table": 11, "subsume": 20}
 """One source, one sink, one level, a checkpoint subsumed; of the driver: tasks have stores of their own.
 
 `trigger` asks for the clock once more, by which it is judged how young an object is. `run` reads what each of its three
 tasks measured, and writes what the epoch did to the table; it and `notify` read the mark that the table carries, and
-`notify` writes the next one. `subsume` replaces the entries of the log, two requests each, that nothing needs any more:
-of one epoch.
+`notify` writes the next one. `subsume` asks where else a migration has a table of the sink, and replaces the entries of
+the log, two requests each, that nothing needs any more: of one epoch.
 """
 
 
