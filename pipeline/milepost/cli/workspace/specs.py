@@ -91,7 +91,7 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
         output.table(["with the head", "outcome", "verdict"], rows, notes=notes)
     elif report["compatibility_unknown"]:
         output.note(f"note: not compared with the job's head: {report['compatibility_unknown']}")
-    show_prices(prices, output)
+    show_prices((price for price in prices if price.written_bytes_per_day is not None), output)
     if hint is not None:
         output.note(f"`run` refuses this. What to do: {hint}")
     raise typer.Exit(2 if refused else 0)

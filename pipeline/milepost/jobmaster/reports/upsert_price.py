@@ -13,7 +13,8 @@ class UpsertPrice:
         files, table_bytes: of the head's table. epochs: of which the figures are, the newest; 0: none is known.
         files_per_epoch, written_bytes_per_epoch: that one of them wrote; changed_bytes_per_epoch: of the rows that it
             changed, by the table's own bytes per row.
-        epochs_per_day: by the cron expression, else by when those epochs were triggered; None: not known.
+        epochs_per_day: by the cron expression, else by when those epochs were triggered; None: not known,
+            they followed one another within an hour.
         by_schedule: which of the two.
         written_bytes_per_day: None: not known.
         kept_bytes: of the table and what retained checkpoints keep besides, once as many are retained as the spec says.

@@ -25,6 +25,9 @@ MUCH_BYTES = 10 * 10**9
 `changelog` is named. Below it the store costs a few dollars a month, less than what each reader pays for a view that
 looks for the last row of a key."""
 
+LEAST_PACE_MS = 3_600_000
+"""Epochs that follow one another within less than this are a person's at work: they say nothing of a day."""
+
 _DAY_MS = 86_400_000
 _HOURS = 24
 
@@ -100,18 +103,19 @@ def _planned_per_day(context: JobContext) -> float | None:
 
 def _measured_per_day(newest: Sequence[CompletedCheckpoint]) -> float | None:
     spent_ms = newest[-1].trigger_time_ms - newest[0].trigger_time_ms
-    return (len(newest) - 1) * _DAY_MS / spent_ms if spent_ms > 0 else None
+    return (len(newest) - 1) * _DAY_MS / spent_ms if spent_ms >= LEAST_PACE_MS else None
 
 
 def _replaced_bytes(retained: Retained, table_bytes: int, per_epoch: int, per_day: float | None) -> int:
-    """Return what checkpoints beside the head keep, at most the whole table each: what was written again since."""
-    epochs_per_day = per_day or 0.0
+    """Return what checkpoints beside the head keep, at most the whole table each: what was written again since.
+
+    Where the pace is not known, one of an hour or a day counts as the whole table.
+    """
 
     def between(epochs: float) -> int:
         return min(table_bytes, round(per_epoch * max(1.0, epochs)))
 
-    return (
-        (retained.last - 1) * between(1)
-        + retained.hourly * between(epochs_per_day / _HOURS)
-        + retained.daily * between(epochs_per_day)
+    of_an_hour, of_a_day = (
+        (table_bytes, table_bytes) if per_day is None else (between(per_day / _HOURS), between(per_day))
     )
+    return (retained.last - 1) * between(1) + retained.hourly * of_an_hour + retained.daily * of_a_day

@@ -75,7 +75,12 @@ def test_the_schedule_says_how_many_epochs_a_day_there_are(job: CountedJob, cron
     assert price.written_bytes_per_day == round(price.written_bytes_per_epoch * price.epochs_per_day)
 
 
-def test_without_a_schedule_it_is_how_often_epochs_were_triggered(job: CountedJob) -> None:
+def test_without_a_schedule_it_is_how_often_epochs_were_triggered(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where that took an hour at least: who tries a job out runs it more often than ever after."""
+    assert price_of(job).epochs_per_day is None and price_of(job).written_bytes_per_day is None
+    monkeypatch.setattr(upsert_reckoning, "LEAST_PACE_MS", 1)
     price = price_of(job)
     assert price.epochs_per_day is not None and price.epochs_per_day > EPOCHS and not price.by_schedule
 
@@ -101,6 +106,8 @@ def test_changelog_is_named_beyond_the_limit_alone(job: CountedJob, monkeypatch:
 
 def test_lint_and_show_say_it_in_words_and_as_json(job: CountedJob) -> None:
     spec = job.spec_path
+    assert "upsert of" not in milepost("lint", spec).stdout, "nothing is known of a day"
+    job.edit("sinks:\n", "schedule: {cron: '@hourly'}\nsinks:\n")
     for verb in ("lint", "show"):
         text = " ".join(milepost(verb, spec).stdout.split())
         assert "upsert of table: " in text and "with what is retained it keeps" in text
@@ -116,7 +123,7 @@ def test_a_table_of_one_epoch_has_no_price_yet_and_a_job_that_never_ran_none(tmp
     assert job.master.upsert_prices() == ()
     job.run()
     assert price_of(job).epochs == 0 and price_of(job).written_bytes_per_day is None
-    assert "known after the next one" in " ".join(milepost("lint", job.spec_path).stdout.split())
+    assert "known after the next one" in " ".join(milepost("show", job.spec_path).stdout.split())
 
 
 def test_damaged_contents_are_no_reason_not_to_show_or_lint(job: CountedJob) -> None:
