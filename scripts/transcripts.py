@@ -60,10 +60,9 @@ _CHANGING = (
     (re.compile(r"\b\d+(?:\.\d+)? (?:ms|s|min|h)\b"), "<duration>"),
     (re.compile(r"\bon +\S+, process \d+"), "on <machine>"),
     (re.compile(r"\bt[1-9]\d*\b"), "<timeline>"),
-    (
-        re.compile(r"(?:\d+ -> )?\b\d+ objects\b"),
-        "<objects>",
-    ),  # a table's and a state's: by the hash of each job's keys
+    # A table's and a state's: by the hash of each job's keys.
+    (re.compile(r"(?:\d+ -> )?\b\d+ objects\b"), "<objects>"),
+    (re.compile(r"\brows in \d+ files?\b"), "rows in <files>"),
     (re.compile(r" {2,}"), " "),
     (re.compile(r"-{2,}"), "--"),
     (re.compile(r" +$", re.MULTILINE), ""),

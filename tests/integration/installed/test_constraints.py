@@ -50,7 +50,8 @@ def constraint(end: str) -> Path:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The wheel with every extra of users, as pip takes it."""
     folder = tmp_path_factory.mktemp("distribution")
-    return f"{build('build_wheel', copy_sources(folder / 'sources'), folder)}[airflow,spark,s3,quality,delta,iceberg]"
+    made = build("build_wheel", copy_sources(folder / "sources"), folder)
+    return f"{made}[airflow,spark,s3,quality,delta,iceberg,postgres]"
 
 
 @pytest.fixture(scope="module")
