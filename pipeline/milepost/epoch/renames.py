@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
-from milepost.spec.graph.compatibility import RENAMED_FROM
+from milepost.spec.graph.compatibility import RENAMED_FROM, with_rows_of
 from milepost.spec.job.spec import JobSpec, SqlOperator
 
 
@@ -26,14 +26,17 @@ def with_names_of(spec: JobSpec, metadata: CheckpointMetadata) -> CheckpointMeta
     """Return the checkpoint with its operators under the uids that the spec gives them."""
     operators = dict(metadata.operators)
     recorded: dict[str, Any] = dict(metadata.signatures.get("operators", {}))
+    sinks: dict[str, Any] = dict(metadata.signatures.get("sinks", {}))
     for former, uid in renames(spec):
         if uid not in recorded and former in recorded:
             recorded[uid] = {**recorded.pop(former), RENAMED_FROM: former}
             if former in operators:
                 operators[uid] = _renamed(operators.pop(former), uid)
+            sinks = {name: with_rows_of(sink, former, uid) for name, sink in sinks.items()}
     if recorded.keys() == metadata.signatures.get("operators", {}).keys():
         return metadata
-    return replace(metadata, operators=operators, signatures={**metadata.signatures, "operators": recorded})
+    signatures = {**metadata.signatures, "operators": recorded, "sinks": sinks}
+    return replace(metadata, operators=operators, signatures=signatures)
 
 
 def _renamed(snapshot: OperatorSnapshot, uid: str) -> OperatorSnapshot:

@@ -160,6 +160,7 @@ class JobMaster:
     compatibility = _UseCase(lambda master: master._reports.compatibility)
     upsert_prices = _UseCase(lambda master: master._reports.upsert_prices)
     check_sink_columns = _UseCase(lambda master: master._reports.check_sink_columns)
+    refused_tables = _UseCase(lambda master: master._reports.refused_tables)
 
     def look_ahead(self) -> None:
         """Begin to read the head; the use case that is asked for next finds it there, or on its way."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ from milepost.protocol.records.errors import EnvironmentUnusable
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import UpsertPrice
+    from milepost.spec.load.load import LoadedJob
 
 
 def register(app: typer.Typer) -> None:
@@ -65,8 +67,10 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
     loaded = load_job(job)
     report = lint_report(loaded)
     unasked = JobMaster(loaded).check_sink_columns()
-    report["compatibility"], report["compatibility_unknown"], prices = _compared(loaded)
-    report["upsert"] = [to_json(price) for price in prices]
+    with_head = _compared(loaded)
+    report["compatibility"], report["compatibility_unknown"] = with_head.rows, with_head.unknown
+    report["refused_tables"] = list(with_head.refused_tables)
+    report["upsert"] = [to_json(price) for price in with_head.prices]
     refused = [row for row in report["compatibility"] if row["outcome"] == "refused"]
     hint = output.as_typed(advice(str(report["job"]), refused)) if refused else None
     if output.json:
@@ -91,23 +95,40 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
         output.table(["with the head", "outcome", "verdict"], rows, notes=notes)
     elif report["compatibility_unknown"]:
         output.note(f"note: not compared with the job's head: {report['compatibility_unknown']}")
-    show_prices((price for price in prices if price.written_bytes_per_day is not None), output)
+    for why in with_head.refused_tables:
+        output.note(f"note: `run` would refuse a new table: {why}")
+    show_prices((price for price in with_head.prices if price.written_bytes_per_day is not None), output)
     if hint is not None:
         output.note(f"`run` refuses this. What to do: {hint}")
     raise typer.Exit(2 if refused else 0)
 
 
-def _compared(loaded: Any) -> tuple[list[dict[str, Any]], str | None, tuple[UpsertPrice, ...]]:
-    """Return the verdicts against the job's head, or why the store cannot be asked; and what its upserts cost."""
+@dataclass(frozen=True, slots=True)
+class _WithHead:
+    """What a spec is to what is stored.
+
+    Attributes:
+        rows: verdicts against the job's head. unknown: why what is stored could not be asked; None: it was.
+        prices: what its upserts cost. refused_tables: of each new table that `run` would refuse now, why.
+    """
+
+    rows: list[dict[str, Any]]
+    unknown: str | None = None
+    prices: tuple[UpsertPrice, ...] = ()
+    refused_tables: tuple[str, ...] = ()
+
+
+def _compared(loaded: LoadedJob) -> _WithHead:
     from milepost.jobmaster.jobmaster import JobMaster
     from milepost.protocol.records.errors import StoreUnavailable
 
     try:
         master = JobMaster(loaded)
-        return list(master.compatibility()), None, master.upsert_prices()
+        refused = tuple(f"{error.message} What to do: {error.hint}" for error in master.refused_tables())
+        return _WithHead(list(master.compatibility()), None, master.upsert_prices(), refused)
     except (StoreUnavailable, EnvironmentUnusable) as error:
         # A spec can be checked where its store cannot be reached, as in CI; what was not compared is said.
-        return [], error.message.splitlines()[0], ()
+        return _WithHead([], error.message.splitlines()[0])
 
 
 def schema(ctx: typer.Context, as_json: Json = False, verbose: Verbose = False) -> None:

@@ -214,6 +214,14 @@ class PreparingSink(StagingSink, Protocol):
         Raises: InvalidRequest: it is reserved for another job or sink, or made with another mode, key or format.
         """
 
+    def check_reservable(self, identity: str) -> None:
+        """Refuse what `reserve` would refuse now. Changes nothing.
+
+        Args:
+            identity: of the job; empty: it has not begun.
+        Raises: as `reserve`.
+        """
+
     def check_takeover(self, identity: str, job: str, shown: ShownTable) -> None:
         """Refuse to take over another job's table that is not as a savepoint shows it. Changes nothing.
 

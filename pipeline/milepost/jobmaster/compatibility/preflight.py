@@ -23,6 +23,8 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.compatibility import (
     BEGINS_EMPTY,
     COMPATIBLE,
+    NEW_TABLE,
+    NEW_TABLE_OR_BACKFILL,
     NEW_UID,
     NON_RESTORED,
     RENAMED_FROM,
@@ -36,7 +38,6 @@ from milepost.spec.load.load import from_text
 from milepost.spec.values.types import ColumnType, to_arrow
 from milepost.state.runs.evolution import SchemaChange, compare_schemas
 
-NEW_PATH = "needs a new sink name and path"
 OTHER_TABLE = "needs the lines of the table that it has"
 
 RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"
@@ -70,10 +71,7 @@ def preflight(
     if base is None:
         return []
     graph = context.graph if loaded is None else loaded.graph
-    rows = compare_signatures(
-        {**base.signatures, "job": {"job": {"max_parallelism": base.max_parallelism}}},
-        state_signatures(context.job.spec, graph),
-    )
+    rows = compare_signatures(_recorded(base, graph), state_signatures(context.job.spec, graph))
     stuck = refusals(context.job.spec, base, graph, loaded)
     for row in rows:
         outcome = RESTORED
@@ -90,6 +88,16 @@ def preflight(
         accepted = row["verdict"] == COMPATIBLE or (row["verdict"] == NON_RESTORED and allow_non_restored_state)
         row["outcome"] = outcome if accepted else REFUSED
     return [*rows, *_other_rules(context, base)]
+
+
+def _recorded(base: CheckpointMetadata, graph: JobGraph) -> dict[str, Any]:
+    """Return the signatures to compare with: of sinks that were gone already, those alone that come back."""
+    sinks = base.signatures.get("sinks", {})
+    return {
+        **base.signatures,
+        "sinks": {name: sink for name, sink in sinks.items() if name in base.sinks or name in graph.sink_inputs},
+        "job": {"job": {"max_parallelism": base.max_parallelism}},
+    }
 
 
 def _other_rules(context: JobContext, base: CheckpointMetadata) -> Iterator[dict[str, str]]:
@@ -180,7 +188,7 @@ def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> 
             "give each changed operator a new uid (it begins empty), and leave the old state behind with "
             "--allow-non-restored-state"
         )
-    if kinds & {"operator", "job"} and rebuild:
+    if rebuild and (kinds & {"operator", "job"} or any(row["verdict"] == NEW_TABLE_OR_BACKFILL for row in refused)):
         ways.append(f"make all state anew from what was read: milepost backfill {job} --from-checkpoint 0")
     if "source" in kinds:
         ways.append("give the changed source a new name: what it has read is not known under another path")
@@ -304,7 +312,14 @@ def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, gr
         detail = f"its table is of {before.address}, the spec says {said}: write {lines}"
         row |= {"verdict": OTHER_TABLE, "detail": detail}
         return
-    if before is None or not sink.known:
+    if before is None:
+        return
+    if before.rows and sink.mode == "upsert" and graph.keyed_by(sink.uid) not in base.signatures["operators"]:
+        uid = graph.keyed_by(sink.uid)
+        detail = f"its table has rows of {uid} as it was before, and {uid} begins empty"
+        row |= {"verdict": NEW_TABLE_OR_BACKFILL, "detail": detail}
+        return
+    if not sink.known:
         return
     problems = []
     for field in decode_schema(before.schema):
@@ -316,4 +331,4 @@ def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, gr
         if now is not None and not pa.types.is_nested(now) and now != field.type:
             problems.append(f"the table's column {field.name} is {field.type}, the rows would have {now}")
     if problems:
-        row |= {"verdict": NEW_PATH, "detail": "; ".join(problems)}
+        row |= {"verdict": NEW_TABLE, "detail": "; ".join(problems)}

@@ -39,6 +39,7 @@ from milepost.jobmaster.migration.plan import MIGRATING, MigrationPlan, check_re
 from milepost.jobmaster.rollback.imported_checkpoint import (
     Provenance,
     acknowledged_by_writer,
+    as_imported,
     give_up_import,
     imported,
 )
@@ -198,13 +199,7 @@ def _continued(
     if plan.sink in sinks:
         sinks[plan.sink] = {**sinks[plan.sink], "format": plan.target.format, "path": plan.target.path}
     return replace(
-        base,
-        checkpoint_id=pending.checkpoint_id,
-        epoch=pending.epoch,
-        timeline=timeline,
-        token=pending.token,
-        base=pending.base,
-        plan=pending.plan,
+        as_imported(base, pending, timeline),
         signatures={**signatures, "sinks": sinks},
         sources={name: _quiet_source(item) for name, item in base.sources.items()},
         operators={uid: _quiet_operator(item) for uid, item in base.operators.items()},
@@ -213,8 +208,6 @@ def _continued(
         acknowledged=acknowledged_by_writer(hashlib.sha256(encode(contents)).hexdigest()),
         verdict=GateVerdict.of(()),
         held_back=None,
-        started_ms=None,
-        tasks=(),
     )
 
 

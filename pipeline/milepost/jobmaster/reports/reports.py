@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.pins import pin_for_read
+from milepost.protocol.records.errors import StateCorrupt, with_hint
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from milepost.epoch.metadata import CheckpointMetadata
     from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
     from milepost.jobmaster.reports.diff import Difference
     from milepost.jobmaster.reports.job_report import JobState
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.tables import VerifiedObjects
     from milepost.jobmaster.reports.upsert_price import UpsertPrice
     from milepost.jobmaster.retention.fsck import Audit
+    from milepost.protocol.records.errors import InvalidRequest
 
 
 class Reports:
@@ -99,7 +102,9 @@ class Reports:
         """
         from milepost.jobmaster.reports.tables import Tables
 
-        with pin_for_read(self._context, at):
+        job = self._context.spec.name
+        way_on = f"milepost verify {job} --deep says what else is broken; restore it from a copy of the bucket"
+        with pin_for_read(self._context, at), with_hint(StateCorrupt, way_on):
             table = Tables(self._context).read(sink, at)
         if where is None:
             return table
@@ -170,6 +175,16 @@ class Reports:
         """
         from milepost.jobmaster.compatibility.preflight import preflight
 
+        return preflight(self._context, self._base(), None)
+
+    @suggest_rollback
+    def refused_tables(self) -> list[InvalidRequest]:
+        """Why sinks cannot begin their tables where the spec says; see `compatibility.new_tables`."""
+        from milepost.jobmaster.compatibility.new_tables import refused_tables
+
+        return list(refused_tables(self._context, self._base()))
+
+    def _base(self) -> CheckpointMetadata | None:
+        """Return what the next epoch would continue; None: nothing."""
         head = self._context.log.head()
-        base = self._context.base_metadata(head.state, head.state.timeline().head) if head is not None else None
-        return preflight(self._context, base, None)
+        return None if head is None else self._context.base_metadata(head.state, head.state.timeline().head)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -118,7 +119,7 @@ class Tables:
         """
         state = self._context.head().state
         checkpoints = [_retained(state, at)] if at is not None else list(state.checkpoints)
-        problems: list[str] = []
+        needed_by: dict[str, list[CheckpointId]] = {}
         described: list[tuple[str, ObjectHandle]] = []
         checked = 0
         for checkpoint in checkpoints:
@@ -126,13 +127,15 @@ class Tables:
             handles, found = self._verify(checkpoint, deep=deep)
             described += [(name, handle) for handle in handles]
             checked += 1 + (len(handles) + len(checkpoint.sinks) if handles else 0)
-            problems += [f"{name}: {problem}" for problem in found]
+            for problem in found:
+                needed_by.setdefault(problem, []).append(checkpoint.checkpoint_id)
+        problems = [f"{_named(ids)}: {problem}" for problem, ids in needed_by.items()]
         problems += handle_conflicts(described)
         ids = [int(checkpoint.checkpoint_id) for checkpoint in checkpoints]
         if problems:
             shown = "\n".join(problems[:_SHOWN])
             head = state.timeline().head
-            if any(problem.startswith(f"checkpoint {head}: ") for problem in problems):
+            if any(head in needed for needed in needed_by.values()):
                 way_on = self._rollback_hint(state)
             else:
                 way_on = "; the head is whole, so the job goes on without them" if head in ids else ""
@@ -179,8 +182,7 @@ class Tables:
             return []  # no longer of the job: nothing that this checkpoint needs
         if not is_known_table(self._context, name, contents):
             return []
-        table = table_at(self._context, name, contents)
-        return [f"sink {name}: {problem}" for problem in table.verify(contents, deep=deep)]
+        return table_at(self._context, name, contents).verify(contents, deep=deep)
 
     def checkpoint(self, at: int | None) -> CompletedCheckpoint:
         """Return a retained checkpoint; None is the head. Raises NotFound."""
@@ -198,4 +200,13 @@ def _retained(state: ManifestState, at: int | None) -> CompletedCheckpoint:
     return checkpoint
 
 
+def _named(ids: Sequence[CheckpointId]) -> str:
+    """Return the checkpoints that need one object, in words."""
+    if len(ids) == 1:
+        return f"checkpoint {ids[0]}"
+    first = ", ".join(map(str, ids[:_NAMED]))
+    return f"checkpoints {first}" + (f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else "")
+
+
 _SHOWN = 12
+_NAMED = 5

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from milepost.epoch.metadata import AcknowledgedSubtask, CheckpointMetadata
@@ -62,6 +62,21 @@ def importing_session() -> Session:
     """Return a session of this process, recognised as one that imports a checkpoint."""
     session = Session.cli()
     return Session(SessionId(f"{IMPORTING}{uuid4()}"), session.holder, session.run)
+
+
+def as_imported(metadata: CheckpointMetadata, pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
+    """Return another checkpoint's metadata as that of a pending one, which no epoch's tasks made."""
+    return replace(
+        metadata,
+        checkpoint_id=pending.checkpoint_id,
+        epoch=pending.epoch,
+        timeline=timeline,
+        token=pending.token,
+        base=pending.base,
+        plan=pending.plan,
+        started_ms=None,
+        tasks=(),
+    )
 
 
 def acknowledged_by_writer(digest: str) -> tuple[AcknowledgedSubtask, ...]:

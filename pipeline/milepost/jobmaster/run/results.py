@@ -74,7 +74,7 @@ def build_metadata(
         code=code_by_name({uid: function.code.modules() for uid, function in plan.functions.items()}),
         spec_hash=pending.spec_hash,
         spec_text=context.job.text,
-        signatures=state_signatures(context.job.spec, plan.graph),
+        signatures=_signatures(context, plan, base),
         max_parallelism=context.spec.checkpointing.max_parallelism,
         hasher=plan.hasher,
         plan=pending.plan,
@@ -100,6 +100,15 @@ def build_metadata(
         throughput=_throughput(plan, base, snapshots, tasks),
         tasks=tasks,
     )
+
+
+def _signatures(context: JobContext, plan: EpochPlan, base: CheckpointMetadata | None) -> dict[str, dict[str, Any]]:
+    """Return what restoring the checkpoint depends on: also of sinks that the spec has dropped, whose tables stay."""
+    now = state_signatures(context.job.spec, plan.graph)
+    if base is None:
+        return now
+    left = {name: sink for name, sink in base.signatures.get("sinks", {}).items() if name in base.tables}
+    return now | {"sinks": left | now["sinks"]}
 
 
 def shown_by(base: CheckpointMetadata | None, sink: str) -> int:

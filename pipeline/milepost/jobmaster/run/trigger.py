@@ -13,6 +13,7 @@ from milepost.dataflow.quality.gate import resolve_suite
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord
 from milepost.epoch.step_clock import PlanTimes, StepClock
+from milepost.jobmaster.compatibility.new_tables import check_new_tables
 from milepost.jobmaster.compatibility.preflight import Tell, check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable, is_drained
 from milepost.jobmaster.job.broken_head import suggest_rollback
@@ -140,6 +141,7 @@ class Trigger:
         if record is None:
             return NothingToDo("empty", nothing_new(context, plans), settles_in_ms(plans))
         require_stores(context)
+        check_new_tables(context, base)
         claim = self._claim(session, state, record, code.hash)
         if claim is None:
             return None

@@ -14,7 +14,7 @@ from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSn
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, renamed
-from milepost.jobmaster.rollback.imported_checkpoint import acknowledged_by_writer
+from milepost.jobmaster.rollback.imported_checkpoint import acknowledged_by_writer, as_imported
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint, handle_at
 from milepost.protocol.records.checkpoints import ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.ids import OperatorUid, TimelineId
@@ -88,21 +88,13 @@ class SavepointCopier:
         for name in self._takes:  # last: until here nothing of others is changed
             tables[name] = self._taken(pending, timeline, name)
         return replace(
-            metadata,
-            checkpoint_id=pending.checkpoint_id,
-            epoch=pending.epoch,
-            timeline=timeline,
-            token=pending.token,
-            base=pending.base,
-            plan=pending.plan,
+            as_imported(metadata, pending, timeline),
             sources=sources,
             operators=operators,
             sinks={name: SinkSnapshot(table.rows, 0) for name, table in tables.items() if name in metadata.sinks},
             tables=tables,
             acknowledged=acknowledged_by_writer(hashlib.sha256(self._saved.document.encode()).hexdigest()),
-            started_ms=None,
             timings={"copy_ms": round((time.monotonic() - started) * 1000)},
-            tasks=(),
         )
 
     def _source(self, pending: PendingCheckpoint, name: str, item: SourceSnapshot) -> SourceSnapshot:

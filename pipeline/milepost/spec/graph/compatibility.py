@@ -9,17 +9,19 @@ may only shrink. The columns and types of an operator's state are recorded with 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import ne
 from typing import Any
 
 from milepost.spec.graph.graph import JobGraph, Node
-from milepost.spec.job.spec import DeduplicateOperator, JobSpec, WindowOperator
+from milepost.spec.job.spec import DeduplicateOperator, JobSpec, SinkSpec, WindowOperator
 from milepost.spec.values.durations import format_duration, parse_duration
 
 COMPATIBLE = "compatible"
 NON_RESTORED = "needs --allow-non-restored-state"
 NEW_UID = "needs a new uid or a backfill"
+NEW_TABLE = "needs a new sink name and path"
+NEW_TABLE_OR_BACKFILL = "needs a new sink name and path, or a backfill"
 
 UNCHANGED = "unchanged"
 BEGINS_EMPTY = "begins empty"
@@ -30,6 +32,8 @@ RENAMED_FROM = "renamed_from"
 _REMEMBERS = "remembers"
 """How much longer than its watermark an operator keeps keys: allowed lateness, or ttl."""
 _FOR_EVER = "for ever"
+_ROWS_OF = "rows_of"
+"""The operator whose latest rows a table shows. Rows of another one beside them would be a table of neither."""
 _SECTIONS = ("operators", "sources", "sinks", "job")
 
 
@@ -42,15 +46,7 @@ def state_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, dict[str, Any]
     return {
         "operators": {node.uid: _operator(spec, graph, node) for node in graph.stateful},
         "sources": {name: {"root": _root(source.path)} for name, source in spec.sources.items()},
-        "sinks": {
-            sink.name: {
-                "format": sink.format,
-                "path": sink.place,
-                "mode": sink.mode,
-                "key": list(graph.sink_inputs[sink.name].key),
-            }
-            for sink in spec.sinks
-        },
+        "sinks": {sink.name: _sink(sink, graph) for sink in spec.sinks},
         "job": {"job": {"max_parallelism": spec.checkpointing.max_parallelism}},
     }
 
@@ -69,6 +65,24 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     return signature
 
 
+def _sink(sink: SinkSpec, graph: JobGraph) -> dict[str, Any]:
+    rows = graph.sink_inputs[sink.name]
+    signature: dict[str, Any] = {
+        "format": sink.format,
+        "path": sink.place,
+        "mode": sink.mode,
+        "key": list(rows.key),
+    }
+    if rows.mode == "upsert":
+        signature[_ROWS_OF] = graph.keyed_by(rows.uid)
+    return signature
+
+
+def with_rows_of(sink: Mapping[str, Any], former: str, uid: str) -> dict[str, Any]:
+    """Return a sink's signature as it is when an operator has got another uid."""
+    return {key: uid if (key, value) == (_ROWS_OF, former) else value for key, value in sink.items()}
+
+
 def _root(path: str) -> str:
     """Return what a source's object keys are relative to: its bucket, or its folder up to the first pattern."""
     scheme, _, rest = path.partition("://")
@@ -83,7 +97,7 @@ def compare_signatures(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[d
 
     Returns:
         ``{"kind", "name", "uid", "verdict", "detail"}``; kind is operator, source, sink or job; uid is the name as
-        people read it; verdict is COMPATIBLE, NON_RESTORED or NEW_UID; detail says what changed.
+        people read it; verdict is COMPATIBLE, or what it needs; detail says what changed.
     """
     verdicts = []
     for section in _SECTIONS:
@@ -111,12 +125,14 @@ def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, A
     changed = [
         key
         for key in sorted({*before, *after})
-        if key != RENAMED_FROM and (_grows if key == _REMEMBERS else ne)(before.get(key), after.get(key))
+        if key != RENAMED_FROM and _CHANGES.get(key, ne)(before.get(key), after.get(key))
     ]
     if not changed:
         return COMPATIBLE, UNCHANGED
     pairs = [(key, before.get(key), after.get(key)) for key in changed]
     detail = "; ".join(f"{key} was {_text(x)}, is {_text(y)}" for key, x, y in pairs)
+    if section == "sinks":
+        return NEW_TABLE_OR_BACKFILL if changed == [_ROWS_OF] else NEW_TABLE, detail
     # A source remembers object keys below its root: below another root they would mean other objects.
     return NEW_UID, detail
 
@@ -129,6 +145,15 @@ def _grows(before: str | None, after: str | None) -> bool:
     if before is None or after is None or _FOR_EVER in (before, after):
         return before is not None and after is not None and before != after
     return parse_duration(after) > parse_duration(before)
+
+
+def _differs(before: str | None, after: str | None) -> bool:
+    """Return whether both are known and differ: earlier versions did not record it."""
+    return before is not None and after is not None and before != after
+
+
+_CHANGES: Mapping[str, Callable[[Any, Any], bool]] = {_REMEMBERS: _grows, _ROWS_OF: _differs}
+"""What counts as a change of a part of a signature, where not every difference does."""
 
 
 def _text(value: Any) -> str:

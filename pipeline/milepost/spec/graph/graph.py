@@ -122,6 +122,11 @@ class JobGraph:
     def stateful(self) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes.values() if node.is_stateful)
 
+    def keyed_by(self, uid: str) -> str:
+        """Return the stateful operator that gives a node's rows their key: itself, or the one behind its SQL."""
+        node = self.nodes[uid]
+        return uid if node.is_stateful else self.keyed_by(node.inputs[0])
+
     def at_level(self, level: int) -> tuple[Node, ...]:
         """Return the stateful operators that the subtasks of one level host."""
         return tuple(node for node in self.stateful if node.level == level)

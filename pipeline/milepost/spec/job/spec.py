@@ -5,6 +5,7 @@ Frozen pydantic models. What a key allows alone is checked here; what keys mean 
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -180,6 +181,17 @@ class CatalogSpec(SpecModel):
     options: dict[Text, Text] = Field(default_factory=dict)
 
 
+_QUALIFIED = r"^[^.\s]+(\.[^.\s]+)+$"
+
+
+def _qualified(name: str) -> str:
+    if re.fullmatch(_QUALIFIED, name) is None:
+        raise ValueError(
+            f"expected a table's name with what it is in, as `schema.name` and without blanks, got {name!r}"
+        )
+    return name
+
+
 BUCKET_FORMATS = ("delta", "iceberg")
 """Formats whose tables of the latest rows are files of key groups."""
 
@@ -217,7 +229,7 @@ class SinkSpec(SpecModel):
     path: Text | None = None
     mode: Literal["append", "upsert", "changelog"]
     catalog: CatalogSpec | None = None
-    table: Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)+$")] | None = None
+    table: Annotated[str, AfterValidator(_qualified), Field(json_schema_extra={"pattern": _QUALIFIED})] | None = None
     dsn: Text | None = None
     conn_id: ConnId | None = None
     buckets: Annotated[int, Field(ge=1)] | None = None

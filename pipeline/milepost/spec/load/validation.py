@@ -27,11 +27,9 @@ _EXPECTED = {
     "int_type": "a whole number",
     "bool_type": "true or false",
     "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
     "tuple_type": "a list",
 }
-_SECRET_PARTS = ("store", "conf", "path", "dsn")
+_SECRET_PARTS = ("store", "conf", "path", "dsn", "catalog")
 
 
 def validate_spec(value: object) -> tuple[JobSpec | None, list[Problem]]:
@@ -118,6 +116,7 @@ def _kinds(model: Any) -> tuple[Any, ...]:
 def _problem(error: ErrorDetails) -> Problem:
     kind, (path, owner, annotation) = error["type"], _locate(error["loc"])
     context: dict[str, Any] = error.get("ctx", {})
+    given = _shown(path, error["input"])
     if kind == "extra_forbidden" and owner is not None:
         return Problem(path, _unknown_key(owner, str(path[-1])), at_key=True)
     if kind == "missing":
@@ -132,10 +131,12 @@ def _problem(error: ErrorDetails) -> Problem:
         return Problem(path, _wrong_length(path, kind, context))
     bound = next((f"{words} {context[name]}" for name, words in _BOUNDS.items() if name in context), None)
     if bound is not None:
-        return Problem(path, f"expected {bound}, got {_shown(path, error['input'])}")
+        return Problem(path, f"expected {bound}, got {given}")
+    if kind in ("model_type", "model_attributes_type"):
+        return Problem(path, f"expected a mapping with the keys {', '.join(_keys(annotation))}, got {given}")
     if kind in _EXPECTED:
-        return Problem(path, f"expected {_EXPECTED[kind]}, got {_shown(path, error['input'])}")
-    return Problem(path, f"{error['msg']}, got {_shown(path, error['input'])}")
+        return Problem(path, f"expected {_EXPECTED[kind]}, got {given}")
+    return Problem(path, f"{error['msg']}, got {given}")
 
 
 def _untagged(path: Path, key: str, annotation: Any, tag: object) -> Problem:

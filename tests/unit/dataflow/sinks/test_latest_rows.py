@@ -32,6 +32,20 @@ def test_the_last_row_of_each_key_remains_sorted_with_nulls_last(
     assert sorted_latest(pa.concat_tables(chunks), key).to_pylist() == expected
 
 
+_ENDS = {"int8": (-(2**7), 2**7 - 1), "int64": (-(2**63), 2**63 - 1), "uint64": (0, 2**64 - 1)}
+
+
+@given(st.data(), st.sampled_from(sorted(_ENDS)))
+def test_whole_numbers_of_any_span_come_in_their_order(data: st.DataObject, name: str) -> None:
+    low, high = _ENDS[name]
+    near = st.sampled_from([low, low + 1, low // 2, 0, high // 2, high - 1, high])
+    values = data.draw(st.lists(near | st.integers(max(low, -5), 5), max_size=40))
+    type_ = pa.type_for_alias(name)
+    rows = pa.table({"k": pa.array(values, type_), "v": pa.array(range(len(values)), pa.int64())})
+    latest = {value: at for at, value in enumerate(values)}
+    assert sorted_latest(rows, ("k",)).to_pylist() == [{"k": key, "v": latest[key]} for key in sorted(latest)]
+
+
 @pytest.mark.parametrize("values", [[], [1.5], [math.nan, 1.0, math.nan, 1.0]])
 def test_floats_are_told_apart_as_everywhere_else(values: list[float]) -> None:
     rows = pa.table({"k": pa.array(values, pa.float64()), "v": pa.array(range(len(values)), pa.int64())})

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from milepost.spec.graph.compatibility import COMPATIBLE, NEW_UID, NON_RESTORED, compare_signatures, state_signatures
+from milepost.spec.graph.compatibility import (
+    COMPATIBLE,
+    NEW_TABLE,
+    NEW_TABLE_OR_BACKFILL,
+    NEW_UID,
+    NON_RESTORED,
+    compare_signatures,
+    state_signatures,
+)
 from milepost.spec.job.spec import JobSpec
 from tests.harness.jobs.graphs import build_graph
 
@@ -60,12 +68,15 @@ def set_operator(index: int, **values: Any) -> Any:
         (set_operator(1, ttl=None), {"seen": NEW_UID}),
         (set_operator(3, allowed_lateness="1h"), {"hourly": NEW_UID}),
         (lambda value: value.update(spark={"parallelism": 5}, checkpointing={"retained": 3}), {}),
-        (set_operator(2, key=["k", "t"]), {"sums": NEW_UID, "sink sums": NEW_UID}),
+        (set_operator(2, key=["k", "t"]), {"sums": NEW_UID, "sink sums": NEW_TABLE}),
         (set_operator(3, window={"tumbling": "2h"}), {"hourly": NEW_UID}),
         (set_operator(3, uid="daily"), {"daily": COMPATIBLE, "hourly": NON_RESTORED}),
         (lambda v: v["sources"]["rows"].update(path="s3://in/b/*.csv"), {}),
         (lambda v: v["sources"]["rows"].update(path="s3://other/a/*.csv"), {"source rows": NEW_UID}),
-        (lambda v: v["sinks"][0].update(path="out/other"), {"sink sums": NEW_UID}),
+        (lambda v: v["sinks"][0].update(path="out/other"), {"sink sums": NEW_TABLE}),
+        (lambda v: v["operators"].append(v["operators"][2] | {"uid": "others"}), {"others": COMPATIBLE}),
+        (lambda v: (v["operators"].append(v["operators"][2] | {"uid": "others"}), v["sinks"][0].update(input="others")),
+         {"others": COMPATIBLE, "sink sums": NEW_TABLE_OR_BACKFILL}),
         (lambda v: v["sinks"][0].update(name="other"), {"sink other": COMPATIBLE, "sink sums": COMPATIBLE}),
         (lambda v: v.update(checkpointing={"max_parallelism": 64}), {"job": NEW_UID}),
     ],
@@ -80,6 +91,13 @@ def test_a_verdict_says_what_changed() -> None:
     changed["operators"][3]["window"] = {"tumbling": "2h"}
     rows = {row["uid"]: row["detail"] for row in compare_signatures(signatures(BASE), signatures(changed))}
     assert rows["hourly"] == "window was {tumbling: 1h}, is {tumbling: 2h}"
+
+
+def test_a_sink_whose_operator_was_not_recorded_goes_on() -> None:
+    """Earlier versions did not record of which operator a table of the latest rows is."""
+    before = signatures(BASE)
+    del before["sinks"]["sums"]["rows_of"]
+    assert {row["verdict"] for row in compare_signatures(before, signatures(BASE))} == {COMPATIBLE}
 
 
 def test_a_ttl_that_was_for_ever_cannot_become_a_time() -> None:

@@ -152,9 +152,9 @@ class TableFiles:
                 if deep:
                     self.fetch(file, schema, verify=True)
                 elif (size := self._store.stat(file.key).size) != file.size:
-                    return f"{file.key}: {size} bytes, recorded {file.size}"
+                    return f"sink {self._sink}: {file.key} has {size} bytes, recorded are {file.size}"
             except NotFound:
-                return f"{file.key}: missing"
+                return f"sink {self._sink}: {file.key} is missing"
             except StateCorrupt as error:
                 return error.message
             return None
@@ -181,7 +181,9 @@ class TableFiles:
         except (pa.ArrowException, OSError) as error:
             raise StateCorrupt(f"sink {self._sink}: {file.key} is not readable as Parquet", key=file.key) from error
         if rows.num_rows != file.rows:
-            raise StateCorrupt(f"{file.key}: {rows.num_rows} rows, recorded {file.rows}", key=file.key)
+            raise StateCorrupt(
+                f"sink {self._sink}: {file.key} has {rows.num_rows} rows, recorded are {file.rows}", key=file.key
+            )
         return conform(file.key, rows, schema)
 
 

@@ -122,7 +122,16 @@ def reserve(store: ObjectStore, wanted: Reservation) -> None:
         InvalidRequest: it is another's, or its rows are meant otherwise. StateCorrupt: what is there is no reservation.
         CommitOutcomeUnknown, StoreUnavailable: nobody knows; call again.
     """
-    there = reserved_for(store) or _created(store, wanted)
+    _refuse_others(store, reserved_for(store) or _created(store, wanted), wanted)
+
+
+def check_reservable(store: ObjectStore, wanted: Reservation) -> None:
+    """Raises InvalidRequest, StateCorrupt where `reserve` would now. Changes nothing."""
+    if (there := reserved_for(store)) is not None:
+        _refuse_others(store, there, wanted)
+
+
+def _refuse_others(store: ObjectStore, there: Reservation, wanted: Reservation) -> None:
     owner, found = wanted.owner, there.owner
     if found != owner:
         namesake = f"another job {found.job}, of another storage or an earlier life"

@@ -28,7 +28,13 @@ from milepost.dataflow.sinks.files.table_schema import check_rows_schema, latest
 from milepost.dataflow.sinks.records.committables import Committable, JoinedFile, StagedFile, decode_schema
 from milepost.dataflow.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.dataflow.sinks.records.marks import Mark, MarkRecords
-from milepost.dataflow.sinks.records.reservation import TableOwner, reservation, reserve
+from milepost.dataflow.sinks.records.reservation import (
+    Reservation,
+    TableOwner,
+    check_reservable,
+    reservation,
+    reserve,
+)
 from milepost.dataflow.sinks.records.table_garbage import TableGarbage
 from milepost.dataflow.sinks.records.table_keys import staged_by, staged_prefix
 from milepost.dataflow.sinks.staging.small_files import still_there
@@ -91,9 +97,16 @@ class TableSink(TableStaging):
 
     def reserve(self, identity: str) -> None:
         """Make a table this job's, before anything is staged for it; refuse another's, and one not to be adopted."""
+        reserve(self._store, self._reservable(identity))
+
+    def check_reservable(self, identity: str) -> None:
+        check_reservable(self._store, self._reservable(identity))
+
+    def _reservable(self, identity: str) -> Reservation:
+        """Return what is to be reserved, once the table itself does not speak against it."""
         owner = self._owner(identity)
         self._ownership.check_place(owner)
-        reserve(self._store, reservation(owner, self._format_name, self.mode.value, self.key))
+        return reservation(owner, self._format_name, self.mode.value, self.key)
 
     def owner(self) -> TableOwner | None:
         return self._ownership.reserved_owner()
@@ -243,10 +256,10 @@ class TableSink(TableStaging):
         try:
             files = self._records.files(contents)
         except StateCorrupt as error:
-            return [error.message]
+            return [f"sink {self.name}: {error.message}"]
         problems = []
         if len(files) != contents.files:
-            problems.append(f"{contents.files} files are recorded, its records list {len(files)}")
+            problems.append(f"sink {self.name}: {contents.files} files are recorded, its records list {len(files)}")
         return problems + self._files.problems(files, decode_schema(contents.schema), deep=deep)
 
     def import_key(self, file: StagedFile, number: int, *, checkpoint_id: int, token: int) -> str:

@@ -1,0 +1,54 @@
+"""A new table whose place is another's is told before an epoch is opened for it: the job stays ready to run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.protocol.records.errors import InvalidRequest
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.saved_job import OtherJob
+
+ANOTHERS = "is reserved for sink table of job small"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> CountedJob:
+    return CountedJob.with_epochs(tmp_path / "job", 1)
+
+
+def test_anothers_table_is_refused_before_an_epoch_is_opened(job: CountedJob) -> None:
+    other = OtherJob.beside(job, {"../lake/other-table": "../lake/table"})
+    with pytest.raises(InvalidRequest, match=ANOTHERS) as refused:
+        other.run(1)
+    assert "give the sink another path" in refused.value.hint
+    state = other.context.head().state
+    assert (state.status.value, state.timeline().pending, state.checkpoints) == ("running", None, ())
+    text = other.spec_path.read_text()
+    other.spec_path.write_text(text.replace("../lake/table", "../lake/other-table"))
+    other.run(1)
+    other.assert_equals(job)
+
+
+def test_lint_says_what_run_would_refuse_of_a_new_table(job: CountedJob) -> None:
+    """Only a note: `start --claim` may take the table over."""
+    other = OtherJob.beside(job, {"../lake/other-table": "../lake/table"})
+    result = milepost("lint", str(other.spec_path))
+    assert result.exit_code == 0
+    assert "`run` would refuse a new table: sink table: " in result.stderr and ANOTHERS in result.stderr
+    assert other.context.log.head() is None
+    assert "would refuse" not in milepost("lint", str(job.spec_path)).stderr
+
+
+def test_a_sink_that_is_new_to_a_job_with_state_is_looked_at_too(job: CountedJob) -> None:
+    other = OtherJob.beside(job)
+    other.run(1)
+    text = other.spec_path.read_text()
+    second = "sinks:\n  - {name: second, input: latest, format: parquet, path: ../lake/table, mode: upsert}\n"
+    other.spec_path.write_text(text.replace("sinks:\n", second))
+    job.land([2])
+    with pytest.raises(InvalidRequest, match=r"sink second: .* is reserved for sink table of job small"):
+        other.run(1)
+    assert other.context.head().state.timeline().pending is None
