@@ -44,20 +44,24 @@ REASONS: dict[str, str] = {
     ),
 }
 
+_GROUPED = (
+    "of our time 0.5 s are the same with our own table (reading, grouping, state, checkpoint), which Spark is spared: it "
+    "gets grouped rows. Rewriting 64 buckets takes 0.2 s of two cores: a quarter of it the sort, since made twice as "
+    "fast, a third the encoding"
+)
 _SNAPSHOTS = (
-    "each new metadata file of Iceberg lists all snapshots, some 800 bytes each, and each commit reads and writes it; "
-    "the first of them expire after the grace period, which is longer than the run"
+    "each new metadata file of Iceberg lists all snapshots, some 800 bytes each; the first of them expire after the grace "
+    "period, which is longer than the run. With that period over it stays as small (a test commits 300 times)"
 )
 TABLE_REASONS: dict[str, str] = {
+    "Delta, 1 M keys: Spark's better `MERGE INTO`": _GROUPED,
     "Iceberg, 1 M keys: Spark's better `MERGE INTO`": (
-        "over Delta's, an epoch has four objects of log in place of one, each durable before the next, and looks at "
-        "the catalog and its manifests three times (phases `begin`, `prepare`, `notify`)"
+        f"{_GROUPED}. Over Delta's, an epoch has four objects of log in place of one, each durable before the next"
     ),
     "Delta, bytes of log per commit: the last ones against the first": (
         "every tenth commit adds a checkpoint of the log, which names the removed files too, as long as the grace "
         "period lasts, which is longer than the run"
     ),
-    "Iceberg, time per commit: the last ones against the first": _SNAPSHOTS,
     "Iceberg, bytes of log per commit: the last ones against the first": _SNAPSHOTS,
 }
 """Of targets of open tables."""
