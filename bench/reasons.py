@@ -45,13 +45,13 @@ REASONS: dict[str, str] = {
 }
 
 _GROUPED = (
-    "of our time 0.5 s are the same with our own table (reading, grouping, state, checkpoint), which Spark is spared: it "
-    "gets grouped rows. Rewriting 64 buckets takes 0.2 s of two cores: a quarter of it the sort, since made twice as "
-    "fast, a third the encoding"
+    "of our time 0.5 s are the same with our own table (reading, grouping, state, checkpoint), which Spark is spared: "
+    "it gets grouped rows. Rewriting 64 buckets takes 0.2 s of two cores: a quarter of it the sort, since made twice "
+    "as fast, a third the encoding"
 )
 _SNAPSHOTS = (
-    "each new metadata file of Iceberg lists all snapshots, some 800 bytes each; the first of them expire after the grace "
-    "period, which is longer than the run. With that period over it stays as small (a test commits 300 times)"
+    "each new metadata file of Iceberg lists all snapshots, some 800 bytes each; the first of them expire after the "
+    "grace period, which is longer than the run. With that period over it stays as small (a test commits 300 times)"
 )
 TABLE_REASONS: dict[str, str] = {
     "Delta, 1 M keys: Spark's better `MERGE INTO`": _GROUPED,

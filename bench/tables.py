@@ -138,7 +138,8 @@ def _all() -> list[Target]:
         better = faster("spark-", f"milepost-{name}")
         found.append(Target(f"{format}, 1 M keys: Spark's better `MERGE INTO`", f"{name}/uniform-1m", 5, better))
         whole = faster(f"spark-{name}", f"milepost-{name}")
-        found.append(Target(f"{format}, 1 M keys: Spark's `MERGE INTO` that groups", "aggregating/uniform-1m", 5, whole))
+        what = f"{format}, 1 M keys: Spark's `MERGE INTO` that groups"
+        found.append(Target(what, "aggregating/uniform-1m", 5, whole))
     for says, name in (("windows", "window"), ("first rows", "deduplicate")):
         what = f"{says} appended on Delta, against our own table"
         found.append(Target(what, f"append/{name}", 1.4, against("milepost-delta", "milepost"), at_most=True))

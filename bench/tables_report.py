@@ -74,8 +74,8 @@ def _targets(mode: str, parts: Parts) -> str:
     rows = judged(TABLE_TARGETS, parts, TABLE_REASONS, {part.name for part in table_parts(mode)}, _FULL)
     text = (
         "Set before the first measurement. Against Spark: median over rounds of (its wall time / ours), of the better "
-        "of its two ways, which gets rows that are grouped already; of one that groups as ours does (these two rows came "
-        "later); in rows “against” something, (ours / that). Both sides were measured in one part, in turns. "
+        "of its two ways, which gets rows that are grouped already; of one that groups as ours does (these two rows "
+        "came later); in rows “against” something, (ours / that). Both sides were measured in one part, in turns. "
         "The reasons of what is missed are written by hand."
     )
     return "\n".join(["## Targets", "", text, "", *rows])
