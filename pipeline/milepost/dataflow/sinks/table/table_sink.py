@@ -28,13 +28,7 @@ from milepost.dataflow.sinks.files.table_schema import check_rows_schema, latest
 from milepost.dataflow.sinks.records.committables import Committable, JoinedFile, StagedFile, decode_schema
 from milepost.dataflow.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.dataflow.sinks.records.marks import Mark, MarkRecords
-from milepost.dataflow.sinks.records.reservation import (
-    Reservation,
-    TableOwner,
-    check_reservable,
-    reservation,
-    reserve,
-)
+from milepost.dataflow.sinks.records.reservation import Reservation, TableOwner, check_reservable, reservation, reserve
 from milepost.dataflow.sinks.records.table_garbage import TableGarbage
 from milepost.dataflow.sinks.records.table_keys import staged_by, staged_prefix
 from milepost.dataflow.sinks.staging.small_files import still_there
