@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 
-from milepost.dataflow.sinks.contract import TableTarget
+from milepost.dataflow.sinks.contract import Sink, TableTarget
+from milepost.dataflow.sinks.records.marks import Mark
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
@@ -80,12 +81,13 @@ class SinkReconciler:
             if newest is not None and spec.name in newest.sinks:
                 continue
             contents = contents_at(self._context, base, spec.name)
-            shown = table_at(self._context, spec.name, contents).position()
+            sink = table_at(self._context, spec.name, contents)
+            shown = sink.position()
             left = 0 if contents is None else contents.checkpoint_id
-            if shown.number and shown.is_known and shown.checkpoint_id != left:
+            if shown.mark is not None and shown.checkpoint_id != left:
                 require_stores(self._context)  # a run with nothing to do may come here first: this writes
                 _LOG.info("sink %s is back: it follows timeline %s", spec.name, state.live)
-                self._move(state, self._newest_switch(), base, spec.name)
+                self._move(state, self._number_of_return(state, sink, shown.mark), base, spec.name)
 
     def _follow(
         self,
@@ -106,11 +108,17 @@ class SinkReconciler:
         request = ReconcileSinkRequest(session.session_id, switch.decision, name)
         self._context.transact(request)
 
-    def _newest_switch(self) -> int:
-        """Return the manifest version of the newest switch: what a sink follows is ordered by it."""
-        return next(
+    def _number_of_return(self, state: ManifestState, sink: Sink, shown: Mark) -> int:
+        """Return the number by which a table that comes back follows: the manifest version of the newest switch.
+
+        Another table of the sink may have followed that one, if a migration took it there; then it is that of the head,
+        which comes after it and decides nothing.
+        """
+        switch = next(
             entry.version for entry in self._context.log.entries() if event_name(entry) == TimelineSwitched.__name__
         )
+        taken = any(mark.number == switch and mark.table_id != shown.table_id for mark in sink.marks(above=switch - 1))
+        return state.version if taken else switch
 
     def _move(
         self,

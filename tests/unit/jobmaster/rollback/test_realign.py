@@ -74,6 +74,31 @@ def test_a_table_whose_mark_nobody_knows_is_realigned(job: CountedJob) -> None:
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_a_job_whose_storage_was_restored_takes_its_tables_back(tmp_path: Path, form: str) -> None:
+    """They carry numbers above all that this manifest has reached: a person decides that it counts all the same."""
+    in_form = {f"parquet, path: ../lake/{sink}": f"{form}, path: ../lake/{sink}" for sink in ("seen", "table")}
+    job = CountedJob.with_epochs(tmp_path / "job", 2, in_form)
+    store = job.small.folder / "store"
+    shutil.copytree(store, tmp_path / "backup")
+    job.land([3, 4, 5])
+    job.run(3)
+    shutil.rmtree(store)
+    shutil.copytree(tmp_path / "backup", store)
+    with pytest.raises(InvalidRequest, match="which is not of this job"):
+        job.run_one()
+    for sink in ("seen", "table"):
+        done = job.master.realign(Session.cli(), job.master.plan_realign(sink))
+        assert done.outcome == "realigned"
+    job.assert_tables_equal_the_oracle()
+    job.master.resume()
+    job.run(3)
+    job.assert_tables_equal_the_oracle()
+    job.rollback(2)
+    job.assert_tables_equal_the_oracle()
+    assert job.master.fsck().exit_code == 0
+
+
 def test_a_table_that_was_deleted_is_made_anew_by_a_rollback_to_the_beginning(job: CountedJob) -> None:
     """Its files are gone, so no decision brings them back; every message says the way out."""
     shutil.rmtree(table(job))

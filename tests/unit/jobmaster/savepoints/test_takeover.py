@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.dataflow.sinks.records.reservation import SUCCESSORS
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
 from milepost.protocol.retention.lineage import open_forks
@@ -103,6 +105,27 @@ def test_after_a_cancel_with_a_savepoint_they_are_taken(job: CountedJob, tmp_pat
     job.land([5])
     heir.run(1)
     assert heir.master.verify(deep=True).problems == ()
+
+
+def test_rows_that_a_restore_brought_back_are_not_taken_over(tmp_path: Path) -> None:
+    """TABLES 1.7: the heir would read their input again, and after its first commit nothing tells them from its own."""
+    job = CountedJob.with_epochs(tmp_path / "job", 3, {"parquet, path: ../lake/seen": "delta, path: ../lake/seen"})
+    seen = job.small.folder / "lake" / "seen"
+    before = DeltaTable(seen).version()
+    job.rollback(1)
+    DeltaTable(seen).restore(before)
+    heir = heir_of(job)
+    with pytest.raises(InvalidRequest, match=r"\d files that it had taken out were brought back") as refused:
+        heir.master.start(saved(job, tmp_path), claim=True)
+    assert "milepost realign small seen takes them out again" in refused.value.hint
+    job.master.realign(Session.cli(), job.master.plan_realign("seen"))
+    job.master.dispose_savepoint("last")
+    canceled = job.master.cancel(savepoint=True)
+    assert canceled.savepoint is not None
+    heir.master.start(canceled.savepoint.location, claim=True)
+    heir.run(2)
+    assert heir.master.read("seen").num_rows == 9
+    assert DeltaTable(seen).to_pyarrow_table().num_rows == 9
 
 
 FAULTS = [

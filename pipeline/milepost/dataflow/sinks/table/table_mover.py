@@ -112,7 +112,7 @@ class TableMover:
             table, position = self.look()
             if table is not None:
                 self._ownership.refuse_others(table)
-            if position.number >= target.number:
+            if position.number >= target.number and not _overrules(target, position):
                 return self._is_passed(position, target)
             if table is None:
                 if target.contents is None:
@@ -131,8 +131,9 @@ class TableMover:
                     table.widen(wider)
                     continue
             contents = target.contents or (position.contents.emptied() if position.contents is not None else None)
+            previous = position.number if position.number < target.number else 0
             mark = self._marks.record(
-                Mark(target.number, position.number, write_id, table.table_id, target.timeline, contents)
+                Mark(target.number, previous, write_id, table.table_id, target.timeline, contents)
             )
             if self._commit(table, position, mark, target):
                 return True
@@ -305,3 +306,11 @@ class TableMover:
             hint=f"put it back; or let the job's state count: milepost realign {self._job} {self._sink}",
             sink=self._sink,
         )
+
+
+def _overrules(target: TableTarget, position: TablePosition) -> bool:
+    """Return whether a target counts although the table carries a greater number: a person has decided so.
+
+    The number is of a later state of the job, whose storage was restored to an older one, or of a copy of the job.
+    """
+    return target.realigns and not position.is_known

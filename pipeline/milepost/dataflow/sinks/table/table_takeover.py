@@ -16,6 +16,7 @@ from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.contents import ContentsRecords, TableContents, identity_of
 from milepost.dataflow.sinks.records.marks import Mark, MarkRecords
 from milepost.dataflow.sinks.records.reservation import TableOwner, is_same, named, succeed
+from milepost.dataflow.sinks.records.table_keys import staged_by
 from milepost.dataflow.sinks.table.table_mover import LOST_RACES
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest
@@ -80,6 +81,12 @@ class Takeover:
                 f"others changed or rewrote {len(gone)} files of it since, {min(gone)} among them",
                 f"let job {before.job} run an epoch, then: {fresh}; start from that one",
             )
+        back = _brought_back(table, shown)
+        if back:
+            raise self._refused(
+                f"{len(back)} files that it had taken out were brought back, {min(back)} among them",
+                f"milepost realign {before.job} {before.sink} takes them out again; then: {fresh}; start from that one",
+            )
         return table
 
     def take(self, before: TableOwner, owner: TableOwner, shown: ShownTable, target: TableTarget) -> None:
@@ -126,3 +133,16 @@ class Takeover:
             hint=hint,
             sink=self.sink,
         )
+
+
+def _brought_back(table: OpenTable, shown: ShownTable) -> set[str]:
+    """Return files of the other job that a restore made live beside those of the savepoint, by their keys.
+
+    Ones that were put together with others since are among them: their rows are still there.
+    """
+    back: set[str] = set()
+    for commit in table.foreign():
+        if not commit.keeps_rows:
+            back -= commit.removed
+        back |= {file.key for file in commit.added if staged_by(file.key) is not None}
+    return back - {*shown.keys}
