@@ -153,6 +153,41 @@ class SinkForeignTests(SinkCase):
         assert self.engine_rows(tmp_path) == [(1, "main"), (2, "deleted"), (3, "rewritten"), (90, "theirs")]
         job.go_on(1)
 
+    @pytest.mark.parametrize("what", ["a compaction", "a deletion"])
+    def test_what_others_made_of_our_files_is_known_by_the_log_where_the_mark_is_lost(
+        self, tmp_path: Path, what: str
+    ) -> None:
+        """The job's storage was restored to before it: its rows must not stay beside the head's, as others' rows do."""
+        job = self.begin(tmp_path)
+        main = job.go_on(2)
+        if what == "a compaction":
+            self.compact_foreign(tmp_path)
+            job.go_on(1)
+        else:
+            job.publish(rows((3, "main"), (4, "main")))
+            self.delete_foreign(tmp_path, 4)
+        self.append_foreign(tmp_path, rows((90, "theirs")))
+        self.lose_marks(tmp_path)
+        job.manifest.head = main[1]
+        assert job.sink.move(job.manifest.realigned()) is True
+        assert self.engine_rows(tmp_path) == [(1, "main"), (2, "main"), (90, "theirs")]
+        job.go_on(1)
+        assert self.engine_rows(tmp_path) == [(1, "main"), (2, "main"), (4, "main"), (90, "theirs")]
+
+    def test_a_mixture_that_the_log_tells_of_is_not_realigned_where_the_mark_is_lost(self, tmp_path: Path) -> None:
+        job = self.begin(tmp_path)
+        job.go_on(2)
+        self.append_foreign(tmp_path, rows((90, "theirs")))
+        self.compact_foreign(tmp_path)
+        self.lose_marks(tmp_path)
+        with pytest.raises(InvalidRequest, match="nobody can tell any more whether rows of this job are in them"):
+            job.sink.move(job.manifest.realigned())
+        assert self.engine_rows(tmp_path) == [(1, "main"), (2, "main"), (90, "theirs")]
+
+    def lose_marks(self, root: Path) -> None:
+        store = self.job_store(root)
+        store.delete([stat.key for stat in store.list("sinks/table/marks/")])
+
     def _files(self, sink: Sink, root: Path) -> int:
         table = self.table_format(self.table_store(root)).open()
         assert table is not None

@@ -101,6 +101,9 @@ class HookedTable:
     def foreign(self) -> tuple[ForeignCommit, ...]:
         return self._inner.foreign()
 
+    def history(self) -> tuple[ForeignCommit, ...]:
+        return self._inner.history()
+
     def widen(self, schema: pa.Schema) -> None:
         self._form.call("widen", "", lambda: self._inner.widen(schema))
 

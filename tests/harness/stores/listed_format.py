@@ -37,6 +37,7 @@ class ListedTable:
     version: int = 0
     files: dict[str, int] = field(default_factory=dict)
     others: list[ForeignCommit] = field(default_factory=list)
+    commits: list[ForeignCommit] = field(default_factory=list)
 
     def check(self, schema: pa.Schema | None) -> None:
         """Nothing: it holds whatever Parquet does."""
@@ -59,6 +60,9 @@ class ListedTable:
 
     def foreign(self) -> tuple[ForeignCommit, ...]:
         return tuple(self.others)
+
+    def history(self) -> tuple[ForeignCommit, ...]:
+        return tuple(self.commits)
 
     def widen(self, schema: pa.Schema) -> None:
         self.append({"widen": encode_schema(schema)})
@@ -90,11 +94,13 @@ class ListedTable:
         added = tuple(from_json(StagedFile, one, "file") for one in document["added"])
         self.files = {key: size for key, size in self.files.items() if key not in document["removed"]}
         self.files |= {file.key: file.size for file in added}
+        gone = frozenset(document["removed"])
+        commit = ForeignCommit(self.version, document["what"], gone, added, document["keeps_rows"])
+        self.commits.append(commit)
         if "number" in document:
             self.number, self.write_id, self.others = document["number"], document["write_id"], []
         else:
-            gone = frozenset(document["removed"])
-            self.others.append(ForeignCommit(self.version, document["what"], gone, added, document["keeps_rows"]))
+            self.others.append(commit)
 
 
 @dataclass

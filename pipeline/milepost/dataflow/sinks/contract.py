@@ -230,6 +230,9 @@ class PreparingSink(StagingSink, Protocol):
         Raises: InvalidRequest.
         """
 
+    def was_taken_over(self, identity: str, shown: ShownTable) -> bool:
+        """Return whether the table is this job's and shows what a savepoint has, as after `take_over`."""
+
     def take_over(self, identity: str, job: str, shown: ShownTable, target: TableTarget) -> None:
         """Make another job's table this one's, as it is: from then on the other's commits are refused.
 

@@ -49,7 +49,7 @@ class TableMove:
 
 @dataclass(frozen=True, slots=True)
 class ForeignCommit:
-    """A commit since our newest one that was not ours.
+    """A commit that was not ours, since our newest one; in `history` any commit.
 
     Attributes:
         version: of the format, for people. what: the operation, in the writer's words.
@@ -124,6 +124,12 @@ class OpenTable(Protocol):
 
     def foreign(self) -> tuple[ForeignCommit, ...]:
         """Return what others committed since our newest move, oldest first."""
+
+    def history(self) -> tuple[ForeignCommit, ...]:
+        """Return every commit that its log still has, ours among them, oldest first.
+
+        What was there before the oldest of them was added by none.
+        """
 
     def widen(self, schema: pa.Schema) -> None:
         """Add columns, all nullable, by a commit of its own that carries no number; the handle is then outdated.

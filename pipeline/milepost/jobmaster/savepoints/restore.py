@@ -272,9 +272,14 @@ def tables_to_take(context: JobContext, state: ManifestState | None, saved: Save
     for spec in context.spec.sinks:
         table, sink = saved.document.tables.get(spec.name), context.sink(spec.name)
         owner = None if table is None else sink.owner()
-        if table is None or owner is None or (owner.job, owner.sink) != (saved.document.job, spec.name):
+        if table is None or owner is None or owner.sink != spec.name:
             continue
         if owner.identity == identity:
+            is_own = owner.job == saved.document.job and state is not None and state.head() is not None
+            if not is_own and table.shown is not None and sink.was_taken_over(identity, table.shown):
+                takes.append(spec.name)  # by a try that died
+            continue
+        if owner.job != saved.document.job:
             continue
         if table.shown is None:
             raise InvalidRequest(

@@ -16,7 +16,7 @@ from milepost.protocol.retention.lineage import open_forks
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.saved_job import SINKS, OtherJob, moved, stored
 from tests.harness.stores.faulty_store import Effect, Fault, at
-from tests.harness.stores.job_stores import break_store
+from tests.harness.stores.job_stores import break_store, hook_stores, later
 
 SAME_PLACES = {"../lake/other-": "../lake/"}
 DELTA = {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/table"}
@@ -126,6 +126,49 @@ def test_rows_that_a_restore_brought_back_are_not_taken_over(tmp_path: Path) -> 
     heir.run(2)
     assert heir.master.read("seen").num_rows == 9
     assert DeltaTable(seen).to_pyarrow_table().num_rows == 9
+
+
+@pytest.mark.parametrize("last", [HEADS, SUCCESSORS])
+def test_a_takeover_that_died_is_done_again_also_when_its_checkpoint_was_collected(
+    job: CountedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    """The table carries a mark whose records lay below that checkpoint: they are written again, for whoever is next."""
+
+    class Killed(BaseException):
+        pass
+
+    def start_dies(*, before: str = "", after: str = "") -> None:
+        def die(operation: str, key: str, prefix: str) -> None:
+            if operation == "create" and key.startswith(prefix):
+                died.append(key)
+            if died:
+                raise Killed
+
+        died: list[str] = []
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            hook_stores(
+                patch,
+                before=lambda operation, key: die(operation, key, before or "none"),
+                after=lambda operation, key: die(operation, key, after or "none"),
+            )
+            heir.master.start(location, claim=True)
+
+    location = saved(job, tmp_path)
+    twin, heir = job.copy_to(tmp_path / "twin"), heir_of(job)
+    start_dies(after=last)
+    with monkeypatch.context() as patch:
+        later(patch, 30 * 3_600_000)
+        heir.master.collect_garbage()
+    start_dies(before="sinks/seen/marks/")
+    heir.master.start(claim=False)
+    for one in (job, twin):
+        one.land([4])
+    heir.run(1)
+    twin.run(1)
+    heir.assert_equals(twin)
+    assert heir.master.verify(deep=True).problems == ()
+    with pytest.raises(InvalidRequest):
+        job.run(1)
 
 
 FAULTS = [

@@ -140,6 +140,9 @@ class OpenParquetTable:
     def foreign(self) -> tuple[ForeignCommit, ...]:
         return ()
 
+    def history(self) -> tuple[ForeignCommit, ...]:
+        return ()
+
     def widen(self, schema: pa.Schema) -> None:
         """Nothing: the columns are the contents' to say."""
 

@@ -19,10 +19,11 @@ from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.dataflow.sinks.records.table_keys import TableFile, TableJoin, table_key_fault
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.stored_fields import Count
 from milepost.storage.at_once import at_once
-from milepost.storage.checked import read_handle, write_content_addressed
+from milepost.storage.checked import read_handle, stat_handle, write_content_addressed
 
 MAX_RECORDS = 20
 """More records than this are never folded for one checkpoint."""
@@ -157,6 +158,25 @@ class ContentsRecords:
         handle = write_content_addressed(self._store, f"{prefix}{sink}-", ".json", encode(change))
         self._known[handle.sha256] = change
         return (*kept, handle)
+
+    def are_stored(self, contents: TableContents) -> bool:
+        """Return whether the records of contents are all in the storage now."""
+        try:
+            for handle in contents.records:
+                stat_handle(self._store, handle)
+        except StateCorrupt:
+            return False
+        return True
+
+    def copy_same(self, contents: TableContents, to: TableContents) -> bool:
+        """Write the records of contents where those of others are to be, if they are the same ones; return whether."""
+        pairs = list(zip(contents.records, to.records, strict=False))
+        same = all((one.size, one.sha256) == (other.size, other.sha256) for one, other in pairs)
+        if not same or len(contents.records) != len(to.records):
+            return False
+        for one, other in pairs:
+            self._store.put(other.key, read_handle(self._store, one))
+        return True
 
     def _changes(self, records: Iterable[ObjectHandle]) -> list[ContentsChange]:
         wanted = list(records)

@@ -25,6 +25,7 @@ from milepost.dataflow.sinks.records.marks import Mark, MarkRecords
 from milepost.dataflow.sinks.records.reservation import reserved_for
 from milepost.dataflow.sinks.records.table_keys import staged_by
 from milepost.dataflow.sinks.staging.small_files import same_rows
+from milepost.dataflow.sinks.table.table_history import files_of_ours
 from milepost.dataflow.sinks.table.table_ownership import TableOwnership
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat, TableMove
 from milepost.protocol.records.errors import (
@@ -296,8 +297,17 @@ class TableMover:
             except StateCorrupt:  # an older state was restored, whose records are collected
                 if not realigns:
                     raise
-        live = table.live() or {}  # a realignment: whatever of ours is live, however it came there
-        return {key: StagedFile(key, 0, size, "") for key, size in live.items() if staged_by(key) is not None}
+        ours, unknown = files_of_ours(table)  # a realignment: whatever of ours is live, however it came there
+        if unknown:
+            raise InvalidRequest(
+                f"sink {self._sink}: its table at {self._store.config.url} has {len(unknown)} files of others, "
+                f"{unknown[0]} among them, and nobody can tell any more whether rows of this job are in them. "
+                "Nothing was moved.",
+                hint="take them out of the table if they are, then try again; or give the sink a new name and path, to "
+                "begin a new table",
+                sink=self._sink,
+            )
+        return ours
 
     def _waits(self, why: str) -> InvalidRequest:
         return InvalidRequest(

@@ -114,6 +114,9 @@ class TableSink(TableStaging):
     def check_takeover(self, identity: str, job: str, shown: ShownTable) -> None:
         self._takeover.check(TableOwner(job, "", self.name), self._owner(identity), shown)
 
+    def was_taken_over(self, identity: str, shown: ShownTable) -> bool:
+        return self._takeover.is_done(self._owner(identity), shown)
+
     def take_over(self, identity: str, job: str, shown: ShownTable, target: TableTarget) -> None:
         self._takeover.take(TableOwner(job, "", self.name), self._owner(identity), shown, target)
 
@@ -234,14 +237,12 @@ class TableSink(TableStaging):
         )
 
     def undo_limits(self) -> tuple[str, ...]:
-        """Return what a move cannot undo, for people."""
         return ("rows that a reader has already copied from the table stay where they were copied to",)
 
     def files(self, contents: TableContents | None) -> tuple[StagedFile, ...]:
         return self._records.files(contents)
 
     def read(self, contents: TableContents, *, verify: bool = False) -> pa.Table:
-        """Return a table's rows: append in commit order, upsert sorted by key."""
         rows = self._files.rows(self._records.files(contents), decode_schema(contents.schema), verify=verify)
         return self._sorted(latest_per_key(rows, self.key)) if self.mode is SinkMode.UPSERT else rows
 
@@ -292,7 +293,6 @@ class TableSink(TableStaging):
 
     @property
     def by_buckets(self) -> bool:
-        """Whether the table is files of key groups, of which the changed ones are written again."""
         return self.mode is SinkMode.UPSERT and self._format_name in BUCKET_FORMATS
 
     def _rewritten_by_others(

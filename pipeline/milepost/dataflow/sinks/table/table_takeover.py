@@ -3,7 +3,8 @@
 Order: the table is looked at -> the mark's record, in this job's storage -> one commit of the format, compare-and-set,
 after which the table is this job's and carries that mark -> the reservation's successor. By that commit the old job's
 late ones fail: a handle from before it is outdated, one from after it shows another owner. Stopped before it, nothing
-has changed; stopped after it, whoever does it again finds its own table, and writes the successor.
+has changed; stopped after it, whoever does it again finds its own table, and writes the successor; and the records of
+the mark's contents, if they were collected with the checkpoint of the try that died.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from milepost.dataflow.sinks.records.reservation import TableOwner, is_same, nam
 from milepost.dataflow.sinks.records.table_keys import staged_by
 from milepost.dataflow.sinks.table.table_mover import LOST_RACES
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
-from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest
+from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 
 
@@ -89,6 +90,17 @@ class Takeover:
             )
         return table
 
+    def is_done(self, owner: TableOwner, shown: ShownTable) -> bool:
+        """Return whether the table is the owner's and shows what the savepoint has, as far as is known."""
+        table = None if self.form.is_database else self.form.open()
+        if table is None or not is_same(table.owner, owner):
+            return False
+        try:
+            self._check_taken(table, shown)
+        except InvalidRequest:
+            return False
+        return True
+
     def take(self, before: TableOwner, owner: TableOwner, shown: ShownTable, target: TableTarget) -> None:
         """Make the table the owner's, in one commit that changes nothing that readers see.
 
@@ -100,6 +112,7 @@ class Takeover:
         for _ in range(LOST_RACES):
             table = self.check(before, owner, shown)
             if table is None:
+                self._write_again(target)
                 succeed(self.store, owner)
                 return
             contents = target.contents
@@ -118,13 +131,32 @@ class Takeover:
     def _check_taken(self, table: OpenTable, shown: ShownTable) -> None:
         """Refuse a table of this very job that shows anything but what was taken."""
         mark = self.marks.at(table.number) if table.number else None
-        contents: TableContents | None = None if mark is None else identity_of(mark.contents)
-        keys = tuple(file.key for file in self.records.files(contents))
-        if mark is None or mark.write_id != table.write_id or keys != shown.keys:
-            raise self._refused(
-                "it is this job's already and shows something else",
-                "give the sink a new path: the savepoint has its rows",
-            )
+        if mark is None or mark.write_id != table.write_id:
+            raise self._is_another()
+        try:
+            keys = tuple(file.key for file in self.records.files(identity_of(mark.contents)))
+        except StateCorrupt:  # collected with the checkpoint of a try that died: `take` compares what it writes again
+            return
+        if keys != shown.keys:
+            raise self._is_another()
+
+    def _write_again(self, target: TableTarget) -> None:
+        """Write the records of the mark that the table carries, if they are gone: its next move begins with them.
+
+        Raises: InvalidRequest: they are others than the target's.
+        """
+        table = self.form.open()
+        mark = None if table is None else self.marks.at(table.number)
+        taken = None if mark is None else identity_of(mark.contents)
+        if taken is None or self.records.are_stored(taken):
+            return
+        if target.contents is None or not self.records.copy_same(target.contents, taken):
+            raise self._is_another()
+
+    def _is_another(self) -> InvalidRequest:
+        return self._refused(
+            "it is this job's already and shows something else", "give the sink a new path: the savepoint has its rows"
+        )
 
     def _refused(self, why: str, hint: str) -> InvalidRequest:
         return InvalidRequest(

@@ -125,6 +125,10 @@ class OpenDeltaTable:
     def foreign(self) -> tuple[ForeignCommit, ...]:
         return self._since_ours.foreign
 
+    def history(self) -> tuple[ForeignCommit, ...]:
+        columns = tuple(self._table.metadata().partition_columns)
+        return commits_since_ours(self._store, self._table.version(), None, columns).foreign
+
     def widen(self, schema: pa.Schema) -> None:
         there = self.schema.names if self.schema is not None else []
         added = [Field.from_json(json.dumps(delta_field(field))) for field in schema if field.name not in there]

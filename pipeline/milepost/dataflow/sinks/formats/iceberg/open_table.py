@@ -148,6 +148,15 @@ class IcebergTable:
             before = self._reader.files(snapshot)
         return tuple(found)
 
+    def history(self) -> tuple[ForeignCommit, ...]:
+        found, before = [], dict[str, DataFile]()
+        for number, snapshot in enumerate(reversed([*history(self._metadata)])):
+            after = self._reader.files(snapshot)
+            if number or (snapshot.sequence_number or 0) <= 1:  # else it follows one that is expired
+                found.append(self._foreign_commit(snapshot, operation(snapshot), before, False))
+            before = after
+        return tuple(found)
+
     def widen(self, schema: pa.Schema) -> None:
         wider = to_iceberg(self._place.sink, schema)
         names = set(self._metadata.schema().column_names)

@@ -80,6 +80,9 @@ class OpenPostgresTable:
     def foreign(self) -> tuple[ForeignCommit, ...]:
         return ()
 
+    def history(self) -> tuple[ForeignCommit, ...]:
+        return ()
+
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
         place, schema = self._place, self._head.schema
         lines = latest_rows(place.files, files, schema, place.key)
