@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.dataflow.sinks.records.reservation import SUCCESSORS
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import CheckpointError, InvalidRequest
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest, StoreUnavailable
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
 from milepost.protocol.retention.lineage import open_forks
 from tests.harness.jobs.counted_job import CountedJob
@@ -128,39 +128,39 @@ def test_rows_that_a_restore_brought_back_are_not_taken_over(tmp_path: Path) -> 
     assert DeltaTable(seen).to_pyarrow_table().num_rows == 9
 
 
-@pytest.mark.parametrize("last", [HEADS, SUCCESSORS])
-def test_a_takeover_that_died_is_done_again_also_when_its_checkpoint_was_collected(
+@pytest.mark.parametrize("last", ["/owners/", "/_metadata"], ids=["one table was taken", "both were"])
+def test_a_takeover_that_failed_is_done_again_also_when_its_checkpoint_was_collected(
     job: CountedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
 ) -> None:
-    """The table carries a mark whose records lay below that checkpoint: they are written again, for whoever is next."""
+    """The tables carry a mark whose records lay below that checkpoint: they are written again, for whoever is next."""
 
     class Killed(BaseException):
         pass
 
-    def start_dies(*, before: str = "", after: str = "") -> None:
-        def die(operation: str, key: str, prefix: str) -> None:
-            if operation == "create" and key.startswith(prefix):
-                died.append(key)
-            if died:
-                raise Killed
+    def fail(operation: str, key: str) -> None:
+        if operation in ("create", "put") and last in key:
+            raise StoreUnavailable("planned")
 
-        died: list[str] = []
-        with monkeypatch.context() as patch, pytest.raises(Killed):
-            hook_stores(
-                patch,
-                before=lambda operation, key: die(operation, key, before or "none"),
-                after=lambda operation, key: die(operation, key, after or "none"),
-            )
-            heir.master.start(location, claim=True)
+    def die(operation: str, key: str) -> None:
+        if operation == "create" and key.startswith("sinks/seen/"):
+            died.append(key)
+        if died:
+            raise Killed
 
+    died: list[str] = []
     location = saved(job, tmp_path)
     twin, heir = job.copy_to(tmp_path / "twin"), heir_of(job)
-    start_dies(after=last)
+    with monkeypatch.context() as patch, pytest.raises(StoreUnavailable):
+        hook_stores(patch, before=fail)
+        heir.master.start(location, claim=True)
     with monkeypatch.context() as patch:
         later(patch, 30 * 3_600_000)
         heir.master.collect_garbage()
-    start_dies(before="sinks/seen/marks/")
-    heir.master.start(claim=False)
+    assert not list((job.small.folder / "store" / "other").glob("chk-*/*/contents/*"))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        hook_stores(patch, before=die)
+        heir.master.start(location, claim=True)
+    heir.master.start()
     for one in (job, twin):
         one.land([4])
     heir.run(1)
