@@ -34,7 +34,7 @@ def realign(
     output: Output = ctx.obj
     master = open_job(job)
     plan = output.as_typed(master.plan_realign(sink))
-    if dry_run or not yes:
+    if dry_run or not yes or plan.fault is None:
         for line in plan.text:
             output.text(line)
     if dry_run:

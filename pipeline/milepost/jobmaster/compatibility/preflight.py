@@ -15,7 +15,9 @@ import pyarrow as pa
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import SCALE, StatefulOperator
 from milepost.dataflow.sinks.records.committables import decode_schema
+from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.jobmaster.compatibility.filled_sinks import filled_sinks
 from milepost.jobmaster.compatibility.rows_in_flight import is_known, refusals
 from milepost.jobmaster.job.code import JobCode, LoadedCode, check_locations
 from milepost.jobmaster.job.context import JobContext
@@ -39,6 +41,7 @@ from milepost.spec.values.types import ColumnType, to_arrow
 from milepost.state.runs.evolution import SchemaChange, compare_schemas
 
 OTHER_TABLE = "needs the lines of the table that it has"
+_ITS_TABLE = "its table is of format: "
 
 RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"
 
@@ -73,6 +76,7 @@ def preflight(
     graph = context.graph if loaded is None else loaded.graph
     rows = compare_signatures(_recorded(base, graph), state_signatures(context.job.spec, graph))
     stuck = refusals(context.job.spec, base, graph, loaded)
+    filled = filled_sinks(base, graph)
     for row in rows:
         outcome = RESTORED
         if row["detail"] == BEGINS_EMPTY:
@@ -85,6 +89,8 @@ def preflight(
                 row |= {"verdict": NEW_UID, "detail": f"{stuck[row['name']].message} {stuck[row['name']].hint}"}
         elif row["kind"] == "sink" and outcome == RESTORED:
             _sink(row, context, base, graph)
+        if row["kind"] == "sink" and row["name"] in filled and row["verdict"] == COMPATIBLE:
+            row["detail"] = f"the next epoch publishes every key of {graph.sink_inputs[row['name']].uid} to it"
         accepted = row["verdict"] == COMPATIBLE or (row["verdict"] == NON_RESTORED and allow_non_restored_state)
         row["outcome"] = outcome if accepted else REFUSED
     return [*rows, *_other_rules(context, base)]
@@ -179,7 +185,8 @@ def mismatches(report: list[dict[str, str]]) -> list[str]:
 def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> str:
     """Return what to do about the refused rows of a report: only what helps with one of them."""
     kinds = {row["kind"] for row in refused if row["verdict"] != NON_RESTORED}
-    moved = [row["name"] for row in refused if row["verdict"] == OTHER_TABLE]
+    moved = [row for row in refused if row["verdict"] == OTHER_TABLE]
+    movable = [row["name"] for row in moved if row["detail"].startswith(f"{_ITS_TABLE}{MIGRATED_FROM},")]
     ways = (
         ["write in the sink the lines of the table that it has"] if len(moved) == len(refused) else ["undo the change"]
     )
@@ -192,9 +199,9 @@ def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> 
         ways.append(f"make all state anew from what was read: milepost backfill {job} --from-checkpoint 0")
     if "source" in kinds:
         ways.append("give the changed source a new name: what it has read is not known under another path")
-    if moved:
+    if movable:
         ways.append(
-            f"let its table go elsewhere: milepost migrate-table {job} {moved[0]} --to delta|iceberg --path PATH"
+            f"let its table go elsewhere: milepost migrate-table {job} {movable[0]} --to delta|iceberg --path PATH"
         )
     if "sink" in kinds:
         ways.append("give the changed sink a new name and path, to begin a new table")
@@ -309,7 +316,7 @@ def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, gr
     here = said.format, context.sink_location(row["name"])
     if before is not None and before.address != said and (before.address.format, before.location) != here:
         lines = "; ".join(before.address.spec_lines())
-        detail = f"its table is of {before.address}, the spec says {said}: write {lines}"
+        detail = f"{_ITS_TABLE}{str(before.address).removeprefix('format: ')}, the spec says {said}: write {lines}"
         row |= {"verdict": OTHER_TABLE, "detail": detail}
         return
     if before is None:

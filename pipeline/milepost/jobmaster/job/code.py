@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from milepost.dataflow.operators.declared import declare
 from milepost.dataflow.operators.process import ProcessFunction
 from milepost.dataflow.operators.user_code import UserCodeFailed, UserFunction, read_function
+from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM, TableAddress
 from milepost.epoch.code_hash import code_by_name, code_hash_of
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
@@ -151,7 +152,14 @@ def check_locations(context: JobContext, base: CheckpointMetadata | None) -> Non
         raise InvalidRequest(
             f"sink {sink.name}: the spec says {said}; its table was left elsewhere at checkpoint "
             f"{left.checkpoint_id}: {left.address}. Nothing was run or published.",
-            hint=f"write in the spec, in sink {sink.name}: {'; '.join(left.address.spec_lines())}. What takes a table "
-            f"elsewhere: milepost migrate-table {context.spec.name} {sink.name} --to delta|iceberg --path PATH",
+            hint=f"write in the spec, in sink {sink.name}: {'; '.join(left.address.spec_lines())}"
+            + _elsewhere(context.spec.name, sink.name, left.address),
             sink=sink.name,
         )
+
+
+def _elsewhere(job: str, sink: str, left: TableAddress) -> str:
+    """Say how a table gets to where the spec says, for one that can be migrated."""
+    if left.format != MIGRATED_FROM:
+        return ""
+    return f". What takes a table elsewhere: milepost migrate-table {job} {sink} --to delta|iceberg --path PATH"

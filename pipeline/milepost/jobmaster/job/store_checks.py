@@ -105,7 +105,8 @@ def probe_tables(context: JobContext) -> list[ProbeCheck]:
         try:
             ok, said = True, context.sink(spec.name).probe()
         except CheckpointError as error:
-            ok, said = False, f"{error.message} {error.hint}".strip()
+            told = error.message.removeprefix(f"sink {spec.name}: ")
+            ok, said = False, f"{told} {error.hint}".strip()
         checks.append(ProbeCheck(f"sink {spec.name}: {spec.place}", ok, said))
     return checks
 

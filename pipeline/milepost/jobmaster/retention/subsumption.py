@@ -201,7 +201,7 @@ def discard(context: JobContext, checkpoint_id: CheckpointId, token: FencingToke
                 checkpoint_id,
                 token,
                 spec.name,
-                error.message,
+                error.message.removeprefix(f"sink {spec.name}: "),
             )
     return complete
 

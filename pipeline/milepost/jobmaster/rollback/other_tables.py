@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM, TableAddress
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.table_contents import address_in_force
+from milepost.jobmaster.job.table_contents import address_in_force, contents_at
+from milepost.jobmaster.leadership.table_previews import SINK_UNAVAILABLE
+from milepost.protocol.records.errors import StateCorrupt
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +45,19 @@ def other_tables(
             undoes = there.format == MIGRATED_FROM
             found[sink.name] = OtherTable(here, there, undoes, there.spec_lines())
     return found
+
+
+def leaves(
+    context: JobContext, now: CheckpointMetadata | None, name: str, others: Collection[str]
+) -> tuple[int | None, int] | None:
+    """Return rows and files of the table that a sink would leave for another; None: it stays with its own.
+
+    Rows are None where the table is damaged, which may be why it is to go back, or does not answer.
+    """
+    contents = contents_at(context, now, name) if name in others else None
+    if contents is None:
+        return None
+    try:
+        return context.sink(name, contents.address).compare(contents).rows_then, contents.files
+    except (StateCorrupt, *SINK_UNAVAILABLE):
+        return None, contents.files

@@ -14,7 +14,7 @@ from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.table_previews import SilentSink, SinkPreview, check_positions, preview_sinks
 from milepost.jobmaster.rollback.inputs import InputSize, consumed_since, read_again
-from milepost.jobmaster.rollback.other_tables import OtherTable, other_tables
+from milepost.jobmaster.rollback.other_tables import OtherTable, leaves, other_tables
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import (
     InvalidRequest,
@@ -227,6 +227,7 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
     tables = {name for metadata in (now, then) if metadata is not None for name in metadata.tables}
     skipped = tuple(sorted(tables - set(previews)))
     runs_again, lost = read_again(context, now, then)
+    others = other_tables(context, now, then)
     plan = RollbackPlan(
         job=state.job,
         manifest_version=state.version,
@@ -238,8 +239,8 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
         runs_again=None if unreadable else runs_again,
         counts_as_read=None if unreadable else consumed_since(context, now, then),
         operators=_operators(now, then, unknown=unreadable),
-        sinks={name: _sink(preview) for name, preview in previews.items()},
-        other_tables=other_tables(context, now, then),
+        sinks={name: _sink(preview, leaves(context, now, name, others)) for name, preview in previews.items()},
+        other_tables=others,
         skipped_sinks=skipped,
         not_undone=(*_not_undone(previews, skipped), *lost),
         spec=tuple(mismatches(preflight(context, then, None))),
@@ -306,11 +307,13 @@ def _operators(
     return {uid: StateRows(None if unknown else rows(now, uid), rows(then, uid)) for uid in sorted(uids)}
 
 
-def _sink(preview: SinkPreview | SilentSink) -> SinkRollback | SilentSink:
+def _sink(preview: SinkPreview | SilentSink, left: tuple[int | None, int] | None) -> SinkRollback | SilentSink:
+    """Args: left: rows and files of the table that the sink leaves for another; None: it stays with its own."""
     if isinstance(preview, SilentSink):
         return preview
     change = preview.change
-    return SinkRollback(change.rows_now, change.rows_then, change.files_now, change.files_then, preview.position)
+    rows, files = (change.rows_now, change.files_now) if left is None else left
+    return SinkRollback(rows, change.rows_then, files, change.files_then, preview.position)
 
 
 def _not_undone(previews: Mapping[str, SinkPreview | SilentSink], skipped: Sequence[str]) -> Iterator[str]:

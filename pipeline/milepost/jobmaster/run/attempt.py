@@ -21,13 +21,13 @@ from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
 from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord
 from milepost.epoch.quantities import counted
 from milepost.epoch.step_clock import PlanTimes, StepClock
+from milepost.jobmaster.compatibility.filled_sinks import filled_sinks
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.job.code import check_locations
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.retention.vetoes import stage_veto
 from milepost.jobmaster.run.bucket_plans import bucket_plans
-from milepost.jobmaster.run.filled_sinks import filled_sinks
 from milepost.jobmaster.run.join_plans import join_plans
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.results import build_metadata, task_times
@@ -169,7 +169,7 @@ def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, Bucket
         sources={name: context.source(name)[0] for name in context.spec.sources},
         sinks={sink.name: context.sink_config(sink.name) for sink in context.spec.sinks},
         buckets=buckets,
-        filled=filled_sinks(context, opened),
+        filled=filled_sinks(opened.base, opened.loaded.graph),
         joins=join_plans(context, opened),
         server=context.job.spark_server(),
         functions=loaded.functions,

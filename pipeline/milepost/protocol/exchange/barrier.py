@@ -56,7 +56,8 @@ class SubtaskIdentity:
         """
         unusable = isinstance(error, EnvironmentUnusable)
         reason = CheckpointFailureReason.ENVIRONMENT_UNUSABLE if unusable else otherwise
-        decline = self.decline(reason, f"{who}: {error.message}")
+        told = error.message if error.message.startswith(f"{who}: ") else f"{who}: {error.message}"
+        decline = self.decline(reason, told)
         return replace(decline, payload={"hint": error.hint}) if error.hint else decline
 
 

@@ -36,6 +36,7 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
         *_quality(spec),
         *_sink_keys(spec),
         *_databases(spec),
+        *_shared_tables(spec),
         *_buckets(spec),
         *_partitions(spec),
         *_adopted(spec),
@@ -112,8 +113,20 @@ def _sink_keys(spec: JobSpec) -> Iterator[Problem]:
                     yield Problem(("sinks", index, "catalog", *name.split(".")), _SECRET)
 
 
+def _shared_tables(spec: JobSpec) -> Iterator[Problem]:
+    """Yield sinks whose table has another one's name: in a database, or in one catalog as the spec writes it."""
+    tables: dict[tuple[str, ...], str] = {}
+    for index, sink in enumerate(spec.sinks):
+        if sink.table is None or sink.format not in _KEYS_OF_FORMATS["table"]:
+            continue
+        place = ("",) if sink.catalog is None else (sink.catalog.uri, sink.catalog.name)
+        other = tables.setdefault((sink.format, *place, sink.table), sink.name)
+        if other != sink.name:
+            message = f"{sink.table} is the table of sink {other}; give each sink a table of its own"
+            yield Problem(("sinks", index, "table"), message)
+
+
 def _databases(spec: JobSpec) -> Iterator[Problem]:
-    tables: dict[str, str] = {}
     for index, sink in enumerate(spec.sinks):
         if sink.format != "postgres":
             continue
@@ -127,10 +140,6 @@ def _databases(spec: JobSpec) -> Iterator[Problem]:
             yield Problem(("sinks", index, "mode"), message)
         if sink.table is not None and sink.table.count(".") != 1:
             yield Problem(("sinks", index, "table"), f"expected SCHEMA.TABLE, got {sink.table!r}")
-        if sink.table in tables:
-            yield Problem(("sinks", index, "table"), f"{sink.table} is the table of sink {tables[sink.table]}")
-        if sink.table is not None:
-            tables.setdefault(sink.table, sink.name)
 
 
 def node_names(spec: JobSpec) -> list[str]:

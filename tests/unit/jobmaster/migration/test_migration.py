@@ -8,7 +8,9 @@ import pytest
 from deltalake import DeltaTable
 
 from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress
+from milepost.jobmaster.compatibility.preflight import advice
 from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.rollback.plan import SinkRollback
 from milepost.protocol.records.errors import Busy, InvalidRequest, PlanOutdated, StoreUnavailable
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
@@ -78,10 +80,21 @@ def test_an_epoch_with_the_old_lines_in_the_spec_is_refused_with_the_lines_to_wr
     with pytest.raises(InvalidRequest, match=r"the spec says format: parquet, path: \.\./lake/seen; its table") as told:
         job.run_one()
     assert "format: delta; path: ../lake/delta-seen" in told.value.hint
-    assert "milepost migrate-table small seen" in told.value.hint
+    assert "migrate-table" not in told.value.hint, "a table in Delta is not migrated"
     assert job.small.context.head().state.version == version, "nothing was planned"
     refused = {row["name"]: row for row in job.master.compatibility() if row["outcome"] == "refused"}
     assert list(refused) == ["seen"] and "write format: delta; path: ../lake/delta-seen" in refused["seen"]["detail"]
+
+
+def test_lines_that_run_ahead_of_a_migration_are_refused_with_the_command_that_makes_them_true(
+    job: MigratingJob,
+) -> None:
+    job.say("seen")
+    with pytest.raises(InvalidRequest, match="the spec says format: delta") as told:
+        job.run_one()
+    assert "milepost migrate-table small seen --to delta|iceberg" in told.value.hint
+    refused = [row for row in job.master.compatibility() if row["outcome"] == "refused"]
+    assert "milepost migrate-table small seen" in advice("small", refused)
 
 
 def test_whatever_reads_or_mends_works_with_the_old_lines_and_the_new_ones(job: MigratingJob) -> None:
@@ -102,6 +115,8 @@ def test_a_rollback_beyond_a_migration_undoes_it_and_one_forward_takes_it_up_aga
         job.say(sink)
     job.run(2)
     plan = job.master.plan_rollback(3)
+    rows = plan.sinks["seen"]
+    assert isinstance(rows, SinkRollback) and (rows.rows_now, rows.rows_then) == (21, 9), "of the table that is left"
     undone = plan.other_tables["seen"]
     assert undone.undoes_migration and undone.spec_lines == ("format: parquet", "path: ../lake/seen")
     assert any("sink seen: migration undone" in line and "path: ../lake/seen" in line for line in plan.text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import duckdb
 import pyarrow as pa
@@ -11,7 +12,7 @@ from deltalake import DeltaTable
 
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import CommitConflict, InvalidRequest
+from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
 from tests.harness.jobs.backfill_job import BackfillJob
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
@@ -126,6 +127,30 @@ def test_files_that_are_put_together_while_the_epoch_runs_end_it_and_the_next_on
     job.run(2)
     job.assert_tables_equal_the_oracle()
     assert_same_rows(pa.table(others(job).to_pyarrow_table()), job.expected()["table"], "table")
+
+
+def test_a_file_that_a_subtask_builds_on_and_that_is_gone_is_no_fault_of_the_store(job: CountedJob) -> None:
+    """The job says which file, once, and that it is corrupt, which trying again does not mend."""
+    kept = {file: file.read_bytes() for file in (lake(job) / "_milepost" / "data").rglob("*.parquet")}
+    gone = {Path(unquote(urlsplit(uri).path)) for uri in others(job).file_uris()}
+    for file in gone:
+        file.unlink()
+    with pytest.raises(StateCorrupt, match="is missing") as told:
+        job.run_one()
+    assert told.value.message.count("sink table:") == 1 and "STATE_CORRUPT" in told.value.message
+    for file in gone:
+        file.write_bytes(kept[file])
+    job.master.resume()
+    job.run()
+    job.assert_tables_equal_the_oracle()
+
+
+def test_a_table_of_which_all_is_gone_is_not_begun_again_beside_the_refusal(job: CountedJob) -> None:
+    """As when the spec names another catalog, or the folder was moved away: nothing is made where it was looked for."""
+    lake(job).rename(job.small.folder / "moved")
+    with pytest.raises(InvalidRequest, match="shows nothing yet, this job left it at checkpoint 5"):
+        job.master.run(Session.cli(), SparklessRunner())
+    assert not (lake(job) / "_delta_log").exists()
 
 
 def test_a_foreign_delete_of_our_rows_is_refused_before_anything_is_read(job: CountedJob) -> None:

@@ -55,6 +55,22 @@ def test_engines_see_every_key_of_a_new_table_of_buckets(job: CountedJob, readin
         assert_same_rows(seen, job.expected()["table"], engine)
 
 
+def test_the_report_says_which_sinks_get_every_key(job: CountedJob) -> None:
+    def told() -> dict[str, str]:
+        return {row["uid"]: row["detail"] for row in job.master.compatibility() if row["kind"] == "sink"}
+
+    every = "the next epoch publishes every key of latest to it"
+    job.edit(TABLE, TABLE + IN_DELTA)
+    assert told()["sink second"] == every and told()["sink table"] == "unchanged"
+    job.edit(IN_DELTA, "")
+    job.edit(TABLE, "")
+    job.run()
+    job.edit(CHANGES, TABLE + CHANGES)
+    assert told()["sink table"] == every
+    job.run()
+    assert told()["sink table"] == "unchanged"
+
+
 def test_sinks_that_miss_nothing_get_the_changes_alone(job: CountedJob) -> None:
     """The changelog beside a new sink has a row for each key that changed: no key that was only filled in."""
     job.edit(TABLE, TABLE + SECOND)

@@ -113,7 +113,7 @@ def test_a_table_that_others_changed_is_seen_by_realign_and_put_right(job: Count
     database.run("UPDATE public.totals SET rows = 77 WHERE k = 2")
     database.run("INSERT INTO public.totals (k, rows) VALUES (1000, 5)")
     plan = job.master.plan_realign("table")
-    assert "1 rows are gone, 1 rows were changed" in str(plan.fault)
+    assert "1 row is gone, 1 row was changed" in str(plan.fault)
     done = job.master.realign(Session.cli(), plan)
     assert done.outcome == "realigned"
     assert rows_in(database).pop(1000) == 5
@@ -198,6 +198,7 @@ def test_the_doctor_asks_the_database(job: CountedJob, database: Database, monke
     database.run("ALTER TABLE public.totals ADD CHECK (rows < 100)")
     ok, detail = said()
     assert not ok and "ALTER TABLE public.totals DROP CONSTRAINT" in detail
+    assert detail.startswith("its table"), "the check's own name says which sink"
     monkeypatch.setenv("PG_DSN", database.through(1).dsn)
     ok, detail = said()
     assert not ok and "did not answer" in detail

@@ -155,9 +155,9 @@ class TableSink(TableStaging):
         if waits:
             return recorded
         table, position = self._mover.look()
+        self._mover.check_position(position, base)
         if table is None:
             return recorded
-        self._mover.check_position(position, base)
         return self._rewritten_by_others(table, position, recorded).applied_to(recorded)
 
     def abort(self, *, checkpoint_id: int, token: int) -> None:
@@ -337,10 +337,11 @@ class TableSink(TableStaging):
         for _ in range(LOST_RACES):
             table, position = self._mover.look()
             schema = self._next_schema(committable, base, table)
-            if table is None:
-                table, position = self._mover.created(schema)
             if not waits:
-                self._mover.check_position(position, base)
+                self._mover.check_position(position, base)  # before one is made, which may be in the wrong catalog
+            if table is None:
+                self._mover.created(schema)
+                continue
             table.check(schema)
             if self._ownership.settle(table, None if base is None else base.table_id):
                 return table, position, schema

@@ -70,11 +70,11 @@ class TestForeign(PostgresCase):
     @pytest.mark.parametrize(
         ("statement", "said"),
         [
-            ("DELETE FROM {} WHERE k = 1", "1 rows are gone"),
+            ("DELETE FROM {} WHERE k = 1", "1 row is gone"),
             ("UPDATE {} SET v = 'x' WHERE k < 3", "2 rows were changed"),
-            ("UPDATE {} SET v = NULL WHERE k = 1", "1 rows were changed"),
-            ("UPDATE {} SET k = 50 WHERE k = 1", "1 rows are gone, 1 rows are there and no checkpoint has them"),
-            ("UPDATE {} SET _milepost = NULL WHERE k = 1", "1 rows are another writer's under a key of this job"),
+            ("UPDATE {} SET v = NULL WHERE k = 1", "1 row was changed"),
+            ("UPDATE {} SET k = 50 WHERE k = 1", "1 row is gone, 1 row is there and no checkpoint has it"),
+            ("UPDATE {} SET _milepost = NULL WHERE k = 1", "1 row is another writer's under a key of this job"),
             ("TRUNCATE {}", "3 rows are gone"),
         ],
     )

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from milepost.dataflow.sinks.formats.postgres.database import Database as Place
-from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, InvalidRequest
+from milepost.dataflow.sinks.formats.postgres.database_errors import postgres_errors
+from milepost.protocol.records.errors import (
+    CheckpointError,
+    EnvironmentUnusable,
+    InvalidRequest,
+    StoreUnavailable,
+)
 from milepost.spec.job.connections import PostgresAccess
 from tests.conformance.postgres_sink import PostgresCase, table_name
 from tests.conformance.sink_case import SCHEMA, rows
@@ -219,3 +226,20 @@ class TestRefusals(PostgresCase):
             job.sink.move(done.target)
         assert "very private" not in f"{refused.value!r}{refused.value.hint}"
         assert SCHEMA.names == ["k", "v"]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("[Errno -2] Name or service not known", EnvironmentUnusable),
+        ("[Errno -5] No address associated with hostname", EnvironmentUnusable),
+        ("[Errno -3] Temporary failure in name resolution", StoreUnavailable),
+    ],
+)
+def test_a_host_that_nobody_knows_is_a_mistake_and_one_that_is_not_found_now_an_outage(
+    said: str, kind: type[CheckpointError]
+) -> None:
+    """A mistake in the spec does not count as a failed epoch, and does not make the job FAILED."""
+    error = psycopg.OperationalError(f"failed to resolve host 'db.invalid': {said}")
+    with pytest.raises(kind, match=r"db\.invalid"), postgres_errors("table", "database d", frozenset(), "not opened"):
+        raise error

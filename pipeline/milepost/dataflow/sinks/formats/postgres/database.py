@@ -183,7 +183,7 @@ def _place(sink: str, access: PostgresAccess) -> Place:
 
 def _unusable(sink: str, access: PostgresAccess, problem: str) -> EnvironmentUnusable:
     return EnvironmentUnusable(
-        f"sink {sink}: {access.origin} cannot be used: {problem}. Nothing was run or changed.",
+        f"sink {sink}: {access.origin} cannot be used: {problem}. Nothing was published.",
         hint="expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with sslmode=verify-full on a network that "
         "others use",
         sink=sink,

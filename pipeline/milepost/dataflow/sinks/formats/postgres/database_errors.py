@@ -19,6 +19,7 @@ from milepost.protocol.records.errors import (
 _DENIED = (
     "password authentication failed", "no password supplied", "pg_hba.conf", "does not exist",
     "not permitted to log in", "certificate", "ssl", "could not translate host name", "permission denied for database",
+    "name or service not known", "no address associated",
 )  # fmt: skip
 """What libpq says, in lower case, of a connection that will never be made as it is configured."""
 
@@ -60,7 +61,7 @@ def _made_of(error: psycopg.Error, said: str, sink: str, where: str, doing: str)
     if state[:2] in _CONFIGURED or (not state and any(words in said.lower() for words in _DENIED)):
         return EnvironmentUnusable(
             f"{doing}: no connection to {where} is possible as configured ({said}).",
-            hint="correct user, password and database of the sink's `dsn` or `conn_id`",
+            hint="correct host, user, password and database of the sink's `dsn` or `conn_id`",
             sink=sink,
         )
     if isinstance(error, _NOT_THERE):

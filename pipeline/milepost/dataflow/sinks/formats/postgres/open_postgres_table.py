@@ -100,12 +100,14 @@ class OpenPostgresTable:
         assert row is not None
         missing, extra, foreign, changed = row
         found = {
-            "are gone": missing,
-            "were changed": changed,
-            "are there and no checkpoint has them": extra,
-            "are another writer's under a key of this job": foreign,
+            ("is gone", "are gone"): missing,
+            ("was changed", "were changed"): changed,
+            ("is there and no checkpoint has it", "are there and no checkpoint has them"): extra,
+            ("is another writer's under a key of this job", "are another writer's under keys of this job"): foreign,
         }
-        said = [f"{count} rows {what}" for what, count in found.items() if count]
+        said = [
+            f"{count} {'row' if count == 1 else 'rows'} {what[count > 1]}" for what, count in found.items() if count
+        ]
         return f"of its table {place.name}, {', '.join(said)}" if said else None
 
     def widen(self, schema: pa.Schema) -> None:

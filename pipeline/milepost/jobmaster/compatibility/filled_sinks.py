@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.run.opened_epoch import OpenedEpoch
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.spec.graph.graph import JobGraph
 
 
-def filled_sinks(context: JobContext, opened: OpenedEpoch) -> frozenset[str]:
+def filled_sinks(base: CheckpointMetadata | None, graph: JobGraph) -> frozenset[str]:
     """Return the sinks of the latest rows of which an epoch stages every row, by their names.
 
     A sink that is new in the spec of a job with state, or that was out of it for some epochs, would else show the keys
     alone that change from now on. Only of an aggregate: its output is a function of its live state. The sinks of
     the base checkpoint say it, not when a table was written last: a migration continues those of others as they are.
+
+    Args:
+        base: the checkpoint that the epoch continues; None: the empty state.
     """
-    base, graph = opened.base, opened.loaded.graph
     if base is None:
         return frozenset()
     return frozenset(
