@@ -138,6 +138,7 @@ class SinkStrangerTests(SinkCase):
         again.reserve(LIFE)
         with pytest.raises(InvalidRequest, match="left it at checkpoint 3"):
             job.complete(job.row())
+        again.prepare(job.staged(job.row()), None, checkpoint_id=9, token=9, waits=False)  # the refusal made none
         with pytest.raises(InvalidRequest, match="dropped and made anew") as refused:
             again.move(job.manifest.switched(late))
         assert REALIGN in refused.value.hint
