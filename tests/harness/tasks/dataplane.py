@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from milepost.dataflow.operators.aggregate import AggregateByKey
-from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
 from milepost.dataflow.operators.window import TumblingWindowByKey
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
@@ -26,7 +26,7 @@ from milepost.jobmaster.run.results import acknowledged, newest_event_us
 from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
-from milepost.protocol.exchange.watermarks import source_watermark
+from milepost.protocol.exchange.watermarks import latest, source_watermark
 from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
 from milepost.protocol.records.object_store import ObjectStore
@@ -37,8 +37,16 @@ from milepost.spark.task.level_task import run_subtask
 from milepost.spark.task.output_stage import OutputPlan, run_output_stage
 from milepost.spark.task.source_task import SourceSplit, run_source
 from milepost.spark.wire.epoch_clock import LevelShare
-from milepost.spark.wire.exchange import BufferLimits, Edge, Stamp
-from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, SourceClock, UpstreamClock, lateness_us
+from milepost.spark.wire.exchange import BufferLimits, Edge, OwnStamp, Stamp
+from milepost.spark.wire.level_plan import (
+    LevelPlan,
+    OperatorPlan,
+    SourceClock,
+    UpstreamClock,
+    fired_us,
+    input_plans,
+    start_watermark_us,
+)
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.task_metrics import TaskMetrics
@@ -65,12 +73,13 @@ FIRST = token_prefix(CheckpointId(1), FencingToken(1))
 
 def operators() -> dict[str, StatefulOperator]:
     count = {"n": parse_aggregate("count(*)"), "sum": parse_aggregate("sum(id)")}
+    input_ = OperatorInput(SCHEMA, "t")
     ttl, hour, half = timedelta(minutes=30), timedelta(hours=1), timedelta(minutes=30)
     return {
-        "unique": DeduplicateByKey("unique", ("id",), ttl, SCHEMA, "t"),
-        "hourly": TumblingWindowByKey("hourly", ("k",), hour, timedelta(), count, SCHEMA, "t"),
+        "unique": DeduplicateByKey("unique", ("id",), ttl, input_),
+        "hourly": TumblingWindowByKey("hourly", ("k",), hour, timedelta(), count, input_),
         "totals": AggregateByKey("totals", ("k",), count, SCHEMA),
-        "steady": TumblingWindowByKey("steady", ("k",), half, timedelta(), count, SCHEMA, "t"),
+        "steady": TumblingWindowByKey("steady", ("k",), half, timedelta(), count, input_),
     }
 
 
@@ -202,10 +211,10 @@ class DataPlane:
         operator, state = operators()[uid], self.states[uid]
         keys = KeySpec(operator.key, operator.routing_key, KEYED)
         tables = []
-        for handle, fired_us in zip(state.handles, state.firing, strict=True):
+        for handle, firing_us in zip(state.handles, state.firing, strict=True):
             own = StateIdentity.of(uid, keys, operator.state_schema, handle.key_groups, handle.max_parallelism)
             objects = CheckpointObjects(self.store, self.epochs, "test")
-            tables.append(restore_state(own, [handle], objects, watermark_us=fired_us).rows())
+            tables.append(restore_state(own, [handle], objects, watermark_us=firing_us).rows())
         return sorted(pa.concat_tables(tables).to_pylist(), key=repr)
 
     def _source(self, index: int, table: pa.Table, parallelism: int, limits: BufferLimits) -> Iterator[pa.RecordBatch]:
@@ -227,7 +236,7 @@ class DataPlane:
                 key=made[uid].routing_key,
                 columns=tuple(SCHEMA.names),
                 event_time="t",
-                stamp=Stamp(lateness_us([self._clock], self._state(uid).firing)) if level == 0 else None,
+                stamp=self._stamp(uid) if level == 0 else OwnStamp(),
             )
             for uid, producer in INPUTS.items()
             if producer in producers
@@ -245,6 +254,9 @@ class DataPlane:
             sinks={name: (name,) for name in names},
         )
 
+    def _stamp(self, uid: str) -> Stamp:
+        return Stamp(latest(start_watermark_us([self._clock]), fired_us(self._state(uid).firing)))
+
     @property
     def _clock(self) -> SourceClock:
         return SourceClock("events", self.watermark_us, DELAY_US)
@@ -259,8 +271,7 @@ class DataPlane:
             hosted.append(
                 OperatorPlan(
                     operator=operators()[uid],
-                    inputs=(INPUTS[uid],),
-                    input_schema=SCHEMA,
+                    inputs=input_plans(uid, (INPUTS[uid],), [SCHEMA], operators()[uid].routing_keys),
                     state_schema=operators()[uid].state_schema,
                     handles=state.handles,
                     firing=state.firing,

@@ -70,7 +70,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     from milepost.spark.task.output_stage import OutputPlan, run_output_stage
     from milepost.spark.wire.epoch_clock import LevelShare
     from milepost.spark.wire.exchange import BufferLimits, Edge, Stamp
-    from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
+    from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, input_plans
     from milepost.spark.wire.task_output import OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
     from milepost.spark.worker.task_metrics import TaskMetrics
     from milepost.spec.values.aggregates import parse_aggregate
@@ -96,8 +96,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
 
     item = OperatorPlan(
         operator=operator,
-        inputs=("events",),
-        input_schema=rows.schema,
+        inputs=input_plans("totals", ("events",), [rows.schema], operator.routing_keys),
         state_schema=operator.state_schema,
         handles=tuple(from_json(StateHandle, handle, "state handle") for handle in handles),
         firing=(None,) * len(handles),

@@ -130,9 +130,9 @@ def run_in_pieces(
             assert operator.combiner is not None
             operator.combiner.take_up(run, rows)
             continue
-        output = run.rows(rows, lateness_us)
-        emitted.append(output.rows)
-        late.append(output.late)
+        for output in run.rows(0, rows, lateness_us):
+            emitted.append(output.rows)
+            late.append(output.late)
     emitted.append(run.finish(firing_us))
     return OperatorOutput(_concat(emitted), _concat(late))
 

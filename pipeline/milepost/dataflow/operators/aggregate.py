@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ class AggregateByKey:
     """Aggregates over all rows of a key so far. Nothing is ever late; a null key is a group of its own."""
 
     output_kind = OutputKind.UPDATES
+    holdback_us = 0
     listener: CheckpointListener | None = None
 
     def __init__(
@@ -46,6 +47,7 @@ class AggregateByKey:
         self._aggregates = Aggregates(uid, calls, self._input_schema)
         self.uid = uid
         self.key = self.routing_key = self.output_key = tuple(key)
+        self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
         keys = [self._input_schema.field(name) for name in key]
         self.state_schema = distinct_columns(uid, [*keys, *self._aggregates.state_fields])
         self.output_schema = distinct_columns(uid, [*keys, *self._aggregates.output_fields])
@@ -84,10 +86,6 @@ class AggregateByKey:
         columns = [*state_rows.select(list(self.key)).columns, *self._aggregates.results(state_rows)]
         return pa.table(columns, schema=self.output_schema)
 
-    def no_rows(self) -> OperatorOutput:
-        """Neither output nor late rows."""
-        return OperatorOutput(self.output_schema.empty_table(), self._input_schema.empty_table())
-
 
 class AggregateRun:
     """One subtask's epoch of an `AggregateByKey`: rows are folded as they come, changed keys come out at its end."""
@@ -97,11 +95,11 @@ class AggregateRun:
         self._state = state
         self._changed = ChangedKeys(operator.key)
 
-    def rows(self, rows: pa.Table, lateness_us: int | None) -> OperatorOutput:
+    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Fold the rows; nothing is emitted yet, and nothing is ever late."""
         if rows.num_rows:
             self._changed.add(self._operator.take_up(rows, self._state))
-        return self._operator.no_rows()
+        yield from ()
 
     def partials(self, partials: pa.Table) -> None:
         """Take up what other subtasks folded."""

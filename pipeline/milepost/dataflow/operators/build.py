@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from collections.abc import Sequence
 
 from milepost.dataflow.operators.aggregate import AggregateByKey
-from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
 from milepost.dataflow.operators.process import ProcessByKey, ProcessFunction
 from milepost.dataflow.operators.window import TumblingWindowByKey
@@ -15,8 +15,7 @@ from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, Proce
 
 def build_operator(
     spec: StatefulSpec,
-    input_schema: pa.Schema,
-    event_time: str | None,
+    inputs: Sequence[OperatorInput],
     function: ProcessFunction | None = None,
     *,
     timed: bool = True,
@@ -26,29 +25,22 @@ def build_operator(
 
     Args:
         spec: a stateful operator of the job.
-        input_schema: of the rows it will get.
-        event_time: the event-time column of its input, or None.
+        inputs: the rows that it will get, in the order of the spec.
         function: of a process operator. timed: whether a source with event time reaches it.
         in_pieces: whether an epoch of the job may be cut where its time is up.
     Raises:
         InvalidRequest: a column is missing or of a type that does not work, or event time is needed and absent.
     """
+    (input_,) = inputs  # all that there are have one
     if isinstance(spec, AggregateOperator):
-        return AggregateByKey(spec.uid, spec.key, spec.aggregates, input_schema)
+        return AggregateByKey(spec.uid, spec.key, spec.aggregates, input_.schema)
     if isinstance(spec, WindowOperator):
-        return TumblingWindowByKey(
-            spec.uid,
-            spec.key,
-            spec.window.tumbling,
-            spec.allowed_lateness,
-            spec.aggregates,
-            input_schema,
-            event_time,
-        )
+        size, lateness = spec.window.tumbling, spec.allowed_lateness
+        return TumblingWindowByKey(spec.uid, spec.key, size, lateness, spec.aggregates, input_)
     if isinstance(spec, DeduplicateOperator):
-        return DeduplicateByKey(spec.uid, spec.key, spec.ttl, input_schema, event_time)
+        return DeduplicateByKey(spec.uid, spec.key, spec.ttl, input_)
     if isinstance(spec, ProcessOperator) and function is not None:
-        return ProcessByKey(spec.uid, spec.key, function, input_schema, event_time, timed=timed, in_pieces=in_pieces)
+        return ProcessByKey(spec.uid, spec.key, function, input_, timed=timed, in_pieces=in_pieces)
     raise InvalidRequest(
         f"`kind: {getattr(spec, 'kind', spec)}` is not available in this version. Nothing was changed."
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.contract import Ints, OperatorFailed
+from milepost.dataflow.operators.contract import Ints, OperatorFailed, OperatorInput
 from milepost.protocol.records.errors import InvalidRequest
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
@@ -105,12 +106,34 @@ def find_rows(keys: pa.Table, among: pa.Table) -> pa.Array:
     return pa.array(position, mask=position < 0)
 
 
-def event_times_us(uid: str, rows: pa.Table, column: str) -> Ints:
-    """Return the event times as microseconds since the epoch, UTC; nanoseconds are floored, zoneless times are UTC.
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """The event times of an operator's input.
 
-    Raises:
-        OperatorFailed: a null.
+    Attributes:
+        column: that has them. shift_us: what is added to it.
     """
+
+    uid: str
+    column: str
+    shift_us: int
+
+    @classmethod
+    def of_input(cls, uid: str, input_: OperatorInput) -> EventTime | None:
+        """Return those of an input; None: nothing times its rows."""
+        return None if input_.event_time is None else cls(uid, input_.event_time, input_.shift_us)
+
+    def of(self, rows: pa.Table) -> Ints:
+        """Return them as microseconds since the epoch, UTC; nanoseconds are floored, zoneless times are UTC.
+
+        Raises:
+            OperatorFailed: a null.
+        """
+        times = _microseconds(self.uid, rows, self.column)
+        return times + self.shift_us if self.shift_us else times
+
+
+def _microseconds(uid: str, rows: pa.Table, column: str) -> Ints:
     times = rows.column(column)
     if times.null_count:
         raise OperatorFailed(
@@ -126,17 +149,18 @@ def event_times_us(uid: str, rows: pa.Table, column: str) -> Ints:
     return np.floor_divide(values, 1_000) if unit == "ns" else values
 
 
-def check_event_time(uid: str, schema: pa.Schema, event_time: str | None, why: str) -> str:
-    """Return the event-time column. Raises InvalidRequest when the input has none or it is not a time."""
-    if event_time is None or schema.get_field_index(event_time) < 0:
+def check_event_time(uid: str, input_: OperatorInput, why: str) -> EventTime:
+    """Return an input's event time. Raises InvalidRequest when it has none or it is not a time."""
+    event_time, schema = EventTime.of_input(uid, input_), input_.schema
+    if event_time is None or schema.get_field_index(event_time.column) < 0:
         raise InvalidRequest(
             f"operator {uid!r}: {why} needs event time, but its input has none. Nothing was changed.",
             hint="Set `event_time` of the source and keep that column in the `sql` operators between.",
         )
-    data_type = schema.field(event_time).type
+    data_type = schema.field(event_time.column).type
     if not (pa.types.is_timestamp(data_type) or pa.types.is_date(data_type)):
         raise InvalidRequest(
-            f"operator {uid!r}: event time {event_time!r} has type {data_type}, expected a timestamp or date. "
+            f"operator {uid!r}: event time {event_time.column!r} has type {data_type}, expected a timestamp or date. "
             "Nothing was changed."
         )
     return event_time

@@ -4,6 +4,10 @@ An operator never sees attempts, checkpoints or files. It runs inside one subtas
 key groups, and takes an epoch's rows in pieces, in plan order: its result must not depend on how they were cut.
 Times and watermarks are int64 microseconds since the epoch, UTC; a watermark of None is minus infinity.
 
+Inputs are told apart by position, in the order of the spec: a self-join has two of one producer. Rows come by stamp;
+within a stamp first those that were in flight, in the order in which they were left, then input after input, each in
+plan order (`spark/task/input_gate.py`). So the order in which inputs take turns is a function of plan and cuts (I12).
+
 Two watermarks meet here (DESIGN 4.3). The *lateness watermark* is stamped on a row when it is read from its source and
 decides for ever whether the row is late. The *firing watermark* says which windows and timers are done. It never passes
 the lateness stamp of a row that is still to come, also in a later epoch: where a run without rows in flight takes a row
@@ -12,6 +16,7 @@ of stamp s, it has fired up to s and no further, so state that is forgotten by e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
@@ -46,9 +51,29 @@ class OutputKind(Enum):
     UPDATES = "updates"
 
 
+OUTPUT_BYTES = 16_000_000
+"""What one output of an operator that makes more rows than it takes has at most, or its one row: rows of one key cannot
+be divided over slices, and what they are paired with may be any number."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInput:
+    """The rows of one input as an operator gets them.
+
+    Attributes:
+        schema: the columns that it needs.
+        event_time: column that times them; None: none does.
+        shift_us: what is added to it: -1 for the end of a window, which is the first moment that is not in it.
+    """
+
+    schema: pa.Schema
+    event_time: str | None
+    shift_us: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorOutput:
-    """Rows that one piece emits (output schema) and rows of it that were refused as late (input schema)."""
+    """Rows that one piece emits (output schema) and rows of it that were refused as late (schema of its input)."""
 
     rows: pa.Table
     late: pa.Table
@@ -122,11 +147,14 @@ class OperatorRun(Protocol):
     the subtask is lost then.
     """
 
-    def rows(self, rows: pa.Table, lateness_us: int | None) -> OperatorOutput:
+    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Take up the next rows in plan order; emit those that are final as they come.
 
+        They are taken up once the iterator has ended. An output is as large as the piece, or has at most OUTPUT_BYTES.
+
         Args:
-            rows: of the operator's input, none too many or too few columns but in any order; may be empty.
+            position: which of the operator's inputs they are of, from 0.
+            rows: none too many or too few columns but in any order; may be empty.
             lateness_us: the stamp that these rows share. It may differ between calls: rows of channel state keep the
                 one they were read with.
         """
@@ -167,20 +195,24 @@ class CheckpointListener(Protocol):
 
 
 class StatefulOperator(Protocol):
-    """One operator of the spec, ready to run. Built from its spec and its input's Arrow schema.
+    """One operator of the spec, ready to run. Built from its spec and the rows of its inputs.
 
     Attributes:
         key: columns that identify a row of its state.
-        routing_key: the part of it by which input rows are exchanged; it decides the key group.
+        routing_key: the part of it that decides the key group.
+        routing_keys: of each input, the columns by which its rows are exchanged: their values are the routing key.
+        holdback_us: how much older than the stamp they are emitted with its rows may be, by their event time.
         output_key: columns that identify a row of its output, for updates; () when rows are final.
         output_kind: append or updates.
-        combiner: for its input, where order does not matter to it; None where it does.
+        combiner: for the rows of an operator with one input to which their order does not matter; None for others.
         listener: to what becomes of checkpoints; None for an operator that does not ask to be told.
     """
 
     uid: str
     key: tuple[str, ...]
     routing_key: tuple[str, ...]
+    routing_keys: tuple[tuple[str, ...], ...]
+    holdback_us: int
     output_key: tuple[str, ...]
     state_schema: pa.Schema
     output_schema: pa.Schema

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import numpy as np
@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from milepost.dataflow.operators.columns import (
     check_event_time,
     check_key,
-    event_times_us,
     key_columns,
     plain_schema,
 )
@@ -21,6 +20,7 @@ from milepost.dataflow.operators.contract import (
     CheckpointListener,
     Combiner,
     KeyedState,
+    OperatorInput,
     OperatorOutput,
     OutputKind,
 )
@@ -36,19 +36,19 @@ class DeduplicateByKey:
     """
 
     output_kind = OutputKind.APPEND
+    holdback_us = 0
     combiner: Combiner | None = None
     listener: CheckpointListener | None = None
     output_key: tuple[str, ...] = ()
 
-    def __init__(
-        self, uid: str, key: Sequence[str], ttl: timedelta | None, input_schema: pa.Schema, event_time: str | None
-    ) -> None:
-        check_key(uid, key, input_schema)
+    def __init__(self, uid: str, key: Sequence[str], ttl: timedelta | None, input_: OperatorInput) -> None:
+        check_key(uid, key, input_.schema)
         self._ttl_us = None if ttl is None else ttl // timedelta(microseconds=1)
-        self._event_time = None if ttl is None else check_event_time(uid, input_schema, event_time, "`ttl`")
-        self._input_schema = plain_schema(input_schema)
+        self._event_time = None if ttl is None else check_event_time(uid, input_, "`ttl`")
+        self._input_schema = plain_schema(input_.schema)
         self.uid = uid
         self.key = self.routing_key = tuple(key)
+        self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
         fields = [self._input_schema.field(name) for name in key]
         if ttl is not None:
             fields.append(pa.field(EXPIRES_COLUMN, pa.int64()))
@@ -67,7 +67,7 @@ class DeduplicateByKey:
         rows = rows.select(self._input_schema.names).cast(self._input_schema)
         expires: np.ndarray | None = None
         if self._ttl_us is not None and self._event_time is not None:
-            times = event_times_us(self.uid, rows, self._event_time)
+            times = self._event_time.of(rows)
             if lateness_us is not None:
                 on_time = times >= lateness_us - self._ttl_us
                 late = rows.filter(pa.array(~on_time))
@@ -104,9 +104,9 @@ class DeduplicateRun:
         self._operator = operator
         self._state = state
 
-    def rows(self, rows: pa.Table, lateness_us: int | None) -> OperatorOutput:
+    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Emit the first rows of unknown keys, in plan order. Raises OperatorFailed."""
-        return self._operator.first_rows(rows, lateness_us, self._state)
+        yield self._operator.first_rows(rows, lateness_us, self._state)
 
     def advance(self, firing_us: int | None) -> pa.Table:
         """Emit nothing: what is forgotten follows lateness."""

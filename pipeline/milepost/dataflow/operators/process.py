@@ -50,7 +50,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.columns import check_key, plain_schema
+from milepost.dataflow.operators.columns import EventTime, check_key, plain_schema
 from milepost.dataflow.operators.contract import (
     BEGINS_NULL,
     TIMER_COLUMN,
@@ -58,6 +58,7 @@ from milepost.dataflow.operators.contract import (
     Combiner,
     KeyedState,
     OperatorFailed,
+    OperatorInput,
     OutputKind,
 )
 from milepost.dataflow.operators.declared import Declaration, schema_of
@@ -83,6 +84,7 @@ class ProcessByKey:
     """
 
     output_kind = OutputKind.APPEND
+    holdback_us = 0
     combiner: Combiner | None = None
     output_key: tuple[str, ...] = ()
 
@@ -91,22 +93,22 @@ class ProcessByKey:
         uid: str,
         key: Sequence[str],
         function: ProcessFunction,
-        input_schema: pa.Schema,
-        event_time: str | None,
+        input_: OperatorInput,
         *,
         timed: bool,
         in_pieces: bool,
     ) -> None:
         """Args:
-        event_time: of its input, by which the rows of a key are ordered; None = plan order.
+        input_: its event time puts the rows of a key in order; without one they keep plan order.
         timed: whether a source with event time reaches it, without which no watermark and no timer is.
         in_pieces: an epoch may be cut where its time is up: rows keep plan order, which no cut changes.
         """
-        check_key(uid, key, input_schema)
+        check_key(uid, key, input_.schema)
         declared = function.declared
-        plain = plain_schema(input_schema)
+        plain = plain_schema(input_.schema)
         self.uid = uid
         self.key = self.routing_key = tuple(key)
+        self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
         key_schema = pa.schema([plain.field(name) for name in key])
         state = [field.with_metadata({BEGINS_NULL: "1"}) for field in schema_of(declared.state)]
         self.state_schema = pa.schema([*key_schema, *state, pa.field(TIMER_COLUMN, pa.int64())])
@@ -120,7 +122,7 @@ class ProcessByKey:
             state_schema=self.state_schema,
             function=function.code,
             declared=declared,
-            event_time=None if in_pieces else event_time,
+            event_time=None if in_pieces else EventTime.of_input(uid, input_),
             no_timers=_why_no_timers(declared, timed),
         )
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.columns import Ints, event_times_us, find_rows, first_of_each, group_rows, key_columns
+from milepost.dataflow.operators.columns import EventTime, Ints, find_rows, first_of_each, group_rows, key_columns
 from milepost.dataflow.operators.contract import TIMER_COLUMN, KeyedState, OperatorFailed, OperatorOutput
 from milepost.dataflow.operators.declared import Declaration, KeyState, Output, SchemaMismatch, columns_of, fitted
 from milepost.dataflow.operators.user_code import UserFunction
@@ -71,7 +71,7 @@ class ProcessParts:
     state_schema: pa.Schema
     function: UserFunction
     declared: Declaration
-    event_time: str | None
+    event_time: EventTime | None
     no_timers: str
 
 
@@ -88,18 +88,18 @@ class ProcessRun:
         self._fired_us = fired_us
         self._lateness_us: int | None = None
 
-    def rows(self, rows: pa.Table, lateness_us: int | None) -> OperatorOutput:
+    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Call the class for each key of the piece; no row is late. Raises OperatorFailed with the user's line."""
         parts = self._parts
         if rows.num_rows:
             self._lateness_us = lateness_us
             rows = rows.select(parts.input_schema.names).cast(parts.input_schema)
-            times = event_times_us(parts.uid, rows, parts.event_time) if parts.event_time is not None else None
+            times = parts.event_time.of(rows) if parts.event_time is not None else None
             if parts.declared.batches:
                 self._batch(rows if times is None else rows.take(pa.array(np.argsort(times, kind="stable"))))
             else:
                 self._keys(rows, times)
-        return OperatorOutput(self._output.take(), parts.input_schema.empty_table())
+        yield OperatorOutput(self._output.take(), parts.input_schema.empty_table())
 
     def advance(self, firing_us: int | None) -> pa.Table:
         """Call `on_timer` for the timers that are due, if the watermark has moved. Raises OperatorFailed.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 import numpy as np
@@ -16,7 +16,6 @@ from milepost.dataflow.operators.columns import (
     check_event_time,
     check_key,
     distinct_columns,
-    event_times_us,
     key_columns,
     plain_schema,
 )
@@ -27,6 +26,7 @@ from milepost.dataflow.operators.contract import (
     Combiner,
     KeyedState,
     OperatorFailed,
+    OperatorInput,
     OperatorOutput,
     OutputKind,
 )
@@ -55,23 +55,24 @@ class TumblingWindowByKey:
         size: timedelta,
         allowed_lateness: timedelta,
         calls: Mapping[str, AggregateCall],
-        input_schema: pa.Schema,
-        event_time: str | None,
+        input_: OperatorInput,
     ) -> None:
-        check_key(uid, key, input_schema)
+        check_key(uid, key, input_.schema)
         taken = {WINDOW_START, WINDOW_END} & {*key, *calls}
         if taken:
             raise InvalidRequest(
                 f"operator {uid!r}: {sorted(taken)[0]!r} is a column that every window adds. Nothing was changed.",
                 hint="Rename the key or aggregate.",
             )
-        self._event_time = check_event_time(uid, input_schema, event_time, "a window")
+        self._event_time = check_event_time(uid, input_, "a window")
         self._size_us = size // timedelta(microseconds=1)
         self._lateness_us = allowed_lateness // timedelta(microseconds=1)
-        self._input_schema = plain_schema(input_schema)
+        self._input_schema = plain_schema(input_.schema)
         self._aggregates = Aggregates(uid, calls, self._input_schema)
         self.uid = uid
         self.routing_key = tuple(key)
+        self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
+        self.holdback_us = self._lateness_us
         self.key = (*key, WINDOW_START)
         self.combiner: Combiner | None = None
         self.output_kind = OutputKind.UPDATES if self._lateness_us else OutputKind.APPEND
@@ -93,7 +94,7 @@ class TumblingWindowByKey:
         if not rows.num_rows:
             return None, late
         rows = rows.select(self._input_schema.names).cast(self._input_schema)
-        times = event_times_us(self.uid, rows, self._event_time)
+        times = self._event_time.of(rows)
         starts = self._starts(times)
         if lateness_us is not None:
             on_time = starts > lateness_us - (self._size_us + self._lateness_us)
@@ -114,8 +115,8 @@ class TumblingWindowByKey:
         if len(beyond):
             raise OperatorFailed(
                 self.uid,
-                f"the window of event time {int(beyond[0])} us since 1970 ({self._event_time}) has no bounds that a "
-                f"timestamp can hold, nor have those of {len(beyond) - 1} other rows; filter such rows before it",
+                f"the window of event time {int(beyond[0])} us since 1970 ({self._event_time.column}) has no bounds "
+                f"that a timestamp can hold, nor have those of {len(beyond) - 1} other rows; filter such rows before it",
             )
 
     def _fold(self, rows: pa.Table, starts: np.ndarray, state: KeyedState) -> pa.Table:
@@ -147,12 +148,12 @@ class WindowRun:
         self._fired_us = fired_us
         self._again = ChangedKeys(operator.key)
 
-    def rows(self, rows: pa.Table, lateness_us: int | None) -> OperatorOutput:
+    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Take up on-time rows; windows come out when they fire. Raises OperatorFailed."""
         changed, late = self._operator.take_up(rows, lateness_us, self._state)
         if changed is not None and self._fired_us is not None:
             self._again.add(changed.filter(pc.field(TIMER_COLUMN) <= self._fired_us))
-        return OperatorOutput(self._operator.output_schema.empty_table(), late)
+        yield OperatorOutput(self._operator.output_schema.empty_table(), late)
 
     def advance(self, firing_us: int | None) -> pa.Table:
         """Emit the windows that end by then, by window and key."""

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import SCALE, StatefulOperator
+from milepost.dataflow.operators.contract import SCALE, OperatorInput, StatefulOperator
 from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
@@ -274,7 +274,7 @@ def expected_operator(
     for name in names:
         known = _known_type(graph, node.uid, node.columns.get(name))
         fields.append(pa.field(name, recorded_type(recorded, name) if known is None else known))
-    return build_operator(spec, pa.schema(fields), node.event_time, function)
+    return build_operator(spec, [OperatorInput(pa.schema(fields), node.event_time)], function)
 
 
 def _calls(spec: StatefulSpec) -> list[Any]:

@@ -30,6 +30,13 @@ def source_watermark(previous_us: int | None, newest_event_us: int | None, delay
     return latest(previous_us, max(newest_us, BEGINNING_OF_TIME_US))
 
 
+def held_back(watermark_us: int | None, holdback_us: int) -> int | None:
+    """Return the watermark of an operator's output: its own, less how old its rows may be; at the end of time, that."""
+    if watermark_us is None or watermark_us == END_OF_TIME_US:
+        return watermark_us
+    return max(watermark_us - holdback_us, BEGINNING_OF_TIME_US)
+
+
 def operator_watermark(inputs: Iterable[int | None]) -> int | None:
     """Return the watermark of an operator: the minimum of its inputs'; without inputs that have one, minus infinity."""
     known = list(inputs)

@@ -1,9 +1,10 @@
 """One operator subtask's input: its channels, in the one order in which their buffers are processed.
 
 The order is canonical: by lateness stamp, which is the order of the epochs in which rows were read; within a stamp the
-buffers replayed from channel state, then producers as the spec names them, channels ascending, sequence ascending. So
-rows of a key that one sender sent come in the order of a run that never leaves any in flight. A channel here is one
-(producer, sender): a barrier of a sender stands at the end of each of its producers' buffers.
+buffers replayed from channel state, then inputs as the spec names them, channels ascending, sequence ascending. So rows
+of a key that one sender sent on one input come in the order of a run that never leaves any in flight, and which input's
+turn it is follows from plan and cuts alone. A channel here is one (input, sender): a barrier of a sender stands at the
+end of each of its inputs' buffers.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class InputGate:
 
     Args:
         replayed: from channel state; they stand in front of the first channel.
-        channels: buffers per channel, producer by producer.
+        channels: buffers per channel, input by input.
     """
 
     def __init__(self, replayed: Sequence[Buffer], channels: Sequence[Sequence[Buffer]]) -> None:

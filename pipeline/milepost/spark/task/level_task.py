@@ -106,8 +106,8 @@ class _Task:
         gates = [
             [
                 buffers
-                for producer in item.inputs
-                for buffers in received.take(item.operator.uid, producer, self._plan.senders)
+                for one in item.inputs
+                for buffers in received.take(item.operator.uid, one.edge, self._plan.senders)
             ]
             for item, _ in self._hosted
         ]
@@ -148,7 +148,9 @@ class _Task:
         self, item: OperatorPlan, channels: Sequence[Sequence[Buffer]], pacer: Pacer, carried: tuple[SubtaskAck, ...]
     ) -> SubtaskWork:
         own = self._key_groups
-        replayed = restore_channel_state(self._state_of(item, own), item.channels, self._restored_from)
+        replayed = restore_channel_state(
+            self._state_of(item, own), item.channels, self._restored_from, item.routing_keys
+        )
         self._metrics.mark("restore_ms")
         watermark_us = input_watermark_us(item.clocks, carried, final=self._plan.alignment.final)
         rows = Processing(item, own, self._plan, partial(self._open, item), self._memory, watermark_us)

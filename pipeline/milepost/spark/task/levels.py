@@ -6,7 +6,7 @@ once whatever consumes them. Everything here is decided on the driver, before th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -14,17 +14,18 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import SourceReader
 from milepost.epoch.plan import EpochPlan, split_inputs
 from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.exchange.watermarks import latest, operator_watermark
 from milepost.protocol.records.ids import OperatorUid
 from milepost.spark.task.output_stage import OutputPlan
 from milepost.spark.task.source_task import SourceSplit
 from milepost.spark.task.sql_expression import projection
 from milepost.spark.wire.epoch_clock import LevelShare
-from milepost.spark.wire.exchange import BufferLimits, Edge, Stamp
+from milepost.spark.wire.exchange import BufferLimits, Edge, OwnStamp, Stamp
 from milepost.spark.wire.level_plan import (
     Clock,
     LevelPlan,
@@ -32,8 +33,11 @@ from milepost.spark.wire.level_plan import (
     SourceClock,
     UpstreamClock,
     WholeOutput,
-    lateness_us,
+    fired_us,
+    input_plans,
+    start_watermark_us,
 )
+from milepost.spec.graph.edges import edge_names, late_output
 from milepost.spec.graph.graph import Node
 from milepost.spec.graph.in_flight import consumed_columns
 from milepost.spec.job.source_spec import SourceSpec
@@ -126,29 +130,33 @@ def _schemas(
         elif node.kind == "sql":
             schemas[node.uid] = sql_schema(node, schemas[node.inputs[0]])
         else:
-            consumed = _consumed_schema(plan, node, schemas[node.inputs[0]])
-            event_time = plan.graph.nodes[node.inputs[0]].event_time
+            inputs = _inputs(plan, node, schemas)
             spec = plan.spec.operator(node.uid)
             assert not isinstance(spec, SqlOperator)
-            timed = any(_clocks(plan, name) for name in node.inputs)
             operator = build_operator(
                 spec,
-                consumed,
-                event_time,
+                inputs,
                 plan.functions.get(node.uid),
-                timed=timed,
+                timed=any(_reaching(plan, name) for name in node.inputs),
                 in_pieces=plan.spec.checkpointing.cuts_epochs,
             )
             operators[node.uid] = operator
             schemas[node.uid] = operator.output_schema
-            schemas[f"{node.uid}.late"] = consumed
+            edges = edge_names(node.inputs)
+            schemas |= {late_output(node.uid, edges, at): one.schema for at, one in enumerate(inputs)}
     return schemas, operators
 
 
-def _consumed_schema(plan: EpochPlan, node: Node, schema: pa.Schema) -> pa.Schema:
-    """Return the columns of its input that an operator needs; all of them when its late rows are published."""
+def _inputs(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> tuple[OperatorInput, ...]:
+    """Return what an operator needs of each input; all of its columns when the late rows are published."""
     needed = consumed_columns(plan.spec, plan.graph, node.uid)
-    return schema if needed is None else pa.schema([field for field in schema if field.name in needed])
+    found = []
+    for name in node.inputs:
+        schema = schemas[name]
+        if needed is not None:
+            schema = pa.schema([field for field in schema if field.name in needed])
+        found.append(OperatorInput(schema, plan.graph.nodes[name].event_time))
+    return tuple(found)
 
 
 def _splits(plan: EpochPlan, readers: Mapping[str, SourceReader]) -> tuple[SourceSplit, ...]:
@@ -199,17 +207,20 @@ def _output(
         Edge(
             producer=name,
             operator=uid,
-            key=operators[uid].routing_key,
-            columns=tuple(_consumed(plan, uid, schemas).names),
+            key=operators[uid].routing_keys[position],
+            columns=tuple(one.schema.names),
             event_time=node.event_time,
-            stamp=_stamp(plan, plan.graph.nodes[uid]) if level == 0 else None,
+            stamp=_stamp(plan, node, plan.graph.nodes[uid], operators),
             # Where an epoch may be cut, what is in flight are rows: a later epoch's operator may be another one.
             combiner=None if plan.spec.checkpointing.cuts_epochs else operators[uid].combiner,
+            name=edge,
         )
         for name, node, _ in _outputs(plan, level)
         if name == node.uid
         for uid in node.consumers
         if uid in operators
+        for position, (edge, one) in enumerate(_edges(plan, plan.graph.nodes[uid], schemas))
+        if plan.graph.nodes[uid].inputs[position] == name
     )
     return OutputPlan(
         checkpoint_id=plan.checkpoint_id,
@@ -232,14 +243,22 @@ def _limits(plan: EpochPlan) -> BufferLimits:
     return BufferLimits(max(1, size // _CUT_PARTS), _CUT_ROWS)
 
 
-def _stamp(plan: EpochPlan, node: Node) -> Stamp:
-    clocks = [clock for name in node.inputs for clock in _clocks(plan, name)]
-    return Stamp(lateness_us(clocks, plan.firing.get(node.uid, ())))
+def _stamp(
+    plan: EpochPlan, producer: Node, receiver: Node, operators: Mapping[str, StatefulOperator]
+) -> Stamp | OwnStamp:
+    """Return how the rows of an edge are stamped."""
+    clocks = _clocks(plan, receiver, operators)
+    start, fired = start_watermark_us(clocks), fired_us(plan.firing.get(receiver.uid, ()))
+    if producer.level == 0:
+        return Stamp(latest(start, fired))
+    made_by = _clocks_of(plan, producer.uid, operators)
+    holdback_us = max((clock.holdback_us for clock in made_by if isinstance(clock, UpstreamClock)), default=0)
+    return OwnStamp(holdback_us, Stamp(start) if len(clocks) > 1 else None, fired)
 
 
-def _consumed(plan: EpochPlan, uid: str, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
-    node = plan.graph.nodes[uid]
-    return _consumed_schema(plan, node, schemas[node.inputs[0]])
+def _edges(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> Iterator[tuple[str, OperatorInput]]:
+    """Yield the inputs of an operator, each with the name of its edge."""
+    return zip(edge_names(node.inputs), _inputs(plan, node, schemas), strict=True)
 
 
 def _sql(plan: EpochPlan, level: int, schemas: Mapping[str, pa.Schema]) -> SqlStep | None:
@@ -273,15 +292,19 @@ def _stateful(
     operators_of_level = tuple(
         OperatorPlan(
             operator=operators[node.uid],
-            inputs=node.inputs,
-            input_schema=_consumed(plan, node.uid, schemas),
+            inputs=input_plans(
+                node.uid,
+                edge_names(node.inputs),
+                [one.schema for one in _inputs(plan, node, schemas)],
+                operators[node.uid].routing_keys,
+            ),
             state_schema=plan.state_schema(operators[node.uid]),
             handles=plan.states.get(node.uid, ()),
             firing=plan.firing.get(node.uid, ()),
             channels=plan.channels.get(node.uid, ()),
             directory=state_prefix(plan.checkpoint_id, plan.token, OperatorUid(node.uid)),
             signature=plan.input_signatures[node.uid],
-            clocks=tuple(clock for name in node.inputs for clock in _clocks(plan, name)),
+            clocks=_clocks(plan, node, operators),
             whole=_whole_output(operators[node.uid]) if node.uid in whole else None,
         )
         for node in plan.graph.at_level(level)
@@ -310,18 +333,25 @@ def _whole_output(operator: StatefulOperator) -> WholeOutput:
     return WholeOutput(operator.uid + WHOLE, operator)
 
 
-def _clocks(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
-    """Return what tells an operator how far a producer of its rows is.
+def _clocks(plan: EpochPlan, node: Node, operators: Mapping[str, StatefulOperator]) -> tuple[Clock, ...]:
+    """Return what tells an operator how far its inputs are, each producer once."""
+    return tuple(dict.fromkeys(clock for name in node.inputs for clock in _clocks_of(plan, name, operators)))
 
-    Nothing where no source with event time reaches it.
-    """
+
+def _clocks_of(plan: EpochPlan, producer: str, operators: Mapping[str, StatefulOperator]) -> tuple[Clock, ...]:
+    """Return what tells how far a producer is. Nothing where no source with event time reaches it."""
     node = plan.graph.nodes[producer]
     if node.kind == "sql":
-        return tuple(clock for name in node.inputs for clock in _clocks(plan, name))
-    timed = [name for name in node.sources if plan.spec.sources[name].event_time is not None]
-    if not timed:
+        return _clocks(plan, node, operators)
+    if not _reaching(plan, producer):
         return ()
     if node.is_stateful:
-        return (UpstreamClock(node.uid),)
+        start_us = operator_watermark(plan.firing.get(node.uid, ()))
+        return (UpstreamClock(node.uid, operators[node.uid].holdback_us, start_us),)
     delay_us = round(plan.spec.sources[node.uid].watermark_delay.total_seconds() * _MICROSECOND)
     return (SourceClock(node.uid, plan.watermarks_us.get(node.uid), delay_us),)
+
+
+def _reaching(plan: EpochPlan, producer: str) -> bool:
+    """Return whether a source with event time reaches a node."""
+    return any(plan.spec.sources[name].event_time is not None for name in plan.graph.nodes[producer].sources)

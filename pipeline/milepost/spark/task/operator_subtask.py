@@ -239,7 +239,7 @@ class OperatorSubtask:
         producer, sender = divmod(channel, self._plan.senders)
         unread = self._at_work.unread.get(channel, ())
         buffers = [InFlightBuffer(EventKind.BUFFER, buffer.size, buffer) for buffer in unread]
-        source = InputChannel(self._item.inputs[producer], sender)
+        source = InputChannel(self._item.inputs[producer].edge, sender)
         files = self._resources.files
         files.execute(self._writer, self._writer.add_input(self.uid, self._checkpoint_id, source, buffers))
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -143,20 +145,21 @@ class Processing:
         size, count = sum(extent.bytes for extent in extents), sum(extent.rows for extent in extents)
         if int(cost.sum()) + input_cost(count, size, schema) <= budget_bytes:
             return [self._own]
-        plan, routing_key = self._plan, self._item.operator.routing_key
+        plan, routing_keys = self._plan, self._item.routing_keys
         rows = np.zeros(plan.max_parallelism, dtype=np.int64)
         for buffer in buffers:
-            groups = plan.hasher.key_groups(buffer.rows(), routing_key, plan.max_parallelism)
+            groups = plan.hasher.key_groups(buffer.rows(), routing_keys[buffer.producer], plan.max_parallelism)
             rows += np.bincount(groups, minlength=plan.max_parallelism)
         per_row = input_cost(count, size, schema) // max(1, count)
         return slices_within(self._own, cost + rows[self._own.start : self._own.stop] * per_row, budget_bytes)
 
     def _divide(self, slices: list[range]) -> list[list[list[Buffer]]]:
         """Return the waiting buffers, chunk by chunk and slice by slice."""
-        plan, routing_key, found = self._plan, self._item.operator.routing_key, []
+        plan, routing_keys, found = self._plan, self._item.routing_keys, []
         for chunk in self._waiting:
             by_slice: list[list[Buffer]] = [[] for _ in slices]
             for buffer in chunk.buffers:
+                routing_key = routing_keys[buffer.producer]
                 parts = divided(buffer, slices, routing_key, plan.hasher, plan.max_parallelism, self._memory.spill)
                 for mine, part in zip(by_slice, parts, strict=True):
                     if part is not None:
@@ -172,23 +175,30 @@ class Processing:
         due_us = operator_watermark([stamp_us, self._watermark_us])
         yield from self._emit(opened.run.advance(due_us), self.fired_us, part)
         self.fired_us = latest(self.fired_us, due_us)
-        for received in self._pieces(buffers):
-            partials = [rows for rows in received if are_partials(rows)]
-            if partials:
-                combiner = self._item.operator.combiner
-                assert combiner is not None, f"operator {self._uid} got partial results, which it never makes"
-                self.rows_in += combiner.take_up(opened.run, pa.concat_tables(partials))
-            rows = [rows for rows in received if not are_partials(rows)]
-            if rows:
-                yield from self._take_rows(opened, pa.concat_tables(map(self._input, rows)), stamp_us, part)
+        for edge, of_input in groupby(buffers, key=attrgetter("producer")):
+            position = self._item.position(edge)
+            for received in self._pieces(of_input):
+                yield from self._take_piece(opened, position, received, stamp_us, part)
 
-    def _take_rows(self, opened: Opened, rows: pa.Table, stamp_us: int | None, part: int) -> Iterator[TaskOutput]:
-        output = opened.run.rows(rows, stamp_us)
+    def _take_piece(
+        self, opened: Opened, position: int, received: Sequence[pa.Table], stamp_us: int | None, part: int
+    ) -> Iterator[TaskOutput]:
+        partials = [rows for rows in received if are_partials(rows)]
+        if partials:
+            combiner = self._item.operator.combiner
+            assert combiner is not None, f"operator {self._uid} got partial results, which it never makes"
+            self.rows_in += combiner.take_up(opened.run, pa.concat_tables(partials))
+        plain = [rows for rows in received if not are_partials(rows)]
+        if not plain:
+            return
+        own = self._item.inputs[position]
+        rows = pa.concat_tables(piece.select(own.schema.names).cast(own.schema) for piece in plain)
         self.rows_in += rows.num_rows
-        self.late_rows += output.late.num_rows
-        yield from self._emit(output.rows, stamp_us, part)
-        if output.late.num_rows:
-            yield Rows(f"{self._uid}.late", output.late)
+        for output in opened.run.rows(position, rows, stamp_us):
+            self.late_rows += output.late.num_rows
+            yield from self._emit(output.rows, stamp_us, part)
+            if output.late.num_rows:
+                yield Rows(own.late, output.late)
 
     def _fire_last(self, opened: Opened, in_flight: Sequence[int | None], part: int) -> Iterator[TaskOutput]:
         before_us = self.fired_us
@@ -212,10 +222,6 @@ class Processing:
             cost += more
         if tables:
             yield tables
-
-    def _input(self, rows: pa.Table) -> pa.Table:
-        schema = self._item.input_schema
-        return rows.select(schema.names).cast(schema)
 
     def _emit(self, rows: pa.Table, stamp_us: int | None, part: int, *, distinct: bool = False) -> Iterator[TaskOutput]:
         if rows.num_rows:

@@ -29,6 +29,7 @@ from milepost.dataflow.operators.contract import Combiner
 from milepost.protocol.exchange.acknowledgements import encode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, ChannelSum, EventKind
 from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.exchange.watermarks import held_back, latest, operator_watermark
 from milepost.spark.wire.combining import PART_BYTES, Combining
 from milepost.state.buffers.buffers import Buffer, as_partials, encode_rows, oldest
 from milepost.state.layers.key_groups import subtask_of_key_group
@@ -55,6 +56,32 @@ class Stamp:
 
     lateness_us: int | None
 
+    def of(self, own_us: int | None) -> int | None:
+        """Return the stamp of rows, whatever their own is."""
+        return self.lateness_us
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStamp:
+    """Rows of a stateful operator carry a stamp of their own, which becomes that of the edge.
+
+    Attributes:
+        holdback_us: how much older than it they may be.
+        most: where the receiver has other inputs: no more than their least watermark when the epoch starts.
+        fired_us: how far the receiver has fired: no less than that.
+    """
+
+    holdback_us: int = 0
+    most: Stamp | None = None
+    fired_us: int | None = None
+
+    def of(self, own_us: int | None) -> int | None:
+        """Return the stamp of rows, by their own."""
+        stamp_us = held_back(own_us, self.holdback_us)
+        if self.most is not None:
+            stamp_us = operator_watermark((stamp_us, self.most.lateness_us))
+        return latest(stamp_us, self.fired_us)
+
 
 @dataclass(frozen=True, slots=True)
 class Edge:
@@ -64,8 +91,9 @@ class Edge:
         key: key columns that decide the receiving subtask.
         columns: columns to send, in schema order; the others are not needed downstream.
         event_time: column that times the producer's rows, whether it is sent or not; None = no times.
-        stamp: for rows fresh from a source; None for rows of a stateful operator, which carry their own.
+        stamp: that its rows get; those fresh from a source have none of their own.
         combiner: folds the rows before they are sent, where that pays.
+        name: as which `operator` knows the edge (`spec/graph/edges.py`); "": as its producer.
     """
 
     producer: str
@@ -73,8 +101,13 @@ class Edge:
     key: tuple[str, ...]
     columns: tuple[str, ...]
     event_time: str | None
-    stamp: Stamp | None
+    stamp: Stamp | OwnStamp
     combiner: Combiner | None = None
+    name: str = ""
+
+    def slot(self, receiver: int) -> tuple[str, str, int]:
+        """Return what its buffers to one subtask are told from others by."""
+        return self.operator, self.name or self.producer, receiver
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +185,11 @@ class ExchangeWriter:
         """Route rows of one producer to every operator that consumes them; yields the buffers that became full.
 
         Args:
-            lateness_us: the rows' own stamp; an edge from a source has one of its own.
+            lateness_us: the rows' own stamp; None for those of a source.
         """
         for edge in self._edges.get(producer, ()):
             if rows.num_rows:
-                stamp = lateness_us if edge.stamp is None else edge.stamp.lateness_us
-                yield from self._take(edge, rows, stamp)
+                yield from self._take(edge, rows, edge.stamp.of(lateness_us))
 
     def forward(self, subtask: int, buffer: Buffer) -> pa.RecordBatch:
         """Pass on a buffer that a later level needs, to the subtask of the same index."""
@@ -209,7 +241,7 @@ class ExchangeWriter:
             start, end = bounds[receiver], bounds[receiver + 1]
             if start == end:
                 continue
-            slot = (edge.operator, edge.producer, receiver)
+            slot = edge.slot(receiver)
             if slot in self._open and not self._open[slot].takes(lateness_us, partial):
                 yield self._emit(slot)
             chosen = pa.array(order[start:end])
@@ -226,10 +258,10 @@ class ExchangeWriter:
                     yield self._emit(slot)
 
     def _emit(self, slot: tuple[str, str, int]) -> pa.RecordBatch:
-        operator, producer, receiver = slot
+        operator, name, receiver = slot
         open_ = self._open.pop(slot)
         payload = encode_rows(pa.concat_tables(open_.parts))
-        return self._row(receiver, Buffer(operator, producer, open_.lateness_us, open_.oldest_us, payload))
+        return self._row(receiver, Buffer(operator, name, open_.lateness_us, open_.oldest_us, payload))
 
     def _row(self, receiver: int, buffer: Buffer) -> pa.RecordBatch:
         digest = self._digests[receiver]

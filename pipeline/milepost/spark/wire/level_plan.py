@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,10 +12,17 @@ from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.epoch.plan import EpochAlignment
 from milepost.protocol.exchange.barrier import SubtaskAck, SubtaskIdentity
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest, operator_watermark, source_watermark
+from milepost.protocol.exchange.watermarks import (
+    END_OF_TIME_US,
+    held_back,
+    latest,
+    operator_watermark,
+    source_watermark,
+)
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spark.wire.epoch_clock import LevelShare
+from milepost.spec.graph.edges import late_output
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.layers.key_hash import KeyHash
@@ -32,9 +40,16 @@ class SourceClock:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamClock:
-    """A stateful operator as one that reads it sees it: complete as far as all of its subtasks have fired."""
+    """A stateful operator as one that reads it sees it: complete as far as all of its subtasks have fired.
+
+    Attributes:
+        holdback_us: less this: how much older than its watermark its rows may be.
+        start_us: how far that was at the start of the epoch.
+    """
 
     uid: str
+    holdback_us: int = 0
+    start_us: int | None = None
 
 
 Clock = SourceClock | UpstreamClock
@@ -53,11 +68,34 @@ class WholeOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class InputPlan:
+    """One input of an operator.
+
+    Attributes:
+        edge: its name on the wire and in channel state: the producer's, with a number behind it for a repeated one.
+        schema: of its rows. routing_key: by which they are exchanged. late: output that its late rows are.
+    """
+
+    edge: str
+    schema: pa.Schema
+    routing_key: tuple[str, ...]
+    late: str
+
+
+def input_plans(
+    uid: str, edges: Sequence[str], schemas: Sequence[pa.Schema], keys: Sequence[tuple[str, ...]]
+) -> tuple[InputPlan, ...]:
+    """Return the inputs of an operator, in the order the spec names them; of several, each has its own late rows."""
+    late = [late_output(uid, edges, position) for position in range(len(edges))]
+    return tuple(map(InputPlan, edges, schemas, keys, late))
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorPlan:
     """One stateful operator of a level, with what its subtasks restore.
 
     Attributes:
-        inputs: producers, in the order the spec names them. input_schema: of each of them.
+        inputs: in the order the spec names them.
         state_schema: of its state, with stored names.
         handles, firing, channels: of all subtasks in the base checkpoint, whatever its parallelism: state, firing
             watermark, rows in flight; empty for an operator without state there.
@@ -68,8 +106,7 @@ class OperatorPlan:
     """
 
     operator: StatefulOperator
-    inputs: tuple[str, ...]
-    input_schema: pa.Schema
+    inputs: tuple[InputPlan, ...]
     state_schema: pa.Schema
     handles: tuple[StateHandle, ...]
     firing: tuple[int | None, ...]
@@ -78,6 +115,15 @@ class OperatorPlan:
     signature: str
     clocks: tuple[Clock, ...]
     whole: WholeOutput | None = None
+
+    @property
+    def routing_keys(self) -> dict[str, tuple[str, ...]]:
+        """Return by the name of each edge the columns by which its rows are exchanged."""
+        return {one.edge: one.routing_key for one in self.inputs}
+
+    def position(self, edge: str) -> int:
+        """Return which input a buffer is of, by the name of its edge."""
+        return next(index for index, one in enumerate(self.inputs) if one.edge == edge)
 
     def previous_firing_us(self, key_groups: range) -> int | None:
         """Return the firing watermark from which a subtask goes on.
@@ -125,18 +171,20 @@ class LevelPlan:
         return key_group_range(self.max_parallelism, self.parallelism, subtask)
 
 
-def lateness_us(clocks: Iterable[Clock], firing: Iterable[int | None]) -> int | None:
-    """Return the stamp of all rows that an operator gets from a source in one epoch: what is late among them.
+def start_watermark_us(clocks: Iterable[Clock]) -> int | None:
+    """Return the watermark of an operator's inputs at the start of the epoch: the least of all of them."""
+    return operator_watermark(
+        clock.watermark_us if isinstance(clock, SourceClock) else held_back(clock.start_us, clock.holdback_us)
+        for clock in clocks
+    )
 
-    Never below what has fired: rows of a window that was emitted stay late, whatever sources the operator reads now.
 
-    Args:
-        clocks: of its inputs. firing: the watermark that each of its subtasks had fired up to before.
+def fired_us(firing: Iterable[int | None]) -> int | None:
+    """Return the furthest that a subtask of an operator has fired: no row that it gets is on time for less.
+
+    Rows of a window that was emitted stay late, whatever the operator reads now.
     """
-    stamp_us = operator_watermark(clock.watermark_us for clock in clocks if isinstance(clock, SourceClock))
-    for fired_us in firing:
-        stamp_us = latest(stamp_us, fired_us)
-    return stamp_us
+    return functools.reduce(latest, firing, None)
 
 
 def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *, final: bool) -> int | None:
@@ -150,7 +198,7 @@ def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *
     for clock in clocks:
         if isinstance(clock, UpstreamClock):
             fired = [ack["operators"][clock.uid]["firing_us"] for ack in acks if clock.uid in ack.get("operators", {})]
-            ends.append(operator_watermark(fired))
+            ends.append(held_back(operator_watermark(fired), clock.holdback_us))
         elif final:
             ends.append(END_OF_TIME_US)
         else:

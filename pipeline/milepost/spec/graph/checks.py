@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from milepost.protocol.records.locations import endpoint_problem, location_problem
+from milepost.spec.graph.edges import LATE
 from milepost.spec.job.availability import not_available
 from milepost.spec.job.environment import literal_text, reference_problems, referenced_variables
 from milepost.spec.job.spec import BUCKET_FORMATS, DeduplicateOperator, JobSpec, SourceSpec, SqlOperator, WindowOperator
@@ -18,7 +19,6 @@ from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.spark_remote import remote_problem
 from milepost.spec.values.spark_settings import conf_problems
 
-LATE = ".late"
 _CATALOG_SECRETS = ("token", "credential")
 _SECRET = "a secret stands in no spec; use ${env:NAME}"
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|(?:^|[\s?&])(?:ssl)?password\s*=\s*[^\s&]", re.IGNORECASE)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from milepost.spec.graph.checks import LATE, structure_problems
+from milepost.spec.graph.checks import structure_problems
+from milepost.spec.graph.edges import LATE
 from milepost.spec.graph.node_rules import (
     CHANGELOG_COLUMNS,
     UPDATES,

@@ -123,7 +123,10 @@ def oldest_in_flight(buffers: Iterable[Buffer]) -> int | None:
 
 
 def restore_channel_state(
-    identity: StateIdentity, handles: Iterable[ChannelStateHandle | None], objects: CheckpointObjects
+    identity: StateIdentity,
+    handles: Iterable[ChannelStateHandle | None],
+    objects: CheckpointObjects,
+    routing_keys: Mapping[str, tuple[str, ...]],
 ) -> tuple[Buffer, ...]:
     """Return the buffers that one subtask must process first, in order, whatever the parallelism that stored them.
 
@@ -133,6 +136,7 @@ def restore_channel_state(
     Args:
         identity: its uid is the operator's now, which may have had another one when they were stored.
         handles: of one operator, of all its former subtasks, in their order; None for one without channel state.
+        routing_keys: by the name of the edge that a buffer is of, by which its rows were exchanged.
     Raises:
         StateCorrupt: a file is missing, altered or not what its handle says.
         StoreUnavailable, EnvironmentUnusable: from the store.
@@ -147,7 +151,8 @@ def restore_channel_state(
             restored += buffers
         else:
             parts = (
-                owned_part(buffer, keys.routing_key, keys.hasher, own, identity.max_parallelism) for buffer in buffers
+                owned_part(buffer, routing_keys[buffer.producer], keys.hasher, own, identity.max_parallelism)
+                for buffer in buffers
             )
             restored += (part for part in parts if part is not None)
     return tuple(restored)

@@ -6,6 +6,7 @@ operator state; what a source has read belongs to no subtask at all, and what it
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -290,7 +291,9 @@ def test_buffers_in_flight_and_keyed_state_go_to_the_same_subtasks(tmp_path: Pat
 def _channels(store: LocalStore, handles: Handles, subtask: int, parallelism: int) -> tuple[Buffer, ...]:
     own = key_group_range(GROUPS, parallelism, subtask)
     identity = StateIdentity.of("latest", KEYS, SCHEMA, own, GROUPS)
-    return restore_channel_state(identity, handles, CheckpointObjects(store, 7, "flights"))
+    return restore_channel_state(
+        identity, handles, CheckpointObjects(store, 7, "flights"), defaultdict(lambda: KEYS.routing_key)
+    )
 
 
 def _owned(rows: pa.Table, parallelism: int, subtask: int) -> pa.Table:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from milepost.dataflow.operators.accumulators import exact_sums_as_decimal, stored_sums
 from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import OperatorFailed, OutputKind, StatefulOperator
+from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput, OutputKind, StatefulOperator
 from milepost.dataflow.operators.window import TumblingWindowByKey
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
@@ -93,14 +93,14 @@ def windows(table: pa.Table) -> list[tuple[Any, ...]]:
 def test_an_operator_that_cannot_run_is_refused_at_build(spec: Any, event_time: str | None, message: str) -> None:
     """Bad input is told before anything is planned, by uid, column and type."""
     with pytest.raises(InvalidRequest, match=message) as caught:
-        build_operator(spec, SCHEMA, event_time)
+        build_operator(spec, [OperatorInput(SCHEMA, event_time)])
     assert repr(spec.uid) in caught.value.message
 
 
 def test_a_nested_key_is_refused_at_build() -> None:
     """A list has no place in a key."""
     with pytest.raises(InvalidRequest, match="'l' has type list"):
-        build_operator(deduplicate(key=["l"]), pa.schema([("l", pa.list_(pa.int64()))]), None)
+        build_operator(deduplicate(key=["l"]), [OperatorInput(pa.schema([("l", pa.list_(pa.int64()))]), None)])
 
 
 def test_result_types_are_those_of_the_spec() -> None:
@@ -112,7 +112,7 @@ def test_result_types_are_those_of_the_spec() -> None:
         "n": "count(f)", "si": "sum(i)", "sf": "sum(f)", "sd": "sum(d)", "a": "avg(d)",
         "lo": "min(f)", "hi": "max(day)",
     }  # fmt: skip
-    operator = build_operator(aggregate(calls), schema, None)
+    operator = build_operator(aggregate(calls), [OperatorInput(schema, None)])
     types = {field.name: str(field.type) for field in operator.output_schema}
     assert types == {
         "k": "string", "n": "int64", "si": "int64", "sf": "double", "sd": "decimal128(38, 2)", "a": "double",
@@ -123,7 +123,7 @@ def test_result_types_are_those_of_the_spec() -> None:
 
 def test_an_integer_sum_beyond_int64_fails_the_operator_and_a_sum_that_returns_does_not(started: Any) -> None:
     """ANSI mode: overflow is an error, never a wrapped number; sums are exact in between, whatever the order."""
-    run = started(build_operator(aggregate({"s": "sum(x)", "a": "avg(x)"}), SCHEMA, None))
+    run = started(build_operator(aggregate({"s": "sum(x)", "a": "avg(x)"}), [OperatorInput(SCHEMA, None)]))
     largest = 2**63 - 1
     for folded in ((), (True, True)):
         given = rows(("a", largest, 0), ("a", largest, 0), ("a", -largest, 0), ("b", -largest - 1, 0))
@@ -132,7 +132,7 @@ def test_an_integer_sum_beyond_int64_fails_the_operator_and_a_sum_that_returns_d
     run.epoch(given)
     with pytest.raises(OperatorFailed, match=r"'agg': s = sum\(x\) is beyond int64 for 1 of 1 keys"):
         run.epoch(rows(("a", 1, 0)))
-    average = started(build_operator(aggregate({"a": "avg(x)"}), SCHEMA, None))
+    average = started(build_operator(aggregate({"a": "avg(x)"}), [OperatorInput(SCHEMA, None)]))
     assert average.epoch(rows(("a", largest, 0), ("a", largest, 0))).rows.column("a").to_pylist() == [2.0**63]
 
 
@@ -144,12 +144,12 @@ def test_a_decimal_sum_beyond_38_digits_fails_the_operator(started: Any) -> None
     def of(*values: Decimal) -> pa.Table:
         return pa.table([["a"] * len(values), pa.array(values, schema.field("d").type)], schema=schema)
 
-    run = started(build_operator(aggregate({"s": "sum(d)"}), schema, None))
+    run = started(build_operator(aggregate({"s": "sum(d)"}), [OperatorInput(schema, None)]))
     assert run.epoch(of(largest, smallest, smallest, Decimal(7))).rows.column("s").to_pylist() == [Decimal(8 - 10**38)]
     for too_many, folded in itertools.product((2, 3, 9), ((), (True, True), (False, True))):
         with pytest.raises(OperatorFailed, match=r"s = sum\(d\) is beyond decimal128\(38, 0\)"):
             run.epoch(of(*[smallest] * too_many), cuts=[1], folded=folded)
-    average = started(build_operator(aggregate({"a": "avg(d)"}), schema, None))
+    average = started(build_operator(aggregate({"a": "avg(d)"}), [OperatorInput(schema, None)]))
     with pytest.raises(OperatorFailed, match=r"a = avg\(d\)"):
         average.epoch(of(*[largest] * 9))
 
@@ -171,7 +171,7 @@ def test_a_decimal_sum_is_judged_by_its_value_however_its_rows_were_cut(
     """It may leave 38 digits, and 128 bits, and come back: in a buffer, a partial result, or between epochs."""
     store = LocalStore(StoreConfig(f"file://{tmp_path_factory.mktemp('sums')}"))
     given = pa.table([["a"] * len(values), [Decimal(one) for one in values], [0] * len(values)], schema=DECIMALS)
-    run = OperatorRun(build_operator(window(calls={"s": "sum(d)"}), DECIMALS, "t"), store)
+    run = OperatorRun(build_operator(window(calls={"s": "sum(d)"}), [OperatorInput(DECIMALS, "t")]), store)
     length = -(-len(values) // epochs)
     parts = [given.slice(start, length) for start in range(0, len(values), length)]
     for part in parts[:-1]:
@@ -183,7 +183,7 @@ def test_a_decimal_sum_is_judged_by_its_value_however_its_rows_were_cut(
     else:
         with pytest.raises(OperatorFailed, match=r"s = sum\(d\) is beyond decimal128\(38, 0\) for 1 of 1 keys"):
             run.epoch(parts[-1], None, HOUR_US, cuts=sorted(cuts))
-    whole = OperatorRun(build_operator(aggregate({"s": "sum(d)"}), DECIMALS, None), store)
+    whole = OperatorRun(build_operator(aggregate({"s": "sum(d)"}), [OperatorInput(DECIMALS, None)]), store)
     if abs(expected) < 10**38:
         out = whole.epoch(given, cuts=sorted(cuts), folded=folded)
         assert out.rows.column("s").to_pylist() == [Decimal(expected)]
@@ -194,7 +194,7 @@ def test_a_decimal_sum_is_judged_by_its_value_however_its_rows_were_cut(
 
 def test_sums_that_were_stored_in_128_bits_go_on(started: Any) -> None:
     """State of before had no third part: it begins null, and is the sign. What had overflowed then still has."""
-    operator = build_operator(aggregate({"s": "sum(d)"}), DECIMALS, None)
+    operator = build_operator(aggregate({"s": "sum(d)"}), [OperatorInput(DECIMALS, None)])
     older = pa.schema([field for field in operator.state_schema if field.name != "sum(d).top"])
     change = compare_schemas(older, operator.state_schema, ("k",))
     assert (change.added, change.problems) == (("sum(d).top",), ())
@@ -215,7 +215,7 @@ INT64 = 2**63
 @pytest.mark.parametrize("time", [-INT64, -INT64 + 1, INT64 - 2, INT64 - 1])
 def test_a_window_without_bounds_fails_the_operator_by_name(started: Any, time: int) -> None:
     """At the ends of int64 a bound would wrap: the row would be late, or in a window of another age."""
-    run = started(build_operator(window(), SCHEMA, "t"))
+    run = started(build_operator(window(), [OperatorInput(SCHEMA, "t")]))
     given = pa.table([["a"], [1], pa.array([time]).cast(SCHEMA.field("t").type)], schema=SCHEMA)
     with pytest.raises(OperatorFailed, match=rf"the window of event time {time} us since 1970 \(t\) has no bounds"):
         run.epoch(given, None, 0)
@@ -225,7 +225,7 @@ def test_a_window_without_bounds_fails_the_operator_by_name(started: Any, time: 
 
 @pytest.mark.parametrize("time", [-INT64 + 2 * HOUR_US, INT64 - 3 * HOUR_US])
 def test_the_outermost_windows_with_bounds_fire(started: Any, time: int) -> None:
-    run = started(build_operator(window(), SCHEMA, "t"))
+    run = started(build_operator(window(), [OperatorInput(SCHEMA, "t")]))
     given = pa.table([["a"], [1], pa.array([time]).cast(SCHEMA.field("t").type)], schema=SCHEMA)
     out = run.epoch(given, None, INT64 - 2).rows
     start, end = (out.column(name).cast(pa.int64())[0].as_py() for name in ("window_start", "window_end"))
@@ -234,7 +234,7 @@ def test_the_outermost_windows_with_bounds_fire(started: Any, time: int) -> None
 
 @pytest.mark.parametrize("time", [-INT64, INT64 - 1])
 def test_a_key_whose_ttl_ends_beyond_the_end_of_time_is_remembered_until_then(started: Any, time: int) -> None:
-    run = started(build_operator(deduplicate("1h"), SCHEMA, "t"))
+    run = started(build_operator(deduplicate("1h"), [OperatorInput(SCHEMA, "t")]))
     given = pa.table([["a"], [1], pa.array([time]).cast(SCHEMA.field("t").type)], schema=SCHEMA)
     assert run.epoch(given, None, None).rows.num_rows == 1
     again = run.epoch(given, INT64 - 2, INT64 - 2)
@@ -243,14 +243,14 @@ def test_a_key_whose_ttl_ends_beyond_the_end_of_time_is_remembered_until_then(st
 
 def test_a_row_without_event_time_fails_the_operator(started: Any) -> None:
     """A null time has no window: typed, so that the subtask declines."""
-    run = started(build_operator(window(), SCHEMA, "t"))
+    run = started(build_operator(window(), [OperatorInput(SCHEMA, "t")]))
     with pytest.raises(OperatorFailed, match=r"1 of 2 rows have no event time \(t is null\)"):
         run.epoch(rows(("a", 1, 5), ("a", 1, None)))
 
 
 def test_interfaces_example_of_late_and_emitted(started: Any) -> None:
     """DESIGN 8.1: delay 2h, delivered to 12:00; then 09:30 is late, 10:00 is not, [09:00, 10:00) was emitted."""
-    run = started(build_operator(window(), SCHEMA, "t"))
+    run = started(build_operator(window(), [OperatorInput(SCHEMA, "t")]))
     first = run.epoch(rows(("a", 1, 9 * 60 + 10), ("a", 1, 12 * 60)), None, 10 * HOUR_US)
     assert windows(first.rows) == [("a", 9 * 60, 1)]
     second = run.epoch(rows(("a", 2, 9 * 60 + 30), ("a", 3, 10 * 60)), 10 * HOUR_US, 10 * HOUR_US)
@@ -261,14 +261,14 @@ def test_interfaces_example_of_late_and_emitted(started: Any) -> None:
 @pytest.mark.parametrize(("watermark", "late"), [(HOUR_US - 1, 0), (HOUR_US, 1)])
 def test_a_row_is_late_exactly_from_its_windows_end(started: Any, watermark: int, late: int) -> None:
     """`window_end` <= the watermark at the start of the epoch, to the microsecond."""
-    run = started(build_operator(window(), SCHEMA, "t"))
+    run = started(build_operator(window(), [OperatorInput(SCHEMA, "t")]))
     run.epoch(rows(("a", 1, 50)), None, watermark)
     assert run.epoch(rows(("a", 2, 0)), watermark, watermark).late.num_rows == late
 
 
 def test_windows_fire_without_input_and_their_state_goes(started: Any) -> None:
     """A timer needs no row of its key group; a final window leaves no state and no timer."""
-    run = started(build_operator(window(), SCHEMA, "t"))
+    run = started(build_operator(window(), [OperatorInput(SCHEMA, "t")]))
     run.epoch(rows(("a", 1, 10), ("b", 1, 70)), None, 0)
     assert [next_timer(handle) for handle in run.handles] == [HOUR_US]
     assert windows(run.epoch(rows(), 0, HOUR_US, parallelism=3).rows) == [("a", 0, 1)]
@@ -281,7 +281,7 @@ def test_a_window_of_a_negative_time_starts_below_it(started: Any) -> None:
     """Alignment is to 1970-01-01T00:00Z, downwards, in every unit of time."""
     for unit, factor in (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)):
         schema = pa.schema([("k", pa.string()), ("t", pa.timestamp(unit))])
-        run = started(build_operator(window(), schema, "t"))
+        run = started(build_operator(window(), [OperatorInput(schema, "t")]))
         table = pa.table([["a", "a"], pa.array([-factor, 0], pa.int64()).cast(pa.timestamp(unit))], schema=schema)
         assert windows(run.epoch(table, None, END_OF_TIME).rows) == [("a", -60, 1), ("a", 0, 1)]
 
@@ -290,7 +290,7 @@ def test_with_allowed_lateness_a_fired_window_is_emitted_again_until_it_closes(s
     """Updates: fired once on time, again for each epoch that brings it rows, late from end + allowed lateness."""
     calls = {"n": parse_aggregate("count(*)")}
     hour = timedelta(hours=1)
-    run = started(TumblingWindowByKey("win", ["k"], hour, hour, calls, SCHEMA, "t"))
+    run = started(TumblingWindowByKey("win", ["k"], hour, hour, calls, OperatorInput(SCHEMA, "t")))
     assert run.operator.output_kind is OutputKind.UPDATES
     assert run.operator.output_key == ("k", "window_start", "window_end")
     assert windows(run.epoch(rows(("a", 1, 10)), None, HOUR_US).rows) == [("a", 0, 1)]
@@ -304,7 +304,7 @@ def test_with_allowed_lateness_a_fired_window_is_emitted_again_until_it_closes(s
 
 def test_a_repeat_at_the_very_edge_of_the_ttl_is_not_emitted_twice(started: Any) -> None:
     """Not late at exactly watermark - ttl: the key must still be remembered then."""
-    run = started(build_operator(deduplicate("1h"), SCHEMA, "t"))
+    run = started(build_operator(deduplicate("1h"), [OperatorInput(SCHEMA, "t")]))
     assert run.epoch(rows(("a", 1, 0)), None, HOUR_US).rows.num_rows == 1
     edge = run.epoch(rows(("a", 2, 0)), HOUR_US, HOUR_US)
     assert edge.rows.num_rows == 0 and edge.late.num_rows == 0
@@ -316,7 +316,7 @@ def test_rows_in_flight_that_hold_back_firing_do_not_change_what_is_remembered(s
     """DESIGN 4.3: lateness decides; an unaligned run, whose firing lags, equals the aligned one row for row."""
     results = []
     for firing in (3 * HOUR_US, 0):
-        run = started(build_operator(deduplicate("1h"), SCHEMA, "t"))
+        run = started(build_operator(deduplicate("1h"), [OperatorInput(SCHEMA, "t")]))
         run.epoch(rows(("a", 1, 0)), None, firing)
         results.append(run.epoch(rows(("a", 2, 180)), 3 * HOUR_US, 3 * HOUR_US).rows.column("x").to_pylist())
     assert results == [[2], [2]]
@@ -324,7 +324,7 @@ def test_rows_in_flight_that_hold_back_firing_do_not_change_what_is_remembered(s
 
 def test_deduplicated_rows_keep_all_columns_and_plan_order(started: Any) -> None:
     """The first row per key, whole, in the order of the plan."""
-    run = started(build_operator(deduplicate(), SCHEMA, None))
+    run = started(build_operator(deduplicate(), [OperatorInput(SCHEMA, None)]))
     out = run.epoch(rows(("b", 1, 0), ("a", 2, 1), ("b", 3, 2), (None, 4, 3), (None, 5, 4))).rows
     assert out.equals(rows(("b", 1, 0), ("a", 2, 1), (None, 4, 3)))
     assert run.operator.output_kind is OutputKind.APPEND and run.operator.output_key == ()
@@ -338,7 +338,7 @@ def test_a_key_is_remembered_up_to_the_microsecond_at_which_its_row_is_late(
     first = rows(("a", 1, 0))
     again = rows(("a", 2, 120))
     for lateness_us, expected in ((ttl_us, 0), (ttl_us + 1, 1)):
-        run = started(build_operator(deduplicate("1h"), SCHEMA, "t"))
+        run = started(build_operator(deduplicate("1h"), [OperatorInput(SCHEMA, "t")]))
         assert run.epoch(first, None, None).rows.num_rows == 1
         assert run.epoch(again, lateness_us, None).rows.num_rows == expected
         repeat = run.epoch(first, lateness_us, None)

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.build import build_operator
+from milepost.dataflow.operators.contract import OperatorInput
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.storage.local import LocalStore
@@ -112,7 +113,9 @@ def test_aggregates_equal_the_oracle_whatever_the_cut(epochs: Any, parallelism: 
     """DESIGN 8.1: the last emitted row of each key is the aggregate over all its rows."""
     spec = AggregateOperator(uid="agg", kind="aggregate", inputs=["in"], key=["k", "f"], aggregates=CALLS)
     with tempfile.TemporaryDirectory() as folder:
-        run = OperatorRun(build_operator(spec, SCHEMA, None), LocalStore(StoreConfig(f"file://{folder}/store")))
+        run = OperatorRun(
+            build_operator(spec, [OperatorInput(SCHEMA, None)]), LocalStore(StoreConfig(f"file://{folder}/store"))
+        )
         latest: dict[tuple[Any, ...], dict[str, Any]] = {}
         for rows, subtasks, pieces in zip(tables(epochs), parallelism, cuts, strict=False):
             out = run.epoch(rows, parallelism=subtasks, cache=Path(folder, "cache"), cuts=pieces).rows
@@ -151,7 +154,9 @@ def test_rows_that_their_senders_fold_leave_results_and_state_to_the_bit(
     spec = AggregateOperator(uid="agg", kind="aggregate", inputs=["in"], key=["k", "f"], aggregates=calls)
     with tempfile.TemporaryDirectory() as folder:
         sent, plain = (
-            OperatorRun(build_operator(spec, SCHEMA, None), LocalStore(StoreConfig(f"file://{folder}/{name}")))
+            OperatorRun(
+                build_operator(spec, [OperatorInput(SCHEMA, None)]), LocalStore(StoreConfig(f"file://{folder}/{name}"))
+            )
             for name in ("sent", "plain")
         )
         assert sent.operator.combiner is not None
@@ -161,7 +166,7 @@ def test_rows_that_their_senders_fold_leave_results_and_state_to_the_bit(
             assert canonical(out.rows, out.rows.column_names) == canonical(expected.rows, out.rows.column_names)
         assert repr(sent.state().to_pylist()) == repr(plain.state().to_pylist())
     spec = AggregateOperator(uid="agg", kind="aggregate", inputs=["in"], key=["k"], aggregates={"s": "sum(x)"})
-    assert build_operator(spec, SCHEMA, None).combiner is None
+    assert build_operator(spec, [OperatorInput(SCHEMA, None)]).combiner is None
 
 
 @quick
@@ -177,7 +182,9 @@ def test_windows_equal_the_oracle_whatever_the_parallelism(
     inputs = tables(epochs)
     watermarks = [watermark_after(inputs[:done], delay_h * HOUR_US) for done in range(len(inputs) + 1)]
     with tempfile.TemporaryDirectory() as folder:
-        run = OperatorRun(build_operator(spec, SCHEMA, "t"), LocalStore(StoreConfig(f"file://{folder}/store")))
+        run = OperatorRun(
+            build_operator(spec, [OperatorInput(SCHEMA, "t")]), LocalStore(StoreConfig(f"file://{folder}/store"))
+        )
         emitted: list[pa.Table] = []
         late: list[pa.Table] = []
         for index, rows in enumerate(inputs):
@@ -224,7 +231,9 @@ def test_deduplicate_without_ttl_equals_the_oracle_whatever_the_cut(epochs: Any,
     """The first row of each key in plan order, whole, exactly once; nulls are one key."""
     spec = DeduplicateOperator(uid="dd", kind="deduplicate", inputs=["in"], key=["k", "i"])
     with tempfile.TemporaryDirectory() as folder:
-        run = OperatorRun(build_operator(spec, SCHEMA, "t"), LocalStore(StoreConfig(f"file://{folder}/store")))
+        run = OperatorRun(
+            build_operator(spec, [OperatorInput(SCHEMA, "t")]), LocalStore(StoreConfig(f"file://{folder}/store"))
+        )
         out = [
             run.epoch(rows, parallelism=subtasks, cuts=pieces).rows
             for rows, subtasks, pieces in zip(tables(epochs), parallelism, cuts, strict=False)
@@ -247,7 +256,9 @@ def test_deduplicate_with_ttl_drops_or_calls_late_every_repeat(
     inputs = tables(epochs)
     remembered: dict[Any, int] = {}
     with tempfile.TemporaryDirectory() as folder:
-        run = OperatorRun(build_operator(spec, SCHEMA, "t"), LocalStore(StoreConfig(f"file://{folder}/store")))
+        run = OperatorRun(
+            build_operator(spec, [OperatorInput(SCHEMA, "t")]), LocalStore(StoreConfig(f"file://{folder}/store"))
+        )
         for index, rows in enumerate(inputs):
             before, after = (watermark_after(inputs[:done], HOUR_US) for done in (index, index + 1))
             out = run.epoch(rows, before, after, parallelism[index], Path(folder, "cache"), cuts[index])

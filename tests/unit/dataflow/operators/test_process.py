@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import OperatorFailed, OutputKind, StatefulOperator
+from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput, OutputKind, StatefulOperator
 from milepost.dataflow.operators.declared import declare
 from milepost.dataflow.operators.process import ProcessFunction
 from milepost.dataflow.operators.user_code import UserCodeFailed, read_function
@@ -69,9 +69,8 @@ class Workbench:
         spec = ProcessOperator(uid="p", kind="process", inputs=["in"], key=list(key), function=function)
         code = read_function("p", function, self.folder)
         loaded = ProcessFunction(code, declare("p", key, code.load()))
-        return build_operator(
-            spec, schema, event_time, pickle.loads(pickle.dumps(loaded)), timed=timed, in_pieces=in_pieces
-        )
+        inputs = [OperatorInput(schema, event_time)]
+        return build_operator(spec, inputs, pickle.loads(pickle.dumps(loaded)), timed=timed, in_pieces=in_pieces)
 
     def run(self, text: str | None = None, **more: Any) -> OperatorRun:
         if text is not None:

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.operators.declared import declare
 from milepost.dataflow.operators.process import ProcessFunction
 from milepost.dataflow.operators.user_code import read_function
@@ -72,11 +72,11 @@ def operator(kind: str, folder: Path) -> StatefulOperator:
     }
     spec: StatefulSpec = kinds[kind](uid="op", kind=kind, inputs=["in"], key=["k"], **specs[kind])
     if kind != "process":
-        return build_operator(spec, SCHEMA, "t")
+        return build_operator(spec, [OperatorInput(SCHEMA, "t")])
     (folder / "ops.py").write_text(FUNCTION)
     code = read_function("op", "ops:Sessions", folder)
     function = ProcessFunction(code, declare("op", ["k"], code.load()))
-    return build_operator(spec, SCHEMA, "t", function, in_pieces=True)
+    return build_operator(spec, [OperatorInput(SCHEMA, "t")], function, in_pieces=True)
 
 
 class Stream:

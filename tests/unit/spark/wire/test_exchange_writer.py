@@ -22,7 +22,7 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.driver.sql_projection import decode_output, encode_output
 from milepost.spark.task.output_stage import OutputPlan, run_output_stage
 from milepost.spark.wire import combining
-from milepost.spark.wire.exchange import BufferLimits, Edge, ExchangeWriter, Stamp
+from milepost.spark.wire.exchange import BufferLimits, Edge, ExchangeWriter, OwnStamp, Stamp
 from milepost.spark.wire.task_output import (
     Declined,
     Forward,
@@ -279,7 +279,7 @@ def test_a_decline_after_the_barrier_sends_the_cancel_marker_instead_of_the_ackn
 @given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from([None, 1, 2])), min_size=1, max_size=8))
 def test_a_buffer_never_mixes_stamps_and_names_its_oldest_row(parts: list[tuple[int, int | None]]) -> None:
     """DESIGN 4.3: the lateness watermark of a row is fixed when it is read, so a buffer has one."""
-    edge = Edge("up", "down", ("k",), ("k",), "at", None)
+    edge = Edge("up", "down", ("k",), ("k",), "at", OwnStamp())
     writer = ExchangeWriter(
         channel=0, receivers=1, max_parallelism=16, hasher=KEYED, edges=(edge,), limits=BufferLimits(10**6)
     )

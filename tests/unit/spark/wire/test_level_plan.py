@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 
 from milepost.protocol.exchange.barrier import SubtaskAck
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US, latest
+from milepost.spark.wire.exchange import OwnStamp, Stamp
 from milepost.spark.wire.level_plan import (
     Clock,
     OperatorPlan,
     SourceClock,
     UpstreamClock,
+    fired_us,
+    input_plans,
     input_watermark_us,
-    lateness_us,
+    start_watermark_us,
 )
+from milepost.spec.graph.edges import edge_names
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.runs.handles import StateHandle
 from tests.harness.tasks.dataplane import SCHEMA, operators
@@ -66,8 +70,7 @@ def test_a_subtask_goes_on_from_the_least_firing_watermark_of_those_whose_rows_i
     def plan(*firing: int | None) -> OperatorPlan:
         return OperatorPlan(
             operators()["unique"],
-            ("events",),
-            SCHEMA,
+            input_plans("unique", ("events",), [SCHEMA], [("id",)]),
             operators()["unique"].state_schema,
             handles[: len(firing)],
             firing,
@@ -92,9 +95,48 @@ def test_a_subtask_goes_on_from_the_least_firing_watermark_of_those_whose_rows_i
         ((SourceClock("new", None, 5),), (12,), 12),
         ((SOURCE, SourceClock("other", 4, 5)), (), 4),
         ((UpstreamClock("unique"),), (None,), None),
+        ((SOURCE, UpstreamClock("unique", 0, 8)), (), 8),
+        ((SOURCE, UpstreamClock("unique", 3, 12)), (), 9),
+        ((SOURCE, UpstreamClock("unique", 3, None)), (), None),
     ],
 )
-def test_rows_of_a_source_are_late_by_its_watermark_and_never_on_time_for_what_has_fired(
+def test_rows_of_a_source_are_late_by_the_least_watermark_of_all_inputs_and_never_on_time_for_what_has_fired(
     clocks: tuple[Clock, ...], firing: tuple[int | None, ...], expected: int | None
 ) -> None:
-    assert lateness_us(clocks, firing) == expected
+    assert latest(start_watermark_us(clocks), fired_us(firing)) == expected
+
+
+@pytest.mark.parametrize(
+    ("stamp", "own", "expected"),
+    [
+        (OwnStamp(), 5, 5),
+        (OwnStamp(holdback_us=2), 5, 3),
+        (OwnStamp(holdback_us=2), END_OF_TIME_US, END_OF_TIME_US),
+        (OwnStamp(holdback_us=2), BEGINNING_OF_TIME_US + 1, BEGINNING_OF_TIME_US),
+        (OwnStamp(most=Stamp(4)), 5, 4),
+        (OwnStamp(most=Stamp(6)), 5, 5),
+        (OwnStamp(most=Stamp(None)), 5, None),
+        (OwnStamp(most=Stamp(4), fired_us=7), 5, 7),
+        (OwnStamp(fired_us=7), None, 7),
+        (Stamp(3), 5, 3),
+    ],
+)
+def test_rows_of_an_operator_keep_their_stamp_within_what_their_receiver_holds_for_complete(
+    stamp: Stamp | OwnStamp, own: int | None, expected: int | None
+) -> None:
+    """Less what they may be older; no more than its other inputs are; no less than what it has fired."""
+    assert stamp.of(own) == expected
+
+
+def test_what_an_operator_holds_back_is_taken_from_the_watermark_of_who_reads_it() -> None:
+    clock = UpstreamClock("unique", holdback_us=4)
+    assert input_watermark_us((clock,), [fired(9), fired(7)], final=False) == 3
+    assert input_watermark_us((clock,), [fired(END_OF_TIME_US)], final=True) == END_OF_TIME_US
+
+
+def test_an_input_that_is_read_twice_has_two_names_on_the_wire_and_late_rows_of_each() -> None:
+    plans = input_plans("pairs", edge_names(("events", "events")), [SCHEMA, SCHEMA], [("id",), ("k",)])
+    assert [(one.edge, one.late) for one in plans] == [
+        ("events", "pairs.late.events"),
+        ("events.2", "pairs.late.events.2"),
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from milepost.storage.local import LocalStore
 from tests.harness.tasks.key_hashes import KEYED
 
 GROUPS = 16
+ROUTING: defaultdict[str, tuple[str, ...]] = defaultdict(lambda: ("k",))
 SIGNATURES = {"a": "of a", "b": "of b"}
 
 
@@ -64,7 +66,7 @@ def restore(
 ) -> tuple[Buffer, ...]:
     uid = uid or next((handle.uid for handle in handles if handle is not None), "op")
     identity = StateIdentity.of(uid, KeySpec(("k",), ("k",), KEYED), pa.schema([("k", pa.int64())]), groups, GROUPS)
-    return restore_channel_state(identity, handles, CheckpointObjects(store, 1, "j"))
+    return restore_channel_state(identity, handles, CheckpointObjects(store, 1, "j"), ROUTING)
 
 
 @pytest.fixture

@@ -1,0 +1,20 @@
+"""Edges have names: as which an operator's inputs are known on the wire, in channel state and among its late rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+LATE = ".late"
+
+
+def edge_names(inputs: Sequence[str]) -> tuple[str, ...]:
+    """Return a name for each input of an operator: the producer's, and where it is read again, ``orders.2``."""
+    return tuple(
+        name if name not in inputs[:position] else f"{name}.{inputs[:position].count(name) + 1}"
+        for position, name in enumerate(inputs)
+    )
+
+
+def late_output(uid: str, edges: Sequence[str], position: int) -> str:
+    """Return the output that holds the late rows of one input: ``<uid>.late``, of several ``<uid>.late.<input>``."""
+    return f"{uid}{LATE}" if len(edges) == 1 else f"{uid}{LATE}.{edges[position]}"
