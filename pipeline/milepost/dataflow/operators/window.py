@@ -116,7 +116,7 @@ class TumblingWindowByKey:
             raise OperatorFailed(
                 self.uid,
                 f"the window of event time {int(beyond[0])} us since 1970 ({self._event_time.column}) has no bounds "
-                f"that a timestamp can hold, nor have those of {len(beyond) - 1} other rows; filter such rows before it",
+                f"that a timestamp can hold, nor have those of {len(beyond) - 1} others; filter such rows before it",
             )
 
     def _fold(self, rows: pa.Table, starts: np.ndarray, state: KeyedState) -> pa.Table:
