@@ -10,6 +10,7 @@ from collections.abc import Callable
 from milepost.cli.main import app
 from milepost.protocol.records.errors import Action, CheckpointError
 from milepost.protocol.records.reasons import RESERVED, CheckpointFailureReason
+from milepost.spec.graph.event_time import EVENT_TIME_RULES
 from milepost.spec.values.docstrings import parse_docstring
 from scripts.processes import ROOT
 from scripts.reference.api_page import api_page, class_names, first_paragraph
@@ -89,6 +90,24 @@ def reasons_page() -> str:
     ])  # fmt: skip
 
 
+def event_time_page() -> str:
+    """Return, per kind, what times its rows, what it holds back, and what is late."""
+    rows = [(f"`{one.kind}`", one.event_time, one.holds_back, one.late) for one in EVENT_TIME_RULES]
+    return "\n".join([
+        "# Event time\n",
+        note("`milepost.spec.graph.event_time`"),
+        "A source's watermark is the newest event time read, less `watermark_delay`. An operator's is the least of its",
+        "inputs': of a source that of the source, of an operator how far that has fired, less what it holds back.",
+        "Inputs without event time hold nobody back.\n",
+        "A row is stamped when it is read: with the least watermark of all inputs of its operator at the start of the",
+        "epoch. The stamp decides for ever whether the row is late, whatever the epoch in which it is processed. Rows",
+        "that an operator emits are stamped with how far it had fired before them, less what it holds back; so what a",
+        "window emits is never late for a window that reads it.\n",
+        table(("kind", "event time of its rows", "holds back", "late"), rows),
+        "",
+    ])  # fmt: skip
+
+
 def decisions_page() -> str:
     """Return the list of decisions, newest first."""
     files = sorted((file for file in (ROOT / DECISIONS).glob("20*.md")), reverse=True)
@@ -108,6 +127,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/spec.md": spec_page,
     "docs/reference/cli.md": cli_page,
     "docs/reference/errors.md": errors_page,
+    "docs/reference/event-time.md": event_time_page,
     "docs/reference/abort-reasons.md": reasons_page,
     "docs/reference/api.md": api_page,
     "docs/reference/process.md": process_page,

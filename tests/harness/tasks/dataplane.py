@@ -1,7 +1,8 @@
 """The data plane of one job in this process: real tasks, level by level, with the shuffle as a list of rows.
 
 What Spark adds is left out (processes, retries, the JVM); everything that decides what a row becomes is the product's.
-The job: `unique` and `hourly` read the source, `totals` and `steady` read `unique`; late rows of both windows are kept.
+The job: `unique` and `hourly` read the source, `totals` and `steady` read `unique`, `longer` reads the windows of
+`hourly`; late rows of all windows are kept.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
+from milepost.spec.graph.node_rules import LAST_MOMENT_US
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.buffers.spill import SpillFile
@@ -75,16 +77,25 @@ def operators() -> dict[str, StatefulOperator]:
     count = {"n": parse_aggregate("count(*)"), "sum": parse_aggregate("sum(id)")}
     input_ = OperatorInput(SCHEMA, "t")
     ttl, hour, half = timedelta(minutes=30), timedelta(hours=1), timedelta(minutes=30)
+    hourly = TumblingWindowByKey("hourly", ("k",), hour, timedelta(), count, input_)
+    windows = OperatorInput(hourly.output_schema, "window_end", LAST_MOMENT_US)
+    sums = {"windows": parse_aggregate("count(*)"), "n": parse_aggregate("sum(n)")}
     return {
         "unique": DeduplicateByKey("unique", ("id",), ttl, input_),
-        "hourly": TumblingWindowByKey("hourly", ("k",), hour, timedelta(), count, input_),
+        "hourly": hourly,
         "totals": AggregateByKey("totals", ("k",), count, SCHEMA),
         "steady": TumblingWindowByKey("steady", ("k",), half, timedelta(), count, input_),
+        "longer": TumblingWindowByKey("longer", ("k",), 2 * hour, timedelta(), sums, windows),
     }
 
 
-INPUTS = {"unique": "events", "hourly": "events", "totals": "unique", "steady": "unique"}
-HOSTED = {1: ("unique", "hourly"), 2: ("totals", "steady")}
+INPUTS = {"unique": "events", "hourly": "events", "totals": "unique", "steady": "unique", "longer": "hourly"}
+HOSTED = {1: ("unique", "hourly"), 2: ("totals", "steady", "longer")}
+
+
+def input_schema(uid: str) -> pa.Schema:
+    """The rows that an operator reads."""
+    return operators()["hourly"].output_schema if uid == "longer" else SCHEMA
 
 
 @dataclass
@@ -234,8 +245,8 @@ class DataPlane:
                 producer=producer,
                 operator=uid,
                 key=made[uid].routing_key,
-                columns=tuple(SCHEMA.names),
-                event_time="t",
+                columns=tuple(input_schema(uid).names),
+                event_time="window_end" if uid == "longer" else "t",
                 stamp=self._stamp(uid) if level == 0 else OwnStamp(),
             )
             for uid, producer in INPUTS.items()
@@ -271,7 +282,7 @@ class DataPlane:
             hosted.append(
                 OperatorPlan(
                     operator=operators()[uid],
-                    inputs=input_plans(uid, (INPUTS[uid],), [SCHEMA], operators()[uid].routing_keys),
+                    inputs=input_plans(uid, (INPUTS[uid],), [input_schema(uid)], operators()[uid].routing_keys),
                     state_schema=operators()[uid].state_schema,
                     handles=state.handles,
                     firing=state.firing,

@@ -22,7 +22,7 @@ from tests.harness.tasks.dataplane import DELAY_US, FIRST, MINUTE_US, SCHEMA, Da
 
 FINAL = EpochAlignment(None, None, 0, True)
 SMALL = BufferLimits(bytes=10**6, rows=3)
-APPENDED = ("unique", "unique.late", "hourly", "hourly.late", "steady", "steady.late")
+APPENDED = ("unique", "unique.late", "hourly", "hourly.late", "steady", "steady.late", "longer", "longer.late")
 
 
 def cut(timeout_ms: int) -> EpochAlignment:
@@ -60,7 +60,7 @@ def assert_equal(actual: DataPlane, expected: DataPlane) -> None:
     for node in APPENDED:
         assert counted(actual, node) == counted(expected, node), node
     assert newest(actual, "totals") == newest(expected, "totals")
-    for uid in ("unique", "hourly", "totals", "steady"):
+    for uid in ("unique", "hourly", "totals", "steady", "longer"):
         assert actual.state(uid) == expected.state(uid), uid
 
 

@@ -36,7 +36,6 @@ class AggregateByKey:
     """Aggregates over all rows of a key so far. Nothing is ever late; a null key is a group of its own."""
 
     output_kind = OutputKind.UPDATES
-    holdback_us = 0
     listener: CheckpointListener | None = None
 
     def __init__(

@@ -201,7 +201,6 @@ class StatefulOperator(Protocol):
         key: columns that identify a row of its state.
         routing_key: the part of it that decides the key group.
         routing_keys: of each input, the columns by which its rows are exchanged: their values are the routing key.
-        holdback_us: how much older than the stamp they are emitted with its rows may be, by their event time.
         output_key: columns that identify a row of its output, for updates; () when rows are final.
         output_kind: append or updates.
         combiner: for the rows of an operator with one input to which their order does not matter; None for others.
@@ -212,7 +211,6 @@ class StatefulOperator(Protocol):
     key: tuple[str, ...]
     routing_key: tuple[str, ...]
     routing_keys: tuple[tuple[str, ...], ...]
-    holdback_us: int
     output_key: tuple[str, ...]
     state_schema: pa.Schema
     output_schema: pa.Schema

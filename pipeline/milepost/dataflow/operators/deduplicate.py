@@ -36,7 +36,6 @@ class DeduplicateByKey:
     """
 
     output_kind = OutputKind.APPEND
-    holdback_us = 0
     combiner: Combiner | None = None
     listener: CheckpointListener | None = None
     output_key: tuple[str, ...] = ()

@@ -84,7 +84,6 @@ class ProcessByKey:
     """
 
     output_kind = OutputKind.APPEND
-    holdback_us = 0
     combiner: Combiner | None = None
     output_key: tuple[str, ...] = ()
 

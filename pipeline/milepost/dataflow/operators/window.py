@@ -72,7 +72,6 @@ class TumblingWindowByKey:
         self.uid = uid
         self.routing_key = tuple(key)
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
-        self.holdback_us = self._lateness_us
         self.key = (*key, WINDOW_START)
         self.combiner: Combiner | None = None
         self.output_kind = OutputKind.UPDATES if self._lateness_us else OutputKind.APPEND

@@ -274,7 +274,7 @@ def expected_operator(
     for name in names:
         known = _known_type(graph, node.uid, node.columns.get(name))
         fields.append(pa.field(name, recorded_type(recorded, name) if known is None else known))
-    return build_operator(spec, [OperatorInput(pa.schema(fields), node.event_time)], function)
+    return build_operator(spec, [OperatorInput(pa.schema(fields), node.event_time, node.shift_us)], function)
 
 
 def _calls(spec: StatefulSpec) -> list[Any]:

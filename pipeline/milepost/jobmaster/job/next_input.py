@@ -9,7 +9,7 @@ date, so without rows in flight that takes a spec by which the operator has othe
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -21,8 +21,8 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord, SourceInput, source_input
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.exchange.watermarks import operator_watermark
-from milepost.spec.graph.graph import JobGraph
+from milepost.protocol.exchange.watermarks import held_back, operator_watermark
+from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.values.durations import format_duration
 from milepost.storage.open import open_store
@@ -145,8 +145,7 @@ def has_due_timer(base: CheckpointMetadata, graph: JobGraph) -> bool:
     """Return whether an epoch without any rows would fire a timer or window, or forget a key."""
     for node in graph.stateful:
         snapshot = base.operators.get(node.uid)
-        timed = [base.sources[name] for name in node.sources if graph.nodes[name].event_time and name in base.sources]
-        reached_us = operator_watermark(source.watermark_us for source in timed)
+        reached_us = operator_watermark(_reached_us(base, graph, node))
         if snapshot is None or reached_us is None:
             continue
         for handle, firing_us in zip(snapshot.handles, snapshot.firing, strict=True):
@@ -154,6 +153,17 @@ def has_due_timer(base: CheckpointMetadata, graph: JobGraph) -> bool:
             if behind and any(timer_us <= reached_us for _, timer_us in handle.timers):
                 return True
     return False
+
+
+def _reached_us(base: CheckpointMetadata, graph: JobGraph, node: Node) -> Iterator[int | None]:
+    """Yield how far each source lets an operator fire, once all before it have: less what they hold back."""
+    for name in node.inputs:
+        producer = graph.nodes[name]
+        if producer.kind != "source":
+            for reached_us in _reached_us(base, graph, producer):
+                yield held_back(reached_us, producer.holdback_us)
+        elif producer.event_time is not None and name in base.sources:
+            yield base.sources[name].watermark_us
 
 
 def _paced(

@@ -155,7 +155,7 @@ def _inputs(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> tu
         schema = schemas[name]
         if needed is not None:
             schema = pa.schema([field for field in schema if field.name in needed])
-        found.append(OperatorInput(schema, plan.graph.nodes[name].event_time))
+        found.append(OperatorInput(schema, plan.graph.nodes[name].event_time, plan.graph.nodes[name].shift_us))
     return tuple(found)
 
 
@@ -210,7 +210,7 @@ def _output(
             key=operators[uid].routing_keys[position],
             columns=tuple(one.schema.names),
             event_time=node.event_time,
-            stamp=_stamp(plan, node, plan.graph.nodes[uid], operators),
+            stamp=_stamp(plan, node, plan.graph.nodes[uid]),
             # Where an epoch may be cut, what is in flight are rows: a later epoch's operator may be another one.
             combiner=None if plan.spec.checkpointing.cuts_epochs else operators[uid].combiner,
             name=edge,
@@ -243,15 +243,13 @@ def _limits(plan: EpochPlan) -> BufferLimits:
     return BufferLimits(max(1, size // _CUT_PARTS), _CUT_ROWS)
 
 
-def _stamp(
-    plan: EpochPlan, producer: Node, receiver: Node, operators: Mapping[str, StatefulOperator]
-) -> Stamp | OwnStamp:
+def _stamp(plan: EpochPlan, producer: Node, receiver: Node) -> Stamp | OwnStamp:
     """Return how the rows of an edge are stamped."""
-    clocks = _clocks(plan, receiver, operators)
+    clocks = _clocks(plan, receiver)
     start, fired = start_watermark_us(clocks), fired_us(plan.firing.get(receiver.uid, ()))
     if producer.level == 0:
         return Stamp(latest(start, fired))
-    made_by = _clocks_of(plan, producer.uid, operators)
+    made_by = _clocks_of(plan, producer.uid)
     holdback_us = max((clock.holdback_us for clock in made_by if isinstance(clock, UpstreamClock)), default=0)
     return OwnStamp(holdback_us, Stamp(start) if len(clocks) > 1 else None, fired)
 
@@ -304,7 +302,7 @@ def _stateful(
             channels=plan.channels.get(node.uid, ()),
             directory=state_prefix(plan.checkpoint_id, plan.token, OperatorUid(node.uid)),
             signature=plan.input_signatures[node.uid],
-            clocks=_clocks(plan, node, operators),
+            clocks=_clocks(plan, node),
             whole=_whole_output(operators[node.uid]) if node.uid in whole else None,
         )
         for node in plan.graph.at_level(level)
@@ -333,21 +331,21 @@ def _whole_output(operator: StatefulOperator) -> WholeOutput:
     return WholeOutput(operator.uid + WHOLE, operator)
 
 
-def _clocks(plan: EpochPlan, node: Node, operators: Mapping[str, StatefulOperator]) -> tuple[Clock, ...]:
+def _clocks(plan: EpochPlan, node: Node) -> tuple[Clock, ...]:
     """Return what tells an operator how far its inputs are, each producer once."""
-    return tuple(dict.fromkeys(clock for name in node.inputs for clock in _clocks_of(plan, name, operators)))
+    return tuple(dict.fromkeys(clock for name in node.inputs for clock in _clocks_of(plan, name)))
 
 
-def _clocks_of(plan: EpochPlan, producer: str, operators: Mapping[str, StatefulOperator]) -> tuple[Clock, ...]:
+def _clocks_of(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
     """Return what tells how far a producer is. Nothing where no source with event time reaches it."""
     node = plan.graph.nodes[producer]
     if node.kind == "sql":
-        return _clocks(plan, node, operators)
+        return _clocks(plan, node)
     if not _reaching(plan, producer):
         return ()
     if node.is_stateful:
         start_us = operator_watermark(plan.firing.get(node.uid, ()))
-        return (UpstreamClock(node.uid, operators[node.uid].holdback_us, start_us),)
+        return (UpstreamClock(node.uid, node.holdback_us, start_us),)
     delay_us = round(plan.spec.sources[node.uid].watermark_delay.total_seconds() * _MICROSECOND)
     return (SourceClock(node.uid, plan.watermarks_us.get(node.uid), delay_us),)
 

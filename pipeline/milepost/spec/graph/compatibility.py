@@ -32,6 +32,8 @@ RENAMED_FROM = "renamed_from"
 _REMEMBERS = "remembers"
 """How much longer than its watermark an operator keeps keys: allowed lateness, or ttl."""
 _FOR_EVER = "for ever"
+_MODES = "modes of its inputs"
+"""Of each input append or updates: state made of rows that stay cannot tell which of them an update replaces."""
 _ROWS_OF = "rows_of"
 """The operator whose latest rows a table shows. Rows of another one beside them would be a table of neither."""
 _SECTIONS = ("operators", "sources", "sinks", "job")
@@ -53,7 +55,11 @@ def state_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, dict[str, Any]
 
 def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     operator = spec.operator(node.uid)
-    signature: dict[str, Any] = {"kind": node.kind, "key": list(getattr(operator, "key", ()))}
+    signature: dict[str, Any] = {
+        "kind": node.kind,
+        "key": list(getattr(operator, "key", ())),
+        _MODES: [graph.nodes[name].output_kind for name in node.inputs],
+    }
     if isinstance(operator, WindowOperator | DeduplicateOperator):
         # What is late, and what has fired, was judged by these sources' watermarks.
         signature["sources"] = sorted(node.sources)
@@ -147,12 +153,12 @@ def _grows(before: str | None, after: str | None) -> bool:
     return parse_duration(after) > parse_duration(before)
 
 
-def _differs(before: str | None, after: str | None) -> bool:
+def _differs(before: Any, after: Any) -> bool:
     """Return whether both are known and differ: earlier versions did not record it."""
     return before is not None and after is not None and before != after
 
 
-_CHANGES: Mapping[str, Callable[[Any, Any], bool]] = {_REMEMBERS: _grows, _ROWS_OF: _differs}
+_CHANGES: Mapping[str, Callable[[Any, Any], bool]] = {_REMEMBERS: _grows, _ROWS_OF: _differs, _MODES: _differs}
 """What counts as a change of a part of a signature, where not every difference does."""
 
 

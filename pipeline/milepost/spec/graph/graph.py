@@ -55,6 +55,8 @@ class Node:
         sinks, late_sinks: sinks that read its rows, and its late rows.
         columns: output column -> type, in order; None = a type that only Spark knows.
         event_time: output column that times its rows, or None.
+        shift_us: what is added to it: -1 where it is the end of a window, which is the first moment after it.
+        holdback_us: how much older than the stamp they are emitted with its rows may be.
         output_kind: append (a row is final) or updates (a row replaces the last one with its key).
         key: key columns of its output; () for rows without one.
         sources: the sources it descends from, which make its watermark.
@@ -73,6 +75,8 @@ class Node:
     sources: tuple[str, ...]
     plan: SqlPlan | None = None
     known: bool = True
+    shift_us: int = 0
+    holdback_us: int = 0
     consumers: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
     late_sinks: tuple[str, ...] = ()
@@ -183,7 +187,14 @@ class _Builder:
 
     def _visit(self, path: Path, operator: SqlOperator | StatefulSpec) -> None:
         source = self.nodes[operator.inputs[0]]
-        rows = OutputRows(source.columns, source.event_time, source.output_kind, source.key, known=source.known)
+        rows = OutputRows(
+            source.columns,
+            source.event_time,
+            source.output_kind,
+            source.key,
+            known=source.known,
+            shift_us=source.shift_us,
+        )
         if isinstance(operator, SqlOperator):
             result = sql_rows(operator, source.uid, rows, path)
         elif isinstance(operator, AggregateOperator):
@@ -215,6 +226,8 @@ class _Builder:
             sources=sources,
             plan=rows.plan,
             known=rows.known,
+            shift_us=rows.shift_us,
+            holdback_us=rows.holdback_us,
         )
 
     def _sinks(self) -> None:

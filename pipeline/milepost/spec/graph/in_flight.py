@@ -30,7 +30,7 @@ def consumed_columns(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str]
 
 
 def input_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, str]:
-    """Return per stateful operator a digest of its key, the columns it consumes, and how they are made.
+    """Return per stateful operator a digest of its key, the columns and modes it consumes, and how they are made.
 
     How: the columns of each source, the texts of SQL between, and of a stateful producer its kind and columns; what is
     behind that one matters only where it decides a type that the spec does not tell.
@@ -43,6 +43,7 @@ def _inputs(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     return {
         "key": list(getattr(spec.operator(node.uid), "key", ())),
         "columns": None if consumed is None else sorted(consumed),
+        "modes": [graph.nodes[name].output_kind for name in node.inputs],
         "made": [_made(spec, graph, graph.nodes[name], consumed) for name in node.inputs],
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 from milepost.spec.job.availability import not_available
 from milepost.spec.job.spec import (
@@ -24,7 +25,11 @@ from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import INTEGERS, ColumnType
 
-WINDOW_COLUMNS = ("window_start", "window_end")
+WINDOW_END = "window_end"
+WINDOW_COLUMNS = ("window_start", WINDOW_END)
+LAST_MOMENT_US = -1
+"""A window's row is of its window's last moment: its end, which is the first moment that is not in it, less this."""
+
 WINDOW_TIME = ColumnType("timestamp", unit="us", utc=True)
 APPEND, UPDATES = "append", "updates"
 
@@ -41,6 +46,7 @@ class OutputRows:
     """The rows that a node gives: columns in order, event time column, append or updates, key, and sql's plan.
 
     Attributes:
+        shift_us: what is added to the event time, as in `Node`. holdback_us: as there.
         known: whether the columns are. They are not below a process operator whose class was not loaded (`lint` and DAG
             files load none): then nothing is said about names, and event time and key are taken to be kept.
     """
@@ -51,6 +57,8 @@ class OutputRows:
     key: tuple[str, ...]
     plan: SqlPlan | None = None
     known: bool = True
+    shift_us: int = 0
+    holdback_us: int = 0
 
     def type_of(self, column: str | None) -> ColumnType | None:
         """Return a column's type as far as it is known."""
@@ -85,7 +93,7 @@ def sql_rows(operator: SqlOperator, name: str, rows: OutputRows, path: Path) -> 
         columns[column] = rows.columns[origin] if origin is not None else None
     kept = plan.passthrough.get(rows.event_time or "") == rows.event_time
     key = rows.key if all(plan.passthrough.get(column) == column for column in rows.key) else ()
-    return OutputRows(columns, rows.event_time if kept else None, APPEND, key, plan)
+    return OutputRows(columns, rows.event_time if kept else None, APPEND, key, plan, shift_us=rows.shift_us)
 
 
 def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
@@ -110,9 +118,15 @@ def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Pat
         return problems
     columns: Columns = {column: rows.type_of(column) for column in operator.key}
     columns |= dict.fromkeys(WINDOW_COLUMNS, WINDOW_TIME)
-    # The watermark of the input says nothing about a window that closes later: its times are data, no event time.
     kind = UPDATES if operator.allowed_lateness else APPEND
-    return OutputRows({**columns, **_results(operator.aggregates, rows)}, None, kind, (*operator.key, *WINDOW_COLUMNS))
+    return OutputRows(
+        {**columns, **_results(operator.aggregates, rows)},
+        WINDOW_END,
+        kind,
+        (*operator.key, *WINDOW_COLUMNS),
+        shift_us=LAST_MOMENT_US,
+        holdback_us=operator.allowed_lateness // timedelta(microseconds=1),
+    )
 
 
 def deduplicate_rows(
@@ -122,7 +136,9 @@ def deduplicate_rows(
     problems = _append_only(operator.kind, name, rows, path) + _key_problems(operator.key, name, rows, path)
     if operator.ttl is not None:
         problems += _event_time_problems("a ttl", name, rows, path)
-    return problems or OutputRows(rows.columns, rows.event_time, APPEND, operator.key, known=rows.known)
+    if problems:
+        return problems
+    return OutputRows(rows.columns, rows.event_time, APPEND, operator.key, known=rows.known, shift_us=rows.shift_us)
 
 
 def process_rows(
@@ -137,9 +153,9 @@ def process_rows(
     if problems:
         return problems
     if declared is None:
-        return OutputRows({}, rows.event_time, APPEND, (), known=False)
+        return OutputRows({}, rows.event_time, APPEND, (), known=False, shift_us=rows.shift_us)
     timed = (type_ := declared.get(rows.event_time or "")) is not None and type_.kind == "timestamp"
-    return OutputRows(dict(declared), rows.event_time if timed else None, APPEND, ())
+    return OutputRows(dict(declared), rows.event_time if timed else None, APPEND, (), shift_us=rows.shift_us)
 
 
 def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]:
@@ -221,7 +237,7 @@ def _event_time_problems(what: str, name: str, rows: OutputRows, path: Path) -> 
         return []
     message = (
         f"{what} needs an event time, and the rows of {name} have none: its source must name `event_time`, "
-        "sql must keep that column under its name, and windows have none in this version"
+        "sql must keep that column under its name; of a window's rows it is window_end"
     )
     return [Problem((*path, "inputs", 0), message)]
 

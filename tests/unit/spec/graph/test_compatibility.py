@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -91,6 +92,23 @@ def test_a_verdict_says_what_changed() -> None:
     changed["operators"][3]["window"] = {"tumbling": "2h"}
     rows = {row["uid"]: row["detail"] for row in compare_signatures(signatures(BASE), signatures(changed))}
     assert rows["hourly"] == "window was {tumbling: 1h}, is {tumbling: 2h}"
+
+
+def test_an_input_that_turns_from_append_to_updates_needs_a_new_uid_for_who_reads_it() -> None:
+    spec = JobSpec.model_validate(BASE)
+    graph = build_graph(spec)
+    turned = replace(graph, nodes=graph.nodes | {"seen": replace(graph.nodes["seen"], output_kind="updates")})
+    rows = compare_signatures(state_signatures(spec, graph), state_signatures(spec, turned))
+    changed = {row["uid"]: (row["verdict"], row["detail"]) for row in rows if row["verdict"] != COMPATIBLE}
+    detail = "modes of its inputs was [append], is [updates]"
+    assert changed == {"sums": (NEW_UID, detail), "hourly": (NEW_UID, detail)}
+
+
+def test_the_modes_of_inputs_that_were_not_recorded_go_on() -> None:
+    before = signatures(BASE)
+    for operator in before["operators"].values():
+        del operator["modes of its inputs"]
+    assert {row["verdict"] for row in compare_signatures(before, signatures(BASE))} == {COMPATIBLE}
 
 
 def test_a_sink_whose_operator_was_not_recorded_goes_on() -> None:

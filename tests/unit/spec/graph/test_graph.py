@@ -119,7 +119,7 @@ def test_kinds_of_output_and_keys() -> None:
     assert shown == {
         "rows": ("append", (), "t"),
         "a": ("updates", ("k",), None),
-        "w": ("append", ("k", "window_start", "window_end"), None),
+        "w": ("append", ("k", "window_start", "window_end"), "window_end"),
         "u": ("append", ("k", "t"), "t"),
         "s": ("append", ("k", "t"), "t"),
     }
@@ -161,7 +161,13 @@ def test_sinks_know_what_they_read() -> None:
             [],
             "a window needs an event time",
         ),
-        ([window("w"), window("v", "w")], [], "a window needs an event time"),
+        (
+            [window("w"), sql("s", "SELECT k, window_start FROM w", "w"), window("v", "s")],
+            [],
+            "a window needs an event time",
+        ),
+        ([window("w", allowed_lateness="1h"), window("v", "w")], [], "window over updates (the rows of w)"),
+        ([window("w"), window("v", "w", key=["window_start"])], [], "the column window_start occurs twice"),
         ([sql("s", "SELECT k, v AS t FROM rows"), unique("u", "s", ttl="1d")], [], "a ttl needs an event time"),
         ([aggregate("a", key="q")], [], "rows has no column q"),
         ([aggregate("a", s="sum(k)")], [], "sum needs numbers, but k is string"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,17 @@ def test_what_makes_rows_differently_changes_the_signature_of_who_reads_them(
 def test_what_leaves_the_rows_as_they_are_keeps_the_signatures(signatures: Signatures, old: str, new: str) -> None:
     """Limits, places, parallelism and an operator's own rules may change while rows are in flight."""
     assert signatures(old, new) == signatures("", "")
+
+
+def test_an_input_that_turns_from_append_to_updates_changes_the_signature_of_who_reads_it(tmp_path: Path) -> None:
+    """Rows that were in flight as rows that stay are none that replace others."""
+    file = tmp_path / "shop.yaml"
+    file.write_text(SPEC)
+    job = load_job(str(file))
+    graph = job.graph()
+    turned = replace(graph, nodes=graph.nodes | {"once": replace(graph.nodes["once"], output_kind="updates")})
+    before, after = input_signatures(job.spec, graph), input_signatures(job.spec, turned)
+    assert {uid for uid in before if before[uid] != after[uid]} == {"totals", "hourly"}
 
 
 def test_an_operator_consumes_the_columns_it_needs_or_all(tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""Event time per kind of node: what times its rows, how old they may be, and which rows it takes for late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EventTimeRule:
+    """One row of the reference.
+
+    Attributes:
+        kind: of a node. event_time: of its rows. holds_back: how far its rows' watermark is behind its own.
+        late: rows of its input that go to `<uid>.late`, by their event time and their stamp.
+    """
+
+    kind: str
+    event_time: str
+    holds_back: str
+    late: str
+
+
+NOTHING = "nothing"
+
+EVENT_TIME_RULES = (
+    EventTimeRule("source", "the column `event_time`; without it none, and no watermark", "`watermark_delay`", NOTHING),
+    EventTimeRule("sql", "its input's, under its own name; else none", NOTHING, NOTHING),
+    EventTimeRule("deduplicate", "its input's", NOTHING, "with a `ttl`: event time < stamp − ttl"),
+    EventTimeRule(
+        "window",
+        "`window_end` less 1 µs: the last moment of the window",
+        "`allowed_lateness`",
+        "window_end + allowed_lateness ≤ stamp",
+    ),
+    EventTimeRule("aggregate", "none", NOTHING, NOTHING),
+    EventTimeRule("process", "its input's, where `output` has a timestamp of its name; else none", NOTHING, NOTHING),
+)
+"""What the graph (`node_rules.py`) and the operators do, in words."""

@@ -1,0 +1,126 @@
+"""The reference's table of event time: one test per row, of the graph and of the operator that it builds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from milepost.dataflow.operators.build import build_operator
+from milepost.dataflow.operators.contract import OperatorInput
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.spec.graph.event_time import EVENT_TIME_RULES, NOTHING
+from milepost.spec.graph.graph import JobGraph, Outputs, analyse
+from milepost.spec.job.spec import JobSpec, SqlOperator
+from milepost.spec.values.types import ColumnType
+from milepost.storage.local import LocalStore
+from tests.harness.tasks.subtasks import OperatorRun
+
+HOUR_US = 3_600_000_000
+TIMES = {"at": "timestamp[us, UTC]", "k": "string"}
+SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("k", pa.string())])
+SOURCE = {"format": "csv", "path": "in/*.csv", "schema": TIMES, "event_time": "at", "watermark_delay": "5m"}
+
+
+def graph_of(*operators: dict[str, Any], outputs: Outputs | None = None) -> tuple[JobSpec, JobGraph]:
+    """A job of these operators, each over the one before it."""
+    names = ["rows", *(operator["uid"] for operator in operators)]
+    value = {"name": "job", "storage": "lake", "sources": {"rows": SOURCE}}
+    chained = [{"inputs": [name], **operator} for name, operator in zip(names, operators, strict=False)]
+    spec = JobSpec.model_validate({**value, "operators": chained})
+    graph, problems = analyse(spec, outputs)
+    assert graph is not None, problems
+    return spec, graph
+
+
+def late(spec: JobSpec, uid: str, folder: Path, time_us: int, stamp_us: int, shift_us: int = 0) -> bool:
+    """Whether a row of this time and stamp is late for an operator."""
+    operator = spec.operator(uid)
+    assert not isinstance(operator, SqlOperator)
+    built = build_operator(operator, [OperatorInput(SCHEMA, "at", shift_us)])
+    run = OperatorRun(built, LocalStore(StoreConfig((folder / f"{uid}{time_us}{stamp_us}{shift_us}").as_uri())))
+    rows = pa.table([pa.array([time_us]).cast(SCHEMA.field("at").type), ["a"]], schema=SCHEMA)
+    return bool(run.epoch(rows, stamp_us, stamp_us).late.num_rows)
+
+
+def times_of(graph: JobGraph, uid: str) -> tuple[str | None, int, int]:
+    node = graph.nodes[uid]
+    return node.event_time, node.shift_us, node.holdback_us
+
+
+def source(folder: Path) -> None:
+    _, graph = graph_of()
+    assert times_of(graph, "rows") == ("at", 0, 0)
+
+
+def sql(folder: Path) -> None:
+    kept = {"uid": "kept", "kind": "sql", "sql": "SELECT at, k FROM rows"}
+    lost = {"uid": "lost", "kind": "sql", "sql": "SELECT at AS time FROM kept"}
+    _, graph = graph_of(kept, lost)
+    assert times_of(graph, "kept") == ("at", 0, 0) and times_of(graph, "lost") == (None, 0, 0)
+
+
+def deduplicate(folder: Path) -> None:
+    spec, graph = graph_of({"uid": "once", "kind": "deduplicate", "key": ["k"], "ttl": "1h"})
+    assert times_of(graph, "once") == ("at", 0, 0)
+    assert not late(spec, "once", folder, 0, HOUR_US) and late(spec, "once", folder, 0, HOUR_US + 1)
+    assert late(spec, "once", folder, 0, HOUR_US, shift_us=-1)
+
+
+def window(folder: Path) -> None:
+    hourly = {"uid": "hourly", "kind": "window", "key": ["k"], "window": {"tumbling": "1h"}}
+    hourly |= {"aggregates": {"n": "count(*)"}}
+    spec, graph = graph_of(hourly, {**hourly, "uid": "again", "allowed_lateness": "2h"})
+    assert times_of(graph, "hourly") == ("window_end", -1, 0)
+    assert times_of(graph, "again") == ("window_end", -1, 2 * HOUR_US)
+    assert not late(spec, "hourly", folder, 0, HOUR_US - 1) and late(spec, "hourly", folder, 0, HOUR_US)
+    assert not late(spec, "again", folder, 0, 3 * HOUR_US - 1) and late(spec, "again", folder, 0, 3 * HOUR_US)
+    end_us = HOUR_US
+    assert late(spec, "hourly", folder, end_us, HOUR_US, shift_us=-1), "a window's end is the moment after it"
+
+
+def aggregate(folder: Path) -> None:
+    spec, graph = graph_of({"uid": "totals", "kind": "aggregate", "key": ["k"], "aggregates": {"n": "count(*)"}})
+    assert times_of(graph, "totals") == (None, 0, 0)
+    assert not late(spec, "totals", folder, -(10**15), 10**15)
+
+
+def process(folder: Path) -> None:
+    calls = {"uid": "calls", "kind": "process", "key": ["k"], "function": "ops:Calls"}
+    timed, text = ColumnType("timestamp", unit="us", utc=True), ColumnType("string")
+    for output, expected in (({"at": timed}, "at"), ({"at": text}, None), ({"time": timed}, None)):
+        _, graph = graph_of(calls, outputs={"calls": output})
+        assert times_of(graph, "calls") == (expected, 0, 0)
+
+
+ROWS: dict[str, Callable[[Path], None]] = {
+    check.__name__: check for check in (source, sql, deduplicate, window, aggregate, process)
+}
+
+
+@pytest.mark.parametrize("kind", [rule.kind for rule in EVENT_TIME_RULES])
+def test_each_row_of_the_table_is_what_graph_and_operator_do(kind: str, tmp_path: Path) -> None:
+    ROWS[kind](tmp_path)
+
+
+def test_what_the_table_calls_late_is_what_has_late_rows() -> None:
+    """And the other way round: a kind with late rows has a rule."""
+    assert {rule.kind for rule in EVENT_TIME_RULES if rule.late != NOTHING} == {"window", "deduplicate"}
+
+
+def test_event_time_goes_on_from_a_window_through_what_keeps_its_column() -> None:
+    """So a window reads windows, also behind SQL, a deduplication and a process function."""
+    hourly = {"uid": "hourly", "kind": "window", "key": ["k"], "window": {"tumbling": "1h"}}
+    hourly |= {"aggregates": {"n": "count(*)"}}
+    kept = {"uid": "kept", "kind": "sql", "sql": "SELECT k, window_end, n FROM hourly"}
+    once = {"uid": "once", "kind": "deduplicate", "key": ["k"], "ttl": "1d"}
+    calls = {"uid": "calls", "kind": "process", "key": ["k"], "function": "ops:Calls"}
+    daily = {**hourly, "uid": "daily", "window": {"tumbling": "1d"}}
+    output = {"k": ColumnType("string"), "window_end": ColumnType("timestamp", unit="us", utc=True)}
+    _, graph = graph_of(hourly, kept, once, calls, daily, outputs={"calls": output})
+    for uid in ("hourly", "kept", "once", "calls", "daily"):
+        assert times_of(graph, uid) == ("window_end", -1, 0)
+    assert [graph.nodes[uid].level for uid in ("hourly", "once", "calls", "daily")] == [1, 2, 3, 4]
