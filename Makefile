@@ -24,6 +24,8 @@ PYTEST = MILEPOST_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(PY) -m pytest --hypothes
   --dist loadscope --no-loadscope-reorder
 # How many source objects `make fuzz` breaks.
 OBJECTS ?= 20000
+# How many random jobs `make law` runs.
+EXAMPLES ?= 5000
 MILEPOST_DAYS ?= 28
 # Of the benchmark: quick or full; BENCH_ARGS="--resume", or "--only workload/window".
 MODE ?= quick
@@ -33,7 +35,7 @@ PAGES ?=
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format check test referees mutants fuzz bench bench-tables demo docs reference transcripts down status clean
+.PHONY: help env lint format check test referees mutants fuzz law bench bench-tables demo docs reference transcripts down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +70,9 @@ mutants: env ## break rules on purpose in a copy of the tree: tests must fail (m
 
 fuzz: env ## break OBJECTS=20000 source objects at random and read them: rows or typed errors, nothing dies (minutes)
 	@$(PY) -m tests.harness.tasks.reader_fuzz --objects $(OBJECTS) --seed $(SEED)
+
+law: env ## run EXAMPLES=5000 random jobs: with nothing in flight, each node is its batch query, by DuckDB (minutes)
+	@$(PY) -m tests.harness.law.run --examples $(EXAMPLES) --seed $(SEED)
 
 bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 60 to 80)
 	@$(PY) -m bench.environments

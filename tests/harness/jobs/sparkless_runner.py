@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,10 +20,13 @@ from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spark.task.attempt import Attempt
+from milepost.spark.task.attempt import Attempt, wall_clock_ms
 from milepost.spark.task.epoch_tasks import epoch_tasks, subtask_answers
 from milepost.spark.task.levels import EpochLevels, plan_levels
+from milepost.spark.wire.epoch_clock import Clock
+from milepost.spark.wire.task_output import TaskOutput
 from milepost.spark.worker.task_memory import task_memory
+from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.spec.graph.graph import Node
 from milepost.storage.open import open_store
 
@@ -43,7 +47,10 @@ class SparklessRunner:
         before: called with each plan first; what it raises is what the data plane raises. after: called last, when all
             is staged and uploaded.
         answers: what reaches the driver of what the subtasks answered.
-        opener: opens the stores of the tasks.
+        opener: opens the stores of the tasks. budget, clock: of each task.
+        seen: called with each item that an operator stage puts out, on its way to the output stage.
+        stages: whether sinks are staged. node: folder of the node that every epoch runs on; None: a new one for each,
+            which has nothing of the job in its cache.
         plans: of the epochs that were run, in order. told_to_stop: set when the session was fenced meanwhile.
     """
 
@@ -51,6 +58,11 @@ class SparklessRunner:
     after: Callable[[EpochPlan], None] = _nothing
     answers: Callable[[tuple[SubtaskAnswer, ...]], Iterable[SubtaskAnswer]] = _keep
     opener: Callable[[StoreConfig], ObjectStore] = open_store
+    budget: MemoryBudget = UNLIMITED
+    clock: Clock = wall_clock_ms
+    seen: Callable[[EpochPlan, TaskOutput], None] | None = None
+    stages: bool = True
+    node: str | None = None
     plans: list[EpochPlan] = field(default_factory=list)
     told_to_stop: threading.Event = field(default_factory=threading.Event)
 
@@ -62,10 +74,10 @@ class SparklessRunner:
         self.told_to_stop.set()
 
     def run(self, plan: EpochPlan) -> EpochAnswers:
-        """Run every task of every level, on a node that has nothing of the job in its cache."""
+        """Run every task of every level."""
         self.plans.append(plan)
         self.before(plan)
-        with tempfile.TemporaryDirectory() as node:
+        with tempfile.TemporaryDirectory() if self.node is None else nullcontext(self.node) as node:
             here = replace(plan, cache_directory=node)
             epoch = plan_levels(here, plan.spec.spark.parallelism, no_sql)
             rows = self._levels(here, epoch)
@@ -76,14 +88,22 @@ class SparklessRunner:
     def _levels(self, plan: EpochPlan, epoch: EpochLevels) -> list[pa.RecordBatch]:
         """Return what the last level sends to the driver."""
         rows: list[pa.RecordBatch] = []
-        for _, operators, output in epoch_tasks(plan, epoch):
+        for _, operators, staging in epoch_tasks(plan, epoch):
+            output = staging if self.stages else replace(staging, plan=replace(staging.plan, sinks={}), sinks=())
             sent: list[pa.RecordBatch] = []
             for subtask in range(operators.subtasks):
-                with task_memory(plan.cache_directory) as memory:
-                    attempt = Attempt(subtask, 0, memory, self.opener, _AtOnce)
-                    sent += output.run(attempt, operators.run(attempt, iter(rows_for(subtask, rows))))
+                with task_memory(plan.cache_directory, self.budget) as memory:
+                    attempt = Attempt(subtask, 0, memory, self.opener, _AtOnce, self.clock)
+                    items = operators.run(attempt, iter(rows_for(subtask, rows)))
+                    sent += output.run(attempt, items if self.seen is None else self._shown(plan, items))
             rows = sent
         return rows
+
+    def _shown(self, plan: EpochPlan, items: Iterable[TaskOutput]) -> Iterator[TaskOutput]:
+        assert self.seen is not None
+        for item in items:
+            self.seen(plan, item)
+            yield item
 
 
 def rows_for(subtask: int, rows: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:

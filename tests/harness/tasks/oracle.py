@@ -1,7 +1,8 @@
 """What a job's tables must hold: an independent answer in DuckDB, from the landed CSV files and the rules alone.
 
 It knows the spec and the rules of watermarks, of late rows and of what is emitted, and nothing of the operators:
-no file of `milepost.dataflow` or `milepost.state` is imported. Given which objects each epoch
+no file of `milepost.dataflow` or `milepost.state` is imported; what each operator puts out is its batch query
+(`tests/harness/law/batch.py`), over what its inputs must put out. Given which objects each epoch
 consumed, in plan order, it computes the watermarks itself, drops duplicates and late rows, and leaves out the windows
 that are still open. Times are microseconds since the epoch, UTC, as int64.
 """
@@ -10,18 +11,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, JobSpec, SqlOperator, WindowOperator
-from milepost.spec.values.aggregates import AggregateCall
+from milepost.spec.job.spec import DeduplicateOperator, JobSpec, SqlOperator, StatefulSpec
 from milepost.spec.values.types import ColumnType
+from tests.harness.jobs.graphs import build_graph
+from tests.harness.law.batch import Place, law_of, microseconds
 
 _SQL_TYPES = {
     "bool": "BOOLEAN",
@@ -34,7 +35,6 @@ _SQL_TYPES = {
     "string": "VARCHAR",
     "date": "DATE",
 }
-_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +79,22 @@ class _Oracle:
         self._spec = spec
         self._drop_duplicates = deduplicate
         self._time = f'epoch_us("{self._source.event_time}")'
-        self._final_watermark = 0
+        self._graph = build_graph(spec)
+        self._last = 0
         self._late: dict[str, int] = {}
         self._duplicates: dict[str, int] = {}
 
     def run(self, landing: ObjectStore, epochs: Sequence[Sequence[str]]) -> Expected:
         rows = self._load(landing, epochs)
         watermarks = self._watermarks(len(epochs))
-        self._final_watermark = watermarks[-1]
+        self._last = len(epochs) - 1
+        self._marks(watermarks)
         for operator in self._spec.operators:
             (source,) = operator.inputs
-            match operator:
-                case SqlOperator():
-                    self._sql(operator, source)
-                case DeduplicateOperator():
-                    self._deduplicate(operator, source)
-                case AggregateOperator():
-                    self._aggregate(operator, source)
-                case WindowOperator():
-                    self._window(operator, source)
+            if isinstance(operator, SqlOperator):
+                self._sql(operator, source)
+            else:
+                self._operator(operator, source)
         tables = {sink.name: self._published(sink.input) for sink in self._spec.sinks}
         return Expected(tables, self._late, self._duplicates, tuple(watermarks), tuple(rows))
 
@@ -131,7 +128,8 @@ class _Oracle:
         of_object = [epoch for epoch, members in enumerate(epochs) for _ in members]
         self._db.register("object", pa.table({"__object": list(range(len(keys))), "__epoch": of_object}))
         self._db.execute(
-            f'CREATE TABLE "{self._name}" AS SELECT {types}, __epoch, __object * 1000000000 + __position AS __position '
+            f'CREATE TABLE "{self._name}" AS SELECT {types}, __epoch, NULL::BIGINT AS __stamp, '
+            "__object * 1000000000 + __position AS __order "
             f"FROM (SELECT * REPLACE ({replaced}) FROM raw) "
             "JOIN object ON __object = CAST(regexp_extract(filename, '([0-9]+).csv$', 1) AS BIGINT)"
         )
@@ -140,7 +138,7 @@ class _Oracle:
 
     def _watermarks(self, epochs: int) -> list[int]:
         """Return the watermark after each epoch, and keep the one at the start of each as a table."""
-        delay = _microseconds(self._source.watermark_delay)
+        delay = microseconds(self._source.watermark_delay)
         largest = dict(self._db.execute(f'SELECT __epoch, max({self._time}) FROM "{self._name}" GROUP BY 1').fetchall())
         after: list[int] = []
         for epoch in range(epochs):
@@ -148,75 +146,64 @@ class _Oracle:
             seen = [value for e, value in largest.items() if e <= epoch]
             assert seen, "the oracle needs a row in the first epoch"
             after.append(max(seen) - delay)
-        self._db.register(
-            "epoch", pa.table({"__epoch": list(range(epochs)), "start_us": pa.array([None, *after[:-1]], pa.int64())})
-        )
         return after
+
+    def _marks(self, watermarks: Sequence[int]) -> None:
+        """Tell the laws of the epochs, and of the watermark before each and after the last."""
+        uids, epochs = [node.uid for node in self._graph.stateful], range(len(watermarks))
+        before = pa.array([None, *watermarks[:-1]] * len(uids), pa.int64())
+        self._db.register(
+            "began",
+            pa.table(
+                {"node": [uid for uid in uids for _ in epochs], "__epoch": [*epochs] * len(uids), "stamp_us": before}
+            ),
+        )
+        last = [self._last] * len(uids)
+        self._db.register("mark", pa.table({"node": uids, "upto": last, "watermark_us": [watermarks[-1]] * len(uids)}))
+        self._db.register("lineage", pa.table({"upto": [self._last] * len(epochs), "__epoch": [*epochs]}))
 
     # -- the operators ------------------------------------------------------------------------------------------
 
     def _sql(self, operator: SqlOperator, source: str) -> None:
         select, rest = operator.sql.split(None, 1)
         assert select.upper() == "SELECT", "the oracle knows plain SELECTs"
-        own = "" if rest.lstrip().startswith("*") else "__epoch, __position, "
+        own = "" if rest.lstrip().startswith("*") else "__epoch, __order, __stamp, "
         self._db.execute(f'CREATE TABLE "{operator.uid}" AS SELECT {own}{rest}')
 
-    def _deduplicate(self, operator: DeduplicateOperator, source: str) -> None:
-        # A key without the event time would be forgotten and come back, which depends on when each row came.
-        assert operator.ttl is None or self._source.event_time in operator.key, "the oracle needs the time in the key"
-        late = "false" if operator.ttl is None else f"{self._time} < start_us - {_microseconds(operator.ttl)}"
-        self._split(operator.uid, source, late)
-        on_time = self._count(operator.uid)
-        if self._drop_duplicates:
-            self._db.execute(
-                f'CREATE OR REPLACE TABLE "{operator.uid}" AS SELECT * FROM "{operator.uid}" QUALIFY row_number() '
-                f"OVER (PARTITION BY {_columns(operator.key)} ORDER BY __position) = 1"
-            )
-        self._duplicates[operator.uid] = on_time - self._count(operator.uid)
-
-    def _aggregate(self, operator: AggregateOperator, source: str) -> None:
-        keys = _columns(operator.key)
-        calls = self._calls(operator.aggregates, source)
-        self._db.execute(f'CREATE TABLE "{operator.uid}" AS SELECT {keys}, {calls} FROM "{source}" GROUP BY {keys}')
-
-    def _window(self, operator: WindowOperator, source: str) -> None:
-        size = _microseconds(operator.window.tumbling)
-        end = f"CAST(({self._time} - ({self._time} % {size} + {size}) % {size} + {size}) AS BIGINT)"
-        self._split(operator.uid, source, f"{end} + {_microseconds(operator.allowed_lateness)} <= start_us")
-        keys = _columns(operator.key)
-        calls = self._calls(operator.aggregates, operator.uid)
-        self._db.execute(
-            f'CREATE OR REPLACE TABLE "{operator.uid}" AS SELECT {keys}, {end} - {size} AS window_start, '
-            f'{end} AS window_end, {calls} FROM "{operator.uid}" GROUP BY {keys}, {end} '
-            f"HAVING {end} <= {self._final_watermark}"
+    def _operator(self, operator: StatefulSpec, source: str) -> None:
+        """Create the tables of an operator's rows and of its late ones."""
+        uid, law = operator.uid, law_of(operator)
+        place = Place(self._graph, uid, self._types(source))
+        late = law.late(place)
+        self._db.execute(f'CREATE TABLE "{uid}.late" AS {place.late(late)}')
+        query = law.batch(place)
+        if late is not None:
+            self._late[uid] = self._count(f"{uid}.late")
+        if isinstance(operator, DeduplicateOperator):
+            # A key without the event time would be forgotten and come back, which depends on when each row came.
+            in_key = self._source.event_time in operator.key
+            assert operator.ttl is None or in_key, "the oracle needs the time in the key"
+            if not self._drop_duplicates:
+                query = place.at_each(place.on_time(late))
+        last = (
+            "" if isinstance(operator, DeduplicateOperator) else f", {self._last} AS __epoch, NULL::BIGINT AS __stamp"
         )
+        self._db.execute(f'CREATE TABLE "{uid}" AS SELECT * EXCLUDE (upto){last} FROM ({query})')
+        if isinstance(operator, DeduplicateOperator):
+            came = self._db.execute(f"SELECT count(*) FROM ({place.on_time(late)})").fetchone()
+            assert came is not None
+            self._duplicates[uid] = came[0] - self._count(uid)
 
-    def _split(self, uid: str, source: str, late: str) -> None:
-        """Create the operator's on-time rows and its late ones; before the first watermark nothing is late."""
-        for name, condition in ((f"{uid}.late", late), (uid, f"NOT ({late})")):
-            self._db.execute(
-                f'CREATE TABLE "{name}" AS SELECT input.* FROM "{source}" input JOIN epoch USING (__epoch) '
-                f"WHERE coalesce({condition}, {'true' if name == uid else 'false'})"
-            )
-        self._late[uid] = self._count(f"{uid}.late")
-
-    def _calls(self, aggregates: Mapping[str, AggregateCall], source: str) -> str:
-        types = {name: type_ for name, type_, *_ in self._db.execute(f'DESCRIBE "{source}"').fetchall()}
-        texts = []
-        for name, call in aggregates.items():
-            text = f"{call.function}(*)" if call.column is None else f'{call.function}("{call.column}")'
-            if call.function == "sum":
-                is_integer = types[call.column] in _INTEGERS
-                text = f"CAST({text} AS BIGINT)" if is_integer else f'fsum("{call.column}")'
-            texts.append(f'{text} AS "{name}"')
-        return ", ".join(texts)
+    def _types(self, name: str) -> dict[str, str]:
+        described = self._db.execute(f'DESCRIBE "{name}"').fetchall()
+        return {column: type_ for column, type_, *_ in described if not column.startswith("__")}
 
     # -- the answer ---------------------------------------------------------------------------------------------
 
     def _published(self, name: str) -> pa.Table:
         described = [(column, type_) for column, type_, *_ in self._db.execute(f'DESCRIBE "{name}"').fetchall()]
         texts = [
-            f'epoch_us("{column}") AS "{column}"' if type_ == "TIMESTAMP" else f'"{column}"'
+            f'epoch_us("{column}") AS "{column}"' if type_.startswith("TIMESTAMP") else f'"{column}"'
             for column, type_ in described
             if not column.startswith("__")
         ]
@@ -232,11 +219,3 @@ def _typed(name: str, type_: ColumnType) -> str:
     if type_.kind == "timestamp":
         return f'make_timestamp(epoch_us(CAST("{name}" AS {"TIMESTAMPTZ" if type_.utc else "TIMESTAMP"})))'
     return f'CAST("{name}" AS {_SQL_TYPES[type_.kind]})'
-
-
-def _columns(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
-
-
-def _microseconds(duration: timedelta) -> int:
-    return duration // timedelta(microseconds=1)

@@ -1,0 +1,258 @@
+"""The law of each kind of operator: its batch query over what its inputs really put out, and which rows are late.
+
+A law is told as claims: queries of DuckDB that find what is wrong, and so find nothing. They range over all checkpoints
+of a history at once. No file of `milepost.dataflow` or `milepost.state` is imported: a law knows spec and rules.
+
+A new kind of operator gets one class here, and a line in `LAWS`. Tables that a query may read:
+
+- each node's rows and late rows by name (`"u"`, `"u.late"`), with `__epoch`, `__stamp` and `__order`;
+- `lineage (upto, __epoch)`: the epochs that led to each checkpoint with nothing in flight;
+- `began (node, __epoch, stamp_us)`: the watermark of a node's sources when an epoch began;
+- `mark (node, upto, watermark_us)`: and at a checkpoint.
+
+Spark's batch answer is the truth for scalars and types; where DuckDB gives another one stands in `differences.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, StatefulSpec, WindowOperator
+from milepost.spec.values.aggregates import AggregateCall
+
+INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
+FLOATS = ("FLOAT", "DOUBLE")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence about a node, and the query that finds what contradicts it."""
+
+    says: str
+    query: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """One operator in its graph, as a law needs it.
+
+    Attributes:
+        columns: types of its input's columns, as DuckDB calls them.
+    """
+
+    graph: JobGraph
+    uid: str
+    columns: Mapping[str, str]
+
+    @property
+    def input(self) -> str:
+        return self.graph.nodes[self.uid].inputs[0]
+
+    @property
+    def time_us(self) -> str:
+        """The event time of an input row."""
+        return f'epoch_us("{self.graph.nodes[self.input].event_time}")'
+
+    @property
+    def rows(self) -> str:
+        """Its input rows with the stamp that they are judged by, for ever: of a source that of the epoch's start."""
+        if self.graph.nodes[self.input].level > 0:
+            return f'SELECT * FROM "{self.input}"'
+        return (
+            f'SELECT i.* REPLACE (b.stamp_us AS __stamp) FROM "{self.input}" i JOIN began b '
+            f"ON b.node = '{self.uid}' AND b.__epoch = i.__epoch"
+        )
+
+    def at_each(self, rows: str) -> str:
+        """Rows as often as there are checkpoints that they led to, with the checkpoint in `upto`."""
+        return f"SELECT lineage.upto, r.* FROM ({rows}) r JOIN lineage USING (__epoch)"
+
+    def on_time(self, late: str | None) -> str:
+        return self.rows if late is None else f"SELECT * FROM ({self.rows}) WHERE NOT coalesce({late}, false)"
+
+    def late(self, late: str | None) -> str:
+        return f"SELECT * FROM ({self.rows}) WHERE {'false' if late is None else f'coalesce({late}, false)'}"
+
+    def newest(self, key: Sequence[str], columns: str) -> str:
+        """What a table shows at each checkpoint of rows that replace each other by key."""
+        return (
+            f'SELECT upto, {columns} FROM ({self.at_each(f"""SELECT * FROM "{self.uid}" """)}) '
+            f"QUALIFY row_number() OVER (PARTITION BY upto, {names(key)} ORDER BY __order DESC) = 1"
+        )
+
+    def appended(self, columns: str) -> str:
+        return f'SELECT upto, {columns} FROM ({self.at_each(f"""SELECT * FROM "{self.uid}" """)})'
+
+    def keyed(self, key: Sequence[str]) -> str:
+        """Key columns as a group has them: one zero and one NaN."""
+        types = [self.columns[name] for name in key]
+        values = [
+            f'("{name}" + 0.0)::{type_} AS "{name}"' if type_ in FLOATS else f'"{name}" AS "{name}"'
+            for name, type_ in zip(key, types, strict=True)
+        ]
+        return ", ".join(values)
+
+    def calls(self, aggregates: Mapping[str, AggregateCall]) -> str:
+        texts = []
+        for name, call in aggregates.items():
+            text = f"{call.function}(*)" if call.column is None else f'{call.function}("{call.column}")'
+            if call.function == "sum" and call.column is not None:
+                type_ = self.columns[call.column]
+                text = f"CAST({text} AS BIGINT)" if type_ in INTEGERS else f"f{text}" if type_ in FLOATS else text
+            texts.append(f'{text} AS "{name}"')
+        return ", ".join(texts)
+
+
+class Law(Protocol):
+    """What one operator puts out, told for all checkpoints at once."""
+
+    def late(self, place: Place) -> str | None:
+        """Return when an input row is late, of its columns and `__stamp`; null: it is not. None: none ever is."""
+
+    def batch(self, place: Place) -> str:
+        """Return the batch query over its on-time rows, with the checkpoint in `upto`."""
+
+    def claims(self, place: Place) -> Iterator[Claim]:
+        """Yield what holds at each checkpoint with nothing in flight, beside which rows are late."""
+
+
+@dataclass(frozen=True)
+class AggregateLaw:
+    """The newest row of each key is the aggregate over all its rows; nothing is late."""
+
+    spec: AggregateOperator
+
+    def late(self, place: Place) -> str | None:
+        return None
+
+    def batch(self, place: Place) -> str:
+        keys = names(self.spec.key)
+        rows = f"SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({place.at_each(place.rows)})"
+        return f"SELECT upto, {keys}, {place.calls(self.spec.aggregates)} FROM ({rows}) GROUP BY upto, {keys}"
+
+    def claims(self, place: Place) -> Iterator[Claim]:
+        every = names((*self.spec.key, *self.spec.aggregates))
+        newest = place.newest(self.spec.key, every)
+        yield Claim("the newest rows are the batch aggregate", differing(newest, self.batch(place)))
+
+
+@dataclass(frozen=True)
+class WindowLaw:
+    """A window is there once its end is reached, with all its rows but the late ones: those it could not wait for."""
+
+    spec: WindowOperator
+
+    @property
+    def _lateness_us(self) -> int:
+        return microseconds(self.spec.allowed_lateness)
+
+    def _end_us(self, place: Place) -> str:
+        size = microseconds(self.spec.window.tumbling)
+        return f"({place.time_us} - ({place.time_us} % {size} + {size}) % {size} + {size})"
+
+    def late(self, place: Place) -> str | None:
+        return f"{self._end_us(place)} + {self._lateness_us} <= __stamp"
+
+    def batch(self, place: Place) -> str:
+        keys, size = names(self.spec.key), microseconds(self.spec.window.tumbling)
+        on_time = place.on_time(self.late(place))
+        rows = place.at_each(f"SELECT *, {self._end_us(place)} AS __end FROM ({on_time})")
+        return (
+            f"SELECT upto, {keys}, make_timestamptz(__end - {size}) AS window_start, "
+            f"make_timestamptz(__end) AS window_end, {place.calls(self.spec.aggregates)} "
+            f"FROM (SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({rows})) "
+            f"JOIN mark USING (upto) WHERE node = '{place.uid}' AND __end <= watermark_us GROUP BY upto, {keys}, __end"
+        )
+
+    def claims(self, place: Place) -> Iterator[Claim]:
+        key = (*self.spec.key, "window_start", "window_end")
+        every = names((*key, *self.spec.aggregates))
+        shown = place.newest(key, every) if self._lateness_us else place.appended(every)
+        yield Claim("windows are the batch aggregate of those that are done", differing(shown, self.batch(place)))
+        if not self._lateness_us:
+            early = f'SELECT * FROM "{place.uid}" WHERE epoch_us(window_end) - 1 < __stamp'
+            yield Claim("a window's row is on time for its consumers", early)
+
+
+@dataclass(frozen=True)
+class DeduplicateLaw:
+    """One row of each key that came, whole, with its stamp; which one is outside the law.
+
+    With a ttl a key may come again once its row would have been late: then its next row has a later stamp.
+    """
+
+    spec: DeduplicateOperator
+
+    @property
+    def _ttl_us(self) -> int | None:
+        return None if self.spec.ttl is None else microseconds(self.spec.ttl)
+
+    def late(self, place: Place) -> str | None:
+        return None if self._ttl_us is None else f"{place.time_us} < __stamp - {self._ttl_us}"
+
+    def batch(self, place: Place) -> str:
+        """Return the first row of each key, as if no key came again after its ttl."""
+        rows = place.at_each(place.on_time(self.late(place)))
+        first = f"row_number() OVER (PARTITION BY upto, {names(self.spec.key)} ORDER BY __order) = 1"
+        return f"SELECT * FROM ({rows}) QUALIFY {first}"
+
+    def claims(self, place: Place) -> Iterator[Claim]:
+        rows, own = place.at_each(place.on_time(self.late(place))), place.at_each(f'SELECT * FROM "{place.uid}"')
+        whole = f"{names(tuple(place.columns))}, __stamp"
+        one_too_many = f"SELECT upto, {whole} FROM ({own}) EXCEPT ALL SELECT upto, {whole} FROM ({rows})"
+        yield Claim("rows are whole input rows", one_too_many)
+        keys = place.keyed(self.spec.key)
+        occurring, emitted = f"SELECT DISTINCT upto, {keys} FROM ({rows})", f"SELECT upto, {keys} FROM ({own})"
+        if self._ttl_us is None:
+            yield Claim("each key that came is there once", differing(emitted, occurring))
+            return
+        yield Claim("each key that came is there", differing(f"SELECT DISTINCT * FROM ({emitted})", occurring))
+        until = f"{place.time_us} + {self._ttl_us}"
+        each = f"SELECT upto, __order, __stamp AS stamp_us, {until} AS until_us, {keys} FROM ({own})"
+        same = " AND ".join(f'x."{name}" IS NOT DISTINCT FROM y."{name}"' for name in self.spec.key)
+        again = (
+            f"SELECT x.* FROM ({each}) x JOIN ({each}) y ON x.upto = y.upto AND x.__order < y.__order AND {same} "
+            "WHERE NOT (coalesce(x.stamp_us > y.until_us, false) OR coalesce(y.stamp_us > x.until_us, false))"
+        )
+        yield Claim("a key comes again only when it may be forgotten", again)
+
+
+LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {
+    AggregateOperator: AggregateLaw,
+    WindowOperator: WindowLaw,
+    DeduplicateOperator: DeduplicateLaw,
+}
+
+
+def law_of(operator: StatefulSpec) -> Law:
+    """Return the law of an operator. Raises KeyError: its kind has none (a process function is outside the law)."""
+    return LAWS[type(operator)](operator)
+
+
+def claims_of(law: Law, place: Place, late_columns: Sequence[str]) -> Iterator[Claim]:
+    """Yield all claims of an operator: which rows are late, with the columns that it consumes, and its law."""
+    late = law.late(place)
+    if late is not None:
+        columns = names(late_columns)
+        put_out = f'SELECT upto, {columns} FROM ({place.at_each(f"""SELECT * FROM "{place.uid}.late" """)})'
+        expected = f"SELECT upto, {columns} FROM ({place.at_each(place.late(late))})"
+        yield Claim("late are the rows that the rule calls late", differing(put_out, expected))
+    yield from law.claims(place)
+
+
+def names(columns: Sequence[str]) -> str:
+    return ", ".join(f'"{column}"' for column in columns)
+
+
+def differing(actual: str, expected: str) -> str:
+    """Rows of which one multiset has more than the other, and how many more: below 0, the expected one has."""
+    both = f"SELECT *, 1 AS more FROM ({actual}) UNION ALL SELECT *, -1 FROM ({expected})"
+    return f"SELECT sum(more) AS more, * EXCLUDE (more) FROM ({both}) GROUP BY ALL HAVING sum(more) <> 0"
+
+
+def microseconds(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1)

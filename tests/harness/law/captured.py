@@ -1,0 +1,40 @@
+"""What every node of a job put out, epoch by epoch, as it came."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+EPOCH, STAMP, ORDER = "__epoch", "__stamp", "__order"
+"""Columns beside a node's own: number of the epoch, lateness stamp (us; null: none) and order of arrival."""
+
+
+@dataclass
+class Captured:
+    """Rows of each node (`<uid>.late` for its late rows), by the number of the epoch that put them out."""
+
+    pieces: dict[str, list[tuple[int, int | None, pa.Table]]] = field(default_factory=dict)
+
+    def add(self, node: str, epoch: int, stamp_us: int | None, rows: pa.Table) -> None:
+        """Keep the rows of one stamp."""
+        self.pieces.setdefault(node, []).append((epoch, stamp_us, rows))
+
+    def forget(self, epoch: int) -> None:
+        """Drop what a try put out that was given up."""
+        for node, pieces in self.pieces.items():
+            self.pieces[node] = [piece for piece in pieces if piece[0] != epoch]
+
+    def table(self, node: str) -> pa.Table | None:
+        """Return all rows of a node with `EPOCH`, `STAMP` and `ORDER`; None when there were none."""
+        pieces = self.pieces.get(node)
+        if not pieces:
+            return None
+        numbered = [
+            rows.append_column(EPOCH, pa.array([epoch] * len(rows), pa.int64())).append_column(
+                STAMP, pa.array([stamp_us] * len(rows), pa.int64())
+            )
+            for epoch, stamp_us, rows in pieces
+        ]
+        table = pa.concat_tables(numbered)
+        return table.append_column(ORDER, pa.array(range(len(table)), pa.int64()))

@@ -1,0 +1,262 @@
+"""Random jobs and histories for the law: small, cheap to draw, and hard where the rules have edges.
+
+A row, an operator and a step are one whole number each, read digit by digit: Hypothesis draws thousands of them in a
+second, and what is simplest is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
+from milepost.spec.job.spec import JobSpec
+from tests.harness.law.plane import EpochOptions
+
+MINUTE_US = 60_000_000
+SCHEMA = pa.schema(
+    [
+        ("k", pa.string()),
+        ("f", pa.float64()),
+        ("i", pa.int32()),
+        ("x", pa.float64()),
+        ("d", pa.decimal128(9, 2)),
+        ("t", pa.timestamp("us", tz="UTC")),
+    ]
+)
+_TYPES = {
+    "k": "string", "f": "float64", "i": "int32", "x": "float64", "d": "decimal(9,2)", "t": "timestamp[us, UTC]",
+}  # fmt: skip
+
+KEYS = ("a", "b", None, "", "AA", "a longer key, which is no inlined one")
+FLOAT_KEYS = (1.5, 0.0, -0.0, None, float("nan"))
+WHOLE = (0, 1, -1, None, 2**31 - 1, -(2**31))
+VALUES = (0.25, -0.5, 1024.0, None, float("nan"), -0.0)
+"""Sums of them are exact in whatever order: what is left of floats are zeros and NaN."""
+PRICES = (Decimal("0.01"), Decimal("-9999999.99"), None, Decimal("12.50"))
+MINUTES = (0, 30, 59, 60, -1, -30, -60, -90, 45, 15, 90, -20)
+EDGES_US = (0, 0, -1, 1)
+STEP_MINUTES = 25
+BEGIN_MINUTES = -50
+"""The first epochs are before 1970."""
+
+DELAYS = ("0s", "10m", "1h")
+SIZES = ("1h", "30m", "7m")
+LATENESS = ("0s", "30m", "1h")
+TTLS = ("30m", "1h", "1s")
+CALLS = (
+    {"n": "count(*)", "total": "sum(i)"},
+    {"n": "count(*)", "low": "min(x)", "high": "max(f)", "mean": "avg(x)"},
+    {"n": "count(i)", "money": "sum(d)", "least": "min(d)", "first": "min(t)", "name": "max(k)"},
+    {"n": "count(*)", "sum_x": "sum(x)", "mean_i": "avg(i)"},
+)
+BASE_KEYS = (("k",), ("f",), ("k", "f"), ("i",), ("k", "i"))
+
+
+class Digits:
+    """A whole number, read digit by digit, each of the base that is asked for."""
+
+    def __init__(self, number: int) -> None:
+        self._rest = number
+
+    def pick(self, choices: Sequence[Any]) -> Any:
+        self._rest, digit = divmod(self._rest, len(choices))
+        return choices[digit]
+
+
+_ROWS = len(KEYS) * len(FLOAT_KEYS) * len(WHOLE) * len(VALUES) * len(PRICES) * len(MINUTES) * len(EDGES_US)
+_LARGE = 1 << 40
+
+
+def rows_table(numbers: Sequence[int], epoch: int) -> pa.Table:
+    """Return the rows that these numbers stand for; their times go on with the epochs, out of order."""
+    rows = []
+    for number in numbers:
+        digits = Digits(number)
+        minute, edge = digits.pick(MINUTES), digits.pick(EDGES_US)
+        values = [digits.pick(choices) for choices in (KEYS, FLOAT_KEYS, WHOLE, VALUES, PRICES)]
+        rows.append((*values, (BEGIN_MINUTES + STEP_MINUTES * epoch + minute) * MINUTE_US + edge))
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(SCHEMA)
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One epoch.
+
+    Attributes:
+        back: how far behind the head it begins. rows: of each source. options: how it is run.
+        vetoed: its checkpoint is given up, and the next epoch reads its rows as well.
+    """
+
+    back: int
+    rows: tuple[tuple[int, ...], ...]
+    options: EpochOptions
+    vetoed: bool = False
+
+    @classmethod
+    def read(cls, number: int, rows: tuple[tuple[int, ...], ...], *, cuts: bool) -> Step:
+        digits = Digits(number)
+        return cls(
+            back=digits.pick((0, 0, 0, 0, 1, 2)),
+            rows=rows,
+            options=EpochOptions(
+                parallelism=digits.pick((1, 2, 1, 1, 3)),
+                budget=digits.pick((UNLIMITED, UNLIMITED, MemoryBudget(1), UNLIMITED, UNLIMITED, MemoryBudget(4_000))),
+                cut_ms=digits.pick((3, None, 8, 20)) if cuts else None,
+                attempts=digits.pick((1, 1, 1, 1, 2)),
+                cold=digits.pick((False, False, False, True)),
+            ),
+            vetoed=digits.pick((False,) * 7 + (True,)),
+        )
+
+
+@dataclass(frozen=True)
+class Example:
+    """A job and its history.
+
+    Attributes:
+        weak: whether nearly all keys have one hash. ends: whether event time ends with the last epoch.
+    """
+
+    spec: JobSpec
+    steps: tuple[Step, ...]
+    weak: bool
+    ends: bool
+
+
+def examples(max_operators: int = 3, max_epochs: int = 3, max_rows: int = 8) -> st.SearchStrategy[Example]:
+    """Jobs with one or two sources, and histories of them."""
+    some_rows = st.lists(st.integers(0, _ROWS - 1), max_size=max_rows).map(tuple)
+    return st.builds(
+        _example,
+        st.integers(0, _LARGE),
+        st.lists(st.integers(0, _LARGE), min_size=1, max_size=max_operators),
+        st.lists(st.tuples(st.integers(0, _LARGE), some_rows, some_rows), min_size=1, max_size=max_epochs),
+    )
+
+
+def _example(job: int, operators: list[int], steps: list[tuple[int, tuple[int, ...], tuple[int, ...]]]) -> Example:
+    digits = Digits(job)
+    cuts, weak, ends = digits.pick((False, True)), digits.pick((False, False, False, True)), digits.pick((False, True))
+    sources = ("a", "b")[: digits.pick((1, 1, 2))]
+    document = job_document(sources, [digits.pick(DELAYS) for _ in sources], operators, cuts=cuts)
+    read = tuple(Step.read(number, (left, right)[: len(sources)], cuts=cuts) for number, left, right in steps)
+    return Example(JobSpec.model_validate(document), read, weak, ends)
+
+
+@dataclass(frozen=True)
+class JobExample:
+    """A job for its master, and its history.
+
+    Attributes:
+        document: its spec. acts: what is done to it, one after another: a name of `ACTS`, how far back, how many
+            subtasks from there on, and what lands before for each source.
+    """
+
+    document: dict[str, Any]
+    acts: tuple[tuple[str, int, int, tuple[tuple[int, ...], ...]], ...]
+
+
+ACTS = ("epoch", "epoch", "cut short", "epoch", "rollback", "backfill")
+
+
+def job_examples(max_operators: int = 3, max_acts: int = 5, max_rows: int = 6) -> st.SearchStrategy[JobExample]:
+    """Jobs with one or two sources, and what people and schedules do to them."""
+    some_rows = st.lists(st.integers(0, _ROWS - 1), max_size=max_rows).map(tuple)
+    return st.builds(
+        _job_example,
+        st.integers(0, _LARGE),
+        st.lists(st.integers(0, _LARGE), min_size=1, max_size=max_operators),
+        st.lists(st.tuples(st.integers(0, _LARGE), some_rows, some_rows), min_size=2, max_size=max_acts),
+    )
+
+
+def _job_example(
+    job: int, operators: list[int], acts: list[tuple[int, tuple[int, ...], tuple[int, ...]]]
+) -> JobExample:
+    digits = Digits(job)
+    sources = ("a", "b")[: digits.pick((1, 1, 2))]
+    document = job_document(sources, [digits.pick(DELAYS) for _ in sources], operators)
+    read = [(Digits(number), (left, right)[: len(sources)]) for number, left, right in acts]
+    return JobExample(
+        document,
+        tuple((one.pick(ACTS), one.pick((1, 2, 3)), one.pick((1, 2, 1, 3)), rows) for one, rows in read),
+    )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What an operator may read: its columns, and whether they have an event time."""
+
+    name: str
+    keys: tuple[tuple[str, ...], ...]
+    calls: tuple[dict[str, str], ...]
+    timed: bool
+
+
+def job_document(
+    sources: Sequence[str], delays: Sequence[str], operators: Sequence[int], *, cuts: bool = False
+) -> dict[str, Any]:
+    """Return the spec of a job of these operators, each over a node before it whose rows are final."""
+    nodes = [_Rows(name, BASE_KEYS, CALLS, timed=True) for name in sources]
+    made: list[dict[str, Any]] = []
+    sinks: list[dict[str, Any]] = []
+    for number, code in enumerate(operators):
+        digits = Digits(code)
+        operator, updates, rows = _operator(f"n{number}", digits, nodes)
+        made.append(operator)
+        if rows is not None:
+            nodes.append(rows)
+        _sink(sinks, operator["uid"], operator["uid"], "upsert" if updates else "append")
+        if (operator["kind"] == "window" or "ttl" in operator) and digits.pick((False, True)):
+            _sink(sinks, f"{operator['uid']}_late", f"{operator['uid']}.late", "append")
+    return {
+        "name": "law",
+        "storage": "../store",
+        "sources": {name: source_document(name, delay) for name, delay in zip(sources, delays, strict=True)},
+        "operators": made,
+        "sinks": sinks,
+        "spark": {"buffer_size": "64KB"},
+        "checkpointing": {"max_parallelism": 8, **({"aligned_timeout": "1s"} if cuts else {})},
+    }
+
+
+def source_document(name: str, delay: str) -> dict[str, Any]:
+    """Return the spec of a source of `SCHEMA` whose watermark lags so far behind."""
+    return {
+        "format": "parquet",
+        "path": f"../landing/{name}/*.parquet",
+        "schema": _TYPES,
+        "event_time": "t",
+        "watermark_delay": delay,
+    }
+
+
+def _operator(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, Any], bool, _Rows | None]:
+    """Return an operator, whether its rows are updates, and what may read them."""
+    kind = digits.pick(("window", "deduplicate", "aggregate", "window", "ttl"))
+    rows = digits.pick([node for node in nodes if node.timed or kind in ("aggregate", "deduplicate")])
+    key = digits.pick(rows.keys)
+    operator: dict[str, Any] = {"uid": uid, "kind": kind, "inputs": [rows.name], "key": list(key)}
+    if kind == "aggregate":
+        return operator | {"aggregates": digits.pick(rows.calls)}, True, None
+    if kind == "window":
+        lateness, calls = digits.pick(LATENESS), digits.pick(rows.calls)
+        operator |= {"window": {"tumbling": digits.pick(SIZES)}, "allowed_lateness": lateness, "aggregates": calls}
+        keys = (("window_start",), (*key, "window_start"), key)
+        more = ({"n": "count(*)", "last": "max(window_end)", "sum_n": "sum(n)"},)
+        return operator, lateness != "0s", None if lateness != "0s" else _Rows(uid, keys, more, timed=False)
+    if kind == "ttl":
+        operator |= {"kind": "deduplicate", "ttl": digits.pick(TTLS)}
+        operator["key"] += digits.pick((["t"], []))
+    return operator, False, _Rows(uid, rows.keys, rows.calls, rows.timed)
+
+
+def _sink(sinks: list[dict[str, Any]], name: str, rows: str, mode: str) -> None:
+    sinks.append({"name": name, "input": rows, "format": "parquet", "path": f"../lake/{name}", "mode": mode})

@@ -1,0 +1,161 @@
+"""A whole job under the law: its master, its tables, and histories with rollbacks, backfills and tries that fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.plan import EpochPlan
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
+from milepost.protocol.codec.log_entries import completion_of
+from milepost.protocol.records.errors import StoreUnavailable
+from milepost.spark.wire.task_output import Rows, TaskOutput
+from milepost.spec.load.load import LoadedJob, load_job
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.law.captured import Captured
+from tests.harness.law.oracle import check
+from tests.harness.law.plane import ticking
+from tests.harness.tasks.tables import assert_same_rows
+
+
+@dataclass
+class LawJob:
+    """A job below a folder (`config`, `landing`, `store`, `lake`), and what its nodes put out, by checkpoint.
+
+    Attributes:
+        schemas: of every node's rows, late ones included. landed: how many objects were.
+    """
+
+    folder: Path
+    document: dict[str, Any]
+    captured: Captured = field(default_factory=Captured)
+    schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
+    landed: int = 0
+
+    @classmethod
+    def create(cls, folder: Path, document: dict[str, Any]) -> LawJob:
+        """A job that has run nothing; its epochs read one object of each source."""
+        for source in document["sources"].values():
+            source |= {"settle": "0s", "limits_per_epoch": {"max_files": 1}}
+        document["checkpointing"] |= {"retained": {"last": 50}, "tolerable_failures": 100}
+        (folder / "config").mkdir(parents=True)
+        for name in document["sources"]:
+            (folder / "landing" / name).mkdir(parents=True)
+        job = cls(folder, document)
+        job.set_parallelism(1)
+        return job
+
+    def set_parallelism(self, parallelism: int) -> None:
+        """Write the spec anew, with so many subtasks of every level."""
+        self.document["spark"]["parallelism"] = parallelism
+        (self.folder / "config" / "law.yaml").write_text(json.dumps(self.document))
+
+    @property
+    def loaded(self) -> LoadedJob:
+        return load_job(str(self.folder / "config" / "law.yaml"))
+
+    @property
+    def master(self) -> JobMaster:
+        return JobMaster(self.loaded)
+
+    def land(self, source: str, rows: pa.Table) -> None:
+        """Land rows as one object."""
+        self.landed += 1
+        pq.write_table(rows, self.folder / "landing" / source / f"{self.landed:04}.parquet")
+
+    def run(self, *, cut_short: bool = False) -> CheckpointReport | NothingToDo:
+        """Run one epoch by a new session; one that is cut short first fails when all of its tasks are through."""
+        if cut_short:
+            with suppress(StoreUnavailable):
+                self.master.run(Session.cli(), self.runner(fails=True))
+        return self.master.run(Session.cli(), self.runner())
+
+    def rollback(self, back: int) -> None:
+        """Go back so many checkpoints, if there are so many."""
+        lineage = self.lineage
+        if len(lineage) > back:
+            self.master.rollback(Session.cli(), lineage[-1 - back])
+
+    def backfill(self, back: int, ranges_per_epoch: int) -> None:
+        """Process what was read since so many checkpoints ago again, and switch to it."""
+        lineage = (0, *self.lineage)
+        if len(lineage) > back:
+            self.master.backfill(
+                Session.cli(),
+                self.runner(),
+                from_checkpoint=lineage[-1 - back],
+                ranges_per_epoch=ranges_per_epoch,
+            )
+
+    def runner(self, *, fails: bool = False) -> SparklessRunner:
+        """The data plane, watched; one that fails does so when everything is staged and uploaded."""
+
+        def end(plan: EpochPlan) -> None:
+            if fails:
+                raise StoreUnavailable("the try is cut short")
+
+        return _Watched(self, after=end, clock=ticking())
+
+    @property
+    def lineage(self) -> tuple[int, ...]:
+        """The checkpoints that the live head continues, itself included, oldest first."""
+        context = JobContext(self.loaded)
+        head = context.log.head()
+        if head is None:
+            return ()
+        known = {done.checkpoint_id: done for done in map(completion_of, context.log.entries()) if done is not None}
+        at, found = head.state.timeline().head, []
+        while at:
+            found.append(int(at))
+            at = known[at].parent
+        return tuple(found[::-1])
+
+    def check(self) -> None:
+        """Every node keeps its law at the head, and every table shows what its node put out. Raises AssertionError."""
+        lineage, job = self.lineage, self.loaded
+        if not lineage:
+            return
+        graph, master = job.graph(), self.master
+        check(job.spec, graph, self.captured, self.schemas, {lineage[-1]: lineage})
+        for name, sink in graph.sink_inputs.items():
+            node = f"{sink.uid}.late" if sink.late else sink.uid
+            put_out = self._put_out(node, lineage)
+            assert_same_rows(master.read(name), newest(put_out, sink.key) if sink.key else put_out, f"table {name}")
+
+    def _put_out(self, node: str, lineage: tuple[int, ...]) -> pa.Table:
+        pieces = self.captured.pieces.get(node, ())
+        rows = [rows for at in lineage for epoch, _, rows in pieces if epoch == at]
+        return pa.concat_tables([self.schemas[node].empty_table(), *rows])
+
+
+class _Watched(SparklessRunner):
+    """A data plane that tells a job what its nodes put out."""
+
+    def __init__(self, job: LawJob, **options: Any) -> None:
+        super().__init__(seen=self._keep, **options)
+        self._job = job
+
+    def run(self, plan: EpochPlan) -> EpochAnswers:
+        self._job.captured.forget(int(plan.checkpoint_id))
+        answers = super().run(plan)
+        self._job.schemas = answers.schemas
+        return answers
+
+    def _keep(self, plan: EpochPlan, item: TaskOutput) -> None:
+        if isinstance(item, Rows):
+            self._job.captured.add(item.node, int(plan.checkpoint_id), item.lateness_us, item.rows)
+
+
+def newest(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Return the last row of each key."""
+    last = {repr(tuple(row[name] for name in key)): place for place, row in enumerate(rows.to_pylist())}
+    return rows.take(pa.array(sorted(last.values()), pa.int64()))

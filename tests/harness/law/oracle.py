@@ -1,0 +1,142 @@
+"""The oracle, node by node: every claim of every operator's law, at every checkpoint with nothing in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.job.spec import JobSpec, SqlOperator
+from tests.harness.law.batch import Place, claims_of, law_of, microseconds
+from tests.harness.law.captured import EPOCH, ORDER, STAMP, Captured
+
+_SHOWN = 5
+_NUMBERS = {
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+}
+
+
+class Broken(AssertionError):
+    """A node's rows are not what its law says."""
+
+
+def check(
+    spec: JobSpec,
+    graph: JobGraph,
+    captured: Captured,
+    schemas: Mapping[str, pa.Schema],
+    checkpoints: Mapping[int, tuple[int, ...]],
+    *,
+    ended: frozenset[int] = frozenset(),
+) -> None:
+    """Raises Broken: a claim does not hold.
+
+    Args:
+        schemas: of every node's rows, late ones included. ended: epochs at whose end event time ended.
+        checkpoints: those with nothing in flight, with the epochs that led to each, in order.
+    """
+    db = _database()
+    watermarks = Watermarks(spec, graph, captured, ended)
+    made = {node: _table(captured, node, schema) for node, schema in schemas.items()}
+    made["lineage"] = pa.table(
+        [*_pairs((at, epoch) for at, epochs in checkpoints.items() for epoch in epochs)], names=["upto", EPOCH]
+    )
+    epochs = {epoch: lineage[:place] for lineage in checkpoints.values() for place, epoch in enumerate(lineage)}
+    made["began"] = _marks(watermarks, graph, epochs, ("node", EPOCH, "stamp_us"))
+    made["mark"] = _marks(watermarks, graph, checkpoints, ("node", "upto", "watermark_us"))
+    for name, table in made.items():
+        db.register(name, table)
+    try:
+        for node in graph.stateful:
+            operator = spec.operator(node.uid)
+            assert not isinstance(operator, SqlOperator)
+            place = Place(graph, node.uid, _types(schemas[node.inputs[0]]))
+            for claim in claims_of(law_of(operator), place, schemas[f"{node.uid}.late"].names):
+                rows = db.execute(claim.query).fetchmany(_SHOWN)
+                if rows:
+                    columns = ", ".join(column[0] for column in db.description or ())
+                    shown = "".join(f"\n  {row}" for row in rows)
+                    raise Broken(f"{operator.kind} {node.uid}: {claim.says}: it does not hold\n  ({columns}){shown}")
+    finally:
+        for name in made:
+            db.unregister(name)
+
+
+class Watermarks:
+    """The watermarks of sources, reckoned from the rows that they put out, and of the nodes behind them."""
+
+    def __init__(self, spec: JobSpec, graph: JobGraph, captured: Captured, ended: frozenset[int]) -> None:
+        self._graph, self._ended = graph, ended
+        self._delay_us = {
+            name: microseconds(source.watermark_delay)
+            for name, source in spec.sources.items()
+            if source.event_time is not None
+        }
+        self._newest_us: dict[tuple[str, int], int] = {}
+        for name in self._delay_us:
+            for epoch, _, rows in captured.pieces.get(name, ()):
+                newest = pc.max(rows.column(spec.sources[name].event_time).cast(pa.int64())).as_py()
+                if newest is not None:
+                    self._newest_us[name, epoch] = max(newest, self._newest_us.get((name, epoch), newest))
+
+    def after(self, source: str, lineage: Iterable[int]) -> int | None:
+        """Return a source's watermark after these epochs; None: no row has come."""
+        newest = [self._newest_us[source, epoch] for epoch in lineage if (source, epoch) in self._newest_us]
+        return max(newest) - self._delay_us[source] if newest else None
+
+    def of_node(self, uid: str, lineage: tuple[int, ...]) -> int | None:
+        """Return the least watermark of a node's sources with event time; None: minus infinity."""
+        if self._ended.intersection(lineage):
+            return END_OF_TIME_US
+        found = [self.after(name, lineage) for name in self._graph.nodes[uid].sources if name in self._delay_us]
+        return min((one for one in found if one is not None), default=None) if None not in found else None
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    db = duckdb.connect(config={"threads": 1})
+    db.execute("SET TimeZone = 'UTC'")
+    return db
+
+
+def _types(schema: pa.Schema) -> dict[str, str]:
+    """Return how DuckDB calls the types of numbers that have several names or widths; others need none."""
+    return {field.name: _NUMBERS.get(field.type, "") for field in schema}
+
+
+def _table(captured: Captured, node: str, schema: pa.Schema) -> pa.Table:
+    found = captured.table(node)
+    if found is not None:
+        return found
+    more = [pa.field(name, pa.int64()) for name in (EPOCH, STAMP, ORDER)]
+    return pa.schema([*schema, *more]).empty_table()
+
+
+def _marks(
+    watermarks: Watermarks, graph: JobGraph, lineages: Mapping[int, tuple[int, ...]], columns: tuple[str, str, str]
+) -> pa.Table:
+    found = [
+        (node.uid, number, watermarks.of_node(node.uid, lineage))
+        for node in graph.stateful
+        for number, lineage in lineages.items()
+    ]
+    types = (pa.string(), pa.int64(), pa.int64())
+    return pa.table(
+        [pa.array([row[place] for row in found], type_) for place, type_ in enumerate(types)], names=list(columns)
+    )
+
+
+def _pairs(pairs: Iterable[tuple[int, int]]) -> Iterator[pa.Array]:
+    found = list(pairs)
+    for place in (0, 1):
+        yield pa.array([pair[place] for pair in found], pa.int64())

@@ -1,0 +1,181 @@
+"""The law: with nothing in flight, each node's rows are its batch query over its inputs' rows, less its late ones.
+
+Random graphs and histories; and, by hand, the least history at which each rule would break. `make law` runs thousands.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from milepost.spark.worker.worker_memory import MemoryBudget
+from milepost.spec.job.spec import JobSpec
+from tests.harness.law.captured import Captured
+from tests.harness.law.examples import Example, JobExample, Step, examples, job_examples, source_document
+from tests.harness.law.oracle import Broken, check
+from tests.harness.law.plane import Checkpoint, EpochOptions, Plane
+from tests.harness.law.run import hold, hold_job
+
+EVENTS = pa.schema([("k", pa.string()), ("v", pa.int64()), ("t", pa.timestamp("us", tz="UTC"))])
+MINUTE_US = 60_000_000
+HOURLY = {"uid": "hourly", "kind": "window", "inputs": ["a"], "key": ["k"], "window": {"tumbling": "1h"},
+          "aggregates": {"n": "count(*)", "total": "sum(v)"}}  # fmt: skip
+ONCE = {"uid": "once", "kind": "deduplicate", "inputs": ["a"], "key": ["k", "t"], "ttl": "1h"}
+TOTALS = {"uid": "totals", "kind": "aggregate", "inputs": ["a"], "key": ["k"], "aggregates": {"n": "count(*)"}}
+
+Rows = list[tuple[str | None, int, float]]
+"""Key, value, and minutes since 1970."""
+
+
+def events(rows: Rows) -> pa.Table:
+    times = [round(minute * MINUTE_US) for _, _, minute in rows]
+    return pa.table([[k for k, _, _ in rows], [v for _, v, _ in rows], pa.array(times, EVENTS.field("t").type)], EVENTS)
+
+
+def spec_of(*operators: dict[str, Any], delay: str = "0s") -> JobSpec:
+    source = source_document("a", delay) | {"schema": {"k": "string", "v": "int64", "t": "timestamp[us, UTC]"}}
+    sinks = [
+        {"name": f"s{place}", "input": one["uid"], "format": "parquet", "path": f"../lake/{place}",
+         "mode": "upsert" if one["kind"] == "aggregate" or "allowed_lateness" in one else "append"}
+        for place, one in enumerate(operators)
+    ]  # fmt: skip
+    return JobSpec.model_validate(
+        {"name": "law", "storage": "../store", "sources": {"a": source}, "operators": list(operators), "sinks": sinks,
+         "spark": {"buffer_size": "64KB"}, "checkpointing": {"max_parallelism": 8, "aligned_timeout": "1s"}}
+    )  # fmt: skip
+
+
+class History:
+    """Epochs of a job one after another, held to the law at their end."""
+
+    def __init__(self, folder: Path, *operators: dict[str, Any], delay: str = "0s") -> None:
+        self.plane = Plane(spec_of(*operators, delay=delay), folder)
+        self.head = Checkpoint()
+
+    def epoch(self, *objects: Rows, **options: Any) -> Checkpoint:
+        put = [
+            self.plane.put("a", f"{self.head.number}-{place}.parquet", events(rows))
+            for place, rows in enumerate(objects)
+        ]
+        self.head = self.plane.epoch(self.head, {"a": tuple(put)}, EpochOptions(**options))
+        return self.head
+
+    def check(self) -> None:
+        plane = self.plane
+        whole = {one.number: one.lineage for one in plane.checkpoints if not one.in_flight}
+        check(plane.spec, plane.graph, plane.captured, plane.schemas, whole)
+
+    def rows(self, node: str) -> int:
+        table = self.plane.captured.table(node)
+        return 0 if table is None else table.num_rows
+
+
+@pytest.mark.long
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(examples())
+def test_every_node_is_its_batch_query_whatever_its_graph_and_history(example: Example) -> None:
+    """Parallelism, slices, epochs that are cut, tries that are run again, vetoes, rollbacks, hashes that collide."""
+    with tempfile.TemporaryDirectory() as folder:
+        hold(example, Path(folder))
+
+
+@pytest.mark.long
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(job_examples())
+def test_nodes_and_tables_keep_the_law_through_rollbacks_backfills_and_failed_tries(example: JobExample) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        hold_job(example, Path(folder, "job"))
+
+
+@pytest.mark.referee
+@settings(max_examples=3_000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(examples(max_operators=5, max_epochs=6, max_rows=12))
+def test_the_law_holds_in_longer_histories_of_larger_graphs(example: Example) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        hold(example, Path(folder))
+
+
+@pytest.mark.referee
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(job_examples(max_acts=8))
+def test_the_law_holds_in_longer_histories_of_whole_jobs(example: JobExample) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        hold_job(example, Path(folder, "job"))
+
+
+def test_a_row_is_late_at_the_microsecond_at_which_its_window_is_done(tmp_path: Path) -> None:
+    """Watermark 60 min: the window [0, 60) is done, and a row of it is late; [60, 120) takes the row at its start."""
+    history = History(tmp_path, HOURLY)
+    history.epoch([("a", 1, 10.0), ("a", 2, 60.0)])
+    history.epoch([("a", 3, 59.99), ("a", 4, 60.0), ("b", 5, 121.0)])
+    assert (history.rows("hourly.late"), history.rows("hourly")) == (1, 2)
+    history.check()
+
+
+def test_a_row_is_late_for_deduplicate_one_microsecond_before_watermark_less_ttl(tmp_path: Path) -> None:
+    history = History(tmp_path, ONCE)
+    history.epoch([("a", 1, 0.0), ("a", 2, 60.0)])
+    history.epoch([("a", 3, 0.0), ("b", 4, 0.0), ("b", 5, -1 / MINUTE_US)])
+    assert (history.rows("once.late"), history.rows("once")) == (1, 3)
+    history.check()
+
+
+def test_a_window_comes_out_once_however_many_epochs_follow_and_wherever_they_run(tmp_path: Path) -> None:
+    history = History(tmp_path, HOURLY, delay="10m")
+    history.epoch([("a", 1, 10.0), ("b", 1, 20.0), ("a", 2, 70.0)], parallelism=2)
+    for minute, parallelism in ((75.0, 1), (130.0, 3), (131.0, 2)):
+        history.epoch([("a", 2, minute)], parallelism=parallelism, budget=MemoryBudget(1))
+    assert history.rows("hourly") == 3
+    history.check()
+
+
+def test_every_key_is_there_after_the_number_of_subtasks_has_changed(tmp_path: Path) -> None:
+    history = History(tmp_path, TOTALS, ONCE)
+    keys = [(name, 1, 0.0) for name in "abcdefghijklmnop"]
+    for parallelism in (2, 3, 1, 4):
+        history.epoch(list(keys), parallelism=parallelism)
+    assert history.rows("once") == len(keys)
+    history.check()
+
+
+def test_nothing_fires_beyond_rows_that_are_in_flight(tmp_path: Path) -> None:
+    """Rows of one window, too many for the epoch's time: the watermark passes its end before the rest is taken up."""
+    history = History(tmp_path, HOURLY)
+    many: list[Rows] = [[("a", number, number % 60) for number in range(300)] for _ in range(4)]
+    history.epoch(*many, [("b", 0, 200.0)], cut_ms=4)
+    assert history.head.in_flight and not history.rows("hourly")
+    history.epoch([("c", 0, 201.0)], cut_ms=4)
+    history.epoch([("c", 0, 261.0)])
+    assert not history.head.in_flight and not history.rows("hourly.late")
+    history.check()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows.slice(1),
+        lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]),
+        lambda rows: rows.set_column(3, "n", pa.array([7] * len(rows), pa.int64())),
+    ],
+    ids=["a row is missing", "a row comes twice", "a value is another"],
+)
+def test_the_law_finds_a_node_that_breaks_it(tmp_path: Path, change: Any) -> None:
+    """Who judges must be judged first."""
+    history = History(tmp_path, HOURLY)
+    history.epoch([("a", 1, 10.0), ("b", 2, 20.0), ("a", 2, 60.0)])
+    history.check()
+    pieces = history.plane.captured.pieces["hourly"]
+    ((epoch, stamp_us, rows),) = pieces
+    history.plane.captured = Captured({**history.plane.captured.pieces, "hourly": [(epoch, stamp_us, change(rows))]})
+    with pytest.raises(Broken, match="windows are the batch aggregate"):
+        history.check()
+
+
+def test_a_step_of_zero_is_one_plain_epoch() -> None:
+    """What shrinking ends at is what a person would try first."""
+    assert Step.read(0, ((),), cuts=False) == Step(0, ((),), EpochOptions())
