@@ -62,19 +62,32 @@ class SourceSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorSnapshot:
-    """One stateful operator at the end of the epoch. Tuples have one entry per subtask, in order.
+class StateTableSnapshot:
+    """One table of an operator's state at the end of the epoch.
 
     Attributes:
-        key: key of its state. state_schema: Arrow, with the stored name of each column (`state/runs/evolution.py`).
-        handles: state. firing: firing watermarks. channels: rows in flight; None for a subtask that left none.
-        processed_bytes: of the buffers that a subtask processed.
+        key, routing_key: as the operator declared them.
+        schema: Arrow, with the stored name of each column (`state/runs/evolution.py`).
+        handles: one per subtask, in order.
     """
 
     key: tuple[str, ...]
     routing_key: tuple[str, ...]
-    state_schema: ArrowSchema
+    schema: ArrowSchema
     handles: tuple[StateHandle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSnapshot:
+    """One stateful operator at the end of the epoch. Tuples have one entry per subtask, in order.
+
+    Attributes:
+        tables: its state, by the names that it declares.
+        firing: firing watermarks. channels: rows in flight; None for a subtask that left none.
+        processed_bytes: of the buffers that a subtask processed.
+    """
+
+    tables: Mapping[str, StateTableSnapshot]
     firing: tuple[int | None, ...]
     channels: tuple[ChannelStateHandle | None, ...]
     processed_bytes: tuple[Count, ...]
@@ -84,11 +97,21 @@ class OperatorSnapshot:
 
     def check(self) -> str | None:
         """Return what is wrong with values that fit one by one; None when they belong together."""
+        if not self.tables:
+            return "it has no table of state"
+        ranges = [[handle.key_groups for handle in table.handles] for table in self.tables.values()]
+        if any(others != ranges[0] for others in ranges):
+            return f"the subtasks of its tables {', '.join(map(repr, self.tables))} are not the same"
         for name in ("firing", "channels", "processed_bytes"):
             count = len(getattr(self, name))
-            if count != len(self.handles):
-                return f"{name} has {count} entries for {len(self.handles)} subtasks"
+            if count != len(ranges[0]):
+                return f"{name} has {count} entries for {len(ranges[0])} subtasks"
         return None
+
+    @property
+    def handles(self) -> tuple[StateHandle, ...]:
+        """The state of every subtask, table by table."""
+        return tuple(handle for table in self.tables.values() for handle in table.handles)
 
     @property
     def firing_us(self) -> int | None:
@@ -99,6 +122,19 @@ class OperatorSnapshot:
     def in_flight_bytes(self) -> int:
         """Bytes of the buffers that its subtasks left in flight."""
         return sum(channel.bytes for channel in self.channels if channel is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTable:
+    """One table of an operator's state, with what is needed to read it.
+
+    Attributes:
+        uid: of the operator. firing: of its subtasks: each has forgotten what had expired by then.
+    """
+
+    uid: str
+    state: StateTableSnapshot
+    firing: tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +188,7 @@ class CheckpointMetadata:
         timings: milliseconds of the driver, by step up to the commit point. tasks: what each Spark attempt measured.
     """
 
-    stored_format: ClassVar[str] = "milepost.metadata/2"
+    stored_format: ClassVar[str] = "milepost.metadata/3"
 
     job: str
     checkpoint_id: int
@@ -201,6 +237,15 @@ class CheckpointMetadata:
         for table in self.tables.values():
             found += table.records
         return list(dict.fromkeys(found))  # operators of one task share a file of rows in flight
+
+    @property
+    def state_tables(self) -> dict[str, OperatorTable]:
+        """Every table of keyed state, by the name that people have for it: ``uid``, or ``uid.table``."""
+        return {
+            f"{uid}.{name}" if name else uid: OperatorTable(uid, table, operator.firing)
+            for uid, operator in self.operators.items()
+            for name, table in operator.tables.items()
+        }
 
     def references(self) -> Iterator[str]:
         """Return the keys of `handles`."""

@@ -6,11 +6,9 @@ a replay reads. The plan adds what the trigger and the rebind granted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
-
-import pyarrow as pa
 
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.operators.process import ProcessFunction
@@ -18,8 +16,10 @@ from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.dataflow.sources.plan import SourcePlan, assign_splits
+from milepost.epoch.metadata import StateTableSnapshot
 from milepost.protocol.codec.records import dump, from_json, load_document, to_json
 from milepost.protocol.records.checkpoints import SubtaskKey
+from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.subtask.task_lifecycle import Notifications
@@ -30,7 +30,6 @@ from milepost.spec.values.spark_remote import SparkRemote
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.evolution import evolved
-from milepost.state.runs.handles import StateHandle
 
 _WHAT = "input record"
 
@@ -175,9 +174,9 @@ class EpochPlan:
         base: checkpoint it continues; 0 is the empty state. hasher: the key hash of its state.
         inputs: per source, in name order. held_back: as in `InputRecord`.
         watermarks_us: per source, at the start of the epoch.
-        states, firing, channels: per stateful operator, what each of its subtasks left in the base checkpoint, whatever
-            its parallelism: the handle of its state, its firing watermark, its rows in flight.
-        state_schemas: per stateful operator with state in the base checkpoint, as recorded there.
+        states: per stateful operator with state in the base checkpoint, its tables there.
+        firing, channels: per stateful operator, what each of its subtasks left in the base checkpoint, whatever its
+            parallelism: its firing watermark, its rows in flight.
         input_signatures: per stateful operator, of what makes its input: recorded with its channel state.
         alignment: when subtasks stop and leave rows in flight.
         notifications: what its subtasks are told of other checkpoints, before their first row.
@@ -201,10 +200,9 @@ class EpochPlan:
     inputs: tuple[SourceInput, ...]
     held_back: str | None
     watermarks_us: Mapping[str, int | None]
-    states: Mapping[str, tuple[StateHandle, ...]]
+    states: Mapping[str, Mapping[str, StateTableSnapshot]]
     firing: Mapping[str, tuple[int | None, ...]]
     channels: Mapping[str, tuple[ChannelStateHandle | None, ...]]
-    state_schemas: Mapping[str, pa.Schema]
     input_signatures: Mapping[str, str]
     alignment: EpochAlignment
     notifications: Notifications
@@ -220,11 +218,32 @@ class EpochPlan:
     cache_directory: str
     timeout_ms: int
 
-    def state_schema(self, operator: StatefulOperator) -> pa.Schema:
-        """Return the schema of an operator's state in this epoch.
+    def tables(self, operator: StatefulOperator) -> dict[str, StateTableSnapshot]:
+        """Return an operator's tables as this epoch restores them: handles of the base, columns of this epoch.
 
-        Raises InvalidRequest: what is recorded cannot become it.
+        Raises InvalidRequest: what is recorded cannot become them.
         """
-        recorded = self.state_schemas.get(operator.uid)
+        recorded = self.states.get(operator.uid)
         stamp = f"{self.checkpoint_id}.{self.alignment.started_ms}"
-        return evolved(operator.uid, recorded, operator.state_schema, operator.key, stamp)
+        if recorded is None:
+            return {
+                name: StateTableSnapshot(table.key, table.routing_key, table.schema, ())
+                for name, table in operator.tables.items()
+            }
+        if recorded.keys() != operator.tables.keys():
+            raise InvalidRequest(
+                f"operator {operator.uid}: {other_tables(recorded, operator.tables)}. Nothing was published.",
+                hint="undo the change; or give the operator a new uid and add --allow-non-restored-state",
+                uid=operator.uid,
+            )
+        tables = {}
+        for name, table in operator.tables.items():
+            schema = evolved(operator.uid, recorded[name].schema, table.schema, table.key, stamp)
+            tables[name] = StateTableSnapshot(table.key, table.routing_key, schema, recorded[name].handles)
+        return tables
+
+
+def other_tables(recorded: Iterable[str], declared: Iterable[str]) -> str:
+    """Return, in words, that an operator's recorded state has other tables than it keeps now."""
+    before, now = (", ".join(repr(name) for name in sorted(names)) for names in (recorded, declared))
+    return f"its recorded state has the tables {before}, now it keeps {now}"

@@ -40,5 +40,8 @@ def with_names_of(spec: JobSpec, metadata: CheckpointMetadata) -> CheckpointMeta
 
 
 def _renamed(snapshot: OperatorSnapshot, uid: str) -> OperatorSnapshot:
-    handles = tuple(replace(handle, uid=uid) for handle in snapshot.handles)
-    return replace(snapshot, handles=handles)
+    tables = {
+        name: replace(table, handles=tuple(replace(handle, uid=uid) for handle in table.handles))
+        for name, table in snapshot.tables.items()
+    }
+    return replace(snapshot, tables=tables)

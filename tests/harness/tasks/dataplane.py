@@ -1,14 +1,14 @@
 """The data plane of one job in this process: real tasks, level by level, with the shuffle as a list of rows.
 
 What Spark adds is left out (processes, retries, the JVM); everything that decides what a row becomes is the product's.
-The job: `unique` and `hourly` read the source, `totals` and `steady` read `unique`, `longer` reads the windows of
-`hourly`; late rows of all windows are kept.
+The job: `unique` and `hourly` read the source; `totals`, `steady` and `twice`, which keeps two tables, read `unique`,
+`longer` reads the windows of `hourly`; late rows of all windows are kept.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -22,6 +22,7 @@ from milepost.dataflow.operators.deduplicate import DeduplicateByKey
 from milepost.dataflow.operators.window import TumblingWindowByKey
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
 from milepost.dataflow.sources.contract import SourceObject
+from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment
 from milepost.jobmaster.run.results import acknowledged, newest_event_us
 from milepost.protocol.codec.records import from_json
@@ -63,6 +64,7 @@ from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.layout import channel_prefix, state_prefix, token_prefix
 from tests.harness.jobs.sparkless_runner import rows_for
 from tests.harness.tasks.key_hashes import KEYED
+from tests.harness.tasks.two_tables import CountTwice
 
 MAX_PARALLELISM = 16
 MINUTE_US = 60_000_000
@@ -86,11 +88,21 @@ def operators() -> dict[str, StatefulOperator]:
         "totals": AggregateByKey("totals", ("k",), count, SCHEMA),
         "steady": TumblingWindowByKey("steady", ("k",), half, timedelta(), count, input_),
         "longer": TumblingWindowByKey("longer", ("k",), 2 * hour, timedelta(), sums, windows),
+        "twice": CountTwice(
+            AggregateByKey("twice", ("k",), count, SCHEMA), AggregateByKey("twice", ("k", "t"), count, SCHEMA)
+        ),
     }
 
 
-INPUTS = {"unique": "events", "hourly": "events", "totals": "unique", "steady": "unique", "longer": "hourly"}
-HOSTED = {1: ("unique", "hourly"), 2: ("totals", "steady", "longer")}
+INPUTS = {
+    "unique": "events",
+    "hourly": "events",
+    "totals": "unique",
+    "steady": "unique",
+    "longer": "hourly",
+    "twice": "unique",
+}
+HOSTED = {1: ("unique", "hourly"), 2: ("totals", "steady", "longer", "twice")}
 
 
 def input_schema(uid: str) -> pa.Schema:
@@ -132,9 +144,13 @@ class TableReader:
 class OperatorState:
     """What one operator's subtasks left in a checkpoint, as `_metadata` keeps it."""
 
-    handles: tuple[StateHandle, ...] = ()
+    tables: Mapping[str, tuple[StateHandle, ...]] = field(default_factory=dict)
     firing: tuple[int | None, ...] = ()
     channels: tuple[ChannelStateHandle | None, ...] = ()
+
+    @property
+    def handles(self) -> tuple[StateHandle, ...]:
+        return tuple(handle for handles in self.tables.values() for handle in handles)
 
 
 @dataclass
@@ -219,14 +235,14 @@ class DataPlane:
 
     def state(self, uid: str) -> list[dict[str, Any]]:
         """The live state of an operator, sorted."""
-        operator, state = operators()[uid], self.states[uid]
-        keys = KeySpec(operator.key, operator.routing_key, KEYED)
-        tables = []
-        for handle, firing_us in zip(state.handles, state.firing, strict=True):
-            own = StateIdentity.of(uid, keys, operator.state_schema, handle.key_groups, handle.max_parallelism)
-            objects = CheckpointObjects(self.store, self.epochs, "test")
-            tables.append(restore_state(own, [handle], objects, watermark_us=firing_us).rows())
-        return sorted(pa.concat_tables(tables).to_pylist(), key=repr)
+        operator, state, rows = operators()[uid], self.states[uid], []
+        for name, table in operator.tables.items():
+            keys = KeySpec(table.key, table.routing_key, KEYED)
+            for handle, firing_us in zip(state.tables[name], state.firing, strict=True):
+                own = StateIdentity.of(uid, keys, table.schema, handle.key_groups, handle.max_parallelism, table=name)
+                objects = CheckpointObjects(self.store, self.epochs, "test")
+                rows += restore_state(own, [handle], objects, watermark_us=firing_us).rows().to_pylist()
+        return sorted(rows, key=repr)
 
     def _source(self, index: int, table: pa.Table, parallelism: int, limits: BufferLimits) -> Iterator[pa.RecordBatch]:
         identity = SubtaskIdentity(CheckpointId(self.epochs + 1), FencingToken(1), 0, index)
@@ -244,7 +260,7 @@ class DataPlane:
             Edge(
                 producer=producer,
                 operator=uid,
-                key=made[uid].routing_key,
+                key=made[uid].routing_keys[0],
                 columns=tuple(input_schema(uid).names),
                 event_time="window_end" if uid == "longer" else "t",
                 stamp=self._stamp(uid) if level == 0 else OwnStamp(),
@@ -283,8 +299,10 @@ class DataPlane:
                 OperatorPlan(
                     operator=operators()[uid],
                     inputs=input_plans(uid, (INPUTS[uid],), [input_schema(uid)], operators()[uid].routing_keys),
-                    state_schema=operators()[uid].state_schema,
-                    handles=state.handles,
+                    tables={
+                        name: StateTableSnapshot(table.key, table.routing_key, table.schema, state.tables.get(name, ()))
+                        for name, table in operators()[uid].tables.items()
+                    },
                     firing=state.firing,
                     channels=state.channels,
                     directory=state_prefix(CheckpointId(self.epochs + 1), FencingToken(1), OperatorUid(uid)),
@@ -327,7 +345,10 @@ class DataPlane:
         self.acks = {uid: acknowledged(verified, "operators", uid) for uid in INPUTS}
         for uid, acks in self.acks.items():
             self.states[uid] = OperatorState(
-                tuple(from_json(StateHandle, ack["state"], "state handle") for ack in acks),
+                {
+                    name: tuple(from_json(StateHandle, ack["state"][name], "state handle") for ack in acks)
+                    for name in operators()[uid].tables
+                },
                 tuple(ack["firing_us"] for ack in acks),
                 tuple(
                     None

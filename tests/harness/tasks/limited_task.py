@@ -39,7 +39,7 @@ def main(folder: str, limit_mb: int, budget: str) -> int:
                 told("level 1, subtask 0", own),
             ):
                 ack = _epoch(store, epoch, handles, memory, str(Path(folder, "cache")))
-            handles = (ack["operators"]["totals"]["state"],)
+            handles = (ack["operators"]["totals"]["state"][""],)
             print(json.dumps({"state": handles[0], "staged": ack["sinks"]["out"], "peak_mb": _peak_mb()}), flush=True)
     except EnvironmentUnusable as error:
         print(f"{error.message} {error.hint}", file=sys.stderr)
@@ -59,8 +59,10 @@ def rows_of(epoch: int):  # type: ignore[no-untyped-def]  # a pyarrow table: not
 
 def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def]
     from milepost.dataflow.operators.aggregate import AggregateByKey
+    from milepost.dataflow.operators.contract import ONLY_TABLE
     from milepost.dataflow.sinks.contract import SinkMode
     from milepost.dataflow.sinks.staging.table_staging import TableStaging
+    from milepost.epoch.metadata import StateTableSnapshot
     from milepost.epoch.plan import EpochAlignment
     from milepost.protocol.exchange.barrier import AckEvent
     from milepost.protocol.records.ids import CheckpointId, FencingToken
@@ -97,8 +99,14 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     item = OperatorPlan(
         operator=operator,
         inputs=input_plans("totals", ("events",), [rows.schema], operator.routing_keys),
-        state_schema=operator.state_schema,
-        handles=tuple(from_json(StateHandle, handle, "state handle") for handle in handles),
+        tables={
+            ONLY_TABLE: StateTableSnapshot(
+                operator.key,
+                operator.key,
+                operator.state_schema,
+                tuple(from_json(StateHandle, handle, "state handle") for handle in handles),
+            )
+        },
         firing=(None,) * len(handles),
         channels=(),
         directory=f"chk-{epoch + 1}/t1/state/totals/",

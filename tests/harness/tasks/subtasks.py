@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import OperatorOutput, StatefulOperator
+from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorOutput, StatefulOperator
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.protocol.records.object_store import ObjectStore
@@ -54,7 +54,7 @@ class OperatorRun:
         Args:
             folded: of each piece whether the sender folds it.
         """
-        hashes = self.hasher(rows, self.operator.routing_key)
+        hashes = self.hasher(rows, self.operator.routing_keys[0])
         owners = subtask_of_key_group(key_group(hashes, self.max_parallelism), self.max_parallelism, parallelism)
         subtasks = []
         for subtask in range(parallelism):
@@ -98,9 +98,10 @@ class OperatorRun:
         return self._restore(range(self.max_parallelism), None).rows()
 
     def _restore(self, key_groups: range, cache: Path | None) -> SubtaskState:
-        keys = KeySpec(self.operator.key, self.operator.routing_key, self.hasher)
+        table = self.operator.tables[ONLY_TABLE]
+        keys = KeySpec(table.key, table.routing_key, self.hasher)
         return restore_state(
-            StateIdentity.of(self.operator.uid, keys, self.operator.state_schema, key_groups, self.max_parallelism),
+            StateIdentity.of(self.operator.uid, keys, table.schema, key_groups, self.max_parallelism),
             self.handles,
             CheckpointObjects(self.store, self.epochs, "test"),
             watermark_us=self.firing_us,
@@ -122,7 +123,7 @@ def run_in_pieces(
     firing_us: int | None,
 ) -> OperatorOutput:
     """One subtask's epoch as its driver runs it: before each piece, all fires that the rows to come must find done."""
-    run = operator.begin(state, previous_firing_us)
+    run = operator.begin({ONLY_TABLE: state}, previous_firing_us)
     emitted, late = [], []
     for index, (rows, lateness_us) in enumerate(pieces):
         emitted.append(run.advance(operator_watermark(stamp for _, stamp in pieces[index:])))

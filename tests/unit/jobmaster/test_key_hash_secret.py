@@ -74,9 +74,9 @@ def test_state_that_was_not_hashed_as_its_checkpoint_says_is_refused(job: Counte
     """It shows as rows that are not where their hash says."""
     context = job.small.context
     metadata = head_metadata(context)
-    item = metadata.operators["latest"]
+    table = metadata.state_tables["latest"]
     with pytest.raises(StateCorrupt, match="another version of the key hash") as refused:
-        operator_rows(context.store, replace(metadata, hasher=KeyHash("0" * 32)), "latest", item)
+        operator_rows(context.store, replace(metadata, hasher=KeyHash("0" * 32)), table)
     assert secret_of(context) not in str(refused.value)
 
 

@@ -19,12 +19,14 @@ from milepost.dataflow.operators.columns import (
     plain_schema,
 )
 from milepost.dataflow.operators.contract import (
+    ONLY_TABLE,
     CheckpointListener,
     Combiner,
     KeyedState,
     OperatorOutput,
     OperatorRun,
     OutputKind,
+    only_table,
 )
 from milepost.spec.values.aggregates import AggregateCall
 
@@ -49,12 +51,13 @@ class AggregateByKey:
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
         keys = [self._input_schema.field(name) for name in key]
         self.state_schema = distinct_columns(uid, [*keys, *self._aggregates.state_fields])
+        self.tables = only_table(self.key, self.routing_key, self.state_schema)
         self.output_schema = distinct_columns(uid, [*keys, *self._aggregates.output_fields])
         self.combiner: Combiner | None = AggregateCombiner(self) if self._aggregates.merges else None
 
-    def begin(self, state: KeyedState, previous_firing_us: int | None) -> AggregateRun:
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> AggregateRun:
         """Start one subtask's epoch; nothing here fires."""
-        return AggregateRun(self, state)
+        return AggregateRun(self, tables[ONLY_TABLE])
 
     def take_up(self, rows: pa.Table, state: KeyedState) -> pa.Table:
         """Fold rows into the state; return the state rows that changed, in the order of their state hash."""

@@ -16,7 +16,7 @@ of stamp s, it has fired up to s and no further, so state that is forgotten by e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
@@ -71,6 +71,31 @@ class OperatorInput:
     shift_us: int = 0
 
 
+ONLY_TABLE = ""
+"""Name of the table of an operator that keeps one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateTable:
+    """A table of keyed state that an operator declares.
+
+    Attributes:
+        key: columns that identify a row of it.
+        routing_key: the part of it that decides the key group: the columns by which the operator's input is exchanged,
+            perhaps under other names.
+        schema: of its rows.
+    """
+
+    key: tuple[str, ...]
+    routing_key: tuple[str, ...]
+    schema: pa.Schema
+
+
+def only_table(key: Sequence[str], routing_key: Sequence[str], schema: pa.Schema) -> Mapping[str, StateTable]:
+    """Return the declaration of an operator that keeps one table."""
+    return {ONLY_TABLE: StateTable(tuple(key), tuple(routing_key), schema)}
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorOutput:
     """Rows that one piece emits (output schema) and rows of it that were refused as late (schema of its input)."""
@@ -118,9 +143,9 @@ class GroupedKeys(Protocol):
 
 
 class KeyedState(Protocol):
-    """The keyed state of one operator in one subtask, as the operator sees it.
+    """One table of an operator's keyed state in one subtask, as the operator sees it.
 
-    Rows have the operator's state schema; the key columns are unique among live rows.
+    Rows have the table's schema; the key columns are unique among live rows.
     """
 
     def group(self, keys: pa.Table) -> GroupedKeys:
@@ -198,9 +223,9 @@ class StatefulOperator(Protocol):
     """One operator of the spec, ready to run. Built from its spec and the rows of its inputs.
 
     Attributes:
-        key: columns that identify a row of its state.
-        routing_key: the part of it that decides the key group.
-        routing_keys: of each input, the columns by which its rows are exchanged: their values are the routing key.
+        tables: of its state, by name: one operator may keep several, each checkpointed as a whole.
+        routing_keys: of each input, the columns by which its rows are exchanged: their values are the routing key of
+            every table.
         output_key: columns that identify a row of its output, for updates; () when rows are final.
         output_kind: append or updates.
         combiner: for the rows of an operator with one input to which their order does not matter; None for others.
@@ -208,19 +233,18 @@ class StatefulOperator(Protocol):
     """
 
     uid: str
-    key: tuple[str, ...]
-    routing_key: tuple[str, ...]
+    tables: Mapping[str, StateTable]
     routing_keys: tuple[tuple[str, ...], ...]
     output_key: tuple[str, ...]
-    state_schema: pa.Schema
     output_schema: pa.Schema
     output_kind: OutputKind
     combiner: Combiner | None
     listener: CheckpointListener | None
 
-    def begin(self, state: KeyedState, previous_firing_us: int | None) -> OperatorRun:
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> OperatorRun:
         """Start one subtask's epoch over its restored state. Raises OperatorFailed.
 
         Args:
+            tables: by the names that it declares.
             previous_firing_us: this subtask's firing watermark in the checkpoint that it continues.
         """

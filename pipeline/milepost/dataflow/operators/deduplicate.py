@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 import numpy as np
@@ -17,12 +17,14 @@ from milepost.dataflow.operators.columns import (
 )
 from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
+    ONLY_TABLE,
     CheckpointListener,
     Combiner,
     KeyedState,
     OperatorInput,
     OperatorOutput,
     OutputKind,
+    only_table,
 )
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 
@@ -52,11 +54,12 @@ class DeduplicateByKey:
         if ttl is not None:
             fields.append(pa.field(EXPIRES_COLUMN, pa.int64()))
         self.state_schema = pa.schema(fields)
+        self.tables = only_table(self.key, self.routing_key, self.state_schema)
         self.output_schema = self._input_schema
 
-    def begin(self, state: KeyedState, previous_firing_us: int | None) -> DeduplicateRun:
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> DeduplicateRun:
         """Start one subtask's epoch; nothing here fires."""
-        return DeduplicateRun(self, state)
+        return DeduplicateRun(self, tables[ONLY_TABLE])
 
     def first_rows(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> OperatorOutput:
         """Emit the first rows of unknown keys, in plan order, and remember their keys."""

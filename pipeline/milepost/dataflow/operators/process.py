@@ -44,7 +44,7 @@ input's event time is the event time again. A timestamp is a datetime with zone 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,7 @@ import pyarrow as pa
 from milepost.dataflow.operators.columns import EventTime, check_key, plain_schema
 from milepost.dataflow.operators.contract import (
     BEGINS_NULL,
+    ONLY_TABLE,
     TIMER_COLUMN,
     CheckpointListener,
     Combiner,
@@ -60,6 +61,7 @@ from milepost.dataflow.operators.contract import (
     OperatorFailed,
     OperatorInput,
     OutputKind,
+    only_table,
 )
 from milepost.dataflow.operators.declared import Declaration, schema_of
 from milepost.dataflow.operators.process_run import ProcessParts, ProcessRun
@@ -111,6 +113,7 @@ class ProcessByKey:
         key_schema = pa.schema([plain.field(name) for name in key])
         state = [field.with_metadata({BEGINS_NULL: "1"}) for field in schema_of(declared.state)]
         self.state_schema = pa.schema([*key_schema, *state, pa.field(TIMER_COLUMN, pa.int64())])
+        self.tables = only_table(self.key, self.routing_key, self.state_schema)
         self.output_schema = schema_of(declared.output)
         self.listener: CheckpointListener | None = _Listener(self) if declared.notified else None
         self.parts = ProcessParts(
@@ -125,9 +128,9 @@ class ProcessByKey:
             no_timers=_why_no_timers(declared, timed),
         )
 
-    def begin(self, state: KeyedState, previous_firing_us: int | None) -> ProcessRun:
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> ProcessRun:
         """Make the instance that serves this epoch of this subtask. Raises OperatorFailed when that fails."""
-        return ProcessRun(self.parts, self.instance(), state, previous_firing_us)
+        return ProcessRun(self.parts, self.instance(), tables[ONLY_TABLE], previous_firing_us)
 
     def instance(self) -> Any:
         """Make an instance of the user's class. Raises OperatorFailed with the user's line."""

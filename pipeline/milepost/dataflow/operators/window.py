@@ -21,6 +21,7 @@ from milepost.dataflow.operators.columns import (
 )
 from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
+    ONLY_TABLE,
     TIMER_COLUMN,
     CheckpointListener,
     Combiner,
@@ -29,6 +30,7 @@ from milepost.dataflow.operators.contract import (
     OperatorInput,
     OperatorOutput,
     OutputKind,
+    only_table,
 )
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest
@@ -80,12 +82,13 @@ class TumblingWindowByKey:
         start = pa.field(WINDOW_START, UTC_MICROSECONDS)
         times = [pa.field(TIMER_COLUMN, pa.int64()), pa.field(EXPIRES_COLUMN, pa.int64())]
         self.state_schema = distinct_columns(uid, [*keys, start, *self._aggregates.state_fields, *times])
+        self.tables = only_table(self.key, self.routing_key, self.state_schema)
         end = pa.field(WINDOW_END, UTC_MICROSECONDS)
         self.output_schema = distinct_columns(uid, [*keys, start, end, *self._aggregates.output_fields])
 
-    def begin(self, state: KeyedState, previous_firing_us: int | None) -> WindowRun:
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> WindowRun:
         """Start one subtask's epoch."""
-        return WindowRun(self, state, previous_firing_us)
+        return WindowRun(self, tables[ONLY_TABLE], previous_firing_us)
 
     def take_up(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> tuple[pa.Table | None, pa.Table]:
         """Fold on-time rows into their windows; return the state rows that changed, if any, and the late rows."""

@@ -17,6 +17,7 @@ from milepost.dataflow.operators.contract import SCALE, OperatorInput, StatefulO
 from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.epoch.plan import other_tables
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks
 from milepost.jobmaster.compatibility.rows_in_flight import is_known, refusals
 from milepost.jobmaster.job.code import JobCode, LoadedCode, check_locations
@@ -232,28 +233,44 @@ def _operator(
     notes = [] if origin is None else [f"renamed from {origin}"]
     snapshot = base.operators.get(uid)
     if snapshot is not None:
-        change = _change(snapshot, spec, graph, loaded)
-        if change is None:
+        operator = expected_operator(_recorded_columns(snapshot), spec, graph, loaded)
+        if operator is None:
             notes.append("its columns are compared by `run`, which loads the classes of process operators")
-        if change is not None and change.problems:
+            changes = []
+        elif snapshot.tables.keys() != operator.tables.keys():
+            row |= {"verdict": NEW_UID, "detail": "; ".join([*notes, other_tables(snapshot.tables, operator.tables)])}
+            return outcome
+        else:
+            changes = _changes(snapshot, operator)
+        problems = [problem for change in changes for problem in change.problems]
+        converted = [change for change in changes if change.converts]
+        if problems:
             row["verdict"] = NEW_UID
-            notes = [*notes, *change.problems]
-        elif change is not None and change.converts:
+            notes += problems
+        elif converted:
             outcome = CONVERTED
-            notes.append(change.words())
-            if change.added and change.dropped:
+            notes += [change.words() for change in converted]
+            if any(change.added and change.dropped for change in converted):
                 row["verdict"] = NON_RESTORED
                 notes.append("a column that only got another name would begin empty")
     row["detail"] = "; ".join(notes) or UNCHANGED
     return outcome
 
 
-def _change(
-    snapshot: OperatorSnapshot, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
-) -> SchemaChange | None:
-    """Return how recorded state becomes the operator's; None: what the operator's state is depends on a class."""
-    operator = expected_operator(snapshot.state_schema, spec, graph, loaded)
-    return None if operator is None else compare_schemas(snapshot.state_schema, operator.state_schema, operator.key)
+def _changes(snapshot: OperatorSnapshot, operator: StatefulOperator) -> list[SchemaChange]:
+    """Return how each table of recorded state becomes the operator's."""
+    return [
+        compare_schemas(recorded.schema, operator.tables[name].schema, operator.tables[name].key)
+        for name, recorded in snapshot.tables.items()
+    ]
+
+
+def _recorded_columns(snapshot: OperatorSnapshot) -> pa.Schema:
+    """Return the columns of all tables of recorded state; of several with a name the first."""
+    fields: dict[str, pa.Field] = {}
+    for table in snapshot.tables.values():
+        fields = {field.name: field for field in table.schema} | fields
+    return pa.schema(list(fields.values()))
 
 
 def expected_operator(

@@ -148,10 +148,11 @@ def has_due_timer(base: CheckpointMetadata, graph: JobGraph) -> bool:
         reached_us = operator_watermark(_reached_us(base, graph, node))
         if snapshot is None or reached_us is None:
             continue
-        for handle, firing_us in zip(snapshot.handles, snapshot.firing, strict=True):
-            behind = firing_us is None or firing_us < reached_us
-            if behind and any(timer_us <= reached_us for _, timer_us in handle.timers):
-                return True
+        for table in snapshot.tables.values():
+            for handle, firing_us in zip(table.handles, snapshot.firing, strict=True):
+                behind = firing_us is None or firing_us < reached_us
+                if behind and any(timer_us <= reached_us for _, timer_us in handle.timers):
+                    return True
     return False
 
 

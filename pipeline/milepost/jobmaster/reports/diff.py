@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.contract import EXPIRES_COLUMN
 from milepost.dataflow.sources.consumed import load
-from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.epoch.renames import with_names_of
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import is_known_table
@@ -77,35 +77,36 @@ class Diff:
         for metadata in (self._after, self._before):
             if metadata is not None:
                 found |= dict.fromkeys(
-                    {OPERATOR: metadata.operators, SOURCE: metadata.sources, SINK: metadata.tables}[kind]
+                    {OPERATOR: metadata.state_tables, SOURCE: metadata.sources, SINK: metadata.tables}[kind]
                 )
         return list(found)
 
-    def _operator(self, uid: str) -> Difference:
-        old, new = (None if item is None else item.operators.get(uid) for item in (self._before, self._after))
+    def _operator(self, name: str) -> Difference:
+        old, new = (None if item is None else item.state_tables.get(name) for item in (self._before, self._after))
         if old is not None and new is not None:
-            if old.key != new.key:
-                note = f"begun anew by another key: it was ({', '.join(old.key)}), is ({', '.join(new.key)})"
-                return Difference(OPERATOR, uid, RowChanges(_NO_ROWS), note)
+            keys = [", ".join(table.state.key) for table in (old, new)]
+            if keys[0] != keys[1]:
+                note = f"begun anew by another key: it was ({keys[0]}), is ({keys[1]})"
+                return Difference(OPERATOR, name, RowChanges(_NO_ROWS), note)
             old, new = _without_same(old, new)
         shown = new if new is not None else old
         assert shown is not None
         bodies: dict[str, bytes] = {}
         sides: list[pa.Table | None] = []
         values: list[pa.Table | None] = []
-        for metadata, snapshot in ((self._before, old), (self._after, new)):
-            if metadata is None or snapshot is None:
+        for metadata, table in ((self._before, old), (self._after, new)):
+            if metadata is None or table is None:
                 sides.append(None)
                 values.append(None)
                 continue
-            sides.append(operator_rows(self._context.store, metadata, uid, snapshot, bodies=bodies))
-            values.append(state_values(self._context, metadata, uid, snapshot, sides[-1]))
-            shared = set() if new is None else {run.key for handle in new.handles for run in handle.runs}
+            sides.append(operator_rows(self._context.store, metadata, table, bodies=bodies))
+            values.append(state_values(self._context, metadata, table, sides[-1]))
+            shared = set() if new is None else {run.key for handle in new.state.handles for run in handle.runs}
             for key in bodies.keys() - shared:
                 del bodies[key]
         note = "" if old is not None and new is not None else f"only in checkpoint {self._ids[0 if new is None else 1]}"
-        changes = changes_by_key(*_tables(sides), shown.key, _tables(values))
-        return Difference(OPERATOR, uid, changes, note)
+        changes = changes_by_key(*_tables(sides), shown.state.key, _tables(values))
+        return Difference(OPERATOR, name, changes, note)
 
     def _source(self, name: str) -> Difference:
         handles = [
@@ -153,22 +154,23 @@ def _tables(sides: list[pa.Table | None]) -> tuple[pa.Table, pa.Table]:
     return old, new
 
 
-def _without_same(old: OperatorSnapshot, new: OperatorSnapshot) -> tuple[OperatorSnapshot, OperatorSnapshot]:
+def _without_same(old: OperatorTable, new: OperatorTable) -> tuple[OperatorTable, OperatorTable]:
     """Both without the subtasks whose state is the same: same key groups, runs and columns, and nothing expired."""
-    if not old.state_schema.equals(new.state_schema, check_metadata=True):
+    if not old.state.schema.equals(new.state.schema, check_metadata=True):
         return old, new
-    expires = EXPIRES_COLUMN in old.state_schema.names
+    expires = EXPIRES_COLUMN in old.state.schema.names
     former = {_identity(handle, fired if expires else None) for handle, fired in _parts(old)}
     same = former & {_identity(handle, fired if expires else None) for handle, fired in _parts(new)}
     sides = []
-    for snapshot in (old, new):
-        kept = [item for item in _parts(snapshot) if _identity(item[0], item[1] if expires else None) not in same]
-        sides.append(replace(snapshot, handles=tuple(one for one, _ in kept), firing=tuple(one for _, one in kept)))
+    for table in (old, new):
+        kept = [item for item in _parts(table) if _identity(item[0], item[1] if expires else None) not in same]
+        state = replace(table.state, handles=tuple(one for one, _ in kept))
+        sides.append(replace(table, state=state, firing=tuple(one for _, one in kept)))
     return sides[0], sides[1]
 
 
-def _parts(snapshot: OperatorSnapshot) -> list[tuple[StateHandle, int | None]]:
-    return list(zip(snapshot.handles, snapshot.firing, strict=True))
+def _parts(table: OperatorTable) -> list[tuple[StateHandle, int | None]]:
+    return list(zip(table.state.handles, table.firing, strict=True))
 
 
 def _identity(handle: StateHandle, fired_us: int | None) -> tuple[object, ...]:

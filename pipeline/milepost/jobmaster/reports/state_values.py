@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.aggregates import Aggregates
 from milepost.dataflow.operators.contract import EXPIRES_COLUMN, TIMER_COLUMN, OperatorFailed
-from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.epoch.renames import renames
 from milepost.jobmaster.compatibility.preflight import recorded_type
 from milepost.jobmaster.job.context import JobContext
@@ -23,22 +23,20 @@ _SHOWABLE_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The years 1 to 9999, in microseconds since 1970: what is beyond means never."""
 
 
-def state_values(
-    context: JobContext, metadata: CheckpointMetadata, uid: str, snapshot: OperatorSnapshot, rows: pa.Table
-) -> pa.Table:
-    """Return rows of an operator's state as a person reads them, in their order.
+def state_values(context: JobContext, metadata: CheckpointMetadata, table: OperatorTable, rows: pa.Table) -> pa.Table:
+    """Return rows of a table of an operator's state as a person reads them, in their order.
 
     An aggregate has its results in place of what they are computed from, by the spec that the checkpoint ran by; a
     window has its end. Where that spec cannot be read any more, rows are as they are stored.
 
     Raises: InvalidRequest: a result does not fit its type, which the next epoch with that key would decline for.
     """
-    calls = _aggregates(context, metadata, uid)
+    calls = _aggregates(context, metadata, table.uid)
     if calls is None:
         return _with_times(rows)
-    fields = {call.column: recorded_type(snapshot.state_schema, call.column) for call in calls.aggregates.values()
+    fields = {call.column: recorded_type(table.state.schema, call.column) for call in calls.aggregates.values()
               if call.column is not None}  # fmt: skip
-    aggregates = Aggregates(uid, calls.aggregates, pa.schema(list(fields.items())))
+    aggregates = Aggregates(table.uid, calls.aggregates, pa.schema(list(fields.items())))
     try:
         results = aggregates.results(rows)
     except OperatorFailed as error:
@@ -46,7 +44,7 @@ def state_values(
             f"checkpoint {metadata.checkpoint_id}: {error}. Nothing was changed.",
             hint="--stored shows the state as it is stored",
         ) from None
-    shown = rows.select(list(snapshot.key))
+    shown = rows.select(list(table.state.key))
     if isinstance(calls, WindowOperator):
         shown = shown.append_column(_WINDOW_END, _times(rows.column(TIMER_COLUMN)))
     for field, column in zip(aggregates.output_fields, results, strict=True):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import contents_at, is_known_table, shown_contents, table_at
@@ -28,30 +28,26 @@ from milepost.storage.checked import read_handle, stat_handle
 
 
 def operator_rows(
-    store: ObjectStore,
-    metadata: CheckpointMetadata,
-    uid: str,
-    snapshot: OperatorSnapshot,
-    *,
-    bodies: dict[str, bytes] | None = None,
+    store: ObjectStore, metadata: CheckpointMetadata, table: OperatorTable, *, bodies: dict[str, bytes] | None = None
 ) -> pa.Table:
-    """Return all live rows of an operator's state at a checkpoint.
+    """Return all live rows of a table of an operator's state at a checkpoint.
 
     Args:
-        uid: of its handles. bodies: of runs that were read before, as in `CheckpointObjects`.
+        bodies: of runs that were read before, as in `CheckpointObjects`.
     Raises:
         StateCorrupt: a run is missing, altered or not what its handle says.
     """
-    keys = KeySpec(snapshot.key, snapshot.routing_key, metadata.hasher)
+    state = table.state
+    keys = KeySpec(state.key, state.routing_key, metadata.hasher)
     objects = CheckpointObjects(store, metadata.checkpoint_id, metadata.job, bodies)
 
     def rows(part: tuple[StateHandle, int | None]) -> pa.Table:
         handle, firing_us = part  # each subtask's rows are dead by its own firing watermark
-        own = StateIdentity.of(uid, keys, snapshot.state_schema, handle.key_groups, handle.max_parallelism)
+        own = StateIdentity.of(table.uid, keys, state.schema, handle.key_groups, handle.max_parallelism)
         return restore_state(own, [handle], objects, watermark_us=firing_us).rows()
 
-    parts = at_once(store, rows, zip(snapshot.handles, snapshot.firing, strict=True))
-    schema = pa.schema([pa.field(field.name, field.type) for field in snapshot.state_schema])
+    parts = at_once(store, rows, zip(state.handles, table.firing, strict=True))
+    schema = pa.schema([pa.field(field.name, field.type) for field in state.schema])
     return pa.concat_tables([schema.empty_table(), *parts])
 
 
@@ -90,27 +86,32 @@ class Tables:
             raise NotFound(f"sink {sink}: nothing has been published to {url} {when}.", sink=sink)
         return table_at(self._context, sink, contents).read(contents)
 
-    def state(self, uid: str, at: int | None) -> pa.Table:
-        """Return all live rows of one operator's state, over all key groups, as they are stored."""
-        return operator_rows(self._context.store, *self._operator(uid, at))
+    def state(self, name: str, at: int | None) -> pa.Table:
+        """Return all live rows of one operator's state, over all key groups, as they are stored.
 
-    def state_values(self, uid: str, at: int | None) -> pa.Table:
+        Args:
+            name: its uid; ``uid.table`` of one that keeps several.
+        """
+        return operator_rows(self._context.store, *self._table(name, at))
+
+    def state_values(self, name: str, at: int | None) -> pa.Table:
         """As `state`, as a person reads them, in the order of their key; see `state_values`."""
-        metadata, _, snapshot = found = self._operator(uid, at)
-        rows = ordered(operator_rows(self._context.store, *found), snapshot.key)
-        return state_values(self._context, metadata, uid, snapshot, rows)
+        metadata, table = self._table(name, at)
+        rows = ordered(operator_rows(self._context.store, metadata, table), table.state.key)
+        return state_values(self._context, metadata, table, rows)
 
-    def _operator(self, uid: str, at: int | None) -> tuple[CheckpointMetadata, str, OperatorSnapshot]:
+    def _table(self, name: str, at: int | None) -> tuple[CheckpointMetadata, OperatorTable]:
         checkpoint = self.checkpoint(at)
         metadata = self._context.metadata(checkpoint)
-        snapshot = metadata.operators.get(uid)
-        if snapshot is None:
-            known = ", ".join(sorted(metadata.operators)) or "none"
+        tables = metadata.state_tables
+        if name not in tables:
+            known = ", ".join(sorted(tables)) or "none"
             raise NotFound(
-                f"checkpoint {checkpoint.checkpoint_id} has no state of an operator {uid}; stateful operators: {known}",
-                uid=uid,
+                f"checkpoint {checkpoint.checkpoint_id} has no state of an operator {name}; stateful operators: "
+                f"{known}",
+                uid=name,
             )
-        return metadata, uid, snapshot
+        return metadata, tables[name]
 
     def verify(self, at: int | None, *, deep: bool) -> VerifiedObjects:
         """Check one checkpoint, or all retained ones: existence and size; with `deep`, every checksum and state row.
@@ -172,8 +173,8 @@ class Tables:
         for found in at_once(store, lambda name: self._verify_sink(name, metadata, deep=deep), metadata.tables):
             problems += found
         if deep and not problems:
-            for uid in metadata.operators:
-                self.state(uid, checkpoint.checkpoint_id)
+            for name in metadata.state_tables:
+                self.state(name, checkpoint.checkpoint_id)
         return handles, problems
 
     def _verify_sink(self, name: str, metadata: CheckpointMetadata, *, deep: bool) -> list[str]:

@@ -153,10 +153,9 @@ def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, Bucket
         inputs=record.sources,
         held_back=record.held_back,
         watermarks_us={name: item.watermark_us for name, item in base.sources.items()} if base is not None else {},
-        states={uid: known[uid].handles for uid in stateful if uid in known},
+        states={uid: known[uid].tables for uid in stateful if uid in known},
         firing={uid: restored_firing(base, uid) for uid in stateful if uid in known},
         channels={uid: known[uid].channels for uid in stateful if uid in known},
-        state_schemas={uid: known[uid].state_schema for uid in stateful if uid in known},
         input_signatures=input_signatures(context.job.spec, loaded.graph),
         alignment=EpochAlignment(
             aligned_timeout_ms=_milliseconds(context.spec.checkpointing.aligned_timeout),

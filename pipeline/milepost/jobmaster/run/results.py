@@ -254,11 +254,14 @@ def _operators(
         acks = acknowledged(verified, "operators", uid)
         if plan.alignment.final and not all(ack["finished"] for ack in acks):
             raise ProtocolViolation(f"operator {uid}: a subtask acknowledged the last epoch before its data had ended")
+        tables = {
+            name: replace(
+                table, handles=tuple(from_json(StateHandle, ack["state"][name], "state handle") for ack in acks)
+            )
+            for name, table in plan.tables(operator).items()
+        }
         snapshots[uid] = OperatorSnapshot(
-            key=tuple(operator.key),
-            routing_key=tuple(operator.routing_key),
-            state_schema=plan.state_schema(operator),
-            handles=tuple(from_json(StateHandle, ack["state"], "state handle") for ack in acks),
+            tables=tables,
             firing=tuple(ack["firing_us"] for ack in acks),
             channels=tuple(_channel(ack["channel"]) for ack in acks),
             processed_bytes=tuple(ack["processed_bytes"] for ack in acks),

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.operators.contract import ONLY_TABLE, StatefulOperator
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.epoch.code_hash import code_by_name
-from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
 from milepost.epoch.plan import InputRecord, encode_input_record
 from milepost.jobmaster.compatibility.preflight import expected_operator
 from milepost.jobmaster.job.code import LoadedCode, read_code
@@ -180,7 +180,7 @@ def read_table(
         found = _parsed(name, body, None)
         operator = expected_operator(found.schema, spec, loaded.graph, loaded)
         assert operator is not None, "every class is loaded"
-        expected = pa.schema([pa.field(field.name, field.type) for field in operator.state_schema])
+        expected = pa.schema([pa.field(field.name, field.type) for field in operator.tables[ONLY_TABLE].schema])
         if name.endswith(".csv"):
             found = _parsed(name, body, expected)
     except (pa.ArrowException, OSError) as error:
@@ -195,7 +195,7 @@ def read_table(
     if not found.num_rows:
         raise _unfit(operator, file, "it has no rows")
     rows = found.select(expected.names).cast(expected).combine_chunks()
-    repeated = rows.num_rows - np.unique(key_numbers(rows.select(list(operator.key)))).size
+    repeated = rows.num_rows - np.unique(key_numbers(rows.select(list(operator.tables[ONLY_TABLE].key)))).size
     if repeated:
         raise _unfit(operator, file, f"{repeated} of its rows repeat the key of another")
     return operator, rows
@@ -214,10 +214,11 @@ def _parsed(name: str, body: bytes, expected: pa.Schema | None) -> pa.Table:
 
 
 def _unfit(operator: StatefulOperator, file: str, problem: str) -> InvalidRequest:
-    columns = ", ".join(f"{field.name}: {field.type}" for field in operator.state_schema)
+    table = operator.tables[ONLY_TABLE]
+    columns = ", ".join(f"{field.name}: {field.type}" for field in table.schema)
     return InvalidRequest(
         f"{file} is no table of the state of operator {operator.uid}: {problem}. Nothing was changed.",
-        hint=f"its columns are {columns}; its key is {', '.join(operator.key)}, each once",
+        hint=f"its columns are {columns}; its key is {', '.join(table.key)}, each once",
         uid=operator.uid,
     )
 
@@ -226,19 +227,16 @@ def _snapshot(
     context: JobContext, pending: PendingCheckpoint, hasher: KeyHash, operator: StatefulOperator, rows: pa.Table
 ) -> OperatorSnapshot:
     """Write the rows as the state of each subtask, below the pending checkpoint's token."""
-    spec = context.spec
+    spec, table = context.spec, operator.tables[ONLY_TABLE]
     groups, parallelism = spec.checkpointing.max_parallelism, spec.spark.parallelism
-    placed = hasher.key_groups(rows, operator.routing_key, groups)
+    placed = hasher.key_groups(rows, table.routing_key, groups)
     handles = []
     for subtask in range(parallelism):
         own = key_group_range(groups, parallelism, subtask)
         inside = np.asarray((placed >= own.start) & (placed < own.stop), dtype=np.bool_)
         handles.append(_write(context, pending, hasher, operator, rows.filter(pa.array(inside)), own))
     return OperatorSnapshot(
-        key=tuple(operator.key),
-        routing_key=tuple(operator.routing_key),
-        state_schema=operator.state_schema,
-        handles=tuple(handles),
+        tables={ONLY_TABLE: StateTableSnapshot(table.key, table.routing_key, table.schema, tuple(handles))},
         firing=(None,) * parallelism,
         channels=(None,) * parallelism,
         processed_bytes=(0,) * parallelism,
@@ -256,9 +254,9 @@ def _write(
     rows: pa.Table,
     own: range,
 ) -> StateHandle:
-    keys = KeySpec(operator.key, operator.routing_key, hasher)
-    spec = context.spec
-    identity = StateIdentity.of(operator.uid, keys, operator.state_schema, own, spec.checkpointing.max_parallelism)
+    spec, table = context.spec, operator.tables[ONLY_TABLE]
+    keys = KeySpec(table.key, table.routing_key, hasher)
+    identity = StateIdentity.of(operator.uid, keys, table.schema, own, spec.checkpointing.max_parallelism)
     state = restore_state(identity, (), CheckpointObjects(context.store, 0, spec.name), watermark_us=None)
     state.upsert(rows)
     directory = state_prefix(pending.checkpoint_id, pending.token, OperatorUid(operator.uid))

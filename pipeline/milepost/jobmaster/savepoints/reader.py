@@ -126,15 +126,16 @@ def _problem(metadata: CheckpointMetadata) -> str | None:
 
 
 def _operator_problem(uid: str, snapshot: OperatorSnapshot, max_parallelism: int) -> str | None:
-    if not snapshot.key or not set(snapshot.routing_key) <= set(snapshot.key) <= set(snapshot.state_schema.names):
-        return "its key is not part of its state"
-    covered = 0
-    for handle in sorted(snapshot.handles, key=lambda one: one.key_groups.start):
-        if handle.uid != uid or handle.max_parallelism != max_parallelism or handle.key_groups.start != covered:
+    for table in snapshot.tables.values():
+        if not table.key or not set(table.routing_key) <= set(table.key) <= set(table.schema.names):
+            return "its key is not part of its state"
+        covered = 0
+        for handle in sorted(table.handles, key=lambda one: one.key_groups.start):
+            if handle.uid != uid or handle.max_parallelism != max_parallelism or handle.key_groups.start != covered:
+                return "its state handles do not cover its key groups, each once"
+            covered = handle.key_groups.stop
+        if covered != max_parallelism:
             return "its state handles do not cover its key groups, each once"
-        covered = handle.key_groups.stop
-    if covered != max_parallelism:
-        return "its state handles do not cover its key groups, each once"
     channels = [one for one in snapshot.channels if one is not None]
     if any(one.uid != uid or one.key_groups.stop > max_parallelism for one in channels):
         return "rows in flight are not its own"

@@ -21,7 +21,7 @@ from milepost.protocol.records.ids import OperatorUid, TimelineId
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
-from milepost.state.runs.handles import RunHandle
+from milepost.state.runs.handles import RunHandle, StateHandle
 from milepost.storage.copying import Copy, copy_objects
 from milepost.storage.layout import channel_prefix, consumed_prefix, contents_prefix, state_prefix
 
@@ -105,15 +105,18 @@ class SavepointCopier:
     def _operator(self, pending: PendingCheckpoint, uid: str, item: OperatorSnapshot) -> OperatorSnapshot:
         directory = state_prefix(pending.checkpoint_id, pending.token, OperatorUid(uid))
         channels = channel_prefix(pending.checkpoint_id, pending.token)
-        handles = []
-        for handle in item.handles:
-            runs = tuple(
+
+        def copied(handle: StateHandle) -> StateHandle:
+            runs = (
                 replace(run, key=self._own(_plain(run), f"{directory}{run.sha256}.parquet").key) for run in handle.runs
             )
-            handles.append(replace(handle, runs=runs))
+            return replace(handle, runs=tuple(runs))
+
         return replace(
             item,
-            handles=tuple(handles),
+            tables={
+                name: replace(table, handles=tuple(map(copied, table.handles))) for name, table in item.tables.items()
+            },
             channels=tuple(
                 None if one is None else replace(one, key=self._own(_plain(one), f"{channels}{one.sha256}.arrow").key)
                 for one in item.channels

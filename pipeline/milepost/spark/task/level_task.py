@@ -25,7 +25,7 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.input_gate import InputGate
 from milepost.spark.task.operator_subtask import OperatorSubtask
-from milepost.spark.task.processing import Opened, Processing
+from milepost.spark.task.processing import FrozenTables, Opened, Processing
 from milepost.spark.task.subtask_context import SubtaskResources, SubtaskWork
 from milepost.spark.wire.channel_files import ChannelFiles
 from milepost.spark.wire.epoch_clock import Pacer, task_deadline_ms
@@ -148,8 +148,9 @@ class _Task:
         self, item: OperatorPlan, channels: Sequence[Sequence[Buffer]], pacer: Pacer, carried: tuple[SubtaskAck, ...]
     ) -> SubtaskWork:
         own = self._key_groups
+        some_table = next(iter(item.tables))  # whose rows lie where they are exchanged to, as those of every other do
         replayed = restore_channel_state(
-            self._state_of(item, own), item.channels, self._restored_from, item.routing_keys
+            self._state_of(item, some_table, own), item.channels, self._restored_from, item.routing_keys
         )
         self._metrics.mark("restore_ms")
         watermark_us = input_watermark_us(item.clocks, carried, final=self._plan.alignment.final)
@@ -160,20 +161,28 @@ class _Task:
         """Restore some key groups of an operator: all that the subtask owns, or one slice of several."""
         whole = key_groups == self._key_groups
         self._metrics.mark("process_ms")
-        state = restore_state(
-            self._state_of(item, key_groups),
-            item.handles,
-            self._restored_from if whole else replace(self._restored_from, bodies=self._bodies),
-            watermark_us=previous_us,
-            firing=item.firing,
-            cache=StateCache(self._plan.cache_directory, keep_mapped=whole),
-        )
+        objects = self._restored_from if whole else replace(self._restored_from, bodies=self._bodies)
+        cache = StateCache(self._plan.cache_directory, keep_mapped=whole)
+        tables = {
+            name: restore_state(
+                self._state_of(item, name, key_groups),
+                table.handles,
+                objects,
+                watermark_us=previous_us,
+                firing=item.firing,
+                cache=cache,
+            )
+            for name, table in item.tables.items()
+        }
         self._metrics.mark("restore_ms")
-        return Opened(state, item.operator.begin(state, previous_us))
+        return Opened(tables, item.operator.begin(tables, previous_us))
 
-    def _state_of(self, item: OperatorPlan, key_groups: range) -> StateIdentity:
-        keys = KeySpec(item.operator.key, item.operator.routing_key, self._plan.hasher)
-        return StateIdentity.of(item.operator.uid, keys, item.state_schema, key_groups, self._plan.max_parallelism)
+    def _state_of(self, item: OperatorPlan, name: str, key_groups: range) -> StateIdentity:
+        table = item.tables[name]
+        keys = KeySpec(table.key, table.routing_key, self._plan.hasher)
+        return StateIdentity.of(
+            item.operator.uid, keys, table.schema, key_groups, self._plan.max_parallelism, table=name
+        )
 
     def _snapshot(
         self, consumed: tuple[AckEvent, ...], carried: tuple[SubtaskAck, ...]
@@ -204,7 +213,10 @@ class _Task:
         yield OperatorStageEnd({"operators": acks}, digests, carried)
         return None
 
-    def _upload(self, frozen: FrozenState | EncodedSlices, directory: str) -> StateHandle:
+    def _upload(self, tables: FrozenTables, directory: str) -> dict[str, StateHandle]:
+        return {name: self._upload_table(frozen, directory) for name, frozen in tables.items()}
+
+    def _upload_table(self, frozen: FrozenState | EncodedSlices, directory: str) -> StateHandle:
         began = time.monotonic()
         if isinstance(frozen, EncodedSlices):
             handle = frozen.upload(self._store.put)

@@ -336,7 +336,7 @@ class OperatorSubtask:
             "rows_out": work.rows.rows_out,
             "late_rows": work.rows.late_rows,
             "firing_us": work.rows.fired_us,
-            "state": to_json(snapshot.upload.result()),
+            "state": {name: to_json(handle) for name, handle in snapshot.upload.result().items()},
             "channel": to_json(self._resources.files.handle(self.uid)),
             "unaligned": self._unaligned,
             "finished": command.finished,

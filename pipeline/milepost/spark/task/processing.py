@@ -8,7 +8,7 @@ one slice: nothing is divided, and what is frozen is encoded while the output is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -16,7 +16,7 @@ from operator import attrgetter
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import OperatorRun
+from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorRun
 from milepost.protocol.exchange.watermarks import firing_watermark, latest, operator_watermark
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.spark.task.input_gate import Chunk
@@ -29,17 +29,18 @@ from milepost.state.keyed.slices import (
     EncodedSlices,
     SliceEncoder,
     divided,
-    input_cost,
     slices_within,
-    state_cost,
 )
+
+FrozenTables = Mapping[str, FrozenState | EncodedSlices]
+"""The state of an operator at the barrier, by table: to be encoded, or encoded slice by slice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A slice in memory: its restored state, and the operator's epoch over it."""
+    """A slice in memory: its restored tables, by name, and the operator's epoch over them."""
 
-    state: SubtaskState
+    tables: Mapping[str, SubtaskState]
     run: OperatorRun
 
 
@@ -73,12 +74,12 @@ class Processing:
             open_slice(key_groups, self._previous_us) if plan.alignment.may_leave_rows else None
         )
         self._waiting: list[Chunk] = []
-        self._state: SubtaskState | None = None
-        self._encoded: EncodedSlices | None = None
+        self._tables: Mapping[str, SubtaskState] | None = None
+        self._encoded: Mapping[str, EncodedSlices] | None = None
         operator = item.operator
         self._uid = operator.uid
         self._updates = bool(operator.output_key)
-        self._apart = set(operator.routing_key) <= set(operator.output_key)
+        self._apart = set(operator.routing_keys[0]) <= set(operator.output_key)
 
     def take(self, chunk: Chunk) -> Iterator[TaskOutput]:
         """Process some buffers of one stamp, or let them wait for the end of the input. Raises OperatorFailed."""
@@ -96,7 +97,7 @@ class Processing:
         stamps = tuple(in_flight)
         if self._at_once is not None:
             yield from self._fire_last(self._at_once, stamps, 0)
-            self._state = self._at_once.state
+            self._tables = self._at_once.tables
             return
         slices = self._slices()
         if len(slices) == 1:
@@ -105,22 +106,22 @@ class Processing:
                 yield from self._take_up(opened, chunk.buffers, chunk.buffers[0].lateness_us, 0)
             self._waiting = []
             yield from self._fire_last(opened, stamps, 0)
-            self._state = opened.state
+            self._tables = opened.tables
             return
         yield from self._slice_by_slice(slices, stamps)
 
-    def freeze(self) -> FrozenState | EncodedSlices:
-        """Return the state at the barrier. Raises ProtocolViolation: before `finish`."""
+    def freeze(self) -> FrozenTables:
+        """Return the state at the barrier, table by table. Raises ProtocolViolation: before `finish`."""
         if self._encoded is not None:
             return self._encoded
-        if self._state is None:
+        if self._tables is None:
             raise ProtocolViolation(f"operator {self._uid}: frozen before its input was finished")
-        return self._state.freeze(self.fired_us)
+        return {name: state.freeze(self.fired_us) for name, state in self._tables.items()}
 
     def _slice_by_slice(self, slices: list[range], in_flight: Sequence[int | None]) -> Iterator[TaskOutput]:
         stamps = [chunk.buffers[0].lateness_us for chunk in self._waiting]
         parts = self._divide(slices)
-        encoder = SliceEncoder(self._item.handles, self._memory.spill)
+        encoders = {name: SliceEncoder(table.handles, self._memory.spill) for name, table in self._item.tables.items()}
         for index, own in enumerate(slices):
             self.fired_us = self._previous_us
             opened = self._open(own, self._previous_us)
@@ -128,29 +129,30 @@ class Processing:
             for stamp_us, chunk in zip(stamps, parts, strict=True):
                 yield from self._take_up(opened, chunk[index], stamp_us, part)
             yield from self._fire_last(opened, in_flight, part)
-            frozen = opened.state.freeze(self.fired_us)
+            frozen = {name: state.freeze(self.fired_us) for name, state in opened.tables.items()}
             del opened
-            snapshot = frozen.encode(self._item.directory)
-            frozen.stage_cache(snapshot)
-            encoder.add(snapshot)
-            del frozen, snapshot
-        self._encoded = encoder.result()
+            for name in list(frozen):
+                one = frozen.pop(name)
+                snapshot = one.encode(self._item.directory)
+                one.stage_cache(snapshot)
+                encoders[name].add(snapshot)
+                del one, snapshot
+        self._encoded = {name: encoder.result() for name, encoder in encoders.items()}
 
     def _slices(self) -> list[range]:
         """Return what is worked on at once; a function of the epoch's rows and the recorded state alone (I12)."""
-        budget_bytes, schema = self._memory.budget.bytes, self._item.state_schema
-        cost = state_cost(self._item.handles, self._own, schema)
+        budget_bytes, cost = self._memory.budget.bytes, self._item.state_cost(self._own)
         buffers = [buffer for chunk in self._waiting for buffer in chunk.buffers]
         extents = [buffer.extent() for buffer in buffers]
         size, count = sum(extent.bytes for extent in extents), sum(extent.rows for extent in extents)
-        if int(cost.sum()) + input_cost(count, size, schema) <= budget_bytes:
+        if int(cost.sum()) + self._item.input_cost(count, size) <= budget_bytes:
             return [self._own]
         plan, routing_keys = self._plan, self._item.routing_keys
         rows = np.zeros(plan.max_parallelism, dtype=np.int64)
         for buffer in buffers:
             groups = plan.hasher.key_groups(buffer.rows(), routing_keys[buffer.producer], plan.max_parallelism)
             rows += np.bincount(groups, minlength=plan.max_parallelism)
-        per_row = input_cost(count, size, schema) // max(1, count)
+        per_row = self._item.input_cost(count, size) // max(1, count)
         return slices_within(self._own, cost + rows[self._own.start : self._own.stop] * per_row, budget_bytes)
 
     def _divide(self, slices: list[range]) -> list[list[list[Buffer]]]:
@@ -205,7 +207,7 @@ class Processing:
         self.fired_us = firing_watermark(before_us, self._watermark_us, in_flight)
         yield from self._emit(opened.run.finish(self.fired_us), before_us, part, distinct=self._updates)
         if (whole := self._item.whole) is not None:
-            rows = whole.operator.results(opened.state.rows())
+            rows = whole.operator.results(opened.tables[ONLY_TABLE].rows())
             yield Rows(whole.node, rows, before_us, distinct=True, part=part)
 
     def _pieces(self, buffers: Iterable[Buffer]) -> Iterator[list[pa.Table]]:
@@ -214,7 +216,7 @@ class Processing:
         cost = 0
         for buffer in buffers:
             rows = buffer.rows()
-            more = input_cost(rows.num_rows, rows.nbytes, self._item.state_schema)
+            more = self._item.input_cost(rows.num_rows, rows.nbytes)
             if tables and cost + more > self._memory.budget.bytes:
                 yield tables
                 tables, cost = [], 0

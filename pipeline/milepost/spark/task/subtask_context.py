@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
 from milepost.protocol.exchange.channel_file import ChannelStateResult
 from milepost.protocol.subtask.snapshot import AsyncSnapshot
 from milepost.spark.task.input_gate import InputGate
-from milepost.spark.task.processing import Processing
+from milepost.spark.task.processing import FrozenTables, Processing
 from milepost.spark.wire.channel_files import ChannelFiles
 from milepost.spark.wire.epoch_clock import Pacer
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.state.buffers.buffers import Buffer
 from milepost.state.cache.cache import StateCache
-from milepost.state.keyed.keyed_state import FrozenState
-from milepost.state.keyed.slices import EncodedSlices
 from milepost.state.runs.handles import StateHandle
 
 
@@ -25,11 +23,11 @@ class SubtaskResources:
     """What the subtasks of one Spark task share.
 
     Attributes:
-        upload: stores a frozen state, encoded now below a directory or before, and returns its handle.
+        upload: stores frozen tables, encoded now below a directory or before, and returns their handles.
         pool: for uploads. files: of channel state. cache: of the node, for the key groups that they own.
     """
 
-    upload: Callable[[FrozenState | EncodedSlices, str], StateHandle]
+    upload: Callable[[FrozenTables, str], Mapping[str, StateHandle]]
     pool: Executor
     files: ChannelFiles
     cache: StateCache
@@ -55,7 +53,7 @@ class SubtaskWork:
 class Snapshot:
     """The snapshot that is being taken."""
 
-    frozen: FrozenState | EncodedSlices
+    frozen: FrozenTables
     channel: ChannelStateResult | None
     asynchronous: AsyncSnapshot | None = None
-    upload: Future[StateHandle] | None = None
+    upload: Future[Mapping[str, StateHandle]] | None = None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment
 from milepost.protocol.exchange.barrier import SubtaskAck, SubtaskIdentity
 from milepost.protocol.exchange.watermarks import (
@@ -24,9 +26,9 @@ from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spark.wire.epoch_clock import LevelShare
 from milepost.spec.graph.edges import late_output
 from milepost.state.buffers.channel_state import ChannelStateHandle
-from milepost.state.layers.key_groups import key_group_range
+from milepost.state.keyed.slices import input_cost, state_cost
+from milepost.state.layers.key_groups import Ints, key_group_range
 from milepost.state.layers.key_hash import KeyHash
-from milepost.state.runs.handles import StateHandle
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,9 @@ class OperatorPlan:
 
     Attributes:
         inputs: in the order the spec names them.
-        state_schema: of its state, with stored names.
-        handles, firing, channels: of all subtasks in the base checkpoint, whatever its parallelism: state, firing
-            watermark, rows in flight; empty for an operator without state there.
+        tables: its state, by name: columns of this epoch, with stored names; handles of all subtasks in the base
+            checkpoint, whatever its parallelism, none for an operator without state there.
+        firing, channels: of those subtasks: firing watermark, rows in flight.
         directory: where this epoch's snapshots of it go.
         signature: of its inputs, recorded with its channel state.
         clocks: of its inputs; those without event time have none and hold nobody back.
@@ -107,8 +109,7 @@ class OperatorPlan:
 
     operator: StatefulOperator
     inputs: tuple[InputPlan, ...]
-    state_schema: pa.Schema
-    handles: tuple[StateHandle, ...]
+    tables: Mapping[str, StateTableSnapshot]
     firing: tuple[int | None, ...]
     channels: tuple[ChannelStateHandle | None, ...]
     directory: str
@@ -130,11 +131,21 @@ class OperatorPlan:
 
         The least of the former subtasks whose rows it gets.
         """
+        handles = next(iter(self.tables.values())).handles  # those of every table are of the same subtasks
         return operator_watermark(
             fired_us
-            for handle, fired_us in zip(self.handles, self.firing, strict=True)
+            for handle, fired_us in zip(handles, self.firing, strict=True)
             if handle.key_groups.start < key_groups.stop and key_groups.start < handle.key_groups.stop
         )
+
+    def state_cost(self, own: range) -> Ints:
+        """Memory, per key group of `own`, that its recorded state takes while it is worked on."""
+        costs = [state_cost(table.handles, own, table.schema) for table in self.tables.values()]
+        return np.sum(costs, axis=0, dtype=np.int64)
+
+    def input_cost(self, rows: int, size: int) -> int:
+        """Memory that so many input rows of `size` bytes take while they are worked on."""
+        return input_cost(rows, size, [table.schema for table in self.tables.values()])
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ logger = logging.getLogger(__name__)
 
 
 class StateCache:
-    """Entries below one directory, `<directory>/<digest of operator and range>/`, private to this user.
+    """Entries below one directory, `<directory>/<digest of operator>-<range>[-<table>]/`, private to this user.
 
     Args:
         directory: made when missing. One that another user owns or may write is not used.
@@ -129,8 +129,8 @@ class StateCache:
     def retain(self, identity: StateIdentity, runs: Iterable[RunHandle], restored: int) -> None:
         """Remove what a restored checkpoint has replaced.
 
-        In the folders of ranges that overlap the subtask's: entries of it and of older checkpoints, other than the
-        given runs'; and abandoned temporary files. What newer ones wrote is theirs: another try, or another timeline.
+        In the table's folders of ranges that overlap the subtask's: entries of it and of older checkpoints, other than
+        the given runs'; and abandoned temporary files. What newer ones wrote is theirs: another try or timeline.
         """
         kept: dict[Path, set[str]] = {}
         for run in runs:
@@ -139,6 +139,8 @@ class StateCache:
             if not self._is_private():
                 return
             for folder in self._folders(identity.uid, identity.key_groups):
+                if _table_of(folder) != _table_digest(identity.table):
+                    continue
                 _prune(folder, kept.get(folder, set()), restored)
             _let_go()
         except (OSError, ValueError) as error:
@@ -180,7 +182,9 @@ class StateCache:
                 yield folder
 
     def _folder(self, identity: StateIdentity, run: RunHandle) -> Path:
-        return self._directory / f"{_operator_digest(identity.uid)}-{run.valid.start}-{run.valid.stop}"
+        table = _table_digest(identity.table)
+        name = f"{_operator_digest(identity.uid)}-{run.valid.start}-{run.valid.stop}"
+        return self._directory / (f"{name}-{table}" if table else name)
 
     def _is_private(self) -> bool:
         """Return whether only this user can have written the entries: others on the machine are not trusted."""
@@ -196,6 +200,15 @@ class StateCache:
 
 def _operator_digest(uid: str) -> str:
     return hashlib.sha256(uid.encode()).hexdigest()[:16]
+
+
+def _table_digest(table: str) -> str:
+    """Return what names the folders of one of several tables; "" for the only one of an operator."""
+    return hashlib.sha256(table.encode()).hexdigest()[:16] if table else ""
+
+
+def _table_of(folder: Path) -> str:
+    return folder.name.split("-")[3] if folder.name.count("-") > 2 else ""
 
 
 def _digest(identity: StateIdentity, run: RunHandle) -> str:

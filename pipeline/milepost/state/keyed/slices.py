@@ -7,7 +7,7 @@ Slices come from halving, so that a state that grows keeps most of them, and wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -62,9 +62,14 @@ def state_cost(handles: Sequence[StateHandle], own: range, schema: pa.Schema) ->
     return rows * (row_bytes(schema) * STATE_COPIES)
 
 
-def input_cost(rows: int, size: int, schema: pa.Schema) -> int:
-    """Memory that so many input rows of `size` bytes take while they are worked on."""
-    return size * INPUT_COPIES + rows * (_PER_ROW_BYTES + row_bytes(schema) * CHANGED_COPIES)
+def input_cost(rows: int, size: int, schemas: Iterable[pa.Schema]) -> int:
+    """Memory that so many input rows of `size` bytes take while they are worked on.
+
+    Args:
+        schemas: of the tables that each of them may change.
+    """
+    changed = sum(row_bytes(schema) for schema in schemas)
+    return size * INPUT_COPIES + rows * (_PER_ROW_BYTES + changed * CHANGED_COPIES)
 
 
 def slices_within(own: range, cost: Ints, budget_bytes: int) -> list[range]:

@@ -21,6 +21,7 @@ class StateIdentity:
         uid: operator. schema: of its state rows, all nullable, without metadata. stored: the same columns with their
             names in runs.
         key_groups: what the subtask owns, of max_parallelism.
+        table: which one of the operator's; "" of an operator that keeps one.
     """
 
     uid: str
@@ -29,10 +30,13 @@ class StateIdentity:
     stored: pa.Schema
     key_groups: range
     max_parallelism: int
+    table: str = ""
 
     @classmethod
-    def of(cls, uid: str, keys: KeySpec, schema: pa.Schema, key_groups: range, max_parallelism: int) -> StateIdentity:
-        """Return the identity of a part of an operator's state.
+    def of(
+        cls, uid: str, keys: KeySpec, schema: pa.Schema, key_groups: range, max_parallelism: int, *, table: str = ""
+    ) -> StateIdentity:
+        """Return the identity of a part of an operator's table.
 
         Args:
             schema: of its rows; runs of an older one are converted by the stored names in it (see `evolution`).
@@ -43,7 +47,7 @@ class StateIdentity:
         plain = pa.schema([pa.field(field.name, field.type) for field in schema])
         for name in keys.key:
             check_key_type(name, plain.field(name).type)
-        return cls(uid, keys, plain, schema, key_groups, max_parallelism)
+        return cls(uid, keys, plain, schema, key_groups, max_parallelism, table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,7 +255,8 @@ def test_times_are_compared_as_spark_and_as_a_class_gives_them(job: ChangingJob)
     operators, signatures = dict(base.operators), dict(base.signatures["operators"])
     for uid, key, unit in (("of_sql", pa.int32(), "us"), ("of_class", pa.int64(), "ms")):
         schema = pa.schema([("k", key), ("max(t)", pa.timestamp(unit, "UTC"))])
-        operators[uid] = replace(base.operators["sums"], state_schema=schema)
+        sums = base.operators["sums"]
+        operators[uid] = replace(sums, tables={"": replace(sums.tables[""], schema=schema)})
         signatures[uid] = {"kind": "aggregate", "key": ["k"]}
     recorded = replace(base, operators=operators, signatures={**base.signatures, "operators": signatures})
     rows = {row["uid"]: row for row in preflight(context, recorded, read_code(context).load(context))}

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from milepost.dataflow.sinks.records.committables import encode_schema
 from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.task_times import TaskTimes
@@ -55,6 +57,9 @@ TASK = TaskTimes(
 )
 
 
+LEFT = {"handles": [], "key": ["k"], "routing_key": ["k"], "schema": encode_schema(pa.schema([("k", pa.int64())]))}
+
+
 def golden() -> bytes:
     return (GOLDEN / "metadata.json").read_bytes().rstrip(b"\n")
 
@@ -85,7 +90,10 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
     ("path", "value", "message"),
     [
         (("format",), 5, "was written by an earlier Milepost"),
-        (("format",), "milepost.metadata/3", "was written by a newer Milepost"),
+        (("format",), "milepost.metadata/2", "was written by an earlier Milepost"),
+        (("format",), "milepost.metadata/4", "was written by a newer Milepost"),
+        (("operators", "hourly", "tables"), {}, "it has no table of state"),
+        (("operators", "hourly", "tables", "left"), LEFT, "the subtasks of its tables '', 'left' are not the same"),
         (("operators", "hourly", "firing"), [1], "firing has 1 entries for 2 subtasks"),
         (("operators", "hourly", "channels"), [None] * 3, "channels has 3 entries for 2 subtasks"),
         (("operators", "hourly", "channels", 1, "buffers"), 0, "buffers is 0"),

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sources.contract import SourceObject
-from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record, encode_input_record
 from milepost.epoch.throughput import ThroughputEstimate
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
@@ -56,10 +56,9 @@ def snapshot(job: SparklessJob, uid: str = "latest", in_flight: int = 0) -> Oper
         signature=signature,
     )
     return OperatorSnapshot(
-        key=("k",),
-        routing_key=("k",),
-        state_schema=pa.schema([("k", pa.int64())]),
-        handles=(StateHandle(uid, range(128), 128),),
+        tables={
+            "": StateTableSnapshot(("k",), ("k",), pa.schema([("k", pa.int64())]), (StateHandle(uid, range(128), 128),))
+        },
         firing=(None,),
         channels=(channel if in_flight else None,),
         processed_bytes=(100,),
@@ -171,7 +170,9 @@ def test_a_timer_is_due_only_where_firing_is_behind_the_operators_input(tmp_path
     small.land("a.csv")
     small.epoch(with_operators({"hourly": snapshot(small, "hourly")}))
     base, graph = base_of(small), small.context.graph
-    waiting = replace(base.operators["hourly"], handles=(StateHandle("hourly", range(128), 128, (), ((3, 50),), 1),))
+    idle = base.operators["hourly"].tables[""]
+    due_at_50 = replace(idle, handles=(StateHandle("hourly", range(128), 128, (), ((3, 50),), 1),))
+    waiting = replace(base.operators["hourly"], tables={"left": idle, "right": due_at_50})
 
     def due(watermark: int | None, firing: int | None) -> bool:
         source = replace(base.sources["rows"], watermark_us=watermark)

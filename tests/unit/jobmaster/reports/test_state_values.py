@@ -104,5 +104,5 @@ def test_a_sum_that_no_result_can_hold_is_said_and_what_is_stored_is_shown(tmp_p
     metadata = context.metadata(context.head().state.checkpoints[-1])
     high = wide.set_column(wide.column_names.index("sum(v).high"), "sum(v).high", [[1]])
     with pytest.raises(InvalidRequest, match="beyond int64") as caught:
-        state_values(context, metadata, "latest", metadata.operators["latest"], high)
+        state_values(context, metadata, metadata.state_tables["latest"], high)
     assert "--stored" in caught.value.hint

@@ -329,6 +329,11 @@ def _with_operator(metadata: CheckpointMetadata, **changes: Any) -> CheckpointMe
     )
 
 
+def _with_table(metadata: CheckpointMetadata, changes: dict[str, Any], **others: Any) -> CheckpointMetadata:
+    table = replace(metadata.operators["latest"].tables[""], **changes)
+    return _with_operator(metadata, tables={"": table}, **others)
+
+
 def _with_field(metadata: CheckpointMetadata) -> bytes:
     return json.dumps({**json.loads(metadata.encode()), "hook": 1}, sort_keys=True, separators=(",", ":")).encode()
 
@@ -339,9 +344,9 @@ HOSTILE_METADATA: dict[str, tuple[Callable[[CheckpointMetadata], CheckpointMetad
     "no end": (lambda m: b"[" * 10**6, "expected JSON"),
     "no JSON": (lambda m: b"{", "expected JSON"),
     "a firing watermark that is text": (lambda m: _with_operator(m, firing=("x", None)), r"firing\[0\]: expected"),
-    "a key that is not in the state": (lambda m: _with_operator(m, key=("nothing",)), "not part of its state"),
+    "a key that is not in the state": (lambda m: _with_table(m, {"key": ("nothing",)}), "not part of its state"),
     "missing key groups": (
-        lambda m: _with_operator(m, handles=m.operators["latest"].handles[:1], firing=(None,), channels=(None,),
+        lambda m: _with_table(m, {"handles": m.operators["latest"].handles[:1]}, firing=(None,), channels=(None,),
                                  processed_bytes=(0,)),
         "do not cover its key groups",
     ),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from milepost.epoch.metadata import StateTableSnapshot
 from milepost.protocol.exchange.barrier import SubtaskAck
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US, latest
 from milepost.spark.wire.exchange import OwnStamp, Stamp
@@ -71,8 +72,7 @@ def test_a_subtask_goes_on_from_the_least_firing_watermark_of_those_whose_rows_i
         return OperatorPlan(
             operators()["unique"],
             input_plans("unique", ("events",), [SCHEMA], [("id",)]),
-            operators()["unique"].state_schema,
-            handles[: len(firing)],
+            {"": StateTableSnapshot(("k",), ("k",), SCHEMA, handles[: len(firing)])},
             firing,
             (None,) * len(firing),
             "",

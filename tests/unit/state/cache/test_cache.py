@@ -266,3 +266,19 @@ def test_an_entry_is_of_the_stored_column_and_not_of_its_name(node: Node) -> Non
     anew = pa.schema([SCHEMA.field("k"), SCHEMA.field("v").with_metadata({STORED_AS: "v#7"})])
     assert node.cache.load(own, run) is not None
     assert node.cache.load(replace(own, stored=anew), run) is None
+
+
+def test_each_table_of_an_operator_has_folders_of_its_own(node: Node) -> None:
+    """What one restore tidies is its own table's: the runs of another table are no leftovers of it."""
+    before = node.entries()
+    identity = StateIdentity.of("agg", KEYS, SCHEMA, range(8), 8, table="other")
+    objects = CheckpointObjects(node.store, node.completed, "j")
+    other = restore_state(identity, node.handles, objects, watermark_us=None, cache=node.cache)
+    assert sorted(tuple(row.values()) for row in other.rows().to_pylist()) == node.rows()
+    added = [path for path in node.entries() if path not in before]
+    assert {path.name for path in added} == {path.name for path in before} and len(added) == 3
+    restore_state(identity, [], objects, watermark_us=None, cache=node.cache)
+    assert node.entries() == before, "what the other table's checkpoint does not have any more is gone, no more"
+    restore_state(identity, node.handles, objects, watermark_us=None, cache=node.cache)
+    node.notify(node.epochs, Notification.ABORTED)
+    assert len(node.entries()) == 4, "of an aborted checkpoint nothing stays, in whatever table"
