@@ -7,12 +7,13 @@ nobody finds it by name afterwards (I7). References in it are relative to the jo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.records.committables import ArrowSchema
 from milepost.dataflow.sinks.records.contents import TableContents
+from milepost.dataflow.sources.bad_input import BadInput
 from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import ThroughputEstimate
@@ -44,6 +45,7 @@ class SourceSnapshot:
         ahead: the first objects that have such rows. furthest_us: their furthest event time delivered so far.
         ahead_since: checkpoint that delivered the first of them; None: none, or from before they were told apart.
         skipped: objects that the plan passed over, by why, as in `SourceInput`. bad_names: likewise.
+        bad: records that cannot be read and went to the dead letters.
     """
 
     watermark_us: int | None
@@ -59,6 +61,12 @@ class SourceSnapshot:
     ahead_since: int | None = None
     skipped: dict[str, int] = field(default_factory=dict)
     bad_names: tuple[str, ...] = ()
+    bad: BadInput = field(default_factory=BadInput)
+
+    def at_rest(self) -> SourceSnapshot:
+        """Return it as an epoch leaves it that reads nothing of the source."""
+        bad = BadInput(total=self.bad.total)
+        return replace(self, rows=0, objects=0, missing=(), ahead_rows=0, ahead=(), skipped={}, bad_names=(), bad=bad)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +196,7 @@ class CheckpointMetadata:
         timings: milliseconds of the driver, by step up to the commit point. tasks: what each Spark attempt measured.
     """
 
-    stored_format: ClassVar[str] = "milepost.metadata/3"
+    stored_format: ClassVar[str] = "milepost.metadata/4"
 
     job: str
     checkpoint_id: int

@@ -20,6 +20,7 @@ def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:
     return {
         "rows_in": sum(source.rows for source in metadata.sources.values()),
         "rows_out": sum(sink.rows for sink in metadata.sinks.values()),
+        "bad_records": sum(source.bad.records for source in metadata.sources.values()),
         "late_rows": sum(operator.late_rows for operator in metadata.operators.values()),
         "objects": sum(source.objects for source in metadata.sources.values()),
         "acks": len(metadata.acknowledged),

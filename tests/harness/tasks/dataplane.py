@@ -24,7 +24,8 @@ from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, 
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment
-from milepost.jobmaster.run.results import acknowledged, newest_event_us
+from milepost.jobmaster.run.acknowledged import acknowledged
+from milepost.jobmaster.run.results import newest_event_us
 from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
@@ -248,10 +249,9 @@ class DataPlane:
         identity = SubtaskIdentity(CheckpointId(self.epochs + 1), FencingToken(1), 0, index)
         objects = (SourceObject("rows", "1", table.nbytes, 0),)
         split = SourceSplit("events", identity, self.store.config, objects, TableReader(table), "t", "fail")
-        items = run_source(split, self.store, TaskMetrics(0, index, 0))
-        return run_output_stage(
-            self._tail(0, parallelism, limits), index, items, {}, Memory(UNLIMITED, SpillFile(self._cache))
-        )
+        memory = Memory(UNLIMITED, SpillFile(self._cache))
+        items = run_source(split, self.store, TaskMetrics(0, index, 0), memory)
+        return run_output_stage(self._tail(0, parallelism, limits), index, items, {}, memory)
 
     def _tail(self, level: int, parallelism: int, limits: BufferLimits) -> OutputPlan:
         made = operators()

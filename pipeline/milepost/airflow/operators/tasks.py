@@ -51,8 +51,8 @@ BEFORE_THE_COMMIT_POINT = (TRIGGER, RUN, VALIDATE, COMPLETE)
 _ANEW = f"clear the run from {TRIGGER} on, or trigger a new run"
 
 
-_TOLD = ("rows_in", "rows_out", "late_rows", "full_bytes", "checkpointed_bytes", "in_flight_bytes", "watermark",
-         "sync_ms", "async_ms", "alignment_ms")  # fmt: skip
+_TOLD = ("rows_in", "rows_out", "late_rows", "bad_records", "full_bytes", "checkpointed_bytes", "in_flight_bytes",
+         "watermark", "sync_ms", "async_ms", "alignment_ms")  # fmt: skip
 """What the log of an epoch says of the checkpoint that it has completed."""
 
 

@@ -86,6 +86,8 @@ def _note(checkpoint: CheckpointReport) -> str:
         return f"{checkpoint.failure_reason}: {detail}" if detail else checkpoint.failure_reason
     if checkpoint.status != CheckpointState.aborted and checkpoint.live is False:
         return f"not live: the head does not continue it (timeline {checkpoint.timeline or 'unknown'})"
+    if checkpoint.bad_records:
+        return f"{show_count(checkpoint.bad_records)} records that cannot be read"
     return "compacted" if checkpoint.compacted else ""
 
 

@@ -12,7 +12,7 @@ import typer
 
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, printable, show_bytes, show_time
+from milepost.cli.terminal.output import Output, printable, show_bytes, show_count, show_time
 from milepost.epoch.quantities import counted
 from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
 from milepost.spec.values.durations import parse_duration
@@ -162,5 +162,8 @@ def _freshness(source: SourceHealth) -> str:
     told += [f"{counted(source.settling, 'object')} may still be written"] if source.settling else []
     bad = source.bad_names
     told += [f"{counted(bad.count, 'object')} left out for their names, such as {bad.first[0]}"] if bad.count else []
+    records = source.bad_records
+    if records.total:
+        told += [f"{show_count(records.total)} records in its dead letters, {show_count(records.count)} of the head"]
     told += [source.no_match] if source.no_match else []
     return ", ".join(told) or "nothing known"

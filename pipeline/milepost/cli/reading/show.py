@@ -141,6 +141,9 @@ def _show_flow(report: CheckpointDetails, output: Output) -> None:
 def _source_note(source: Any) -> str:
     """Return what of a source's input does not count as it stands; "" for nothing."""
     told = [f"{show_count(source.ahead.rows)} rows too far ahead to move the watermark"] if source.ahead.rows else []
+    if source.bad.records:
+        objects = f", {counted(source.bad.objects, 'whole object')} among them" if source.bad.objects else ""
+        told += [f"{counted(source.bad.records, 'bad record')}{objects}, such as {source.bad.first[0].describe()}"]
     told += [f"gone: {', '.join(source.missing)}"] if source.missing else []
     told += [f"{count} {name.replace('_', ' ')}" for name, count in source.skipped.items() if count]
     told += ["finished"] if source.finished else []

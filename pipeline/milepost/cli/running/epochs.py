@@ -165,6 +165,9 @@ def _show_faults(name: str, source: SourceDetails, output: Output) -> None:
     if source.bad_names:
         left_out = counted(source.skipped["bad_names"], "object")
         output.note(f"source {name}: {left_out} left out for their names, such as {source.bad_names[0]}")
+    if source.bad.records:
+        bad = counted(source.bad.records, "record")
+        output.note(f"source {name}: {bad} in {name}.bad cannot be read, such as {source.bad.first[0].describe()}")
     ahead = source.ahead
     if ahead.rows:
         first = ahead.objects[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.dataflow.sources.contract import SourceReader
+from milepost.dataflow.sources.contract import SalvagingReader
 from milepost.dataflow.sources.csv import CsvReader
 from milepost.dataflow.sources.json_lines import JsonLinesReader
 from milepost.dataflow.sources.parquet import ParquetReader
@@ -10,7 +10,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.job.spec import SourceSpec
 
 
-def build_reader(name: str, spec: SourceSpec) -> SourceReader:
+def build_reader(name: str, spec: SourceSpec) -> SalvagingReader:
     """Return the reader of a source: picklable, the same in every process.
 
     Args:

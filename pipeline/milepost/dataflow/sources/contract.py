@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from milepost.protocol.records.object_store import ObjectStore
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 MAX_VALUE = 80
 """Characters of a bad value that are kept: enough to find it, not a copy of somebody's data."""
+
+MAX_RAW = 1024
+"""Bytes of a bad record that a dead letter has."""
 
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")
@@ -50,18 +54,38 @@ class BadRecord(Exception):
 
     Attributes:
         key: object. line: 1-based line in the decompressed object (a CSV header is line 1), or None. column, value:
-        what was wrong, or None (value cut to 80 characters). reason: one clause.
+        what was wrong, or None (value cut to 80 characters). clause: why, without a word of the record. row: 1-based
+        row of a Parquet object. reason: the clause, what the engine says besides, which may quote the record, and the
+        row. raw: the record as it is in the object, cut; None where it has no bytes of its own.
     """
 
-    def __init__(self, key: str, line: int | None, column: str | None, value: str | None, reason: str) -> None:
+    def __init__(
+        self,
+        key: str,
+        line: int | None,
+        column: str | None,
+        value: str | None,
+        reason: str,
+        *,
+        said: str = "",
+        row: int | None = None,
+        raw: bytes | None = None,
+    ) -> None:
         cut = value if value is None or len(value) <= MAX_VALUE else value[: MAX_VALUE - 1] + "…"
         cut = cut if cut is None else printable(cut)
         place = key + (f", line {line}" if line is not None else "") + (f", column {column}" if column else "")
-        super().__init__(f"{place}: " + (f"{cut!r} " if cut is not None else "") + reason)
-        self.key, self.line, self.column, self.value, self.reason = key, line, column, cut, reason
+        self.key, self.line, self.column, self.value, self.clause = key, line, column, cut, reason
+        self.said, self.row, self.raw = said, row, raw
+        self.reason = reason + (f" ({said})" if said else "") + (f" (row {row:,})" if row is not None else "")
+        super().__init__(f"{place}: " + (f"{cut!r} " if cut is not None else "") + self.reason)
 
-    def __reduce__(self) -> tuple[type[BadRecord], tuple[str, int | None, str | None, str | None, str]]:
-        return BadRecord, (self.key, self.line, self.column, self.value, self.reason)
+    def __reduce__(self) -> tuple[Any, ...]:
+        keywords: dict[str, Any] = {"said": self.said, "row": self.row, "raw": self.raw}
+        return partial(type(self), **keywords), (self.key, self.line, self.column, self.value, self.clause)
+
+
+class BadObject(BadRecord):
+    """An object that cannot be read at all, or whose records cannot be told apart from some place on."""
 
 
 class SourceReader(Protocol):
@@ -73,4 +97,16 @@ class SourceReader(Protocol):
         """Yield the object's rows in order.
 
         Raises: BadRecord; CommitConflict when the object's version differs; NotFound when it is gone.
+        """
+
+
+class SalvagingReader(SourceReader, Protocol):
+    """Reads what of an object can be read, too."""
+
+    def salvage(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch | BadRecord]:
+        """Yield the rows of the records that can be read, in order, and each record that cannot; slowly.
+
+        A function of the object's bytes alone. What was yielded counts only once all of it was.
+
+        Raises: BadObject; CommitConflict and NotFound as `read`.
         """

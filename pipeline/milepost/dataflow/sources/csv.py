@@ -15,8 +15,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from milepost.dataflow.sources.contract import BadRecord, SourceObject, printable
-from milepost.dataflow.sources.diagnosis import BLOCK_BYTES, Lines, RawRecord, first_refused, too_long
+from milepost.dataflow.sources.contract import BadObject, BadRecord, SourceObject, printable
+from milepost.dataflow.sources.diagnosis import (
+    BLOCK_BYTES,
+    Lines,
+    RawRecord,
+    all_refused,
+    chunks,
+    first_refused,
+    too_long,
+)
 from milepost.dataflow.sources.path_columns import PathColumns
 from milepost.dataflow.sources.streams import ObjectBody, ObjectStream, open_object
 from milepost.protocol.records.errors import InvalidRequest
@@ -125,13 +133,51 @@ class CsvReader:
             if isinstance(found, BadRecord):
                 raise found from error
             if found > 0:  # records exist and each is fine: the engine's own words are all there is
-                raise BadRecord(obj.key, None, None, None, str(error)) from error
+                raise BadRecord(obj.key, None, None, None, "it cannot be read", said=str(error)) from error
             return
         # An object cut off inside a quoted field reads as one long value: an odd number of quotes makes it suspect.
         if stream.quotes % 2:
             found = self._diagnose(obj.key, body, names)
             if isinstance(found, BadRecord):
                 raise found
+
+    def salvage(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch | BadRecord]:
+        """Yield the rows of the records that can be read, in order, and each record that cannot.
+
+        A record is judged by itself as long as nobody can doubt where it ends. It is doubtful from the first bad record
+        on that goes over several lines, or whose quote is never closed: one quote too many joins what does not belong
+        together.
+
+        Raises:
+            BadObject: it cannot be read at all, or the ends of its records are doubtful. CommitConflict, NotFound: as
+                `read`.
+        """
+        values = self._path_columns.values(obj)
+        body = open_object(store, obj)
+        names = self._header(obj.key, body)
+        if names is None:
+            return
+        last: RawRecord | None = None
+        for chunk in chunks(record for record, _ in self._records(obj.key, body)):
+            last = chunk[-1]
+            refused = all_refused(chunk, lambda records: self._accepts(names, self._columns.names, records, alone=True))
+            bad = {record.line: record for record in [*refused, *(one for one in chunk if one.is_too_long)]}
+            table = self._parsed(names, self._columns.names, [one for one in chunk if one.line not in bad])
+            for batch in table.to_batches():
+                yield self._path_columns.append(batch, values)
+            for record in sorted(bad.values(), key=lambda one: one.line):
+                yield self._judged(obj.key, record, names)
+        if last is not None and self._is_unclosed(last):
+            raise _unclosed(obj.key, last)
+
+    def _judged(self, key: str, record: RawRecord, names: list[str]) -> BadRecord:
+        """Return what is wrong with a record. Raises BadObject: it may be wrong that it is one."""
+        if self._is_unclosed(record):
+            raise _unclosed(key, record)
+        if record.spans_lines:
+            reason = "cannot be read and goes over several lines: what follows a quote out of place is doubtful"
+            raise BadObject(key, record.line, None, record.text, reason, raw=record.raw)
+        return too_long(key, record) if record.is_too_long else self._explain(key, record, names)
 
     # -- the engine ---------------------------------------------------------------------------------------------
 
@@ -157,16 +203,31 @@ class CsvReader:
             **self._convert_options,
         )
 
-    def _accepts(self, names: list[str], columns: list[str], records: list[RawRecord], *, nulls: bool = False) -> bool:
+    def _parsed(self, names: list[str], columns: list[str], records: list[RawRecord]) -> pa.Table:
+        """Return some columns of these records. Raises ArrowException: one of them cannot be read."""
         body = b"".join(record.encoded() for record in records)
+        return pacsv.read_csv(
+            pa.BufferReader(body or b"\n"),
+            read_options=pacsv.ReadOptions(use_threads=False, block_size=len(body) + 1, column_names=names),
+            parse_options=self._parse,
+            convert_options=self._convert(columns),
+        )
+
+    def _accepts(
+        self,
+        names: list[str],
+        columns: list[str],
+        records: list[RawRecord],
+        *,
+        nulls: bool = False,
+        alone: bool = False,
+    ) -> bool:
+        """Return whether the engine reads the records. alone: as many rows as there are records."""
         try:
-            table = pacsv.read_csv(
-                pa.BufferReader(body),
-                read_options=pacsv.ReadOptions(use_threads=False, block_size=len(body) + 1, column_names=names),
-                parse_options=self._parse,
-                convert_options=self._convert(columns),
-            )
+            table = self._parsed(names, columns, records)
         except pa.ArrowException:
+            return False
+        if alone and table.num_rows != len(records):
             return False
         return nulls or self._event_time not in columns or table[self._event_time].null_count == 0
 
@@ -181,7 +242,7 @@ class CsvReader:
             for name in self._columns.names:
                 if names.count(name) != 1:
                     problem = "the header has no such column" if name not in names else "the header has it twice"
-                    raise BadRecord(key, line, name, None, problem)
+                    raise BadObject(key, line, name, None, problem, raw=record.raw)
             return names
         return None
 
@@ -208,28 +269,32 @@ class CsvReader:
         except BadRecord as bad:
             return bad
         if last is not None and (refused is None or refused == last) and self._is_unclosed(last):
-            return BadRecord(key, last.line, None, last.text, "opens a quote that is never closed")
+            return _unclosed(key, last)
         if refused is not None:
             return self._explain(key, refused, names)
         if suspect is not None:
-            return too_long(key, suspect.line, suspect.text)
+            return too_long(key, suspect)
         return count
 
     def _explain(self, key: str, record: RawRecord, names: list[str]) -> BadRecord:
         fields = next(csv.reader(io.StringIO(record.text, newline=""), **self._dialect()))
+
+        def bad(column: str | None, value: str, reason: str) -> BadRecord:
+            return BadRecord(key, record.line, column, value, reason, raw=record.raw)
+
         text = record.text.rstrip("\r\n")
         if len(fields) != len(names):
-            return BadRecord(key, record.line, None, text, f"has {len(fields)} fields, the header has {len(names)}")
+            return bad(None, text, f"has {len(fields)} fields, the header has {len(names)}")
         for name in self._columns.names:
             if self._accepts(names, [name], [record]):
                 continue
             value = fields[names.index(name)]
             if not _is_utf8(value):
-                return BadRecord(key, record.line, name, value, "is not valid UTF-8")
+                return bad(name, value, "is not valid UTF-8")
             if self._accepts(names, [name], [record], nulls=True):
-                return BadRecord(key, record.line, name, value, "is null, but it is the event time")
-            return BadRecord(key, record.line, name, value, f"is not {_article(self._types[name])}")
-        return BadRecord(key, record.line, None, text, "cannot be read")
+                return bad(name, value, "is null, but it is the event time")
+            return bad(name, value, f"is not {_article(self._types[name])}")
+        return bad(None, text, "cannot be read")
 
     def _records(self, key: str, body: ObjectBody, *, header: bool = False) -> Iterator[tuple[RawRecord, list[str]]]:
         """Yield the records after (or with `header`, from) the header line, with their fields; blank ones left out."""
@@ -246,7 +311,9 @@ class CsvReader:
             try:
                 fields = next(reader, None)
             except csv.Error as error:
-                raise BadRecord(key, start, None, lines.take(), f"is not CSV ({error})") from error
+                text = lines.take()
+                raw = RawRecord(start, text).raw
+                raise BadObject(key, start, None, text, "is not CSV", said=str(error), raw=raw) from error
             if fields is None:
                 return
             if not fields:
@@ -273,6 +340,10 @@ class CsvReader:
         except csv.Error as error:
             return "unexpected end of data" in str(error)
         return False
+
+
+def _unclosed(key: str, record: RawRecord) -> BadObject:
+    return BadObject(key, record.line, None, record.text, "opens a quote that is never closed", raw=record.raw)
 
 
 def _is_utf8(text: str) -> bool:

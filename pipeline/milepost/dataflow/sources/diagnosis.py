@@ -10,7 +10,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from milepost.dataflow.sources.contract import BadRecord
+from milepost.dataflow.sources.contract import MAX_RAW, BadObject, BadRecord
 from milepost.dataflow.sources.streams import ObjectStream
 
 BLOCK_BYTES = 1 << 20
@@ -30,6 +30,16 @@ class RawRecord:
         """Return its bytes, ended by a newline."""
         body = self.text.encode("utf-8", "surrogateescape")
         return body if body.endswith((b"\n", b"\r")) else body + b"\n"
+
+    @property
+    def raw(self) -> bytes:
+        """Its first bytes, without its line end: those of a dead letter."""
+        return self.encoded().rstrip(b"\r\n")[:MAX_RAW]
+
+    @property
+    def spans_lines(self) -> bool:
+        """Whether a quoted line end is in it."""
+        return "\n" in (text := self.text.rstrip("\r\n")) or "\r" in text
 
     @property
     def is_too_long(self) -> bool:
@@ -62,7 +72,9 @@ class Lines:
             self._taken_size += len(line)
             if self._taken_size >= 2 * BLOCK_BYTES:
                 first = self.count + 1 - len(self._taken)
-                raise too_long(self._key, first, (self._taken or [line])[0])
+                text = (self._taken or [line])[0]
+                bad = too_long(self._key, RawRecord(first, text[:BLOCK_BYTES]))
+                raise BadObject(bad.key, bad.line, bad.column, bad.value, bad.reason, raw=bad.raw)
             self.count += 1
             if self.count == 1:
                 line = line.removeprefix("\ufeff")
@@ -76,9 +88,10 @@ class Lines:
         return text
 
 
-def too_long(key: str, line: int, text: str) -> BadRecord:
+def too_long(key: str, record: RawRecord) -> BadRecord:
     """Return the error of a record beyond the bound."""
-    return BadRecord(key, line, None, text[:200], f"begins a record longer than {BLOCK_BYTES:,} bytes")
+    reason = f"begins a record longer than {BLOCK_BYTES:,} bytes"
+    return BadRecord(key, record.line, None, record.text[:200], reason, raw=record.raw)
 
 
 def first_refused(records: Iterable[RawRecord], accepts: Callable[[list[RawRecord]], bool]) -> RawRecord | None:
@@ -88,18 +101,34 @@ def first_refused(records: Iterable[RawRecord], accepts: Callable[[list[RawRecor
         records: in object order.
         accepts: whether the engine reads these records, taken together, without complaint.
     """
+    for chunk in chunks(records):
+        if not accepts(chunk):
+            return _bisect(chunk, accepts)
+    return None
+
+
+def all_refused(records: list[RawRecord], accepts: Callable[[list[RawRecord]], bool]) -> list[RawRecord]:
+    """Return every record that the engine refuses by itself, in order; arguments as of `first_refused`."""
+    if not records or accepts(records):
+        return []
+    if len(records) == 1:
+        return records
+    half = len(records) // 2
+    return all_refused(records[:half], accepts) + all_refused(records[half:], accepts)
+
+
+def chunks(records: Iterable[RawRecord]) -> Iterator[list[RawRecord]]:
+    """Yield records in order, as many together as are offered to an engine at once."""
     chunk: list[RawRecord] = []
     size = 0
     for record in records:
         chunk.append(record)
         size += len(record.text)
         if len(chunk) == _CHUNK_RECORDS or size > 4 * BLOCK_BYTES:
-            if not accepts(chunk):
-                return _bisect(chunk, accepts)
+            yield chunk
             chunk, size = [], 0
-    if chunk and not accepts(chunk):
-        return _bisect(chunk, accepts)
-    return None
+    if chunk:
+        yield chunk
 
 
 def _bisect(records: list[RawRecord], accepts: Callable[[list[RawRecord]], bool]) -> RawRecord:

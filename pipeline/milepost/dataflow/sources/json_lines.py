@@ -14,8 +14,16 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.json as pajson
 
-from milepost.dataflow.sources.contract import BadRecord, SourceObject
-from milepost.dataflow.sources.diagnosis import BLOCK_BYTES, Lines, RawRecord, first_refused, too_long
+from milepost.dataflow.sources.contract import BadObject, BadRecord, SourceObject
+from milepost.dataflow.sources.diagnosis import (
+    BLOCK_BYTES,
+    Lines,
+    RawRecord,
+    all_refused,
+    chunks,
+    first_refused,
+    too_long,
+)
 from milepost.dataflow.sources.object_lines import ObjectLines
 from milepost.dataflow.sources.path_columns import PathColumns
 from milepost.dataflow.sources.streams import ObjectBody, ObjectStream, open_object
@@ -84,8 +92,31 @@ class JsonLinesReader:
             if isinstance(found, BadRecord):
                 raise found from error
             if found > 0:
-                raise BadRecord(obj.key, None, None, None, str(error)) from error
+                raise BadRecord(obj.key, None, None, None, "it cannot be read", said=str(error)) from error
             return
+        if rows and unseen:
+            self._refuse_missing(obj.key, body, unseen)
+
+    def salvage(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch | BadRecord]:
+        """Yield the rows of the lines that can be read, in order, and each line that cannot.
+
+        Raises:
+            BadObject: it cannot be read at all, or no line has a declared column. CommitConflict, NotFound: as `read`.
+        """
+        values = self._path_columns.values(obj)
+        body = open_object(store, obj)
+        unseen = set(self._columns.names)
+        rows = 0
+        for chunk in chunks(_records(obj.key, body)):
+            refused = all_refused(chunk, lambda records: self._complaint(self._columns, records) is None)
+            bad = {record.line: record for record in [*refused, *(one for one in chunk if one.is_too_long)]}
+            content = b"".join(record.encoded() for record in chunk if record.line not in bad)
+            for batch in self._batches(io.BytesIO(content), self._columns, block_size=len(content) + 1):
+                rows += batch.num_rows
+                unseen = {name for name in unseen if batch[name].null_count == batch.num_rows}
+                yield self._path_columns.append(batch, values)
+            for record in sorted(bad.values(), key=lambda one: one.line):
+                yield too_long(obj.key, record) if record.is_too_long else self._explain(obj.key, record)
         if rows and unseen:
             self._refuse_missing(obj.key, body, unseen)
 
@@ -156,22 +187,26 @@ class JsonLinesReader:
             return bad
         if refused is not None:
             return self._explain(key, refused)
-        return count if suspect is None else too_long(key, suspect.line, suspect.text)
+        return count if suspect is None else too_long(key, suspect)
 
     def _explain(self, key: str, record: RawRecord) -> BadRecord:
         text = record.encoded().decode("utf-8", "replace").strip(_BLANK)
+
+        def bad(column: str | None, value: str, reason: str, said: str = "") -> BadRecord:
+            return BadRecord(key, record.line, column, value, reason, said=said, raw=record.raw)
+
         try:
             fields = json.loads(text, parse_int=_integer)
         except json.JSONDecodeError as error:
             several = error.msg == "Extra data"
-            return BadRecord(key, record.line, None, text, "holds several JSON values" if several else "is not JSON")
+            return bad(None, text, "holds several JSON values" if several else "is not JSON")
         except RecursionError:
-            return BadRecord(key, record.line, None, text, _TOO_DEEP)
+            return bad(None, text, _TOO_DEEP)
         if not isinstance(fields, dict):
-            return BadRecord(key, record.line, None, text, "is not a JSON object")
+            return bad(None, text, "is not a JSON object")
         of_record = self._complaint(pa.schema([]), [record])
         if of_record is not None:  # it would be said against each column, too
-            return BadRecord(key, record.line, None, text, f"cannot be read ({of_record})")
+            return bad(None, text, "cannot be read", of_record)
         for column in self._columns:
             alone = pa.schema([column])
             complaint = self._complaint(alone, [record])
@@ -187,20 +222,24 @@ class JsonLinesReader:
                 reason = "is in the record twice"
             else:
                 reason = f"is not of type {self._types[column.name]}"
-            return BadRecord(key, record.line, column.name, shown, reason)
-        return BadRecord(key, record.line, None, text, "cannot be read")
+            return bad(column.name, shown, reason)
+        return bad(None, text, "cannot be read")
 
     def _refuse_missing(self, key: str, body: ObjectBody, unseen: set[str]) -> None:
+        """Raise BadObject unless each of the columns is a field of some line that is JSON."""
         for record in _records(key, body):
             try:
                 fields = json.loads(record.text, parse_int=_integer)
             except RecursionError:  # the parser passes over a field that nobody declared, however deep it is
-                raise BadRecord(key, record.line, None, record.text.strip(), _TOO_DEEP) from None
-            unseen = unseen - fields.keys()
+                text = record.text.strip()
+                raise BadObject(key, record.line, None, text, _TOO_DEEP, raw=record.raw) from None
+            except ValueError:  # a bad record, told by itself
+                continue
+            unseen = unseen - fields.keys() if isinstance(fields, dict) else unseen
             if not unseen:
                 return
         name = next(name for name in self._columns.names if name in unseen)
-        raise BadRecord(key, None, name, None, "no record has such a field")
+        raise BadObject(key, None, name, None, "no record has such a field")
 
 
 def _records(key: str, body: ObjectBody) -> Iterator[RawRecord]:

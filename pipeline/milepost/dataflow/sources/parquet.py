@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.dataflow.sources.allocation import TooLarge, at_most
-from milepost.dataflow.sources.contract import BadRecord, SourceObject
+from milepost.dataflow.sources.contract import BadObject, BadRecord, SourceObject
 from milepost.dataflow.sources.path_columns import PathColumns
 from milepost.dataflow.sources.streams import EXPANSION_FREE_BYTES, MAX_EXPANSION, ObjectBody, decompressed, open_object
 from milepost.protocol.records.object_store import ObjectStore
@@ -75,28 +76,48 @@ class ParquetReader:
                 is no text (`line` is None, the reason names the row), or rows beyond the bounds of memory.
             CommitConflict: the object's version differs. NotFound: the object is gone.
         """
+        for item in self._read(store, obj, apart=False):
+            assert not isinstance(item, BadRecord)
+            yield item
+
+    def salvage(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch | BadRecord]:
+        """Yield the rows whose values all fit, in order, and each row with one that does not.
+
+        Raises: BadObject: it cannot be read, or holds too much. CommitConflict, NotFound: as `read`.
+        """
+        return self._read(store, obj, apart=True)
+
+    def _read(self, store: ObjectStore, obj: SourceObject, *, apart: bool) -> Iterator[pa.RecordBatch | BadRecord]:
         values = self._path_columns.values(obj)
         stored = open_object(store, obj)
         row = 0
         try:
             with at_most(_CONTENT_BYTES):
                 body = decompressed(obj.key, stored)
-            for batch in self._batches(obj.key, body):
-                row += batch.num_rows
-                if batch.num_rows:
-                    yield self._path_columns.append(batch, values)
+            for item in self._batches(obj.key, body, apart=apart):
+                if isinstance(item, BadRecord):
+                    yield item
+                    continue
+                row += item.num_rows
+                if item.num_rows:
+                    yield self._path_columns.append(item, values)
         except TooLarge as error:
             reason = f"its rows from {row + 1:,} on cannot be held: {error}"
-            raise BadRecord(obj.key, None, None, None, reason) from error
+            raise BadObject(obj.key, None, None, None, reason) from error
         except UnicodeDecodeError as error:
-            raise BadRecord(obj.key, None, None, None, "the name of a column is not valid UTF-8") from error
+            raise BadObject(obj.key, None, None, None, "the name of a column is not valid UTF-8") from error
         except MemoryError:  # among pyarrow's errors too: it is about the worker
             raise
         except (pa.ArrowException, OSError) as error:
-            raise BadRecord(obj.key, None, None, None, f"it is not a readable Parquet file ({error})") from error
+            reason = "it is not a readable Parquet file"
+            raise BadObject(obj.key, None, None, None, reason, said=str(error)) from error
 
-    def _batches(self, key: str, body: ObjectBody) -> Iterator[pa.RecordBatch]:
-        """Yield the declared columns; of rows that turn out wide, fewer at a time. Raises as `read`, and TooLarge."""
+    def _batches(self, key: str, body: ObjectBody, *, apart: bool) -> Iterator[pa.RecordBatch | BadRecord]:
+        """Yield the declared columns; of rows that turn out wide, fewer at a time. Raises as `read`, and TooLarge.
+
+        Args:
+            apart: a row that does not fit is yielded, and not raised.
+        """
         bound = max(EXPANSION_FREE_BYTES, body.size * MAX_EXPANSION)
         with at_most(_DECODING_BYTES):
             at_once = 0 if body.held else _COLUMN_BYTES
@@ -110,13 +131,14 @@ class ParquetReader:
                 raw = next(raw_batches, None)
                 if raw is None:
                     return
-                batch = self._converted(key, raw, row)
+                batch, bad = self._apart(key, raw, row) if apart else (self._converted(key, raw, row), [])
             yield batch
-            row += batch.num_rows
+            yield from bad
+            row += raw.num_rows
             seen_bytes += batch.nbytes
             if seen_bytes > bound:
                 reason = f"it expands to more than {MAX_EXPANSION} times its {body.size} bytes"
-                raise BadRecord(key, None, None, None, reason)
+                raise BadObject(key, None, None, None, reason)
             widest = max(widest, batch.nbytes // max(batch.num_rows, 1))
             rows = min(rows * _GROWTH, _rows_of(widest))
             file.reader.set_batch_size(rows)
@@ -137,34 +159,70 @@ class ParquetReader:
             at = found.get_all_field_indices(column.name)
             if len(at) != 1:
                 problem = "the file has it twice" if at else "the file has no such column"
-                raise BadRecord(key, None, column.name, None, problem)
+                raise BadObject(key, None, column.name, None, problem)
             type_ = found.field(at[0]).type
             if not _may_cast(type_, column.type):
-                raise BadRecord(
-                    key, None, column.name, None, f"is {type_} in the file, declared {self._types[column.name]}"
-                )
+                reason = f"is {type_} in the file, declared {self._types[column.name]}"
+                raise BadObject(key, None, column.name, None, reason)
 
     def _converted(self, key: str, raw: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+        """Return the declared columns. Raises BadRecord: the first value of the first column that does not fit."""
         arrays = []
         for column in self._columns:
-            found = raw[column.name]
-            at, complaint = _first_refused(found, partial(pa.Array.cast, target_type=column.type))
-            if complaint is not None:
-                reason = f"does not fit {self._types[column.name]} (row {first_row + at + 1:,})"
-                raise BadRecord(key, None, column.name, _shown(found[at]), reason)
-            array = found.cast(column.type)
-            at, complaint = _first_refused(array, partial(pa.Array.validate, full=True))
-            if complaint is not None:
-                what = "UTF-8" if "UTF8" in complaint else str(self._types[column.name])
-                reason = f"is not valid {what} (row {first_row + at + 1:,})"
-                raise BadRecord(key, None, column.name, _shown(array[at]), reason)
-            if column.name == self._event_time and array.null_count:
-                at = array.is_null().index(True).as_py()
-                raise BadRecord(
-                    key, None, column.name, None, f"is null, but it is the event time (row {first_row + at + 1:,})"
-                )
+            array, bad = self._column(key, raw[column.name], column, first_row)
+            if bad is not None:
+                raise bad
             arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self._columns)
+
+    def _column(self, key: str, found: pa.Array, column: pa.Field, first_row: int) -> tuple[pa.Array, BadRecord | None]:
+        """Return a column as it is declared, and its first value that does not fit; None when all do."""
+
+        def bad(at: int, value: pa.Scalar | None, reason: str) -> BadRecord:
+            shown = None if value is None else _shown(value)
+            return BadRecord(key, None, column.name, shown, reason, row=first_row + at + 1)
+
+        type_ = self._types[column.name]
+        at, complaint = _first_refused(found, partial(pa.Array.cast, target_type=column.type))
+        if complaint is not None:
+            return found, bad(at, found[at], f"does not fit {type_}")
+        array = found.cast(column.type)
+        at, complaint = _first_refused(array, partial(pa.Array.validate, full=True))
+        if complaint is not None:
+            return found, bad(at, array[at], f"is not valid {'UTF-8' if 'UTF8' in complaint else type_}")
+        if column.name == self._event_time and array.null_count:
+            at = array.is_null().index(True).as_py()
+            return found, bad(at, None, "is null, but it is the event time")
+        return array, None
+
+    def _apart(self, key: str, raw: pa.RecordBatch, first_row: int) -> tuple[pa.RecordBatch, list[BadRecord]]:
+        """Return the rows that fit, and the others with what is wrong in their first column that does not."""
+        refused: dict[int, BadRecord] = {}
+        for column in self._columns:
+            waiting = [range(raw.num_rows)]
+            while waiting:
+                rows = waiting.pop()
+                part = raw[column.name].take(pa.array(rows, pa.int64()))
+                if self._fits(part, column):
+                    continue
+                if len(rows) > 1:
+                    half = len(rows) // 2
+                    waiting += [rows[:half], rows[half:]]
+                    continue
+                _, bad = self._column(key, part, column, first_row + rows.start)
+                assert bad is not None
+                refused.setdefault(rows.start, bad)
+        kept = [at for at in range(raw.num_rows) if at not in refused]
+        batch = self._converted(key, raw.take(pa.array(kept, pa.int64())), first_row)
+        return batch, [bad for _, bad in sorted(refused.items(), key=itemgetter(0))]
+
+    def _fits(self, found: pa.Array, column: pa.Field) -> bool:
+        try:
+            array = found.cast(column.type)
+            array.validate(full=True)
+        except pa.ArrowInvalid:
+            return False
+        return column.name != self._event_time or not array.null_count
 
 
 def _rows_of(bytes_per_row: int) -> int:

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from milepost.dataflow.sources.contract import BadRecord, SourceObject
+from milepost.dataflow.sources.contract import BadObject, SourceObject
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.types import ColumnType, to_arrow
 
@@ -31,7 +31,7 @@ class PathColumns:
         """Return the object's value for each column.
 
         Raises:
-            BadRecord: the key has no such part, or its value is not of the type.
+            BadObject: the key has no such part, or its value is not of the type.
         """
         if not self.fields:
             return ()
@@ -39,21 +39,21 @@ class PathColumns:
         scalars = []
         for field in self.fields:
             if field.name not in parts:
-                raise BadRecord(obj.key, None, field.name, None, f"the key has no part {field.name}=…")
+                raise BadObject(obj.key, None, field.name, None, f"the key has no part {field.name}=…")
             text = parts[field.name]
             try:
                 text = unquote(text, errors="strict")
                 value = None if text == NULL_PARTITION else text
                 scalars.append(pa.array([value], pa.string()).cast(field.type)[0])
             except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-                raise BadRecord(obj.key, None, field.name, text, f"of the key is not a {field.type}") from error
+                raise BadObject(obj.key, None, field.name, text, f"of the key is not a {field.type}") from error
         return tuple(scalars)
 
     def fault(self, obj: SourceObject) -> str | None:
         """Return why the object's key gives no value to some column, one clause; None when it gives all."""
         try:
             self.values(obj)
-        except BadRecord as bad:
+        except BadObject as bad:
             value = "" if bad.value is None else f"{bad.value!r} "
             return f"column {bad.column}: {value}{bad.reason}"
         return None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from milepost.dataflow.sources.contract import BadRecord, SourceObject
+from milepost.dataflow.sources.contract import BadObject, SourceObject
 from milepost.protocol.records.object_store import ObjectStore
 
 CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
@@ -133,7 +133,7 @@ class ObjectStream(io.RawIOBase):
         """Fill `target` as far as content is at hand; 0 only at the end.
 
         Raises:
-            BadRecord: the compressed data is broken or expands beyond its bound, or the text is not in its encoding.
+            BadObject: the compressed data is broken or expands beyond its bound, or the text is not in its encoding.
         """
         if not self._ready:
             self._ready = self._next(len(target))
@@ -150,7 +150,7 @@ class ObjectStream(io.RawIOBase):
                 raise self._broken(error) from error
             self._expanded += len(chunk)
             if self._expanded > max(EXPANSION_FREE_BYTES, self._size * MAX_EXPANSION):
-                raise BadRecord(
+                raise BadObject(
                     self._key, None, None, None, f"it expands to more than {MAX_EXPANSION} times its {self._size} bytes"
                 )
             text = chunk if self._decoder is None else self._decoded(chunk)
@@ -166,19 +166,19 @@ class ObjectStream(io.RawIOBase):
         except UnicodeError as error:  # a UTF-16 text without its mark is not even a UnicodeDecodeError
             good = error.object[: error.start] if isinstance(error, UnicodeDecodeError) else b""
             line = self._lines + good.count(b"\n") + 1
-            raise BadRecord(self._key, line, None, None, f"the text is not {self._encoding}") from error
+            raise BadObject(self._key, line, None, None, f"the text is not {self._encoding}") from error
         self._lines += text.count("\n")
         return text.encode()
 
-    def _broken(self, error: Exception) -> BadRecord:
-        return BadRecord(self._key, None, None, None, f"its {self._codec} data cannot be decompressed ({error})")
+    def _broken(self, error: Exception) -> BadObject:
+        return BadObject(self._key, None, None, None, f"its {self._codec} data cannot be decompressed ({error})")
 
 
 def decompressed(key: str, body: ObjectBody) -> ObjectBody:
     """Return the content of an object whose format needs random access; of a compressed one it is held whole.
 
     Raises:
-        BadRecord: as `ObjectStream`.
+        BadObject: as `ObjectStream`.
     """
     if not key.endswith(tuple(CODECS)):
         return body

@@ -22,7 +22,7 @@ def filled_sinks(base: CheckpointMetadata | None, graph: JobGraph) -> frozenset[
         name
         for name, rows in graph.sink_inputs.items()
         if rows.mode == "upsert"
-        and not rows.late
+        and not rows.part
         and graph.nodes[rows.uid].kind == "aggregate"
         and rows.uid in base.operators
         and name not in base.sinks

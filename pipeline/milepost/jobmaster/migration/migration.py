@@ -213,7 +213,7 @@ def _continued(
 
 def _quiet_source(item: SourceSnapshot) -> SourceSnapshot:
     """Return where a source stands; no epoch has read anything of it."""
-    return replace(item, rows=0, objects=0, missing=(), ahead_rows=0, ahead=(), skipped={}, bad_names=())
+    return item.at_rest()
 
 
 def _quiet_operator(item: OperatorSnapshot) -> OperatorSnapshot:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.dataflow.sources.bad_input import BadPlace
 from milepost.epoch.iso_times import watermark_text
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SourceSnapshot
 from milepost.epoch.task_times import TaskTimes
@@ -37,6 +38,16 @@ class RowsAheadReport:
 
 
 @dataclass(frozen=True, slots=True)
+class BadInputReport:
+    """What of a source could not be read and is in its dead letters; see `BadInput`. first: without their values."""
+
+    records: int
+    objects: int
+    total: int
+    first: tuple[BadPlace, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SourceDetails:
     """What an epoch read of a source; see `SourceSnapshot`."""
 
@@ -47,6 +58,7 @@ class SourceDetails:
     bad_names: tuple[str, ...]
     newest_event_time: str | None
     ahead: RowsAheadReport
+    bad: BadInputReport
     watermark_us: int | None
     finished: bool
 
@@ -158,6 +170,7 @@ def _source(source: SourceSnapshot) -> SourceDetails:
         bad_names=tuple(source.bad_names),
         newest_event_time=watermark_text(source.newest_event_us),
         ahead=RowsAheadReport(source.ahead_rows, ahead),
+        bad=BadInputReport(source.bad.records, source.bad.objects, source.bad.total, source.bad.first),
         watermark_us=source.watermark_us,
         finished=source.finished,
     )

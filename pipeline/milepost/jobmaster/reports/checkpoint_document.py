@@ -24,8 +24,8 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.records.stored_fields import Known
 
 _FIGURES = (
-    *("sync_ms", "async_ms", "alignment_ms", "rows_in", "rows_out", "late_rows", "objects"),
-    *("checkpointed_bytes", "full_bytes", "watermark", "quality"),
+    *("sync_ms", "async_ms", "alignment_ms", "rows_in", "rows_out", "late_rows", "bad_records"),
+    *("objects", "checkpointed_bytes", "full_bytes", "watermark", "quality"),
 )
 """What a report takes of a summary as it is."""
 
@@ -68,6 +68,7 @@ class CheckpointReport:
     rows_in: object = None
     rows_out: object = None
     late_rows: object = None
+    bad_records: object = None
     objects: object = None
     checkpointed_bytes: object = None
     full_bytes: object = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from milepost.dataflow.sources.bad_input import BadInput
 from milepost.epoch.iso_times import iso_ms, watermark_text
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import NAMED_BAD_NAMES
@@ -20,6 +21,14 @@ class BadNames:
 
     count: int
     first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecords:
+    """Records that could not be read and are in the dead letters: of the head's epoch, and of all up to it."""
+
+    count: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,7 @@ class SourceHealth:
     event_time_age_ms: int | None
     no_match: str | None
     bad_names: BadNames
+    bad_records: BadRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +142,7 @@ def _sources(
     for name, plan in plans.items():
         spec = context.spec.sources[name]
         delivered = base.sources.get(name) if base is not None else None
+        bad = delivered.bad if delivered is not None else BadInput()
         newest_event_us = delivered.newest_event_us if delivered is not None else None
         found[name] = SourceHealth(
             path=spec.path,
@@ -145,6 +156,7 @@ def _sources(
             event_time_age_ms=None if newest_event_us is None else max(0, now_ms - newest_event_us // 1000),
             no_match=None if plan.listed else no_match(context, name, plan),
             bad_names=BadNames(len(plan.bad_names), tuple(bad.name for bad in plan.bad_names[:NAMED_BAD_NAMES])),
+            bad_records=BadRecords(bad.records, bad.total),
         )
     return found
 

@@ -27,6 +27,7 @@ from milepost.jobmaster.job.code import check_locations
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.retention.vetoes import stage_veto
+from milepost.jobmaster.run.bad_input import check_bad_input
 from milepost.jobmaster.run.bucket_plans import bucket_plans
 from milepost.jobmaster.run.join_plans import join_plans
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
@@ -83,6 +84,7 @@ def run_opened_epoch(
         clock("data plane", _planned(opened.record))
         answers = runner.run(plan)
         verified = _verify(context, pending, answers)
+        check_bad_input(context, pending, verified)
         clock("gate")
         committables = _committables(context, answers, verified)
         rows_out = sum(one.rows for one in committables.values())
@@ -200,13 +202,12 @@ def _committables(context: JobContext, answers: EpochAnswers, verified: Verified
     """What each sink would publish: the staged files that the verified acknowledgements name, in subtask order."""
     committables = {}
     for name, sink_input in context.graph.sink_inputs.items():
-        node = f"{sink_input.uid}.late" if sink_input.late else sink_input.uid
         parts = []
         for ack in verified.acknowledgements:
             staged = ack.payload.get("sinks")
             if isinstance(staged, dict) and name in staged:
                 parts.append(from_json(StagedRows, staged[name], "staged rows"))
-        committables[name] = context.sink(name).committable(parts, answers.schemas[node])
+        committables[name] = context.sink(name).committable(parts, answers.schemas[sink_input.output])
     return committables
 
 

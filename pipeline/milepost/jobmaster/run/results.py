@@ -12,6 +12,7 @@ from milepost.dataflow.sinks.contract import PreparedTable
 from milepost.dataflow.sinks.records.committables import Committable
 from milepost.dataflow.sinks.records.contents import ContentsRecords, TableContents
 from milepost.dataflow.sinks.records.table_address import TableAddress
+from milepost.dataflow.sources.bad_input import together
 from milepost.dataflow.sources.consumed import append
 from milepost.dataflow.sources.event_times import NAMED_AHEAD, RowsAhead
 from milepost.epoch.code_hash import code_by_name
@@ -26,6 +27,8 @@ from milepost.epoch.plan import EpochPlan
 from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import ThroughputEstimate, Work, measure
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.run.acknowledged import acknowledged
+from milepost.jobmaster.run.bad_input import bad_input
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.codec.records import decode, from_json
 from milepost.protocol.exchange.acknowledgements import Verified
@@ -178,9 +181,7 @@ def _sources(
     directory = consumed_prefix(pending.checkpoint_id, pending.token)
     # A source that the spec has dropped keeps its position: when it comes back, nothing is read twice.
     snapshots = {
-        name: replace(
-            item, rows=0, objects=0, missing=(), finished=False, ahead_rows=0, ahead=(), skipped={}, bad_names=()
-        )
+        name: replace(item.at_rest(), finished=False)
         for name, item in (base.sources.items() if base is not None else ())
         if name not in context.spec.sources
     }
@@ -219,22 +220,9 @@ def _sources(
             ahead_since=ahead_since,
             skipped=dict(sorted(item.skipped.items())),
             bad_names=item.bad_names,
+            bad=together(bad_input(verified, item.name), before.bad if before else None),
         )
     return dict(sorted(snapshots.items()))
-
-
-def acknowledged(verified: Verified, part: str, name: str) -> list[dict[str, Any]]:
-    """Return what the subtasks say of one source or one operator, in their order.
-
-    Args:
-        part: ``sources`` or ``operators``. name: of the source, or uid of the operator.
-    """
-    found = []
-    for ack in verified.acknowledgements:
-        items = ack.payload.get(part)
-        if isinstance(items, dict) and name in items:
-            found.append(items[name])
-    return found
 
 
 def newest_event_us(acks: Iterable[Mapping[str, Any]], among: str = "newest_event_us") -> int | None:

@@ -140,7 +140,7 @@ MEANINGS: dict[CheckpointFailureReason, str] = {
     _R.QUALITY_GATE_ERROR: "an expectation raised instead of answering",
     _R.SOURCE_OBJECT_CHANGED: "a planned object no longer has the planned version",
     _R.SOURCE_OBJECT_MISSING: "a planned object is gone",
-    _R.BAD_RECORD: "a source object holds a record that cannot be read by the schema",
+    _R.BAD_RECORD: "a source object holds a record that cannot be read by the schema, or too many are such",
     _R.SQL_ERROR: "an SQL operator failed on a row",
     _R.OPERATOR_ERROR: "an operator raised on the rows it was given",
     _R.SINK_PREPARE_FAILED: "a sink refused the staged output before the commit point",
@@ -161,7 +161,8 @@ MEANINGS: dict[CheckpointFailureReason, str] = {
 REMEDIES: dict[CheckpointFailureReason, str] = {
     _R.SOURCE_OBJECT_CHANGED: "Run again: what lies there then is what is planned.",
     _R.SOURCE_OBJECT_MISSING: "Put it back, or run again; `on_missing: skip` skips what went before it was read.",
-    _R.BAD_RECORD: "Correct the object, or what the source's `schema` and `options` say of it, and run again.",
+    _R.BAD_RECORD: "Correct the object, or what the source's `schema` and `options` say of it, and run again; with "
+    "`bad_records: dead_letter` such records go to a table of their own.",
     _R.SQL_ERROR: "Correct the operator's `sql` (`try_cast` and the like give NULL for a bad value), or the input.",
     _R.OPERATOR_ERROR: "Correct the input, or what the operator does with it, and run again.",
     _R.CODE_MISMATCH: "Run again, in a new process: the code was changed while it ran.",

@@ -127,7 +127,7 @@ class OperatorStage:
             return run_subtask(self.stateful, attempt, batches, store, metrics)
         _drain(batches)
         split = self.splits[attempt.subtask]
-        return run_source(split, attempt.open_store(split.store), metrics)
+        return run_source(split, attempt.open_store(split.store), metrics, attempt.memory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import SourceReader
+from milepost.dataflow.sources.contract import SalvagingReader
+from milepost.dataflow.sources.dead_letters import SCHEMA as DEAD_LETTERS
 from milepost.epoch.plan import EpochPlan, split_inputs
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.watermarks import latest, operator_watermark
@@ -24,6 +25,7 @@ from milepost.protocol.records.ids import OperatorUid
 from milepost.spark.task.output_stage import OutputPlan
 from milepost.spark.task.source_task import SourceSplit
 from milepost.spark.task.sql_expression import projection
+from milepost.spark.task.whole_objects import WholeObjects
 from milepost.spark.wire.epoch_clock import LevelShare
 from milepost.spark.wire.exchange import BufferLimits, Edge, OwnStamp, Stamp
 from milepost.spark.wire.level_plan import (
@@ -37,7 +39,7 @@ from milepost.spark.wire.level_plan import (
     input_plans,
     start_watermark_us,
 )
-from milepost.spec.graph.edges import edge_names, late_output
+from milepost.spec.graph.edges import BAD, LATE, edge_names, late_output
 from milepost.spec.graph.graph import Node
 from milepost.spec.graph.in_flight import consumed_columns
 from milepost.spec.job.source_spec import SourceSpec
@@ -81,7 +83,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class EpochLevels:
-    """The whole Spark job of one epoch, and the schema of every node's rows (`<uid>.late` included)."""
+    """The whole Spark job of one epoch, and the schema of every node's rows (`.late` and `.bad` included)."""
 
     splits: tuple[SourceSplit, ...]
     levels: tuple[Level, ...]
@@ -120,13 +122,14 @@ def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLeve
 
 
 def _schemas(
-    plan: EpochPlan, readers: Mapping[str, SourceReader], sql_schema: SqlSchema
+    plan: EpochPlan, readers: Mapping[str, SalvagingReader], sql_schema: SqlSchema
 ) -> tuple[dict[str, pa.Schema], dict[str, StatefulOperator]]:
     schemas: dict[str, pa.Schema] = {}
     operators: dict[str, StatefulOperator] = {}
     for node in plan.graph.nodes.values():
         if node.kind == "source":
             schemas[node.uid] = readers[node.uid].schema
+            schemas[node.uid + BAD] = DEAD_LETTERS
         elif node.kind == "sql":
             schemas[node.uid] = sql_schema(node, schemas[node.inputs[0]])
         else:
@@ -159,7 +162,7 @@ def _inputs(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> tu
     return tuple(found)
 
 
-def _splits(plan: EpochPlan, readers: Mapping[str, SourceReader]) -> tuple[SourceSplit, ...]:
+def _splits(plan: EpochPlan, readers: Mapping[str, SalvagingReader]) -> tuple[SourceSplit, ...]:
     return tuple(
         SourceSplit(
             source=item.name,
@@ -170,9 +173,16 @@ def _splits(plan: EpochPlan, readers: Mapping[str, SourceReader]) -> tuple[Sourc
             event_time=plan.spec.sources[item.name].event_time,
             on_missing=plan.spec.sources[item.name].on_missing,
             max_ahead_us=_max_ahead_us(plan.spec.sources[item.name]),
+            dead_letters=_dead_letters(plan.spec.sources[item.name], readers[item.name]),
         )
         for index, (item, objects) in enumerate(split_inputs(plan.inputs, plan.spec.spark.parallelism))
     )
+
+
+def _dead_letters(source: SourceSpec, reader: SalvagingReader) -> WholeObjects | None:
+    if source.bad_records == "fail":
+        return None
+    return WholeObjects(reader, source.on_bad_object == "dead_letter", source.max_bad_records)
 
 
 def _max_ahead_us(source: SourceSpec) -> int | None:
@@ -181,14 +191,19 @@ def _max_ahead_us(source: SourceSpec) -> int | None:
 
 
 def _outputs(plan: EpochPlan, level: int) -> list[tuple[str, Node, tuple[str, ...]]]:
-    """Return every output of a level: its name (`uid`, `uid.late`, `uid.whole`), its node, and the sinks it feeds."""
+    """Return every output of a level: its name, its node, and the sinks it feeds.
+
+    A name is `uid`, `uid.late`, `uid.bad` or `uid.whole`.
+    """
     found = []
     for node in plan.graph.nodes.values():
         if node.level == level:
             filled = tuple(name for name in node.sinks if name in plan.filled)
             found.append((node.uid, node, tuple(name for name in node.sinks if name not in filled)))
             if node.late_sinks:
-                found.append((f"{node.uid}.late", node, node.late_sinks))
+                found.append((node.uid + LATE, node, node.late_sinks))
+            if node.bad_sinks:
+                found.append((node.uid + BAD, node, node.bad_sinks))
             if filled:
                 found.append((node.uid + WHOLE, node, filled))
     return found

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from milepost.dataflow.sources.bad_input import BadInputCounter, beyond_records
 from milepost.dataflow.sources.contract import BadRecord, SourceObject, SourceReader
 from milepost.dataflow.sources.event_times import EventTimes
 from milepost.protocol.codec.records import to_json
@@ -15,8 +16,11 @@ from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, NotFound
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.spark.task.whole_objects import BadRows, Piece, WholeObjects
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
+from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.task_metrics import TaskMetrics
+from milepost.spec.graph.edges import BAD
 
 _JOINED_ROWS = 65_536
 _JOINED_BYTES = 1 << 20
@@ -33,6 +37,7 @@ class SourceSplit:
         event_time: event-time column, or None for a static source.
         on_missing: ``fail`` or ``skip`` for an object that is gone before any of its rows was handed on.
         max_ahead_us: rows further ahead of their trigger do not count for the watermark; None: all do.
+        dead_letters: how objects are read where a bad record is a row of `<source>.bad`; None: it is declined.
     """
 
     source: str
@@ -43,22 +48,43 @@ class SourceSplit:
     event_time: str | None
     on_missing: str
     max_ahead_us: int | None = None
+    dead_letters: WholeObjects | None = None
+
+    def read(self, store: ObjectStore, obj: SourceObject, memory: Memory) -> Iterator[Piece]:
+        """Yield an object's rows in order, and its bad records where they are rows. Raises what a reader does."""
+        if self.dead_letters is None:
+            return self.reader.read(store, obj)
+        return self.dead_letters.read(store, obj, memory)
 
 
-def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> Iterator[TaskOutput]:
-    """Yield the split's rows, then its acknowledgement; bad input becomes a decline that names object and line."""
+def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, memory: Memory) -> Iterator[TaskOutput]:
+    """Yield the split's rows, then its acknowledgement.
+
+    Bad input becomes rows of `<source>.bad`, or a decline that names object and line.
+    """
     rows = 0
+    bad = BadInputCounter()
     times = EventTimes(split.event_time, split.max_ahead_us)
     missing: list[str] = []
     small = _Joined(split.source)
     for obj in split.objects:
         begun = False
         try:
-            for batch in split.reader.read(store, obj):
+            for piece in split.read(store, obj, memory):
                 begun = True
-                rows += batch.num_rows
-                times.add(obj, batch)
-                yield from small.add(batch)
+                if isinstance(piece, BadRows):
+                    count = bad.bad(obj.planned_ms, piece.rows.num_rows, piece.first, whole=piece.whole)
+                    yield Rows(split.source + BAD, pa.Table.from_batches([piece.rows]))
+                    assert split.dead_letters is not None
+                    if (limit := split.dead_letters.max_records) is not None and count > limit:
+                        detail = beyond_records(split.source, count, limit, bad.result())
+                        yield _declined(split, CheckpointFailureReason.BAD_RECORD, detail)
+                        return
+                    continue
+                rows += piece.num_rows
+                bad.rows(obj.planned_ms, piece.num_rows)
+                times.add(obj, piece)
+                yield from small.add(piece)
         except BadRecord as error:
             yield _declined(split, CheckpointFailureReason.BAD_RECORD, _bad_record(split, error))
             return
@@ -91,6 +117,8 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics) -> 
     ack: dict[str, Any] = {"rows": rows, "objects": len(split.objects), "missing": missing}
     ack |= {"newest_event_us": times.newest_us, "ahead_rows": times.ahead_rows, "furthest_us": times.furthest_us}
     ack["ahead"] = [to_json(one) for one in times.ahead]
+    if split.dead_letters is not None:
+        ack["bad"] = to_json(bad.result())
     yield OperatorStageEnd({"sources": {split.source: ack}})
 
 

@@ -10,8 +10,11 @@ from milepost.spec.sql.sql import sql_plan
 
 
 def column_of(node: str) -> str:
-    """Return the wide frame's column of a node."""
-    return f"n_{node}"
+    """Return the wide frame's column of a node, or of a part of one, such as `hourly.late`.
+
+    Spark takes a name with a dot for a field of a struct in some places, however it is quoted; no name has `__`.
+    """
+    return f"n_{node.replace('.', '__')}"
 
 
 def projection(spec: JobSpec, node: Node, input_columns: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from milepost.protocol.records.locations import endpoint_problem, location_problem
-from milepost.spec.graph.edges import LATE
+from milepost.spec.graph.edges import BAD, LATE
 from milepost.spec.job.availability import not_available
 from milepost.spec.job.environment import literal_text, reference_problems, referenced_variables
 from milepost.spec.job.spec import BUCKET_FORMATS, DeduplicateOperator, JobSpec, SourceSpec, SqlOperator, WindowOperator
@@ -19,6 +19,7 @@ from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.spark_remote import remote_problem
 from milepost.spec.values.spark_settings import conf_problems
 
+_BAD_KEYS = ("max_bad_ratio", "min_rows", "max_bad_records", "on_bad_object")
 _CATALOG_SECRETS = ("token", "credential")
 _SECRET = "a secret stands in no spec; use ${env:NAME}"
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|(?:^|[\s?&])(?:ssl)?password\s*=\s*[^\s&]", re.IGNORECASE)
@@ -156,6 +157,11 @@ def late_names(spec: JobSpec) -> list[str]:
     ]
 
 
+def bad_names(spec: JobSpec) -> list[str]:
+    """Return the `<source>.bad` outputs that exist."""
+    return [name + BAD for name, source in spec.sources.items() if source.bad_records == "dead_letter"]
+
+
 def _names(spec: JobSpec) -> Iterator[Problem]:
     seen = dict.fromkeys(spec.sources, "a source")
     for index, operator in enumerate(spec.operators):
@@ -202,20 +208,26 @@ def _columns(path: Path, names: list[str]) -> Iterator[Problem]:
 
 
 def _inputs(spec: JobSpec) -> Iterator[Problem]:
-    known, late = node_names(spec), late_names(spec)
+    known, late, bad = node_names(spec), late_names(spec), bad_names(spec)
     for index, operator in enumerate(spec.operators):
         for position, name in enumerate(operator.inputs):
-            if name not in known:
+            if name in (*late, *bad):
+                message = f"{name} may feed a sink alone"
+                yield Problem(("operators", index, "inputs", position), message)
+            elif name not in known:
                 yield Problem(
                     ("operators", index, "inputs", position), f"there is no {name}; {did_you_mean(name, known)}"
                 )
     for index, sink in enumerate(spec.sinks):
-        if sink.input in known or sink.input in late:
+        if sink.input in (*known, *late, *bad):
             continue
+        source = sink.input.removesuffix(BAD)
         if sink.input.endswith(LATE) and sink.input.removesuffix(LATE) in known:
             message = f"{sink.input} does not exist: only window, and deduplicate with a ttl, have late rows"
+        elif sink.input.endswith(BAD) and source in spec.sources:
+            message = f"{sink.input} does not exist: sources.{source} needs `bad_records: dead_letter`"
         else:
-            message = f"there is no {sink.input}; {did_you_mean(sink.input, [*known, *late])}"
+            message = f"there is no {sink.input}; {did_you_mean(sink.input, [*known, *late, *bad])}"
         yield Problem(("sinks", index, "input"), message)
 
 
@@ -277,6 +289,13 @@ def _sources(spec: JobSpec) -> Iterator[Problem]:
 
 
 def _source_parts(name: str, source: SourceSpec) -> Iterator[Problem]:
+    for key in _BAD_KEYS:
+        if key not in source.model_fields_set:
+            continue
+        if source.bad_records != "dead_letter":
+            yield Problem(("sources", name, key), f"`{key}` needs `bad_records: dead_letter`")
+        elif key == "min_rows" and source.max_bad_ratio is None:
+            yield Problem(("sources", name, key), "`min_rows` without `max_bad_ratio`: say the share as well")
     for option, value in source.options.items():
         problem = option_problem(source.format, option, value)
         if problem:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-LATE = ".late"
+LATE, BAD = ".late", ".bad"
+"""Behind an operator's name: its late rows; behind a source's: its records that cannot be read."""
 
 
 def edge_names(inputs: Sequence[str]) -> tuple[str, ...]:

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from milepost.spec.graph.checks import structure_problems
-from milepost.spec.graph.edges import LATE
+from milepost.spec.graph.edges import BAD, LATE
 from milepost.spec.graph.node_rules import (
+    APPEND,
+    BAD_COLUMNS,
     CHANGELOG_COLUMNS,
     UPDATES,
     OutputRows,
@@ -52,7 +54,7 @@ class Node:
         level: 0 for sources; one above its input for a stateful operator; its input's for sql.
         inputs: names of the nodes it reads.
         consumers: operators that read its rows, in the order of the spec.
-        sinks, late_sinks: sinks that read its rows, and its late rows.
+        sinks, late_sinks, bad_sinks: sinks that read its rows, its late rows, and its records that cannot be read.
         columns: output column -> type, in order; None = a type that only Spark knows.
         event_time: output column that times its rows, or None.
         shift_us: what is added to it: -1 where it is the end of a window, which is the first moment after it.
@@ -80,6 +82,7 @@ class Node:
     consumers: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
     late_sinks: tuple[str, ...] = ()
+    bad_sinks: tuple[str, ...] = ()
 
     @property
     def is_stateful(self) -> bool:
@@ -91,7 +94,7 @@ class SinkInput:
     """What one sink reads.
 
     Attributes:
-        sink: its name. uid: the node. late: the node's late rows instead of its rows.
+        sink: its name. uid: the node. part: "": its rows; LATE or BAD: those instead.
         mode: append, upsert or changelog. key: the upsert key; () for the others.
         columns, known: as in `Node`; of a changelog with what it adds.
         op: what a row is to a changelog: `insert`, or `upsert` of a row by its key.
@@ -99,12 +102,17 @@ class SinkInput:
 
     sink: str
     uid: str
-    late: bool
+    part: str
     mode: str
     key: tuple[str, ...]
     columns: dict[str, ColumnType | None]
     known: bool = True
     op: str = "insert"
+
+    @property
+    def output(self) -> str:
+        """The name of what it reads: of a node, or of a part of it."""
+        return self.uid + self.part
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +186,16 @@ class _Builder:
             uid: replace(
                 node,
                 consumers=tuple(operator.uid for operator in operators if uid in operator.inputs),
-                sinks=tuple(s.sink for s in self.sink_inputs.values() if s.uid == uid and not s.late),
-                late_sinks=tuple(s.sink for s in self.sink_inputs.values() if s.uid == uid and s.late),
+                sinks=self._sinks_of(uid),
+                late_sinks=self._sinks_of(uid + LATE),
+                bad_sinks=self._sinks_of(uid + BAD),
             )
             for uid, node in self.nodes.items()
         }
         return JobGraph(nodes, self.sink_inputs)
+
+    def _sinks_of(self, output: str) -> tuple[str, ...]:
+        return tuple(rows.sink for rows in self.sink_inputs.values() if rows.output == output)
 
     def _visit(self, path: Path, operator: SqlOperator | StatefulSpec) -> None:
         source = self.nodes[operator.inputs[0]]
@@ -232,14 +244,15 @@ class _Builder:
 
     def _sinks(self) -> None:
         for index, sink in enumerate(self.spec.sinks):
-            uid, late = sink.input.removesuffix(LATE), sink.input.endswith(LATE)
+            part = next((part for part in (LATE, BAD) if sink.input.endswith(part)), "")
+            uid = sink.input.removesuffix(part)
             node = self.nodes.get(uid)
             if node is None:
                 continue
-            origin = self.nodes[node.inputs[0]] if late else node
-            rows = OutputRows(
-                origin.columns, origin.event_time, "append" if late else node.output_kind, () if late else node.key
-            )
+            origin = self.nodes[node.inputs[0]] if part == LATE else node
+            rows = OutputRows(origin.columns, origin.event_time, node.output_kind, node.key)
+            if part:
+                rows = replace(rows, columns=BAD_COLUMNS if part == BAD else rows.columns, kind=APPEND, key=())
             problems = sink_problems(sink, rows, ("sinks", index))
             if origin.known:
                 problems += partition_problems(sink, rows.columns, ("sinks", index))
@@ -249,7 +262,7 @@ class _Builder:
                 columns = rows.columns | (CHANGELOG_COLUMNS if sink.mode == "changelog" else {})
                 op = "upsert" if rows.kind == UPDATES else "insert"
                 self.sink_inputs[sink.name] = SinkInput(
-                    sink.name, uid, late, sink.mode, key, columns, known=origin.known, op=op
+                    sink.name, uid, part, sink.mode, key, columns, known=origin.known, op=op
                 )
 
     def _quality(self) -> None:

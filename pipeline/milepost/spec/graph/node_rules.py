@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from milepost.spec.graph.edges import BAD
 from milepost.spec.job.availability import not_available
 from milepost.spec.job.spec import (
     AggregateOperator,
@@ -37,6 +38,16 @@ Columns = dict[str, ColumnType | None]
 
 CHANGELOG_COLUMNS: Columns = {"_op": ColumnType("string"), "_checkpoint": ColumnType("int64")}
 """What a changelog adds to its rows: what each is, and the checkpoint that published it."""
+
+BAD_COLUMNS: Columns = {
+    "object": ColumnType("string"),
+    "line": ColumnType("int64"),
+    "column": ColumnType("string"),
+    "value": ColumnType("string"),
+    "reason": ColumnType("string"),
+    "raw": ColumnType("binary"),
+}
+"""A record that cannot be read; its line is the row of a Parquet object."""
 
 _PARTITION_KINDS = (*INTEGERS, "string", "bool", "date")
 
@@ -160,6 +171,8 @@ def process_rows(
 
 def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]:
     """Return why a sink cannot publish these rows."""
+    if sink.mode != "append" and sink.input.endswith(BAD):
+        return [Problem((*path, "mode"), f"{sink.input} may feed a sink of mode: append alone")]
     if sink.mode == "append" and rows.kind == UPDATES:
         return [
             Problem(

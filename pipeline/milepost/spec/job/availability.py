@@ -5,14 +5,13 @@ from __future__ import annotations
 from milepost.spec.job import spec
 
 UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {
-    spec.SourceSpec: frozenset({"idle_timeout", "forget_after", "max_bad_ratio"}),
+    spec.SourceSpec: frozenset({"idle_timeout", "forget_after"}),
     spec.TumblingWindow: frozenset({"sliding", "session"}),
 }
 """Model -> keys. One that is null says "off", which is what this version does: it passes."""
 
 UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {
     (spec.SourceSpec, "format"): frozenset({"nexmark", "spark"}),
-    (spec.SourceSpec, "bad_records"): frozenset({"dead_letter"}),
     (spec.QualitySpec, "scope"): frozenset({"table"}),
     (spec.QualitySpec, "engine"): frozenset({"spark"}),
 }

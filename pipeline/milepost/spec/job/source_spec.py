@@ -45,7 +45,14 @@ class SourceSpec(SpecModel):
         on_bad_name: when an object's name cannot be used: fail, or skip (it is left out, counted and named).
         settle: an object of a local path that was modified less than so long ago is left for the next plan; 0s: none.
             Refused on S3, where an object appears as a whole.
-        bad_records: when a record cannot be read: the epoch fails.
+        bad_records: when a record cannot be read: fail, the epoch fails; dead_letter, it goes to `<source>.bad`, which
+            a sink of mode append may read, and all others are read.
+        max_bad_ratio: the epoch fails when a larger share of a source's records cannot be read, 0 to 1; null: any.
+            Needs `bad_records: dead_letter`, as the next three.
+        min_rows: `max_bad_ratio` is judged only where an epoch has at least so many records of the source.
+        max_bad_records: the epoch fails when more of a source's records cannot be read; null: any number.
+        on_bad_object: when an object cannot be read at all, or nobody can tell where its records end: fail, or
+            dead_letter (one row in `<source>.bad`, and none of its records is read).
     """
 
     format: Literal["csv", "json", "parquet"]
@@ -62,7 +69,11 @@ class SourceSpec(SpecModel):
     on_missing: Literal["fail", "skip"] = "fail"
     on_bad_name: Literal["fail", "skip"] = "fail"
     settle: Duration = timedelta(seconds=2)
-    bad_records: Literal["fail"] = "fail"
+    bad_records: Literal["fail", "dead_letter"] = "fail"
+    max_bad_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
+    min_rows: Annotated[int, Field(ge=1)] = 1
+    max_bad_records: Annotated[int, Field(ge=0)] | None = None
+    on_bad_object: Literal["fail", "dead_letter"] = "fail"
 
     @property
     def start_time_ms(self) -> int | None:

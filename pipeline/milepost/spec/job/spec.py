@@ -201,7 +201,7 @@ class SinkSpec(SpecModel):
 
     Attributes:
         name: `[a-z][a-z0-9_-]{0,62}` without `__`; no other sink has it.
-        input: a source, an operator, or `<uid>.late`.
+        input: a source, an operator, `<uid>.late`, or `<source>.bad`.
         format: who reads the table: delta and iceberg, every engine that knows them; postgres, every client of that
             database; parquet, `milepost read` alone.
         path: where the table is: an S3 or file URL, or a path relative to the spec, in no other table's place and in

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from milepost.spec.graph.checks import bad_names
+from milepost.spec.graph.edges import BAD
+from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.load import LoadedJob
 
@@ -37,8 +40,14 @@ def lint_report(job: LoadedJob) -> dict[str, Any]:
             for sink in job.spec.sinks
         ],
         "columns_unknown": [node.uid for node in graph.nodes.values() if not node.known],
-        "unread": [node.uid for node in graph.nodes.values() if not (node.consumers or node.sinks or node.late_sinks)],
+        "unread": _unread(job.spec, graph),
     }
+
+
+def _unread(spec: JobSpec, graph: JobGraph) -> list[str]:
+    """Return what nobody reads: nodes, and records that cannot be read and go nowhere."""
+    nodes = [node.uid for node in graph.nodes.values() if not (node.consumers or node.sinks or node.late_sinks)]
+    return nodes + [name for name in bad_names(spec) if not graph.nodes[name.removesuffix(BAD)].bad_sinks]
 
 
 def json_schema() -> dict[str, Any]:

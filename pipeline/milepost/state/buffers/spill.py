@@ -59,6 +59,10 @@ class SpillFile:
             raise self._unusable("give back", error) from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def beside(self) -> SpillFile:
+        """Return another one in the same folder, for what is needed less long."""
+        return SpillFile(self._directory)
+
     def close(self) -> None:
         """Give the disk space back. Idempotent."""
         if self._descriptor is not None:

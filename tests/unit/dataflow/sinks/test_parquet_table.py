@@ -216,7 +216,7 @@ def test_rows_that_cannot_be_the_table_are_refused_before_the_commit_point(
 def test_an_upsert_table_without_a_key_is_refused(store: ObjectStore) -> None:
     """A task refuses what the master does."""
     spec = SinkSpec(name="t", input="rows", format="parquet", path="p", mode="upsert")
-    keyless = SinkInput("t", "rows", late=False, mode="upsert", key=(), columns={})
+    keyless = SinkInput("t", "rows", part="", mode="upsert", key=(), columns={})
     records = ContentsRecords(store)
     with pytest.raises(InvalidRequest, match="needs an input with key columns"):
         build_sink(

@@ -24,6 +24,7 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.source_task import SourceSplit, run_source
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows
+from milepost.spark.worker.task_memory import task_memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spec.values.types import parse_type
 from milepost.storage.local import LocalStore
@@ -159,7 +160,8 @@ def answers(
     """What a source subtask hands on with `on_missing: skip`, in order."""
     identity = SubtaskIdentity(CheckpointId(1), FencingToken(1), 0, 0)
     split = SourceSplit("s", identity, store.config, tuple(objects), reader, None, on_missing="skip")
-    found = run_source(split, store, TaskMetrics(0, 0, 0))
+    with task_memory(store.config.url.removeprefix("file://")) as memory:
+        found = list(run_source(split, store, TaskMetrics(0, 0, 0), memory))
     return [item for item in found if isinstance(item, Rows | Declined | OperatorStageEnd)]
 
 

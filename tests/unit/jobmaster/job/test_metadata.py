@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sinks.records.committables import encode_schema
+from milepost.dataflow.sources.bad_input import BadInput, BadPlace
 from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.task_times import TaskTimes
@@ -74,6 +75,11 @@ def test_what_was_written_is_read_back_to_the_same_bytes() -> None:
     assert (operator.firing, operator.channels) == ((2_000_000_000, None), (None, CHANNEL))
     ahead = (RowsAhead("a.csv", 2, 253_402_300_799_000_000), RowsAhead("b.csv", 1, 9_300_000_000))
     assert (source.ahead, source.ahead_rows, source.ahead_since) == (ahead, 3, 1)
+    places = (
+        BadPlace("a.csv", 7, "k", "is not an int64"),
+        BadPlace("b.csv", None, None, "opens a quote that is never closed"),
+    )
+    assert source.bad == BadInput(records=2, objects=1, total=9, first=places)
     assert source.skipped == {"hidden": 1, "bad_names": 1} and "dt=x/a.csv" in source.bad_names[0]
 
 
@@ -90,8 +96,8 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
     ("path", "value", "message"),
     [
         (("format",), 5, "was written by an earlier Milepost"),
-        (("format",), "milepost.metadata/2", "was written by an earlier Milepost"),
-        (("format",), "milepost.metadata/4", "was written by a newer Milepost"),
+        (("format",), "milepost.metadata/3", "was written by an earlier Milepost"),
+        (("format",), "milepost.metadata/5", "was written by a newer Milepost"),
         (("operators", "hourly", "tables"), {}, "it has no table of state"),
         (("operators", "hourly", "tables", "left"), LEFT, "the subtasks of its tables '', 'left' are not the same"),
         (("operators", "hourly", "firing"), [1], "firing has 1 entries for 2 subtasks"),

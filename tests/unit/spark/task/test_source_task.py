@@ -19,6 +19,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spark.task.source_task import SourceSplit, run_source
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, TaskOutput
+from milepost.spark.worker.task_memory import task_memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spec.values.types import parse_type
 from milepost.storage.local import LocalStore
@@ -58,7 +59,8 @@ def _read(
     )
     if gone is not None:
         (folder / gone).unlink()
-    return list(run_source(split, store, TaskMetrics(0, 0, 0)))
+    with task_memory(str(folder)) as memory:
+        return list(run_source(split, store, TaskMetrics(0, 0, 0), memory))
 
 
 def _rows(items: list[TaskOutput]) -> list[pa.Table]:

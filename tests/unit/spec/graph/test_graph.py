@@ -133,12 +133,12 @@ def test_sinks_know_what_they_read() -> None:
         sink("w", "upsert", "w2"),
     ]
     graph = build_graph(spec([aggregate("a"), window("w")], sinks))
-    shown = {name: (s.uid, s.late, s.key, list(s.columns)) for name, s in graph.sink_inputs.items()}
+    shown = {name: (s.uid, s.part, s.key, list(s.columns)) for name, s in graph.sink_inputs.items()}
     assert shown == {
-        "a": ("a", False, ("k",), ["k", "n"]),
-        "w": ("w", False, (), ["k", "window_start", "window_end", "n"]),
-        "late": ("w", True, (), ["k", "v", "t", "f"]),
-        "w2": ("w", False, ("k", "window_start", "window_end"), ["k", "window_start", "window_end", "n"]),
+        "a": ("a", "", ("k",), ["k", "n"]),
+        "w": ("w", "", (), ["k", "window_start", "window_end", "n"]),
+        "late": ("w", ".late", (), ["k", "v", "t", "f"]),
+        "w2": ("w", "", ("k", "window_start", "window_end"), ["k", "window_start", "window_end", "n"]),
     }
     assert graph.nodes["w"].sinks == ("w", "w2")
     assert graph.nodes["w"].late_sinks == ("late",)

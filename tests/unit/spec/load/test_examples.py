@@ -102,7 +102,6 @@ def test_the_schema_has_nothing_that_this_version_refuses() -> None:
         "lookup",
         "idle_timeout",
         "forget_after",
-        "dead_letter",
     ):
         assert f'"{word}"' not in text
 

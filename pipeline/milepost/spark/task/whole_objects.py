@@ -1,0 +1,133 @@
+"""Whole objects are handed on once they were read to their end, with their bad records told apart.
+
+A reader that meets a bad record has yielded rows before it, and what follows may make the whole object bad: so the
+rows of an object wait, in memory or on the node's disk, until all of it was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from milepost.dataflow.sources.bad_input import NAMED_BAD
+from milepost.dataflow.sources.contract import BadObject, BadRecord, SalvagingReader, SourceObject
+from milepost.dataflow.sources.dead_letters import dead_letters
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.spark.worker.task_memory import Memory
+from milepost.state.buffers.spill import Spilled, SpillFile
+
+_WAITING_BYTES = 256 << 20
+"""So many bytes of an object's rows wait in memory at most."""
+
+_TOGETHER = 1024
+"""Bad records that become rows together."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadRows:
+    """Bad records of one object.
+
+    Attributes:
+        rows: a row for each. first: the first of them. whole: it is one, of an object that cannot be read at all.
+    """
+
+    rows: pa.RecordBatch
+    first: tuple[BadRecord, ...]
+    whole: bool = False
+
+
+Piece: TypeAlias = "pa.RecordBatch | BadRows"
+
+
+@dataclass(frozen=True, slots=True)
+class WholeObjects:
+    """Reads objects whole. picklable.
+
+    Attributes:
+        bad_objects: whether one that cannot be read at all is a bad record too; else it is raised.
+        max_records: how many bad records there may be; None: any number.
+    """
+
+    reader: SalvagingReader
+    bad_objects: bool
+    max_records: int | None
+
+    def read(self, store: ObjectStore, obj: SourceObject, memory: Memory) -> Iterator[Piece]:
+        """Yield the object's rows in order, and its bad records; as many as decide that there are too many, not more.
+
+        Nothing is yielded before all of it was read, so an error means that none of it was handed on.
+
+        Raises: BadObject, CommitConflict, NotFound: as the reader. EnvironmentUnusable: the node's disk is full.
+        """
+        with closing(memory.spill.beside()) as spill:
+            waiting = _Waiting(spill, min(_WAITING_BYTES, memory.budget.held_bytes))
+            try:
+                try:
+                    waiting.fill(self.reader.read(store, obj))
+                except BadObject:
+                    raise
+                except BadRecord:
+                    waiting.fill(self._pieces(self.reader.salvage(store, obj)))
+            except BadObject as bad:
+                if not self.bad_objects:
+                    raise
+                waiting.fill([BadRows(dead_letters([bad]), (bad,), whole=True)])
+            yield from waiting
+
+    def _pieces(self, salvaged: Iterator[pa.RecordBatch | BadRecord]) -> Iterator[Piece]:
+        found = 0
+        bad: list[BadRecord] = []
+        for item in salvaged:
+            if not isinstance(item, BadRecord):
+                if bad:
+                    yield _bad_rows(bad)
+                    bad = []
+                yield item
+                continue
+            found += 1
+            bad.append(item)
+            if self.max_records is not None and found > self.max_records:
+                break
+            if len(bad) == _TOGETHER:
+                yield _bad_rows(bad)
+                bad = []
+        if bad:
+            yield _bad_rows(bad)
+
+
+def _bad_rows(bad: list[BadRecord]) -> BadRows:
+    return BadRows(dead_letters(bad), tuple(bad[:NAMED_BAD]))
+
+
+class _Waiting:
+    """Pieces of one object that wait for its end."""
+
+    def __init__(self, spill: SpillFile, limit_bytes: int) -> None:
+        self._spill, self._limit_bytes = spill, limit_bytes
+        self._pieces: list[Piece | Spilled] = []
+
+    def fill(self, pieces: Iterable[Piece]) -> None:
+        """Wait with these, and no others."""
+        self._pieces, held = [], 0
+        for piece in pieces:
+            held += (piece.rows if isinstance(piece, BadRows) else piece).nbytes
+            spilled = held > self._limit_bytes and not isinstance(piece, BadRows)
+            self._pieces.append(self._spill.append(_encoded(piece)) if spilled else piece)
+
+    def __iter__(self) -> Iterator[Piece]:
+        for piece in self._pieces:
+            if isinstance(piece, Spilled):
+                yield from pa.ipc.open_stream(piece.read())
+            else:
+                yield piece
+
+
+def _encoded(rows: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return sink.getvalue()
