@@ -32,7 +32,8 @@ ALLOWED: dict[str, set[str]] = {
     "jobmaster": LOWER | {"epoch"},
     "spark": LOWER | {"epoch", "extras"},
     "airflow": {"jobmaster", "epoch", "spec", "protocol", "extras"},
-    "cli": {"jobmaster", "epoch", "spec", "protocol", "extras"},
+    "cli": {"jobmaster", "epoch", "spec", "protocol", "extras", "testing"},
+    "testing": {"jobmaster", "epoch", "spec", "protocol"},
     "api": {"jobmaster", "spec", "storage", "protocol"},
     "__main__": {"cli"},
 }
@@ -49,10 +50,11 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "backfill migration savepoints",
         "jobmaster",
     ),
-    "spark": ("worker", "wire", "task", "driver"),
+    "spark": ("worker", "wire", "task", "driver", "local"),
     "spec": ("values", "job sql", "graph", "load"),
     "airflow": ("connections page_urls task_output", "provider", "operators", "dags page"),
     "cli": ("terminal", "running reading workspace", "switching", "main"),
+    "testing": ("case_file", "rows", "local_job", "case_run", "recording"),
     "dataflow.sinks": (
         "records",
         "files",

@@ -22,12 +22,9 @@ from milepost.cli.switching import backfill, migrate, realign, rollback, savepoi
 from milepost.cli.terminal.failures import INTERRUPTED, report, usage
 from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output
-from milepost.cli.workspace import maintenance, server, specs
+from milepost.cli.workspace import maintenance, server, specs, testing
 from milepost.protocol.records.errors import CheckpointError
 from milepost.spec.values.names import nearest
-
-UNAVAILABLE = ("test",)
-"""Commands that are planned and not built."""
 
 
 class MilepostGroup(TyperGroup):
@@ -37,8 +34,6 @@ class MilepostGroup(TyperGroup):
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             return command
-        if cmd_name in UNAVAILABLE:
-            raise UsageError(f"`milepost {cmd_name}` is not available in this version.", ctx)
         near = nearest(cmd_name, self.list_commands(ctx))
         guess = f" Did you mean `milepost {near}`?" if near else ""
         raise UsageError(f"there is no command {cmd_name!r}.{guess}", ctx)
@@ -123,6 +118,7 @@ _READING = (jobs, checkpoints, show, health, data, diff, plot)
 
 for _module in (
     specs,
+    testing,
     epochs,
     control,
     rollback,
@@ -168,4 +164,4 @@ def _name(command: CommandInfo) -> str | None:
     return command.name or (get_command_name(command.callback.__name__) if command.callback is not None else None)
 
 
-__all__ = ["INTERRUPTED", "UNAVAILABLE", "app"]
+__all__ = ["INTERRUPTED", "app"]

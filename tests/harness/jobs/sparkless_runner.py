@@ -9,10 +9,9 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
 
 import pyarrow as pa
 
@@ -20,12 +19,12 @@ from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spark.task.attempt import Attempt, wall_clock_ms
-from milepost.spark.task.epoch_tasks import epoch_tasks, subtask_answers
-from milepost.spark.task.levels import EpochLevels, plan_levels
+from milepost.spark.local.local_levels import LocalPlace, Tasks, run_levels
+from milepost.spark.task.attempt import wall_clock_ms
+from milepost.spark.task.epoch_tasks import epoch_tasks
+from milepost.spark.task.levels import EpochLevels, SqlStep, plan_levels
 from milepost.spark.wire.epoch_clock import Clock
 from milepost.spark.wire.task_output import TaskOutput
-from milepost.spark.worker.task_memory import task_memory
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.spec.graph.graph import Node
 from milepost.storage.open import open_store
@@ -80,50 +79,22 @@ class SparklessRunner:
         with tempfile.TemporaryDirectory() if self.node is None else nullcontext(self.node) as node:
             here = replace(plan, cache_directory=node)
             epoch = plan_levels(here, plan.spec.spark.parallelism, no_sql)
-            rows = self._levels(here, epoch)
+            place = LocalPlace(self.opener, self.budget, self.clock)
+            answers = run_levels(here, self._tasks(here, epoch), partial(self._between, plan), place)
         self.after(plan)
-        answers = subtask_answers((row["kind"], row["payload"]) for batch in rows for row in batch.to_pylist())
         return EpochAnswers(tuple(self.answers(answers)), epoch.operators, epoch.schemas, session_ms=0, job_ms=0)
 
-    def _levels(self, plan: EpochPlan, epoch: EpochLevels) -> list[pa.RecordBatch]:
-        """Return what the last level sends to the driver."""
-        rows: list[pa.RecordBatch] = []
-        for _, operators, staging in epoch_tasks(plan, epoch):
+    def _tasks(self, plan: EpochPlan, epoch: EpochLevels) -> Iterator[Tasks]:
+        for level, operators, staging in epoch_tasks(plan, epoch):
             output = staging if self.stages else replace(staging, plan=replace(staging.plan, sinks={}), sinks=())
-            sent: list[pa.RecordBatch] = []
-            for subtask in range(operators.subtasks):
-                with task_memory(plan.cache_directory, self.budget) as memory:
-                    attempt = Attempt(subtask, 0, memory, self.opener, _AtOnce, self.clock)
-                    items = operators.run(attempt, iter(rows_for(subtask, rows)))
-                    sent += output.run(attempt, items if self.seen is None else self._shown(plan, items))
-            rows = sent
-        return rows
+            yield level, operators, output
 
-    def _shown(self, plan: EpochPlan, items: Iterable[TaskOutput]) -> Iterator[TaskOutput]:
-        assert self.seen is not None
+    def _between(self, plan: EpochPlan, step: SqlStep | None, items: Iterable[TaskOutput]) -> Iterator[TaskOutput]:
+        assert step is None, "SQL needs Spark"
         for item in items:
-            self.seen(plan, item)
+            if self.seen is not None:
+                self.seen(plan, item)
             yield item
-
-
-def rows_for(subtask: int, rows: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Return what the shuffle brings to one subtask."""
-    return [batch for batch in rows if batch.column("subtask")[0].as_py() == subtask]
-
-
-class _AtOnce(Executor):
-    """Does what is submitted before it returns: an interleaving of steps has one order."""
-
-    def __init__(self, uploads: int) -> None:
-        pass
-
-    def submit(self, call: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        try:
-            done.set_result(call(*arguments, **options))
-        except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
-            done.set_exception(error)
-        return done
 
 
 def no_sql(node: Node, schema: pa.Schema) -> pa.Schema:

@@ -34,6 +34,7 @@ from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.subtask.task_lifecycle import Notifications
+from milepost.spark.local.local_levels import rows_for
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import subtask_answers
 from milepost.spark.task.level_task import run_subtask
@@ -63,7 +64,6 @@ from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.layout import channel_prefix, state_prefix, token_prefix
-from tests.harness.jobs.sparkless_runner import rows_for
 from tests.harness.tasks.key_hashes import KEYED
 from tests.harness.tasks.two_tables import CountTwice
 

@@ -1,0 +1,1 @@
+"""An epoch's tasks in this process: for tests of a job."""

@@ -1,0 +1,86 @@
+"""The levels of an epoch in this process: their tasks one after another, with the shuffle as a list of rows.
+
+What a task does is what it does in Spark's workers, but that its uploads happen where they are asked for. What Spark
+adds is left out: processes, retries, and the JVM, which is asked for SQL alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.epoch.plan import EpochPlan
+from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.spark.task.attempt import Attempt, wall_clock_ms
+from milepost.spark.task.epoch_tasks import OperatorStage, OutputStage, subtask_answers
+from milepost.spark.task.levels import Level, SqlStep
+from milepost.spark.wire.epoch_clock import Clock
+from milepost.spark.wire.task_output import TaskOutput
+from milepost.spark.worker.task_memory import task_memory
+from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
+from milepost.storage.open import open_store
+
+Tasks = tuple[Level, OperatorStage, OutputStage]
+"""What the tasks of one level run, as `epoch_tasks` has it."""
+
+Between = Callable[[SqlStep | None, Iterable[TaskOutput]], Iterable[TaskOutput]]
+"""Stands between a task's stages: evaluates the SQL operators of its level; None: there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPlace:
+    """What tasks run with.
+
+    Attributes:
+        opener: opens their stores. budget: their memory. clock: milliseconds, for deadlines.
+    """
+
+    opener: Callable[[StoreConfig], ObjectStore] = open_store
+    budget: MemoryBudget = UNLIMITED
+    clock: Clock = wall_clock_ms
+
+
+def run_levels(
+    plan: EpochPlan, tasks: Iterable[Tasks], between: Between, place: LocalPlace | None = None
+) -> tuple[SubtaskAnswer, ...]:
+    """Run every task of every level; return what the subtasks of the last one answered.
+
+    Args:
+        plan: its `cache_directory` also takes what tasks spill.
+    """
+    here = place or LocalPlace()
+    rows: list[pa.RecordBatch] = []
+    for level, operators, output in tasks:
+        sent: list[pa.RecordBatch] = []
+        for subtask in range(operators.subtasks):
+            with task_memory(plan.cache_directory, here.budget) as memory:
+                attempt = Attempt(subtask, 0, memory, here.opener, _AtOnce, here.clock)
+                items = operators.run(attempt, iter(rows_for(subtask, rows)))
+                sent += output.run(attempt, between(level.sql, items))
+        rows = sent
+    return subtask_answers((row["kind"], row["payload"]) for batch in rows for row in batch.to_pylist())
+
+
+def rows_for(subtask: int, rows: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Return what the shuffle brings to one subtask."""
+    return [batch for batch in rows if batch.column("subtask")[0].as_py() == subtask]
+
+
+class _AtOnce(Executor):
+    """Does what is submitted before it returns: the steps of an epoch have one order."""
+
+    def __init__(self, uploads: int) -> None:
+        pass
+
+    def submit(self, call: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(call(*arguments, **options))
+        except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
+            done.set_exception(error)
+        return done

@@ -1,0 +1,83 @@
+"""Runs epochs in this process: the tasks that Spark would run, one after another; only SQL goes to Spark."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.plan import EpochPlan
+from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
+from milepost.spark.driver.session import open_session
+from milepost.spark.driver.spark_errors import refusal
+from milepost.spark.driver.sql_projection import decode_output, encode_output, infer_schema, project, wide_type
+from milepost.spark.local.local_levels import run_levels
+from milepost.spark.task.epoch_tasks import epoch_tasks
+from milepost.spark.task.levels import EpochLevels, SqlStep, plan_levels
+from milepost.spark.task.sql_expression import projection
+from milepost.spark.wire.task_output import TaskOutput
+from milepost.spec.graph.graph import Node
+from milepost.spec.job.spec import SparkSpec
+
+_ONE_CORE = "local[1]"
+
+
+class LocalRunner:
+    """A data plane for tests of a job. Spark is started by the first epoch that has SQL, and serves all that follow."""
+
+    def prepare(self, plan: EpochPlan) -> None:
+        """Nothing: all that it needs is imported."""
+
+    def stop(self) -> None:
+        """Nothing: an epoch ends in its own thread."""
+
+    def run(self, plan: EpochPlan) -> EpochAnswers:
+        """Run the epoch on a node that has nothing of the job in its cache.
+
+        Raises: SubtaskDeclined: SQL that Spark refuses, or that fails on a value. EnvironmentUnusable: no Spark.
+        """
+        with tempfile.TemporaryDirectory() as node:
+            here = replace(plan, cache_directory=node)
+            sql = _SparkSql(here)
+            epoch = plan_levels(here, 1, sql.schema)
+            answers = sql.answers(epoch)
+        return EpochAnswers(answers, epoch.operators, epoch.schemas, session_ms=0, job_ms=0)
+
+
+class _SparkSql:
+    """The SQL of one epoch, in a session of one core: rows keep their order."""
+
+    def __init__(self, plan: EpochPlan) -> None:
+        self._plan = plan
+
+    def schema(self, node: Node, schema: pa.Schema) -> pa.Schema:
+        """Return the schema of a SQL operator's rows, by Spark's own analysis."""
+        try:
+            return infer_schema(self._session(), self._plan.spec, node, schema)
+        except PySparkException as error:
+            sql = {node.uid: projection(self._plan.spec, node, schema.names)}
+            raise refusal(self._plan.checkpoint_id, error, sql) from error
+
+    def answers(self, epoch: EpochLevels) -> tuple[SubtaskAnswer, ...]:
+        """Run the levels; return what the last one's subtasks answered."""
+        try:
+            return run_levels(self._plan, epoch_tasks(self._plan, epoch), self._project)
+        except PySparkException as error:
+            raise refusal(self._plan.checkpoint_id, error, epoch.sql) from error
+
+    def _project(self, step: SqlStep | None, items: Iterable[TaskOutput]) -> Iterable[TaskOutput]:
+        if step is None:
+            return items
+        rows = pa.Table.from_batches(encode_output(items, step.produced))
+        frame = self._session().createDataFrame(rows, wide_type(step.produced))
+        projected = project(frame, step.expressions.values(), step.kept).toArrow()
+        return decode_output(projected.to_batches(), step.kept)
+
+    def _session(self) -> SparkSession:
+        spec = self._plan.spec.spark
+        return open_session("tests", SparkSpec(master=_ONE_CORE, conf=spec.conf))

@@ -1,0 +1,155 @@
+"""A job under test: the spec of a job with all its places in one folder, whose sources get rows by hand.
+
+Its operators, SQL, keys and gate are those of the spec. Tables are of `format: parquet`, whatever the spec's is: what
+is in them is the same. An epoch takes all that has landed, and nothing is waited for.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from milepost.protocol.records.errors import NotFound
+from milepost.protocol.records.locations import file_url
+from milepost.spec.graph.checks import LATE
+from milepost.spec.job.checkpointing_spec import CheckpointingSpec
+from milepost.spec.job.source_spec import EpochLimits, SourceSpec
+from milepost.spec.job.spec import SinkSpec, SparkSpec
+from milepost.spec.load.load import LoadedJob, from_spec, hash_spec
+from milepost.spec.values.types import to_arrow
+from milepost.testing.case_file import File
+from milepost.testing.rows import as_yaml, typed_table
+
+_SEEN = "seen-"
+"""What the name of a sink begins with that is only there to be compared."""
+
+
+def under_test(job: LoadedJob, folder: Path, parallelism: int, seen: Iterable[str]) -> LoadedJob:
+    """Return the job with its places in a folder.
+
+    Args:
+        seen: what is to be compared: sinks, operators, `<uid>.late`; what is no sink gets one.
+    """
+    spec = job.spec
+    sinks = [_sink(sink, folder) for sink in spec.sinks]
+    known = {sink.name for sink in spec.sinks}
+    sinks += [_sink(_seen(job, name), folder) for name in dict.fromkeys(seen) if name not in known]
+    changed = spec.model_copy(
+        update={
+            "storage": file_url(folder / "storage"),
+            "store": type(spec.store)(),
+            "sources": {name: _source(name, source, folder) for name, source in spec.sources.items()},
+            "sinks": tuple(sinks),
+            "checkpointing": _checkpointing(spec.checkpointing),
+            "spark": SparkSpec(parallelism=parallelism, conf=spec.spark.conf),
+        }
+    )
+    text = json.dumps(changed.model_dump(mode="json", by_alias=True, exclude_defaults=True))
+    return from_spec(changed, hash_spec(changed), text, job.path)
+
+
+def sink_of(job: LoadedJob, name: str) -> str:
+    """Return the sink by which something is compared."""
+    return name if name in {sink.name for sink in job.spec.sinks} else _name_of(name)
+
+
+def _name_of(seen: str) -> str:
+    return _SEEN + seen.replace(".", "-").replace("_", "-")
+
+
+def _seen(job: LoadedJob, name: str) -> SinkSpec:
+    graph = job.graph()
+    node = graph.nodes.get(name.removesuffix(LATE))
+    if node is None:
+        known = ", ".join([*(sink.name for sink in job.spec.sinks), *graph.nodes])
+        raise NotFound(f"job {job.spec.name} has neither a sink nor an operator {name}; it has: {known}")
+    updates = node.output_kind == "updates" and not name.endswith(LATE)
+    own, mode = _name_of(name), "upsert" if updates else "append"
+    return SinkSpec.model_validate({"name": own, "input": name, "format": "parquet", "path": "x", "mode": mode})
+
+
+def _sink(sink: SinkSpec, folder: Path) -> SinkSpec:
+    path = file_url(folder / "tables" / sink.name)
+    return SinkSpec(name=sink.name, input=sink.input, format="parquet", path=path, mode=sink.mode)
+
+
+def _source(name: str, source: SourceSpec, folder: Path) -> SourceSpec:
+    changes = {"path": f"{file_url(folder / 'landing' / name)}/**/*", "limits_per_epoch": EpochLimits()}
+    return source.model_copy(update={**changes, "settle": type(source.settle)(0), "start": "earliest"})
+
+
+def _checkpointing(spec: CheckpointingSpec) -> CheckpointingSpec:
+    """Return what a test keeps: every checkpoint, and no epoch is cut or has to wait."""
+    return CheckpointingSpec.model_validate(
+        {"retained": {"last": 1000}, "max_parallelism": spec.max_parallelism}, strict=False
+    )
+
+
+def land(job: LoadedJob, folder: Path, number: int, objects: Mapping[str, Sequence[Mapping[str, Any]] | File]) -> None:
+    """Let objects land, by source.
+
+    Args:
+        number: of the step: later objects come later in the order of a source. folder: as in `under_test`.
+    Raises: NotFound: no such source or file. InvalidRequest: a row that does not fit the source's columns.
+    """
+    for name, rows in objects.items():
+        source = job.spec.sources.get(name)
+        if source is None:
+            raise NotFound(f"job {job.spec.name} has no source {name}; it has {', '.join(job.spec.sources)}")
+        target = folder / "landing" / name
+        if isinstance(rows, File):
+            _copy(job, Path(rows.file), target / f"{number:06}")
+        else:
+            _write(name, source, rows, target / f"{number:06}")
+
+
+def _copy(job: LoadedJob, file: Path, target: Path) -> None:
+    if not file.is_file():
+        raise NotFound(f"job {job.spec.name}: there is no file {file}")
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, target / file.name)
+
+
+def _write(name: str, source: SourceSpec, rows: Sequence[Mapping[str, Any]], target: Path) -> None:
+    """Write rows as the source's objects: one for each value of its partition columns."""
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        folders = "/".join(f"{column}={row.get(column, '')}" for column in source.partitions)
+        parts.setdefault(folders, []).append({key: row[key] for key in row if key not in source.partitions})
+    schema = pa.schema([(column, to_arrow(type_)) for column, type_ in source.columns.items()])
+    for folders, of_part in parts.items():
+        table = typed_table(of_part, schema, f"source {name}")
+        file = target / folders / f"rows.{source.format}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(_encoded(name, source, table))
+
+
+def _encoded(name: str, source: SourceSpec, table: pa.Table) -> bytes:
+    if source.format == "parquet":
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink)
+        return bytes(sink.getvalue())
+    rows = [as_yaml(row) for row in table.to_pylist()]
+    if source.format == "json":
+        return "".join(json.dumps(row) + "\n" for row in rows).encode()
+    return _as_csv(name, source, rows)
+
+
+def _as_csv(name: str, source: SourceSpec, rows: Sequence[Mapping[str, Any]]) -> bytes:
+    nulls = source.options.get("null_values", [""])
+    null = nulls[0] if nulls else ""
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=source.options.get("delimiter", ","), lineterminator="\n")
+    writer.writerow(source.columns)
+    for row in rows:
+        values = [null if value is None else value for value in row.values()]
+        writer.writerow([str(value).lower() if isinstance(value, bool) else value for value in values])
+    return text.getvalue().encode()
