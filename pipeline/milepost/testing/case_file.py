@@ -63,7 +63,7 @@ class Expected(SpecModel):
     refused: Text | None = None
 
 
-_ACTIONS = ("epoch", "rollback", "backfill", "spec")
+_ACTIONS = ("epoch", "rollback", "backfill", "spec", "resume")
 
 
 class Step(SpecModel):
@@ -75,6 +75,7 @@ class Step(SpecModel):
             tables show it (complete). The next step comes upon what it left.
         rollback: to this checkpoint. backfill: recorded input is processed again, and takes the live timeline's place.
         spec: texts of the spec, each replaced by another one; from here on.
+        resume: a job that a veto has stopped may run again.
         expect: None: nothing is compared.
     """
 
@@ -83,6 +84,7 @@ class Step(SpecModel):
     rollback: int | None = None
     backfill: Backfill | None = None
     spec: dict[Text, str] | None = None
+    resume: Literal[True] | None = None
     expect: Expected | None = None
 
     @model_validator(mode="after")
@@ -163,12 +165,16 @@ def load_cases(path: Path) -> LoadedCases:
     try:
         file = CaseFile.model_validate(document.value)
     except ValidationError as failure:
-        problems += [Problem(_path(error["loc"], document), _words(error)) for error in failure.errors()]
+        problems += [_problem(error, document) for error in failure.errors()]
     if problems:
         raise _invalid(path, problems, document)
     name = f"{path.absolute().parent.name}.yaml"
     spec = Path.cwd() / CONFIG_FOLDER / name if file.job is None else path.absolute().parent / file.job
     return LoadedCases(path.absolute(), spec, file)
+
+
+def _problem(error: Mapping[str, Any], document: Document) -> Problem:
+    return Problem(_path(error["loc"], document), _words(error), at_key=error["type"] == "extra_forbidden")
 
 
 def _path(loc: tuple[int | str, ...], document: Document) -> tuple[int | str, ...]:
