@@ -63,9 +63,10 @@ def metadata_of(wheel: Path) -> Message:
 
 
 def of_product() -> set[str]:
-    """Every file below the package that is not made by running it."""
+    """Every file below the package that is not made by running it, and pytest's plugin beside it."""
     found = (path.relative_to(REPOSITORY / FOLDER) for path in (REPOSITORY / FOLDER).rglob("*") if path.is_file())
-    return {f"milepost/{path.as_posix()}" for path in found if "__pycache__" not in path.parts}
+    package = {f"milepost/{path.as_posix()}" for path in found if "__pycache__" not in path.parts}
+    return package | {"milepost_pytest.py"}
 
 
 def test_every_file_of_the_product_is_in_the_wheel_and_no_other(wheel: Path) -> None:
