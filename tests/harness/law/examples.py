@@ -41,8 +41,8 @@ VALUES = (0.25, -0.5, 1024.0, None, float("nan"), -0.0)
 PRICES = (Decimal("0.01"), Decimal("-9999999.99"), None, Decimal("12.50"))
 MINUTES = (0, 30, 59, 60, -1, -30, -60, -90, 45, 15, 90, -20)
 EDGES_US = (0, 0, -1, 1)
-STEP_MINUTES = 25
-BEGIN_MINUTES = -50
+STEP_MINUTES = 30
+BEGIN_MINUTES = -60
 """The first epochs are before 1970."""
 
 DELAYS = ("0s", "10m", "1h")

@@ -21,6 +21,9 @@ from tests.harness.law.plane import Checkpoint, EpochOptions, Plane
 from tests.harness.tasks.key_hashes import KEYED, WEAK
 
 
+_TOLD_EVERY = 500
+
+
 def hold(example: Example, folder: Path) -> Counter[str]:
     """Run an example, and hold every node to its law. Returns what it met. Raises Broken."""
     plane = Plane(example.spec, folder, WEAK if example.weak else KEYED)
@@ -95,6 +98,8 @@ def law_of(count: int, seed: int | None) -> Counter[str]:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         met["examples"] += 1
+        if not met["examples"] % _TOLD_EVERY:
+            print(f"{met['examples']:,} examples", flush=True)
 
     (holds if seed is None else hypothesis.seed(seed)(holds))()
     return met
