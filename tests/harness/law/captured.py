@@ -25,6 +25,10 @@ class Captured:
         for node, pieces in self.pieces.items():
             self.pieces[node] = [piece for piece in pieces if piece[0] != epoch]
 
+    def rows(self, node: str) -> int:
+        """Return how many rows a node has put out."""
+        return sum(rows.num_rows for _, _, rows in self.pieces.get(node, ()))
+
     def table(self, node: str) -> pa.Table | None:
         """Return all rows of a node with `EPOCH`, `STAMP` and `ORDER`; None when there were none."""
         pieces = self.pieces.get(node)

@@ -42,8 +42,9 @@ def check(
     """Raises Broken: a claim does not hold.
 
     Args:
-        schemas: of every node's rows, late ones included. ended: epochs at whose end event time ended.
+        schemas: of every node's rows, late ones included where there may be some.
         checkpoints: those with nothing in flight, with the epochs that led to each, in order.
+        ended: epochs at whose end event time ended.
     """
     db = _database()
     watermarks = Watermarks(spec, graph, captured, ended)
@@ -61,11 +62,12 @@ def check(
             operator = spec.operator(node.uid)
             assert not isinstance(operator, SqlOperator)
             place = Place(graph, node.uid, _types(schemas[node.inputs[0]]))
-            for claim in claims_of(law_of(operator), place, schemas[f"{node.uid}.late"].names):
-                rows = db.execute(claim.query).fetchmany(_SHOWN)
+            late = schemas.get(f"{node.uid}.late", schemas[node.inputs[0]])
+            for claim in claims_of(law_of(operator), place, late.names):
+                rows = db.execute(claim.query).fetchall()
                 if rows:
                     columns = ", ".join(column[0] for column in db.description or ())
-                    shown = "".join(f"\n  {row}" for row in rows)
+                    shown = "".join(f"\n  {row}" for row in rows[:_SHOWN])
                     raise Broken(f"{operator.kind} {node.uid}: {claim.says}: it does not hold\n  ({columns}){shown}")
     finally:
         for name in made:

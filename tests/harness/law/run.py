@@ -20,7 +20,6 @@ from tests.harness.law.oracle import Broken, Watermarks, check
 from tests.harness.law.plane import Checkpoint, EpochOptions, Plane
 from tests.harness.tasks.key_hashes import KEYED, WEAK
 
-
 _TOLD_EVERY = 500
 
 
@@ -85,7 +84,7 @@ def hold_job(example: JobExample, folder: Path) -> Counter[str]:
     return met
 
 
-def law_of(count: int, seed: int | None) -> Counter[str]:
+def hold_examples(count: int, seed: int | None) -> Counter[str]:
     """Hold so many random examples to the law. Returns what they met. Raises Broken, with the least example."""
     met: Counter[str] = Counter()
     folder = Path(tempfile.mkdtemp(prefix="milepost-law-"))
@@ -111,7 +110,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     chosen = parser.parse_args()
     began, cpu = time.monotonic(), time.process_time()
-    met = law_of(chosen.examples, chosen.seed)
+    met = hold_examples(chosen.examples, chosen.seed)
     spent, used = time.monotonic() - began, time.process_time() - cpu
     each_ms = 1000 * used / met["examples"]
     kinds = ", ".join(f"{met[name]:,} {name}" for name in sorted(met) if name != "examples")

@@ -70,10 +70,6 @@ class History:
         whole = {one.number: one.lineage for one in plane.checkpoints if not one.in_flight}
         check(plane.spec, plane.graph, plane.captured, plane.schemas, whole)
 
-    def rows(self, node: str) -> int:
-        table = self.plane.captured.table(node)
-        return 0 if table is None else table.num_rows
-
 
 @pytest.mark.long
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -113,7 +109,7 @@ def test_a_row_is_late_at_the_microsecond_at_which_its_window_is_done(tmp_path: 
     history = History(tmp_path, HOURLY)
     history.epoch([("a", 1, 10.0), ("a", 2, 60.0)])
     history.epoch([("a", 3, 59.99), ("a", 4, 60.0), ("b", 5, 121.0)])
-    assert (history.rows("hourly.late"), history.rows("hourly")) == (1, 2)
+    assert (history.plane.captured.rows("hourly.late"), history.plane.captured.rows("hourly")) == (1, 2)
     history.check()
 
 
@@ -121,7 +117,7 @@ def test_a_row_is_late_for_deduplicate_one_microsecond_before_watermark_less_ttl
     history = History(tmp_path, ONCE)
     history.epoch([("a", 1, 0.0), ("a", 2, 60.0)])
     history.epoch([("a", 3, 0.0), ("b", 4, 0.0), ("b", 5, -1 / MINUTE_US)])
-    assert (history.rows("once.late"), history.rows("once")) == (1, 3)
+    assert (history.plane.captured.rows("once.late"), history.plane.captured.rows("once")) == (1, 3)
     history.check()
 
 
@@ -130,7 +126,7 @@ def test_a_window_comes_out_once_however_many_epochs_follow_and_wherever_they_ru
     history.epoch([("a", 1, 10.0), ("b", 1, 20.0), ("a", 2, 70.0)], parallelism=2)
     for minute, parallelism in ((75.0, 1), (130.0, 3), (131.0, 2)):
         history.epoch([("a", 2, minute)], parallelism=parallelism, budget=MemoryBudget(1))
-    assert history.rows("hourly") == 3
+    assert history.plane.captured.rows("hourly") == 3
     history.check()
 
 
@@ -139,7 +135,7 @@ def test_every_key_is_there_after_the_number_of_subtasks_has_changed(tmp_path: P
     keys = [(name, 1, 0.0) for name in "abcdefghijklmnop"]
     for parallelism in (2, 3, 1, 4):
         history.epoch(list(keys), parallelism=parallelism)
-    assert history.rows("once") == len(keys)
+    assert history.plane.captured.rows("once") == len(keys)
     history.check()
 
 
@@ -148,10 +144,10 @@ def test_nothing_fires_beyond_rows_that_are_in_flight(tmp_path: Path) -> None:
     history = History(tmp_path, HOURLY)
     many: list[Rows] = [[("a", number, number % 60) for number in range(300)] for _ in range(4)]
     history.epoch(*many, [("b", 0, 200.0)], cut_ms=4)
-    assert history.head.in_flight and not history.rows("hourly")
+    assert history.head.in_flight and not history.plane.captured.rows("hourly")
     history.epoch([("c", 0, 201.0)], cut_ms=4)
     history.epoch([("c", 0, 261.0)])
-    assert not history.head.in_flight and not history.rows("hourly.late")
+    assert not history.head.in_flight and not history.plane.captured.rows("hourly.late")
     history.check()
 
 
