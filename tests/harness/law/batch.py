@@ -54,14 +54,19 @@ class Place:
 
     @property
     def time_us(self) -> str:
-        """The event time of an input row."""
-        return f'epoch_us("{self.graph.nodes[self.input].event_time}")'
+        """The event time of an input row: of a window's, the last moment that is in it."""
+        node = self.graph.nodes[self.input]
+        return f'(epoch_us("{node.event_time}") + {node.shift_us})'
 
     @property
     def rows(self) -> str:
-        """Its input rows with the stamp that they are judged by, for ever: of a source that of the epoch's start."""
-        if self.graph.nodes[self.input].level > 0:
-            return f'SELECT * FROM "{self.input}"'
+        """Its input rows with the stamp that they are judged by, for ever.
+
+        Of a source that is the watermark when the epoch began; of an operator their own, less what it holds back.
+        """
+        node = self.graph.nodes[self.input]
+        if node.level > 0:
+            return f'SELECT * REPLACE (__stamp - {node.holdback_us} AS __stamp) FROM "{self.input}"'
         return (
             f'SELECT i.* REPLACE (b.stamp_us AS __stamp) FROM "{self.input}" i JOIN began b '
             f"ON b.node = '{self.uid}' AND b.__epoch = i.__epoch"

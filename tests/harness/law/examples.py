@@ -192,19 +192,19 @@ def _job_example(
 
 @dataclass(frozen=True)
 class _Rows:
-    """What an operator may read: its columns, and whether they have an event time."""
+    """What an operator may read: columns that may be keys, aggregates of the others, and its event time."""
 
     name: str
     keys: tuple[tuple[str, ...], ...]
     calls: tuple[dict[str, str], ...]
-    timed: bool
+    event_time: str
 
 
 def job_document(
     sources: Sequence[str], delays: Sequence[str], operators: Sequence[int], *, cuts: bool = False
 ) -> dict[str, Any]:
     """Return the spec of a job of these operators, each over a node before it whose rows are final."""
-    nodes = [_Rows(name, BASE_KEYS, CALLS, timed=True) for name in sources]
+    nodes = [_Rows(name, BASE_KEYS, CALLS, "t") for name in sources]
     made: list[dict[str, Any]] = []
     sinks: list[dict[str, Any]] = []
     for number, code in enumerate(operators):
@@ -241,21 +241,23 @@ def source_document(name: str, delay: str) -> dict[str, Any]:
 def _operator(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, Any], bool, _Rows | None]:
     """Return an operator, whether its rows are updates, and what may read them."""
     kind = digits.pick(("window", "deduplicate", "aggregate", "window", "ttl"))
-    rows = digits.pick([node for node in nodes if node.timed or kind in ("aggregate", "deduplicate")])
-    key = digits.pick(rows.keys)
+    rows = digits.pick(nodes)
+    key = digits.pick([one for one in rows.keys if kind != "window" or "window_start" not in one])
     operator: dict[str, Any] = {"uid": uid, "kind": kind, "inputs": [rows.name], "key": list(key)}
     if kind == "aggregate":
         return operator | {"aggregates": digits.pick(rows.calls)}, True, None
     if kind == "window":
         lateness, calls = digits.pick(LATENESS), digits.pick(rows.calls)
         operator |= {"window": {"tumbling": digits.pick(SIZES)}, "allowed_lateness": lateness, "aggregates": calls}
+        if lateness != "0s":
+            return operator, True, None
         keys = (("window_start",), (*key, "window_start"), key)
         more = ({"n": "count(*)", "last": "max(window_end)", "sum_n": "sum(n)"},)
-        return operator, lateness != "0s", None if lateness != "0s" else _Rows(uid, keys, more, timed=False)
+        return operator, False, _Rows(uid, keys, more, "window_end")
     if kind == "ttl":
         operator |= {"kind": "deduplicate", "ttl": digits.pick(TTLS)}
-        operator["key"] += digits.pick((["t"], []))
-    return operator, False, _Rows(uid, rows.keys, rows.calls, rows.timed)
+        operator["key"] = list(dict.fromkeys((*key, *digits.pick(((rows.event_time,), ())))))
+    return operator, False, _Rows(uid, rows.keys, rows.calls, rows.event_time)
 
 
 def _sink(sinks: list[dict[str, Any]], name: str, rows: str, mode: str) -> None:

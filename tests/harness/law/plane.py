@@ -10,14 +10,16 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.code_hash import CODE_HASH
+from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment, EpochPlan, SourceInput, expected_subtasks, split_inputs
 from milepost.jobmaster.run.results import acknowledged, newest_event_us
 from milepost.protocol.codec.records import from_json
@@ -49,10 +51,9 @@ LAST = EpochAlignment(None, None, 0, True)
 class OperatorState:
     """What one operator's subtasks left in a checkpoint, as `_metadata` keeps it."""
 
-    handles: tuple[StateHandle, ...]
+    tables: Mapping[str, StateTableSnapshot]
     firing: tuple[int | None, ...]
     channels: tuple[ChannelStateHandle | None, ...]
-    schema: pa.Schema
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ class Plane:
         expected = expected_subtasks(sources, self.graph.levels, options.parallelism)
         verified = verify(plan.checkpoint_id, plan.token, expected, answers.answers)
         states = {
-            uid: _state_of(acknowledged(verified, "operators", uid), plan.state_schema(operator))
+            uid: _state_of(acknowledged(verified, "operators", uid), plan.tables(operator))
             for uid, operator in answers.operators.items()
         }
         watermarks = {name: self._watermark_us(name, base, verified) for name in self.spec.sources}
@@ -191,10 +192,9 @@ class Plane:
             ),
             held_back=None,
             watermarks_us=base.watermarks_us,
-            states={uid: state.handles for uid, state in known.items()},
+            states={uid: state.tables for uid, state in known.items()},
             firing={uid: state.firing for uid, state in known.items()},
             channels={uid: state.channels for uid, state in known.items()},
-            state_schemas={uid: state.schema for uid, state in known.items()},
             input_signatures=self._signatures,
             alignment=options.alignment,
             notifications=Notifications(),
@@ -222,13 +222,17 @@ def ticking() -> Callable[[], int]:
     return lambda: next(counter)
 
 
-def _state_of(acks: list[dict[str, object]], schema: pa.Schema) -> OperatorState:
+def _state_of(acks: list[dict[str, Any]], tables: Mapping[str, StateTableSnapshot]) -> OperatorState:
     return OperatorState(
-        handles=tuple(from_json(StateHandle, ack["state"], "state handle") for ack in acks),
-        firing=tuple(ack["firing_us"] for ack in acks),  # type: ignore[misc]
+        tables={
+            name: replace(
+                table, handles=tuple(from_json(StateHandle, ack["state"][name], "state handle") for ack in acks)
+            )
+            for name, table in tables.items()
+        },
+        firing=tuple(ack["firing_us"] for ack in acks),
         channels=tuple(
             None if ack["channel"] is None else from_json(ChannelStateHandle, ack["channel"], "channel state handle")
             for ack in acks
         ),
-        schema=schema,
     )
