@@ -127,8 +127,7 @@ class LawJob:
         graph, master = job.graph(), self.master
         check(job.spec, graph, self.captured, self.schemas, {lineage[-1]: lineage})
         for name, sink in graph.sink_inputs.items():
-            node = f"{sink.uid}.late" if sink.late else sink.uid
-            put_out = self._put_out(node, lineage)
+            put_out = self._put_out(sink.output, lineage)
             assert_same_rows(master.read(name), newest(put_out, sink.key) if sink.key else put_out, f"table {name}")
 
     def _put_out(self, node: str, lineage: tuple[int, ...]) -> pa.Table:
