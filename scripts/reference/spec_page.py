@@ -37,6 +37,7 @@ HEADINGS = {
     "WindowOperator": "operators: window",
     "TumblingWindow": "operators: window.window",
     "DeduplicateOperator": "operators: deduplicate",
+    "JoinOperator": "operators: join",
     "ProcessOperator": "operators: process",
     "SinkSpec": "sinks",
     "CatalogSpec": "sinks.catalog",

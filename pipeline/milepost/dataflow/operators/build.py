@@ -7,10 +7,18 @@ from collections.abc import Sequence
 from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
+from milepost.dataflow.operators.interval_join import IntervalJoinByKey
 from milepost.dataflow.operators.process import ProcessByKey, ProcessFunction
 from milepost.dataflow.operators.window import TumblingWindowByKey
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec, WindowOperator
+from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.spec import (
+    AggregateOperator,
+    DeduplicateOperator,
+    ProcessOperator,
+    StatefulSpec,
+    WindowOperator,
+)
 
 
 def build_operator(
@@ -31,7 +39,9 @@ def build_operator(
     Raises:
         InvalidRequest: a column is missing or of a type that does not work, or event time is needed and absent.
     """
-    (input_,) = inputs  # all that there are have one
+    if isinstance(spec, JoinOperator):
+        return IntervalJoinByKey(spec.uid, spec.key, spec.bounds, inputs, spec.renamed)
+    (input_,) = inputs  # all others have one
     if isinstance(spec, AggregateOperator):
         return AggregateByKey(spec.uid, spec.key, spec.aggregates, input_.schema)
     if isinstance(spec, WindowOperator):

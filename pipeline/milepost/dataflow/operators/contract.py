@@ -16,6 +16,7 @@ of stamp s, it has fired up to s and no further, so state that is forgotten by e
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -39,6 +40,15 @@ EXPIRES_COLUMN = "__expires"
 
 BEGINS_NULL = b"milepost.begins_null"
 """Field metadata of a state column: null is what it is until it is set, so it may be added to recorded state."""
+
+ROW_IDENTITY = b"milepost.row_identity/1"
+"""Field metadata of the first of `IDENTITY_COLUMNS`: the names of the columns that the identity is over, in JSON."""
+
+IDENTITY_COLUMNS = ("__row_1", "__row_2")
+"""State columns (int64) of a table that keeps the rows of a key one by one: which row it is."""
+
+WEIGHT_COLUMN = "__weight"
+"""State column (int64) of such a table: how many rows are equal to it."""
 
 SCALE = b"milepost.scale"
 """Field metadata of a state column that holds a sum of decimals as a whole number: its decimal places."""
@@ -96,6 +106,20 @@ def only_table(key: Sequence[str], routing_key: Sequence[str], schema: pa.Schema
     return {ONLY_TABLE: StateTable(tuple(key), tuple(routing_key), schema)}
 
 
+def multi_row_table(routing_key: Sequence[str], rows: pa.Schema, times: Sequence[str] = ()) -> StateTable:
+    """Return the declaration of a table that keeps rows one by one: equal ones once, with their number.
+
+    Args:
+        rows: their columns, the routing key among them. times: `TIMER_COLUMN`, `EXPIRES_COLUMN`, or both.
+    """
+    columns = {ROW_IDENTITY: json.dumps(rows.names)}
+    identity = [pa.field(name, pa.int64()) for name in IDENTITY_COLUMNS]
+    identity[0] = identity[0].with_metadata(columns)
+    others = [pa.field(name, pa.int64()) for name in (WEIGHT_COLUMN, *times)]
+    key = (*routing_key, *IDENTITY_COLUMNS)
+    return StateTable(key, tuple(routing_key), pa.schema([*rows, *identity, *others]))
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorOutput:
     """Rows that one piece emits (output schema) and rows of it that were refused as late (schema of its input)."""
@@ -142,6 +166,17 @@ class GroupedKeys(Protocol):
         """Insert or replace: a row of the state schema for each key, in order; of those in `kept` when it is given."""
 
 
+class RowsOfKeys(Protocol):
+    """Rows that a table has of some routing keys; their values are taken when they are asked for."""
+
+    @property
+    def owners(self) -> Ints:
+        """Of each row the number of its routing key, ascending."""
+
+    def take(self, columns: Sequence[str], positions: Ints | None = None) -> pa.Table:
+        """Return some columns of all rows, or of those at some positions, in their order."""
+
+
 class KeyedState(Protocol):
     """One table of an operator's keyed state in one subtask, as the operator sees it.
 
@@ -162,6 +197,12 @@ class KeyedState(Protocol):
 
     def delete(self, keys: pa.Table) -> None:
         """Remove by key; unknown keys are fine."""
+
+    def lookup_all(self, routing_keys: pa.Table) -> RowsOfKeys:
+        """Find all live rows of distinct routing keys, named and typed as the table's routing key."""
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows to a table of `multi_row_table`, one by one: all columns but their identity and number."""
 
 
 class OperatorRun(Protocol):

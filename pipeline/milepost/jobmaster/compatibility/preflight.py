@@ -7,13 +7,13 @@ code differ from the head's, and nothing is planned while anything is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import SCALE, OperatorInput, StatefulOperator
+from milepost.dataflow.operators.contract import ONLY_TABLE, SCALE, OperatorInput, StatefulOperator
 from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
@@ -36,6 +36,8 @@ from milepost.spec.graph.compatibility import (
     state_signatures,
 )
 from milepost.spec.graph.graph import JobGraph
+from milepost.spec.graph.join_rules import SIDES
+from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.spec import ProcessOperator, SqlOperator, StatefulSpec
 from milepost.spec.load.load import from_text
 from milepost.spec.values.types import ColumnType, to_arrow
@@ -233,7 +235,8 @@ def _operator(
     notes = [] if origin is None else [f"renamed from {origin}"]
     snapshot = base.operators.get(uid)
     if snapshot is not None:
-        operator = expected_operator(_recorded_columns(snapshot), spec, graph, loaded)
+        recorded = {name: table.schema for name, table in snapshot.tables.items()}
+        operator = expected_operator(recorded, spec, graph, loaded)
         if operator is None:
             notes.append("its columns are compared by `run`, which loads the classes of process operators")
             changes = []
@@ -265,18 +268,13 @@ def _changes(snapshot: OperatorSnapshot, operator: StatefulOperator) -> list[Sch
     ]
 
 
-def _recorded_columns(snapshot: OperatorSnapshot) -> pa.Schema:
-    """Return the columns of all tables of recorded state; of several with a name the first."""
-    fields: dict[str, pa.Field] = {}
-    for table in snapshot.tables.values():
-        fields = {field.name: field for field in table.schema} | fields
-    return pa.schema(list(fields.values()))
-
-
 def expected_operator(
-    recorded: pa.Schema, spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
+    recorded: Mapping[str, pa.Schema], spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
 ) -> StatefulOperator | None:
     """Return the operator as the spec tells it; a type that only Spark knows is taken to be what it was.
+
+    Args:
+        recorded: columns of its state, by table.
 
     None: it, or what it reads, depends on a class that was not loaded.
 
@@ -285,13 +283,26 @@ def expected_operator(
     function = None if loaded is None else loaded.functions.get(spec.uid)
     if not is_known(graph, spec.uid) or (isinstance(spec, ProcessOperator) and function is None):
         return None
-    node = graph.nodes[spec.inputs[0]]
-    names = dict.fromkeys([*node.columns, *spec.key, *(call.column for call in _calls(spec) if call.column)])
-    fields = []
-    for name in names:
-        known = _known_type(graph, node.uid, node.columns.get(name))
-        fields.append(pa.field(name, recorded_type(recorded, name) if known is None else known))
-    return build_operator(spec, [OperatorInput(pa.schema(fields), node.event_time, node.shift_us)], function)
+    inputs = [
+        _expected_input(graph, name, columns, recorded.get(table, pa.schema([])))
+        for name, (table, columns) in zip(spec.inputs, _needed_columns(spec), strict=True)
+    ]
+    return build_operator(spec, inputs, function)
+
+
+def _needed_columns(spec: StatefulSpec) -> list[tuple[str, list[str]]]:
+    """Return of each input the table that shows its types, and columns that it has, whatever else it has."""
+    if isinstance(spec, JoinOperator):
+        return [(side, [pair[at] for pair in spec.key]) for at, side in enumerate(SIDES)]
+    return [(ONLY_TABLE, [*spec.key, *(call.column for call in _calls(spec) if call.column)])]
+
+
+def _expected_input(graph: JobGraph, name: str, needed: list[str], recorded: pa.Schema) -> OperatorInput:
+    node, fields = graph.nodes[name], []
+    for column in dict.fromkeys([*node.columns, *needed]):
+        known = _known_type(graph, node.uid, node.columns.get(column))
+        fields.append(pa.field(column, recorded_type(recorded, column) if known is None else known))
+    return OperatorInput(pa.schema(fields), node.event_time, node.shift_us)
 
 
 def _calls(spec: StatefulSpec) -> list[Any]:

@@ -178,7 +178,7 @@ def read_table(
         ) from error
     try:
         found = _parsed(name, body, None)
-        operator = expected_operator(found.schema, spec, loaded.graph, loaded)
+        operator = expected_operator({ONLY_TABLE: found.schema}, spec, loaded.graph, loaded)
         assert operator is not None, "every class is loaded"
         expected = pa.schema([pa.field(field.name, field.type) for field in operator.tables[ONLY_TABLE].schema])
         if name.endswith(".csv"):

@@ -39,7 +39,7 @@ from milepost.spark.wire.level_plan import (
     input_plans,
     start_watermark_us,
 )
-from milepost.spec.graph.edges import BAD, LATE, edge_names, late_output
+from milepost.spec.graph.edges import BAD, edge_names, late_output
 from milepost.spec.graph.graph import Node
 from milepost.spec.graph.in_flight import consumed_columns
 from milepost.spec.job.source_spec import SourceSpec
@@ -200,8 +200,9 @@ def _outputs(plan: EpochPlan, level: int) -> list[tuple[str, Node, tuple[str, ..
         if node.level == level:
             filled = tuple(name for name in node.sinks if name in plan.filled)
             found.append((node.uid, node, tuple(name for name in node.sinks if name not in filled)))
-            if node.late_sinks:
-                found.append((node.uid + LATE, node, node.late_sinks))
+            late = [plan.graph.sink_inputs[name] for name in node.late_sinks]
+            for output in dict.fromkeys(one.output for one in late):
+                found.append((output, node, tuple(one.sink for one in late if one.output == output)))
             if node.bad_sinks:
                 found.append((node.uid + BAD, node, node.bad_sinks))
             if filled:

@@ -7,10 +7,18 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from milepost.protocol.records.locations import endpoint_problem, location_problem
-from milepost.spec.graph.edges import BAD, LATE
+from milepost.spec.graph.edges import BAD, LATE, edge_names, late_output
 from milepost.spec.job.availability import not_available
 from milepost.spec.job.environment import literal_text, reference_problems, referenced_variables
-from milepost.spec.job.spec import BUCKET_FORMATS, DeduplicateOperator, JobSpec, SourceSpec, SqlOperator, WindowOperator
+from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.spec import (
+    BUCKET_FORMATS,
+    DeduplicateOperator,
+    JobSpec,
+    SourceSpec,
+    SqlOperator,
+    WindowOperator,
+)
 from milepost.spec.values.durations import format_duration
 from milepost.spec.values.expectations import expectation_problem
 from milepost.spec.values.formats import option_problem
@@ -148,13 +156,20 @@ def node_names(spec: JobSpec) -> list[str]:
     return [*spec.sources, *(operator.uid for operator in spec.operators)]
 
 
-def late_names(spec: JobSpec) -> list[str]:
-    """Return the `<uid>.late` outputs that exist."""
-    return [
-        operator.uid + LATE
-        for operator in spec.operators
-        if isinstance(operator, WindowOperator) or (isinstance(operator, DeduplicateOperator) and operator.ttl)
-    ]
+_WITH_LATE_ROWS = (
+    "only window, and deduplicate with a ttl, have late rows under this name; a join has `<uid>.late.<input>`"
+)
+
+
+def late_outputs(spec: JobSpec) -> dict[str, tuple[str, int]]:
+    """Return the outputs of late rows that exist: of each its operator, and which of its inputs they are of."""
+    found: dict[str, tuple[str, int]] = {}
+    for operator in spec.operators:
+        remembers = isinstance(operator, DeduplicateOperator) and operator.ttl is not None
+        if remembers or isinstance(operator, WindowOperator | JoinOperator):
+            edges = edge_names(operator.inputs)
+            found |= {late_output(operator.uid, edges, at): (operator.uid, at) for at in range(len(edges))}
+    return found
 
 
 def bad_names(spec: JobSpec) -> list[str]:
@@ -178,7 +193,7 @@ def _names(spec: JobSpec) -> Iterator[Problem]:
     for name, source in spec.sources.items():
         yield from _columns(("sources", name, "schema"), [*source.columns, *source.partitions])
     for index, operator in enumerate(spec.operators):
-        if not isinstance(operator, SqlOperator):
+        if not isinstance(operator, SqlOperator | JoinOperator):
             own = ("window_start", "window_end") if isinstance(operator, WindowOperator) else ()
             names = [*operator.key, *own, *getattr(operator, "aggregates", {})]
             yield from _columns(("operators", index), names)
@@ -208,7 +223,7 @@ def _columns(path: Path, names: list[str]) -> Iterator[Problem]:
 
 
 def _inputs(spec: JobSpec) -> Iterator[Problem]:
-    known, late, bad = node_names(spec), late_names(spec), bad_names(spec)
+    known, late, bad = node_names(spec), [*late_outputs(spec)], bad_names(spec)
     for index, operator in enumerate(spec.operators):
         for position, name in enumerate(operator.inputs):
             if name in (*late, *bad):
@@ -223,7 +238,7 @@ def _inputs(spec: JobSpec) -> Iterator[Problem]:
             continue
         source = sink.input.removesuffix(BAD)
         if sink.input.endswith(LATE) and sink.input.removesuffix(LATE) in known:
-            message = f"{sink.input} does not exist: only window, and deduplicate with a ttl, have late rows"
+            message = f"{sink.input} does not exist: {_WITH_LATE_ROWS}"
         elif sink.input.endswith(BAD) and source in spec.sources:
             message = f"{sink.input} does not exist: sources.{source} needs `bad_records: dead_letter`"
         else:
@@ -236,15 +251,20 @@ def _cycles(spec: JobSpec) -> Iterator[Problem]:
     done: set[str] = set()
     for start in inputs:
         trail: list[str] = []
-        name = start
-        while name in inputs and name not in done and name not in trail:
-            trail.append(name)
-            name = inputs[name][0]
-        if name in trail:
-            cycle = trail[trail.index(name) :]
-            index = next(i for i, operator in enumerate(spec.operators) if operator.uid == name)
-            yield Problem(("operators", index, "inputs"), f"a cycle: {' <- '.join([*cycle, name])}")
-        done.update(trail)
+        unread = [iter([start])]
+        while unread:
+            name = next(unread[-1], None)
+            if name is None:
+                unread.pop()
+                done.update(trail[-1:])
+                del trail[-1:]
+            elif name in trail:
+                cycle = trail[trail.index(name) :]
+                index = next(i for i, operator in enumerate(spec.operators) if operator.uid == name)
+                yield Problem(("operators", index, "inputs"), f"a cycle: {' <- '.join([*cycle, name])}")
+            elif name in inputs and name not in done:
+                trail.append(name)
+                unread.append(iter(inputs[name]))
 
 
 def _quality(spec: JobSpec) -> Iterator[Problem]:

@@ -14,8 +14,9 @@ from operator import ne
 from typing import Any
 
 from milepost.spec.graph.graph import JobGraph, Node
-from milepost.spec.job.spec import DeduplicateOperator, JobSpec, SinkSpec, WindowOperator
-from milepost.spec.values.durations import format_duration, parse_duration
+from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.spec import DeduplicateOperator, JobSpec, SinkSpec, WindowOperator, key_texts
+from milepost.spec.values.durations import format_duration, format_signed_duration, parse_duration
 
 COMPATIBLE = "compatible"
 NON_RESTORED = "needs --allow-non-restored-state"
@@ -57,12 +58,16 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     operator = spec.operator(node.uid)
     signature: dict[str, Any] = {
         "kind": node.kind,
-        "key": list(getattr(operator, "key", ())),
+        "key": key_texts(operator),
         _MODES: [graph.nodes[name].output_kind for name in node.inputs],
     }
-    if isinstance(operator, WindowOperator | DeduplicateOperator):
+    if isinstance(operator, WindowOperator | DeduplicateOperator | JoinOperator):
         # What is late, and what has fired, was judged by these sources' watermarks.
-        signature["sources"] = sorted(node.sources)
+        of_inputs = [sorted(graph.nodes[name].sources) for name in node.inputs]
+        signature["sources"] = of_inputs if len(of_inputs) > 1 else of_inputs[0]
+    if isinstance(operator, JoinOperator):
+        # Rows are kept for as long as others may come within these bounds.
+        signature["within"] = list(map(format_signed_duration, operator.bounds))
     if isinstance(operator, WindowOperator):
         signature["window"] = operator.window.model_dump(mode="json")
         signature[_REMEMBERS] = format_duration(operator.allowed_lateness)

@@ -33,6 +33,12 @@ EVENT_TIME_RULES = (
         "window_end + allowed_lateness ≤ stamp",
     ),
     EventTimeRule("aggregate", "none", NOTHING, NOTHING),
+    EventTimeRule(
+        "join",
+        "its left input's, under its name",
+        "max(0, hi) of `within: [lo, hi]`",
+        "event time < stamp, of either input: `<uid>.late.<input>`",
+    ),
     EventTimeRule("process", "its input's, where `output` has a timestamp of its name; else none", NOTHING, NOTHING),
 )
 """What the graph (`node_rules.py`) and the operators do, in words."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from milepost.spec.graph.checks import structure_problems
+from milepost.spec.graph.checks import late_outputs, structure_problems
 from milepost.spec.graph.edges import BAD, LATE
+from milepost.spec.graph.join_rules import join_rows
 from milepost.spec.graph.node_rules import (
     APPEND,
     BAD_COLUMNS,
@@ -27,6 +28,7 @@ from milepost.spec.graph.node_rules import (
     suite_problems,
     window_rows,
 )
+from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.spec import (
     AggregateOperator,
     JobSpec,
@@ -39,7 +41,7 @@ from milepost.spec.sql.sql import SqlPlan
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import ColumnType
 
-STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process")
+STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process", "join")
 
 Outputs = Mapping[str, Mapping[str, ColumnType]]
 """Per process operator what its class declares; without an entry its columns are not known."""
@@ -50,8 +52,8 @@ class Node:
     """One source or operator in its place.
 
     Attributes:
-        uid: its name. kind: source, sql, aggregate, window, deduplicate or process.
-        level: 0 for sources; one above its input for a stateful operator; its input's for sql.
+        uid: its name. kind: source, sql, aggregate, window, deduplicate, process or join.
+        level: 0 for sources; one above its inputs for a stateful operator; its input's for sql.
         inputs: names of the nodes it reads.
         consumers: operators that read its rows, in the order of the spec.
         sinks, late_sinks, bad_sinks: sinks that read its rows, its late rows, and its records that cannot be read.
@@ -94,7 +96,7 @@ class SinkInput:
     """What one sink reads.
 
     Attributes:
-        sink: its name. uid: the node. part: "": its rows; LATE or BAD: those instead.
+        sink: its name. uid: the node. part: "": its rows; LATE or BAD: those instead; of a join LATE and an input.
         mode: append, upsert or changelog. key: the upsert key; () for the others.
         columns, known: as in `Node`; of a changelog with what it adds.
         op: what a row is to a changelog: `insert`, or `upsert` of a row by its key.
@@ -171,11 +173,11 @@ class _Builder:
         waiting = dict(enumerate(self.spec.operators))
         visited = set(self.spec.sources)
         while waiting:
-            ready = [index for index, operator in waiting.items() if operator.inputs[0] in visited]
+            ready = [index for index, operator in waiting.items() if visited.issuperset(operator.inputs)]
             for index in ready:
                 operator = waiting.pop(index)
                 visited.add(operator.uid)
-                if operator.inputs[0] in self.nodes:
+                if all(name in self.nodes for name in operator.inputs):
                     self._visit(("operators", index), operator)
         self._sinks()
         self._quality()
@@ -187,7 +189,9 @@ class _Builder:
                 node,
                 consumers=tuple(operator.uid for operator in operators if uid in operator.inputs),
                 sinks=self._sinks_of(uid),
-                late_sinks=self._sinks_of(uid + LATE),
+                late_sinks=tuple(
+                    rows.sink for rows in self.sink_inputs.values() if rows.uid == uid and rows.part.startswith(LATE)
+                ),
                 bad_sinks=self._sinks_of(uid + BAD),
             )
             for uid, node in self.nodes.items()
@@ -198,16 +202,12 @@ class _Builder:
         return tuple(rows.sink for rows in self.sink_inputs.values() if rows.output == output)
 
     def _visit(self, path: Path, operator: SqlOperator | StatefulSpec) -> None:
-        source = self.nodes[operator.inputs[0]]
-        rows = OutputRows(
-            source.columns,
-            source.event_time,
-            source.output_kind,
-            source.key,
-            known=source.known,
-            shift_us=source.shift_us,
-        )
-        if isinstance(operator, SqlOperator):
+        sources = [self.nodes[name] for name in operator.inputs]
+        inputs = [_rows_of(node) for node in sources]
+        source, rows = sources[0], inputs[0]
+        if isinstance(operator, JoinOperator):
+            result = join_rows(operator, inputs, path)
+        elif isinstance(operator, SqlOperator):
             result = sql_rows(operator, source.uid, rows, path)
         elif isinstance(operator, AggregateOperator):
             result = aggregate_rows(operator, source.uid, rows, path)
@@ -220,8 +220,9 @@ class _Builder:
         if isinstance(result, list):
             self.problems += result
         else:
-            level = source.level + (0 if isinstance(operator, SqlOperator) else 1)
-            self._add(operator.uid, operator.kind, level, operator.inputs, result, source.sources)
+            level = max(node.level for node in sources) + (0 if isinstance(operator, SqlOperator) else 1)
+            descends_from = tuple(dict.fromkeys(name for node in sources for name in node.sources))
+            self._add(operator.uid, operator.kind, level, operator.inputs, result, descends_from)
 
     def _add(
         self, uid: str, kind: str, level: int, inputs: tuple[str, ...], rows: OutputRows, sources: tuple[str, ...]
@@ -243,13 +244,14 @@ class _Builder:
         )
 
     def _sinks(self) -> None:
+        late_rows = late_outputs(self.spec)
         for index, sink in enumerate(self.spec.sinks):
-            part = next((part for part in (LATE, BAD) if sink.input.endswith(part)), "")
-            uid = sink.input.removesuffix(part)
+            uid, position = late_rows.get(sink.input, (sink.input.removesuffix(BAD), 0))
+            part = sink.input.removeprefix(uid)
             node = self.nodes.get(uid)
             if node is None:
                 continue
-            origin = self.nodes[node.inputs[0]] if part == LATE else node
+            origin = self.nodes[node.inputs[position]] if sink.input in late_rows else node
             rows = OutputRows(origin.columns, origin.event_time, node.output_kind, node.key)
             if part:
                 rows = replace(rows, columns=BAD_COLUMNS if part == BAD else rows.columns, kind=APPEND, key=())
@@ -269,3 +271,9 @@ class _Builder:
         for index, suite in enumerate(self.spec.quality):
             if suite.sink in self.sink_inputs and self.sink_inputs[suite.sink].known:
                 self.problems += suite_problems(suite, self.sink_inputs[suite.sink].columns, ("quality", index))
+
+
+def _rows_of(node: Node) -> OutputRows:
+    return OutputRows(
+        node.columns, node.event_time, node.output_kind, node.key, known=node.known, shift_us=node.shift_us
+    )

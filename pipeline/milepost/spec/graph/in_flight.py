@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from milepost.spec.graph.graph import JobGraph, Node
-from milepost.spec.job.spec import AggregateOperator, JobSpec, SqlOperator, WindowOperator
+from milepost.spec.job.spec import AggregateOperator, JobSpec, SqlOperator, WindowOperator, key_texts
 
 
 def consumed_columns(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str] | None:
@@ -41,7 +41,7 @@ def input_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, str]:
 def _inputs(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     consumed = consumed_columns(spec, graph, node.uid)
     return {
-        "key": list(getattr(spec.operator(node.uid), "key", ())),
+        "key": key_texts(spec.operator(node.uid)),
         "columns": None if consumed is None else sorted(consumed),
         "modes": [graph.nodes[name].output_kind for name in node.inputs],
         "made": [_made(spec, graph, graph.nodes[name], consumed) for name in node.inputs],

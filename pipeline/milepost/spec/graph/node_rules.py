@@ -109,8 +109,8 @@ def sql_rows(operator: SqlOperator, name: str, rows: OutputRows, path: Path) -> 
 
 def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
     """Running aggregates: one row per changed key, updates."""
-    problems = _append_only(operator.kind, name, rows, path)
-    problems += _key_problems(operator.key, name, rows, path) + _aggregate_problems(
+    problems = append_problems(operator.kind, name, rows, path)
+    problems += key_problems(operator.key, name, rows, path) + _aggregate_problems(
         operator.aggregates, name, rows, path
     )
     if problems:
@@ -121,8 +121,8 @@ def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, pat
 
 def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
     """Aggregates per key and window: each window once, append; with allowed lateness updates of it."""
-    problems = _append_only(operator.kind, name, rows, path) + _event_time_problems("a window", name, rows, path)
-    problems += _key_problems(operator.key, name, rows, path) + _aggregate_problems(
+    problems = append_problems(operator.kind, name, rows, path) + event_time_problems("a window", name, rows, path)
+    problems += key_problems(operator.key, name, rows, path) + _aggregate_problems(
         operator.aggregates, name, rows, path
     )
     if problems:
@@ -144,9 +144,9 @@ def deduplicate_rows(
     operator: DeduplicateOperator, name: str, rows: OutputRows, path: Path
 ) -> OutputRows | list[Problem]:
     """Return the first row of each key, as it came, append."""
-    problems = _append_only(operator.kind, name, rows, path) + _key_problems(operator.key, name, rows, path)
+    problems = append_problems(operator.kind, name, rows, path) + key_problems(operator.key, name, rows, path)
     if operator.ttl is not None:
-        problems += _event_time_problems("a ttl", name, rows, path)
+        problems += event_time_problems("a ttl", name, rows, path)
     if problems:
         return problems
     return OutputRows(rows.columns, rows.event_time, APPEND, operator.key, known=rows.known, shift_us=rows.shift_us)
@@ -160,7 +160,7 @@ def process_rows(
     Args:
         declared: its `output`; None = the class was not loaded.
     """
-    problems = _append_only(operator.kind, name, rows, path) + _key_problems(operator.key, name, rows, path)
+    problems = append_problems(operator.kind, name, rows, path) + key_problems(operator.key, name, rows, path)
     if problems:
         return problems
     if declared is None:
@@ -239,23 +239,30 @@ def _has_nanoseconds(type_: ColumnType) -> bool:
     return type_.unit == "ns" or any(map(_has_nanoseconds, inner))
 
 
-def _append_only(kind: str, name: str, rows: OutputRows, path: Path) -> list[Problem]:
+def append_problems(kind: str, name: str, rows: OutputRows, path: Path, position: int = 0) -> list[Problem]:
+    """Return why an operator cannot take the rows of one of its inputs: they are updates."""
     if rows.kind == APPEND:
         return []
-    return [Problem((*path, "inputs", 0), f"{kind} over updates (the rows of {name}) is not available in this version")]
+    return [
+        Problem(
+            (*path, "inputs", position), f"{kind} over updates (the rows of {name}) is not available in this version"
+        )
+    ]
 
 
-def _event_time_problems(what: str, name: str, rows: OutputRows, path: Path) -> list[Problem]:
+def event_time_problems(what: str, name: str, rows: OutputRows, path: Path, position: int = 0) -> list[Problem]:
+    """Return why an operator cannot time the rows of one of its inputs."""
     if rows.event_time is not None:
         return []
     message = (
         f"{what} needs an event time, and the rows of {name} have none: its source must name `event_time`, "
         "sql must keep that column under its name; of a window's rows it is window_end"
     )
-    return [Problem((*path, "inputs", 0), message)]
+    return [Problem((*path, "inputs", position), message)]
 
 
-def _key_problems(key: tuple[str, ...], name: str, rows: OutputRows, path: Path) -> list[Problem]:
+def key_problems(key: tuple[str, ...], name: str, rows: OutputRows, path: Path) -> list[Problem]:
+    """Return columns of a key that an operator's input does not have, or that cannot be part of one."""
     problems = []
     for index, column in enumerate(key):
         if column not in rows.columns and not rows.known:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.spec.job import spec
+from milepost.spec.job import join_spec, spec
 
 UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {
     spec.SourceSpec: frozenset({"idle_timeout", "forget_after"}),
@@ -12,15 +12,16 @@ UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {
 
 UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {
     (spec.SourceSpec, "format"): frozenset({"nexmark", "spark"}),
+    (join_spec.JoinOperator, "how"): frozenset({"left", "right", "full", "semi", "anti"}),
     (spec.QualitySpec, "scope"): frozenset({"table"}),
     (spec.QualitySpec, "engine"): frozenset({"spark"}),
 }
 """(model, key) -> values."""
 
-UNAVAILABLE_KINDS = frozenset({"latest", "join", "lookup"})
+UNAVAILABLE_KINDS = frozenset({"latest", "lookup"})
 """Kinds of operators."""
 
-OPERATOR_KINDS = ("sql", "aggregate", "window", "deduplicate", "process")
+OPERATOR_KINDS = ("sql", "aggregate", "window", "deduplicate", "process", "join")
 
 
 def not_available(what: str) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from milepost.spec.job.checkpointing_spec import MAX_KEY_GROUPS, CheckpointingSpec
+from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.values.fields import (
     Aggregate,
@@ -157,10 +158,15 @@ class ProcessOperator(KeyedOperator):
 
 
 Operator = Annotated[
-    SqlOperator | AggregateOperator | WindowOperator | DeduplicateOperator | ProcessOperator,
+    SqlOperator | AggregateOperator | WindowOperator | DeduplicateOperator | ProcessOperator | JoinOperator,
     Field(discriminator="kind"),
 ]
-StatefulSpec = AggregateOperator | WindowOperator | DeduplicateOperator | ProcessOperator
+StatefulSpec = AggregateOperator | WindowOperator | DeduplicateOperator | ProcessOperator | JoinOperator
+
+
+def key_texts(operator: SqlOperator | StatefulSpec) -> list[str]:
+    """Return the key of an operator as signatures have it: columns, of a join ``left = right``; [] of sql."""
+    return operator.key_texts if isinstance(operator, JoinOperator) else list(getattr(operator, "key", ()))
 
 
 class CatalogSpec(SpecModel):
@@ -201,7 +207,7 @@ class SinkSpec(SpecModel):
 
     Attributes:
         name: `[a-z][a-z0-9_-]{0,62}` without `__`; no other sink has it.
-        input: a source, an operator, `<uid>.late`, or `<source>.bad`.
+        input: a source, an operator, `<uid>.late`, of a join `<uid>.late.<input>`, or `<source>.bad`.
         format: who reads the table: delta and iceberg, every engine that knows them; postgres, every client of that
             database; parquet, `milepost read` alone.
         path: where the table is: an S3 or file URL, or a path relative to the spec, in no other table's place and in

@@ -31,6 +31,18 @@ def parse_duration(text: object) -> timedelta:
     return timedelta(microseconds=microseconds)
 
 
+def parse_signed_duration(text: object) -> timedelta:
+    """Return a length of time, which may go back: a duration, perhaps with a minus sign. Raises ValueError."""
+    if isinstance(text, str) and text.startswith("-"):
+        return -parse_duration(text.removeprefix("-"))
+    return parse_duration(text)
+
+
+def format_signed_duration(value: timedelta) -> str:
+    """Return the one canonical text of a length of time that may go back."""
+    return f"-{format_duration(-value)}" if value < timedelta(0) else format_duration(value)
+
+
 def format_duration(value: timedelta) -> str:
     """Return the one canonical text of a duration: the largest unit that divides it."""
     microseconds = value // timedelta(microseconds=1)

@@ -22,7 +22,13 @@ from pydantic.json_schema import JsonSchemaValue
 from milepost.spec.values import names
 from milepost.spec.values.aggregates import AggregateCall, parse_aggregate
 from milepost.spec.values.docstrings import parse_docstring
-from milepost.spec.values.durations import format_duration, parse_duration, parse_size
+from milepost.spec.values.durations import (
+    format_duration,
+    format_signed_duration,
+    parse_duration,
+    parse_signed_duration,
+    parse_size,
+)
 from milepost.spec.values.types import TYPE_GRAMMAR, ColumnType, parse_type
 
 T = TypeVar("T")
@@ -79,6 +85,13 @@ def _positive(value: timedelta) -> timedelta:
 
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 
+SignedDuration = Annotated[
+    timedelta,
+    BeforeValidator(parse_signed_duration),
+    PlainSerializer(format_signed_duration, return_type=str),
+    _text_schema(r"^-?\d{1,9}(ms|s|m|h|d)$", "30s -5m 2h -3d"),
+]
+
 Size = Annotated[
     int,
     BeforeValidator(parse_size),
@@ -97,6 +110,42 @@ Aggregate = Annotated[
 ]
 
 JobName = Annotated[str, AfterValidator(names.check_job_name)]
+
+
+def _parse_pair(value: object) -> tuple[str, str]:
+    if isinstance(value, dict) and len(value) == 1:
+        ((left, right),) = value.items()
+    else:
+        left = right = value
+    if not (isinstance(left, str) and isinstance(right, str)):
+        raise ValueError(f"expected a column, or {{column of the left input: column of the right one}}, got {value!r}")
+    return names.check_column_name(left), names.check_column_name(right)
+
+
+KeyPair = Annotated[
+    tuple[str, str],
+    BeforeValidator(_parse_pair),
+    PlainSerializer(lambda pair: pair[0] if pair[0] == pair[1] else {pair[0]: pair[1]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1, "maxProperties": 1},
+            ]
+        }
+    ),
+]
+
+_RIGHT = r"^right\.[^.]+$"
+
+
+def _check_right(text: str) -> str:
+    if not re.fullmatch(_RIGHT, text):
+        raise ValueError(f"expected right.COLUMN, of the right input, got {text!r}")
+    return text
+
+
+RightColumn = Annotated[str, AfterValidator(_check_right), _text_schema(_RIGHT, "right.COLUMN")]
 NodeName = Annotated[str, AfterValidator(names.check_node_name)]
 SinkName = Annotated[str, AfterValidator(names.check_sink_name)]
 ColumnName = Annotated[str, AfterValidator(names.check_column_name)]

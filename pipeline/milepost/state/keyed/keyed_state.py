@@ -20,10 +20,13 @@ import pyarrow.compute as pc
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.grouping import Numbered, number_keys
+from milepost.state.keyed.multi_row import WEIGHT_COLUMN, RowIdentity
+from milepost.state.keyed.rows_of_keys import RowsOfKeys, rows_of_keys
 from milepost.state.keyed.run_reader import RunReader, references
 from milepost.state.keyed.snapshot import FrozenState, RestoredState
 from milepost.state.layers.key_groups import Hashes, Ints
 from milepost.state.layers.layer import Bools, Layer, match, not_hidden, others, sort_rows, stack
+from milepost.state.layers.row_identity import plain_columns
 from milepost.state.layers.take import Hits, found_of, take
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
@@ -142,6 +145,32 @@ class SubtaskState:
         tombstones = pa.table(columns, schema=self.schema)
         self._added = None
         self._changes.append(sort_rows(tombstones, self._identity.keys, deleted=True))
+
+    def lookup_all(self, routing_keys: pa.Table) -> RowsOfKeys:
+        """Find all live rows of distinct routing keys, which have the names and types that they have in the table."""
+        alive = self._times, self._watermark_us
+        return rows_of_keys(self._newest_first(), routing_keys, self._identity.keys, self.schema, alive)
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows to a multi-row table, one by one: all columns but their identity and number.
+
+        Raises InvalidRequest: two different rows have one identity.
+        """
+        if not rows.num_rows:
+            return
+        identity = RowIdentity.of(self._identity)
+        rows, plain = identity.identified(rows)
+        grouped = self.group(rows)
+        identity.check_same(plain, np.arange(rows.num_rows), plain, grouped.first[grouped.codes])
+        stored, known = grouped.find()
+        weight = np.bincount(grouped.codes, minlength=len(grouped.first)).astype(np.int64)
+        if known.any():
+            before = stored.filter(pa.array(known))
+            there = plain_columns(before.select(list(identity.columns)))
+            identity.check_same(plain, grouped.first[known], there, np.arange(before.num_rows))
+            weight[known] += before.column(WEIGHT_COLUMN).to_numpy()
+        rows = rows.take(pa.array(grouped.first))
+        grouped.put(rows.set_column(rows.column_names.index(WEIGHT_COLUMN), WEIGHT_COLUMN, pa.array(weight)))
 
     def rows(self) -> pa.Table:
         """Return all live rows, in the order of their state hash."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.state.layers.row_identity import ROW_IDENTITY
 
 STORED_AS = b"milepost.stored_as"
 BEGINS_NULL = b"milepost.begins_null"
@@ -117,7 +118,9 @@ def compare_schemas(before: pa.Schema, now: pa.Schema, key: Collection[str]) -> 
             continue
         recorded = before.field(index)
         scales = [scale for scale in (_scale(recorded), _scale(field)) if scale is not None]
-        if len(set(scales)) > 1:
+        if (ROW_IDENTITY in (recorded.metadata or {})) != (ROW_IDENTITY in (field.metadata or {})):
+            problems.append("its rows are told apart in another way")
+        elif len(set(scales)) > 1:
             problems.append(f"{field.name} is kept with {scales[0]} decimal places, the column has {scales[1]} now")
         elif recorded.type == field.type:
             continue

@@ -14,6 +14,7 @@ from milepost.dataflow.operators.contract import OperatorInput
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.event_time import EVENT_TIME_RULES, NOTHING
 from milepost.spec.graph.graph import JobGraph, Outputs, analyse
+from milepost.spec.graph.join_rules import SIDES
 from milepost.spec.job.spec import JobSpec, SqlOperator
 from milepost.spec.values.types import ColumnType
 from milepost.storage.local import LocalStore
@@ -96,8 +97,24 @@ def process(folder: Path) -> None:
         assert times_of(graph, "calls") == (expected, 0, 0)
 
 
+def join(folder: Path) -> None:
+    """Late below the stamp, on either side; its pairs may be as much older as the right row may be later."""
+    pairs = {"uid": "pairs", "kind": "join", "inputs": ["rows", "rows"], "key": ["k"], "within": ["-1h", "2h"]}
+    pairs |= {"columns": {"then": "right.at"}}
+    spec, graph = graph_of(pairs, {**pairs, "uid": "before", "within": ["-2h", "-1h"]})
+    assert times_of(graph, "pairs") == ("at", 0, 2 * HOUR_US) and times_of(graph, "before") == ("at", 0, 0)
+    operator = spec.operator("pairs")
+    assert not isinstance(operator, SqlOperator)
+    built = build_operator(operator, [OperatorInput(SCHEMA, "at"), OperatorInput(SCHEMA, "at", -1)])
+    for position, shift_us in ((0, 0), (1, -1)):
+        for time_us, expected in ((5 - shift_us, 0), (4 - shift_us, 1)):
+            rows = pa.table([pa.array([time_us]).cast(SCHEMA.field("at").type), [None]], schema=SCHEMA)
+            run = built.begin(dict.fromkeys(SIDES), None)  # type: ignore[arg-type]  # a null key is not kept
+            assert sum(output.late.num_rows for output in run.rows(position, rows, 5)) == expected
+
+
 ROWS: dict[str, Callable[[Path], None]] = {
-    check.__name__: check for check in (source, sql, deduplicate, window, aggregate, process)
+    check.__name__: check for check in (source, sql, deduplicate, window, aggregate, join, process)
 }
 
 
@@ -108,7 +125,7 @@ def test_each_row_of_the_table_is_what_graph_and_operator_do(kind: str, tmp_path
 
 def test_what_the_table_calls_late_is_what_has_late_rows() -> None:
     """And the other way round: a kind with late rows has a rule."""
-    assert {rule.kind for rule in EVENT_TIME_RULES if rule.late != NOTHING} == {"window", "deduplicate"}
+    assert {rule.kind for rule in EVENT_TIME_RULES if rule.late != NOTHING} == {"window", "deduplicate", "join"}
 
 
 def test_event_time_goes_on_from_a_window_through_what_keeps_its_column() -> None:

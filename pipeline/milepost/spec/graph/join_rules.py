@@ -1,0 +1,97 @@
+"""Join rules derive the rows that a join gives from those of its two inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from milepost.spec.graph.node_rules import (
+    APPEND,
+    Columns,
+    OutputRows,
+    append_problems,
+    event_time_problems,
+    key_problems,
+)
+from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.values.names import did_you_mean
+from milepost.spec.values.problems import Path, Problem
+from milepost.spec.values.types import FLOATS, INTEGERS, ColumnType
+
+SIDES = ("left", "right")
+"""Names of the inputs by position: of the tables that keep their rows, and in `columns`."""
+
+
+def join_rows(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) -> OutputRows | list[Problem]:
+    """Return pairs: the left row's columns, then the right row's without its key; append, by the left event time."""
+    left, right = inputs
+    problems = []
+    for position, (name, rows) in enumerate(zip(operator.inputs, inputs, strict=True)):
+        problems += append_problems(operator.kind, name, rows, path, position)
+        problems += event_time_problems(f"the {SIDES[position]} input of a join", name, rows, path, position)
+        problems += key_problems(tuple(pair[position] for pair in operator.key), name, rows, path)
+    problems += _key_types(operator, left, right, path)
+    columns = _columns(operator, left, right)
+    if left.known and right.known:
+        problems += _column_problems(operator, left, right, path)
+    if problems:
+        return problems
+    high = operator.bounds[1] // timedelta(microseconds=1)
+    return OutputRows(
+        columns,
+        left.event_time,
+        APPEND,
+        (),
+        known=left.known and right.known,
+        shift_us=left.shift_us,
+        holdback_us=max(0, high),
+    )
+
+
+def _columns(operator: JoinOperator, left: OutputRows, right: OutputRows) -> Columns:
+    if not (left.known and right.known):
+        return {}
+    new = {column: name for name, column in operator.renamed.items()}
+    return left.columns | {new.get(name, name): type_ for name, type_ in _right_columns(operator, right)}
+
+
+def _right_columns(operator: JoinOperator, right: OutputRows) -> Iterator[tuple[str, ColumnType | None]]:
+    keys = {pair[1] for pair in operator.key}
+    return ((name, type_) for name, type_ in right.columns.items() if name not in keys)
+
+
+def _column_problems(operator: JoinOperator, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:
+    own = [name for name, _ in _right_columns(operator, right)]
+    for name, column in operator.renamed.items():
+        if column not in own:
+            message = f"{operator.inputs[1]} has no column {column} beside the key; {did_you_mean(column, own)}"
+            yield Problem((*path, "columns", name), message)
+    new = {column: name for name, column in operator.renamed.items()}
+    taken = {name.casefold(): f"{operator.inputs[0]}.{name}" for name in left.columns}
+    for column in own:
+        name = new.get(column, column)
+        other = taken.setdefault(name.casefold(), f"{operator.inputs[1]}.{column}")
+        if other != f"{operator.inputs[1]}.{column}":
+            message = f"{name} would be both {other} and {operator.inputs[1]}.{column}; write a new name for the right"
+            yield Problem((*path, "columns"), f"{message} one: columns: {{right_{column}: right.{column}}}")
+
+
+def _key_types(operator: JoinOperator, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:
+    for index, (one, other) in enumerate(operator.key):
+        types = left.type_of(one), right.type_of(other)
+        if types[0] is None or types[1] is None or types[0].is_nested or types[1].is_nested:
+            continue
+        if _kind(types[0]) != _kind(types[1]):
+            message = f"{one} is {types[0]}, {other} is {types[1]}: values of one are not values of the other"
+            yield Problem((*path, "key", index), f"{message}; CAST one of them in a `sql` operator before the join")
+
+
+def _kind(type_: ColumnType) -> tuple[object, ...]:
+    """Return what two types have in common that one holds the values of the other, equal ones in one place."""
+    if type_.kind in INTEGERS:
+        return ("integer",)
+    if type_.kind in FLOATS:
+        return ("float",)
+    if type_.kind == "timestamp":
+        return type_.kind, type_.utc, type_.unit == "ns"
+    return type_.kind, type_.scale

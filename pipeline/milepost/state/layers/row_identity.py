@@ -1,0 +1,102 @@
+"""Row identity names a row that has no key by two hashes over its columns: rows are one exactly if all values are.
+
+Where rows of a key are kept one by one, equal ones are kept once, with how many there are. Values count as they are:
+there is one NaN, -0.0 is not 0.0, and null equals null alone. Columns are first made *plain*: floats become their bits,
+a struct becomes whether it is there and its fields, a list the text of its elements. Two key hashes of the plain
+columns, each with a secret of its own, are the identity; rows that share it are compared by their plain columns.
+
+    >>> some = plain_columns(pa.table({"x": [0.0, -0.0, None, 0.0]}))
+    >>> first, _ = identity_of(some, KeyHash("00" * 16))
+    >>> [first.tolist().index(value) for value in first.tolist()]
+    [0, 1, 2, 0]
+
+What is here is part of a stored format: the version of `ROW_IDENTITY`, under which a state schema records the columns
+that the hashes are over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.state.layers.key_groups import Ints
+from milepost.state.layers.key_hash import KeyHash
+
+ROW_IDENTITY = b"milepost.row_identity/1"
+"""Field metadata of the first identity column: the names of the columns that it is over, in JSON."""
+
+
+def plain_columns(rows: pa.Table) -> pa.Table:
+    """Return columns of which two rows have the same values, as keys are compared, exactly if the rows are the same.
+
+    Raises: InvalidRequest: of a type that has no stable hash, such as an interval, once it is hashed.
+    """
+    columns = [column for name in rows.column_names for column in _plain(_one_chunk(rows.column(name)))]
+    return pa.table(columns, names=[str(at) for at in range(len(columns))])
+
+
+def identity_of(plain: pa.Table, hasher: KeyHash) -> tuple[Ints, Ints]:
+    """Return two numbers per row of plain columns. Raises InvalidRequest: a column's type has no stable hash."""
+    first, second = (KeyHash(secret)(plain, plain.column_names) for secret in _secrets(hasher.secret))
+    return first.view(np.int64), second.view(np.int64)
+
+
+@lru_cache(maxsize=16)
+def _secrets(secret: str) -> tuple[str, str]:
+    first, second = (hashlib.sha256(ROW_IDENTITY + f": {secret} {at}".encode()).hexdigest()[:32] for at in range(2))
+    return first, second
+
+
+def _plain(array: pa.Array) -> Iterator[pa.Array]:
+    data_type = array.type
+    if pa.types.is_dictionary(data_type):
+        yield from _plain(array.dictionary_decode())
+    elif pa.types.is_floating(data_type):
+        wide = array.cast(pa.float64())
+        yield pc.if_else(pc.is_nan(wide), pa.scalar(float("nan")), wide).view(pa.int64())
+    elif pa.types.is_struct(data_type):
+        yield array.is_valid()
+        for child in array.flatten():
+            yield from _plain(child)
+    elif pa.types.is_nested(data_type):
+        yield _texts_of_lists(array)
+    elif pa.types.is_decimal(data_type) and data_type.bit_width > 128:
+        yield array.cast(pa.string())
+    else:
+        number = next((wide for is_of, wide in _AS_NUMBERS if is_of(data_type)), None)
+        yield array if number is None else array.cast(number(data_type)).cast(pa.int64())
+
+
+_AS_NUMBERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], pa.DataType]], ...] = (
+    (pa.types.is_time32, lambda _: pa.int32()),
+    (pa.types.is_time64, lambda _: pa.int64()),
+    (pa.types.is_duration, lambda _: pa.int64()),
+)
+"""Times of a day and durations are numbers of their unit."""
+
+
+def _texts_of_lists(array: pa.Array) -> pa.Array:
+    """Return the elements of each list, or the entries of each map, as one text; null for null."""
+    lists = array.cast(_as_list(array.type))
+    elements = plain_columns(pa.table({"element": lists.values}))
+    numbers = [column.cast(pa.int64()) if pa.types.is_temporal(column.type) else column for column in elements.columns]
+    values = list(zip(*(column.to_pylist() for column in numbers), strict=True))
+    bounds, valid = lists.offsets.to_pylist(), lists.is_valid().to_pylist()
+    texts = [repr(values[bounds[at] : bounds[at + 1]]) if there else None for at, there in enumerate(valid)]
+    return pa.array(texts, pa.string())
+
+
+def _as_list(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_map(data_type):
+        entry = pa.struct([pa.field("key", data_type.key_type, nullable=False), ("value", data_type.item_type)])
+        return pa.list_(entry)
+    return pa.list_(data_type.value_type)
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])

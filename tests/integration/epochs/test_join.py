@@ -1,0 +1,58 @@
+"""The example of a join runs on Spark, and its tables are DuckDB's answer over its files."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import duckdb
+
+from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.spark.driver.runner import SparkEpochRunner
+from milepost.spec.load.load import load_job
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.servers.processes import REPOSITORY
+from tests.harness.tasks.tables import assert_same_rows
+
+EXAMPLES = REPOSITORY / "config" / "examples"
+
+PAID = """
+SELECT o.*, p.payment, p.paid, p.paid_at FROM orders o JOIN payments p ON o."order" = p.order_id
+WHERE p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL 30 MINUTE
+"""
+
+
+def test_the_example_of_a_join_is_what_duckdb_finds(tmp_path: Path) -> None:
+    """Orders and payments in two epochs each, the payments first; then the job ends, and its windows come out."""
+    folder = tmp_path / "config" / "examples"
+    shutil.copytree(EXAMPLES, folder)
+    path = folder / "join.yaml"
+    path.write_text(path.read_text().replace("watermark_delay: 10m", "watermark_delay: 10m\n    settle: 0s"))
+    held_back = tmp_path / "orders.csv"
+    orders = folder / "shop" / "orders" / "2026-03-01.csv"
+    shutil.move(orders, held_back)
+    master, runner = JobMaster(load_job(str(path))), SparkEpochRunner()
+    master.run(Session.cli(), runner)
+    shown = milepost("state", path, "paid.right")
+    assert shown.exit_code == 0 and "order_id" in shown.stdout and not master.state("paid.left").num_rows
+    shutil.copy(held_back, orders)
+    master.run(Session.cli(), runner)
+    database = duckdb.connect()
+    database.execute("SET TimeZone = 'UTC'")
+    for name, file, types in (
+        ("orders", held_back, {"amount": "DECIMAL(12, 2)", "ordered_at": "TIMESTAMPTZ"}),
+        ("payments", folder / "shop" / "payments" / "2026-03-01.csv",
+         {"paid": "DECIMAL(12, 2)", "paid_at": "TIMESTAMPTZ"}),
+    ):  # fmt: skip
+        database.register(f"{name}_read", database.read_csv(str(file), dtype=types).to_arrow_table())
+        database.execute(f"CREATE TABLE {name} AS FROM {name}_read")
+    expected = database.sql(PAID).to_arrow_table()
+    assert_same_rows(master.read("paid"), expected, "paid")
+    assert expected.num_rows and not master.read("late_payments").num_rows
+    assert milepost("run", path, "--drain").exit_code == 0
+    hourly = f"""SELECT customer, time_bucket(INTERVAL 1 HOUR, ordered_at) AS window_start,
+        window_start + INTERVAL 1 HOUR AS window_end, count(*) AS orders, sum(amount) AS revenue
+        FROM ({PAID}) GROUP BY ALL"""
+    assert_same_rows(master.read("hourly"), database.sql(hourly).to_arrow_table(), "hourly")
+    assert not master.state("paid.left").num_rows and not master.state("paid.right").num_rows
+    assert milepost("verify", path, "--deep").exit_code == 0

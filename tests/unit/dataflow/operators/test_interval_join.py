@@ -1,0 +1,258 @@
+"""The interval join gives DuckDB's join of all on-time rows, however they are cut into epochs, subtasks and pieces."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from milepost.dataflow.operators import interval_join
+from milepost.dataflow.operators.contract import OperatorInput
+from milepost.dataflow.operators.interval_join import IntervalJoinByKey, common_key_type
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.spec.graph.join_rules import SIDES
+from milepost.state.keyed.keyed_state import SubtaskState, restore_state
+from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
+from milepost.state.layers.key_hash import KeyHash
+from milepost.state.layers.layer import KeySpec
+from milepost.state.runs.handles import StateHandle
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
+from milepost.storage.local import LocalStore
+from tests.harness.tasks.key_hashes import KEYED, WEAK
+
+GROUPS = 8
+MINUTE = timedelta(minutes=1)
+MINUTE_US = 60_000_000
+UTC_US = pa.timestamp("us", "UTC")
+ORDERS = pa.schema([("k", pa.int32()), ("x", pa.float64()), ("at", UTC_US), ("amount", pa.int64())])
+UTC_MS = pa.timestamp("ms", "UTC")
+PAYMENTS = pa.schema(
+    [
+        ("order", pa.int64()),
+        ("y", pa.float64()),
+        ("paid_at", pa.timestamp("ms", "UTC")),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
+KEYS = [("k", "order"), ("x", "y")]
+
+
+def joined(
+    low: int = -1, high: int = 2, left: pa.Schema = ORDERS, right: pa.Schema = PAYMENTS, **options: Any
+) -> IntervalJoinByKey:
+    inputs = [OperatorInput(left, "at"), OperatorInput(right, "paid_at")]
+    within = low * MINUTE, high * MINUTE
+    return IntervalJoinByKey("joined", options.get("keys", KEYS), within, inputs, options.get("renamed", {}))
+
+
+class JoinRun:
+    """A join's checkpoints on a store, at any parallelism."""
+
+    def __init__(self, operator: IntervalJoinByKey, folder: Path, hasher: KeyHash = KEYED) -> None:
+        self.operator, self.hasher = operator, hasher
+        self.store = LocalStore(StoreConfig(f"file://{folder}"))
+        self.handles: dict[str, tuple[StateHandle, ...]] = {}
+        self.firing_us: int | None = None
+        self.epochs = 0
+
+    def epoch(
+        self,
+        pieces: Sequence[tuple[int, pa.Table]],
+        lateness_us: int | None = None,
+        firing_us: int | None = None,
+        parallelism: int = 1,
+    ) -> tuple[pa.Table, list[pa.Table]]:
+        """Run one epoch over (position, rows); return the pairs, and the late rows of each side."""
+        self.epochs += 1
+        rows, late = [self.operator.output_schema.empty_table()], [[], []]
+        handles: dict[str, list[StateHandle]] = {name: [] for name in SIDES}
+        for subtask in range(parallelism):
+            tables = {name: self.restore(name, key_group_range(GROUPS, parallelism, subtask)) for name in SIDES}
+            run = self.operator.begin(tables, self.firing_us)
+            for position, piece in pieces:
+                hashes = self.hasher(piece, self.operator.routing_keys[position])
+                owners = subtask_of_key_group(key_group(hashes, GROUPS), GROUPS, parallelism)
+                for output in run.rows(position, piece.filter(pa.array(owners == subtask)), lateness_us):
+                    rows.append(output.rows)
+                    late[position].append(output.late)
+            assert not run.finish(firing_us).num_rows
+            for name, state in tables.items():
+                snapshot = state.freeze(firing_us).encode(f"chk-{self.epochs}/t1/state/")
+                for upload in snapshot.uploads:
+                    self.store.put(upload.key, upload.body)
+                handles[name].append(snapshot.handle)
+        self.handles, self.firing_us = {name: tuple(own) for name, own in handles.items()}, firing_us
+        return pa.concat_tables(rows), [pa.concat_tables(own) for own in late if own]
+
+    def restore(self, name: str, key_groups: range = range(GROUPS)) -> SubtaskState:
+        table = self.operator.tables[name]
+        keys = KeySpec(table.key, table.routing_key, self.hasher)
+        identity = StateIdentity.of("joined", keys, table.schema, key_groups, GROUPS, table=name)
+        objects = CheckpointObjects(self.store, self.epochs, "test")
+        return restore_state(identity, self.handles.get(name, ()), objects, watermark_us=self.firing_us)
+
+
+def at(minute: float) -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC) + minute * MINUTE
+
+
+def us(minute: float) -> int:
+    return int(at(minute).timestamp()) * 1_000_000
+
+
+def orders(*rows: tuple[Any, ...]) -> pa.Table:
+    return pa.table(list(zip(*rows, strict=True)) if rows else [[] for _ in ORDERS], schema=ORDERS)
+
+
+def payments(*rows: tuple[Any, ...]) -> pa.Table:
+    return pa.table(list(zip(*rows, strict=True)) if rows else [[] for _ in PAYMENTS], schema=PAYMENTS)
+
+
+nan = float("nan")
+some_keys = st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from([None, 0.0, -0.0, nan, 1.5]))
+minutes = st.integers(0, 12)
+left_rows = st.builds(lambda key, minute, v: (*key, at(minute), v), some_keys, minutes, st.integers(0, 1))
+right_rows = st.builds(
+    lambda key, minute, tags: (*key, at(minute), tags), some_keys, minutes, st.sampled_from([None, [], ["a"]])
+)
+pieces = st.lists(
+    st.one_of(
+        st.lists(left_rows, max_size=6).map(lambda rows: (0, orders(*rows))),
+        st.lists(right_rows, max_size=6).map(lambda rows: (1, payments(*rows))),
+    ),
+    max_size=4,
+)
+histories = st.lists(st.tuples(pieces, st.sampled_from([1, 2, 3]), st.integers(0, 4)), min_size=1, max_size=6)
+bounds = st.tuples(st.integers(-4, 4), st.integers(0, 5)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+
+
+@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(history=histories, interval=bounds, weak=st.booleans(), at_once=st.sampled_from([1, 10**6]))
+def test_pairs_are_those_of_duckdb_whatever_the_cut(
+    tmp_path_factory: pytest.TempPathFactory, history: Any, interval: tuple[int, int], weak: bool, at_once: int
+) -> None:
+    """Over epochs, rescales and collisions; what is late is recorded, and what is kept is what may still pair."""
+    operator = joined(*interval)
+    run = JoinRun(operator, tmp_path_factory.mktemp("join"), WEAK if weak else KEYED)
+    seen: list[list[pa.Table]] = [[orders()], [payments()]]
+    late: list[list[pa.Table]] = [[orders()], [payments()]]
+    pairs = [operator.output_schema.empty_table()]
+    stamp, minute = None, 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interval_join, "OUTPUT_BYTES", at_once)
+        for given_pieces, parallelism, advance in history:
+            # Firing stays at the stamp of the epoch, as where rows of it are left in flight; then it catches up.
+            firing_us = latest(stamp, us(minute))
+            out, refused = run.epoch(given_pieces, stamp, firing_us, parallelism)
+            pairs.append(out)
+            for position, piece in given_pieces:
+                seen[position].append(piece)
+            for position, rows in zip(sorted({at for at, _ in given_pieces}), refused, strict=True):
+                late[position].append(rows)
+            stamp, minute = firing_us, minute + advance
+    low, high = interval
+    left, right, late_left, late_right = (pa.concat_tables(part) for part in (*seen, *late))
+    query = f"""
+        WITH l AS (SELECT * FROM lefts EXCEPT ALL SELECT * FROM late_lefts),
+        r AS (SELECT * FROM rights EXCEPT ALL SELECT * FROM late_rights)
+        SELECT k, x + 0.0 AS x, "at", amount, paid_at, tags FROM l JOIN r ON k = "order" AND x = y
+        AND paid_at BETWEEN "at" + INTERVAL ({low}) MINUTE AND "at" + INTERVAL ({high}) MINUTE"""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone='UTC'")
+    for name, table in (("lefts", left), ("rights", right), ("late_lefts", late_left), ("late_rights", late_right)):
+        connection.register(name, table)
+    expected = connection.sql(query).to_arrow_table().cast(operator.output_schema)
+    assert Counter(map(repr, pa.concat_tables(pairs).to_pylist())) == Counter(map(repr, expected.to_pylist()))
+    for name, side, column, until in (("left", left, "at", high), ("right", right, "paid_at", -low)):
+        kept = sum(run.restore(name).rows()["__weight"].to_pylist())
+        gone = late_left if name == "left" else late_right
+        keyed = list(operator.routing_keys[SIDES.index(name)])
+
+        def lives(row: dict[str, Any], column: str = column, until: int = until, keyed: list[str] = keyed) -> bool:
+            moment = int((row[column] + until * MINUTE).timestamp()) * 1_000_000
+            return moment >= (run.firing_us or 0) and all(row[name] is not None for name in keyed)
+
+        assert kept == sum(map(lives, side.to_pylist())) - sum(map(lives, gone.to_pylist()))
+
+
+def test_a_row_waits_for_the_other_side_and_is_forgotten_when_none_can_come(tmp_path: Path) -> None:
+    """Of within [-1m, 2m]: a left row of minute 10 until the watermark is past 12, a right one until past 11."""
+    run = JoinRun(joined(), tmp_path)
+    run.epoch([(0, orders((1, 0.0, at(10), 7))), (1, payments((2, 0.0, at(10), None)))], None, us(11))
+    assert [run.restore(name).rows().num_rows for name in SIDES] == [1, 1]
+    out, late = run.epoch(
+        [(1, payments((1, -0.0, at(12), ["a"]), (1, 0.0, at(10.5), None))), (0, orders((2, 0.0, at(11), 1)))],
+        us(11),
+        us(12) + 1,
+    )
+    assert out.to_pylist() == [
+        {"k": 1, "x": 0.0, "at": at(10), "amount": 7, "paid_at": at(12), "tags": ["a"]},
+        {"k": 2, "x": 0.0, "at": at(11), "amount": 1, "paid_at": at(10), "tags": None},
+    ]
+    assert [rows.num_rows for rows in late] == [0, 1], "minute 10.5 is before the stamp, 11 is not"
+    assert [run.restore(name).rows().num_rows for name in SIDES] == [1, 1], "what a later row may pair with"
+
+
+def test_the_pairs_of_a_hot_key_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of all pairs of one key could have any size; a row of it alone with many others too."""
+    operator = joined()
+    monkeypatch.setattr(interval_join, "OUTPUT_BYTES", operator.columns.row_bytes * 100)
+    run = JoinRun(operator, tmp_path)
+    run.epoch([(1, payments(*[(1, 0.0, at(0), [str(n)]) for n in range(300)]))])
+    tables = {name: run.restore(name) for name in SIDES}
+    left = orders(*[(1, 0.0, at(0), n) for n in range(3)])
+    sizes = [output.rows.num_rows for output in operator.begin(tables, None).rows(0, left, None)]
+    assert sum(sizes) == 900 and max(sizes) == 100
+
+
+def test_times_at_the_edge_of_time_do_not_overflow(tmp_path: Path) -> None:
+    run = JoinRun(joined(left=ORDERS, right=PAYMENTS.set(2, pa.field("paid_at", ORDERS.field("at").type))), tmp_path)
+    edge = pa.table([[1], [0.0], pa.array([END_OF_TIME_US]).cast(ORDERS.field("at").type), [1]], schema=ORDERS)
+    out, _ = run.epoch([(0, edge)], None, us(0))
+    assert not out.num_rows and run.restore("left").rows()["__expires"].to_pylist() == [END_OF_TIME_US]
+
+
+def test_key_types_are_equal_after_exact_widening() -> None:
+    utc_us, utc_ms, plain = pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC"), pa.timestamp("us")
+    assert common_key_type(pa.int8(), pa.int64()) == pa.int64()
+    assert common_key_type(pa.float64(), pa.float32()) == pa.float64()
+    assert common_key_type(utc_ms, utc_us) == utc_us and common_key_type(utc_us, plain) is None
+    assert common_key_type(pa.decimal128(9, 2), pa.decimal128(12, 2)) == pa.decimal128(12, 2)
+    for left, right in ((pa.int64(), pa.float64()), (pa.string(), pa.int32()), (pa.date32(), utc_us)):
+        assert common_key_type(left, right) is None
+    assert common_key_type(pa.decimal128(9, 2), pa.decimal128(9, 3)) is None
+    assert joined().tables["left"].schema.field("k").type == pa.int64() == joined().tables["right"].schema[0].type
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"keys": [("k", "nothing")]}, "key column 'nothing' is not in its input"),
+        ({"keys": [("k", "tags")]}, "cannot be a key"),
+        ({"keys": [("amount", "y")]}, "values of one are not values of the other"),
+        ({"right": PAYMENTS.append(pa.field("amount", pa.int32()))}, "column 'amount' would come twice"),
+        ({"renamed": {"b": "nothing"}}, "`columns` renames right.nothing"),
+        ({"renamed": {"b": "y"}}, "`columns` renames right.y"),
+        ({"renamed": {"amount": "tags"}}, "column 'amount' would come twice"),
+    ],
+)
+def test_a_join_that_cannot_run_is_refused_when_it_is_built(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        joined(**options)
+
+
+def test_columns_of_the_right_side_are_renamed_and_its_key_left_out() -> None:
+    operator = joined(right=PAYMENTS.append(pa.field("amount", pa.decimal128(9, 2))), renamed={"paid": "amount"})
+    assert operator.output_schema.names == ["k", "x", "at", "amount", "paid_at", "tags", "paid"]
+    assert operator.output_schema.field("paid").type == pa.decimal128(9, 2)
+    assert operator.output_schema.field("k").type == pa.int32(), "as the left side has it"

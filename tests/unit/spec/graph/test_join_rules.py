@@ -1,0 +1,129 @@
+"""What a join gives, and what it cannot read, is decided from the spec alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.graph.compatibility import compare_signatures, state_signatures
+from milepost.spec.graph.in_flight import input_signatures
+from milepost.spec.job.spec import JobSpec
+from tests.harness.jobs.graphs import build_graph
+
+ORDERS = {"id": "int32", "who": "string", "t": "timestamp[us, UTC]", "tags": "list<string>"}
+CLICKS = {"order": "int64", "who": "string", "at": "timestamp[ms, UTC]", "price": "float64"}
+JOIN = {"uid": "pairs", "kind": "join", "inputs": ["orders", "clicks"], "key": ["who", {"id": "order"}],
+        "within": ["-1h", "2h"]}  # fmt: skip
+
+
+def spec(*operators: dict[str, Any], sinks: tuple[str, ...] = (), **sources: dict[str, Any]) -> JobSpec:
+    columns = {"orders": (ORDERS, "t"), "clicks": (CLICKS, "at")}
+    found = {
+        name: {"format": "json", "path": f"{name}/*", "schema": schema, "event_time": time} | sources.get(name, {})
+        for name, (schema, time) in columns.items()
+    }
+    published = [
+        {"name": f"s{at}", "input": name, "format": "parquet", "path": f"out/{at}", "mode": "append"}
+        for at, name in enumerate(sinks)
+    ]
+    value = {"name": "job", "storage": "lake", "sources": found, "operators": list(operators), "sinks": published}
+    return JobSpec.model_validate(value)
+
+
+def join(**changed: Any) -> dict[str, Any]:
+    return JOIN | changed
+
+
+def test_a_pair_has_the_left_columns_then_the_right_ones_without_their_key() -> None:
+    node = build_graph(spec(join(columns={"clicked": "right.at"}))).nodes["pairs"]
+    assert list(node.columns) == ["id", "who", "t", "tags", "clicked", "price"]
+    assert (node.event_time, node.output_kind, node.key, node.level) == ("t", "append", (), 1)
+    assert node.sources == ("orders", "clicks")
+    assert str(node.columns["clicked"]) == "timestamp[ms, UTC]"
+
+
+def test_late_rows_of_each_input_are_an_output_of_their_own() -> None:
+    graph = build_graph(spec(JOIN, sinks=("pairs", "pairs.late.orders", "pairs.late.clicks")))
+    outputs = {name: (sink.output, sink.part, list(sink.columns)) for name, sink in graph.sink_inputs.items()}
+    assert outputs["s1"] == ("pairs.late.orders", ".late.orders", list(ORDERS))
+    assert outputs["s2"] == ("pairs.late.clicks", ".late.clicks", list(CLICKS))
+    assert graph.nodes["pairs"].late_sinks == ("s1", "s2")
+    renamed = {"b": "right.id", "c": "right.t", "d": "right.tags"}
+    itself = join(inputs=["orders", "orders"], key=["who"], columns=renamed)
+    assert build_graph(spec(itself, sinks=("pairs.late.orders.2",))).sink_inputs["s0"].part == ".late.orders.2"
+
+
+def test_a_join_stands_one_level_above_the_higher_of_its_inputs() -> None:
+    once = {"uid": "once", "kind": "deduplicate", "inputs": ["orders"], "key": ["id"]}
+    kept = {"uid": "kept", "kind": "sql", "inputs": ["once"], "sql": "SELECT * FROM once"}
+    graph = build_graph(spec(join(inputs=["kept", "clicks"]), kept, once))
+    assert [graph.nodes[uid].level for uid in ("kept", "pairs")] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("changed", "sources", "message"),
+    [
+        ({"columns": {}, "key": ["who"]}, {"clicks": {"schema": CLICKS | {"ID": "int8"}}},
+         "ID would be both orders.id and clicks.ID; write a new name for the right one: columns: {right_ID: right.ID}"),
+        ({"columns": {"a": "right.nothing"}}, {}, "clicks has no column nothing beside the key"),
+        ({"columns": {"a": "right.order"}}, {}, "clicks has no column order beside the key"),
+        ({"key": [{"id": "nothing"}]}, {}, "clicks has no column nothing"),
+        ({"key": [{"tags": "who"}]}, {}, "tags is list<string>; a key is made of single values"),
+        ({"key": [{"id": "price"}]}, {}, "id is int32, order is float64".replace("order", "price")),
+        ({"key": [{"t": "who"}]}, {}, "values of one are not values of the other; CAST one of them"),
+        ({}, {"clicks": {"event_time": None}}, "the right input of a join needs an event time, and the rows of clicks"),
+        ({"inputs": ["orders", "totals"], "key": ["who"]}, {}, "join over updates (the rows of totals)"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_joined_is_refused(changed: dict[str, Any], sources: dict[str, Any], message: str) -> None:
+    totals = {"uid": "totals", "kind": "aggregate", "inputs": ["clicks"], "key": ["who"]}
+    totals |= {"aggregates": {"n": "count(*)"}}
+    with pytest.raises(InvalidRequest) as caught:
+        build_graph(spec(totals, join(**changed), **sources))
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"within": ["1h", "-1h"]}, "the first bound is above the second one"),
+        ({"within": ["1h"]}, "at least 2 items"),
+        ({"within": [1, 2]}, "expected a duration"),
+        ({"inputs": ["orders"]}, "at least 2 items"),
+        ({"key": [{"a": "b", "c": "d"}]}, "expected a column, or"),
+        ({"key": ["who", {"who": "order"}]}, "who occurs twice"),
+        ({"columns": {"a": "left.id"}}, "expected right.COLUMN"),
+        ({"how": "left"}, "inner"),
+    ],
+)
+def test_a_join_that_says_nothing_sensible_is_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        spec(join(**changed))
+
+
+def test_cycles_through_either_input_are_found() -> None:
+    second = {"uid": "second", "kind": "deduplicate", "inputs": ["pairs"], "key": ["who"]}
+    with pytest.raises(InvalidRequest, match="a cycle: pairs <- second <- pairs"):
+        build_graph(spec(join(inputs=["orders", "second"]), second))
+
+
+@pytest.mark.parametrize(
+    ("changed", "refused"),
+    [
+        ({"within": ["-1h", "1h"]}, True),
+        ({"key": ["who"], "columns": {}}, True),
+        ({"inputs": ["clicks", "orders"], "key": ["who", {"order": "id"}]}, True),
+        ({"columns": {"cost": "right.price"}}, False),
+    ],
+)
+def test_state_of_a_join_is_of_its_key_its_interval_and_its_sides(changed: dict[str, Any], refused: bool) -> None:
+    """Rows that it has forgotten cannot come back; what columns are called when they come out changes no state."""
+    before, after = (spec(one) for one in (JOIN, join(**changed)))
+    signatures = [state_signatures(one, build_graph(one)) for one in (before, after)]
+    verdicts = {row["uid"]: row["verdict"] for row in compare_signatures(*signatures)}
+    assert (verdicts["pairs"] != "compatible") == refused
+    digests = [input_signatures(one, build_graph(one))["pairs"] for one in (before, after)]
+    assert (digests[0] != digests[1]) == ("key" in changed or "inputs" in changed)
