@@ -147,8 +147,8 @@ def _refuse_others(store: ObjectStore, there: Reservation, wanted: Reservation) 
         raise InvalidRequest(
             f"sink {owner.sink}: the table at {store.config.url} was made with {_meant(there)}, the spec says "
             f"{_meant(wanted)}. Nothing was changed.",
-            hint=f"give the sink a new path, or undo the change; or, if nothing was published there, delete {RESERVATION} "
-            "at that path",
+            hint=f"give the sink a new path, or undo the change; or, if nothing was published there, delete "
+            f"{RESERVATION} at that path",
             sink=owner.sink,
         )
 
