@@ -46,6 +46,7 @@ class SourceSnapshot:
         ahead_since: checkpoint that delivered the first of them; None: none, or from before they were told apart.
         skipped: objects that the plan passed over, by why, as in `SourceInput`. bad_names: likewise.
         bad: records that cannot be read and went to the dead letters.
+        overdue: when the epoch was planned, nothing had landed for longer than is expected.
     """
 
     watermark_us: int | None
@@ -62,11 +63,13 @@ class SourceSnapshot:
     skipped: dict[str, int] = field(default_factory=dict)
     bad_names: tuple[str, ...] = ()
     bad: BadInput = field(default_factory=BadInput)
+    overdue: bool = False
 
     def at_rest(self) -> SourceSnapshot:
         """Return it as an epoch leaves it that reads nothing of the source."""
+        read: dict[str, Any] = {"rows": 0, "objects": 0, "missing": (), "skipped": {}, "bad_names": ()}
         bad = BadInput(total=self.bad.total)
-        return replace(self, rows=0, objects=0, missing=(), ahead_rows=0, ahead=(), skipped={}, bad_names=(), bad=bad)
+        return replace(self, **read, ahead_rows=0, ahead=(), bad=bad, overdue=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +199,7 @@ class CheckpointMetadata:
         timings: milliseconds of the driver, by step up to the commit point. tasks: what each Spark attempt measured.
     """
 
-    stored_format: ClassVar[str] = "milepost.metadata/4"
+    stored_format: ClassVar[str] = "milepost.metadata/5"
 
     job: str
     checkpoint_id: int

@@ -48,6 +48,7 @@ class SourceInput:
         pending_objects, pending_bytes: new, but left for later epochs: by the limits, or to settle.
         oldest_new_ms: last-modified time of the oldest new object, planned or left; None when there is none.
         bad_names: the first objects that were left out for their names, and what is wrong with each.
+        overdue: nothing had landed for longer than is expected.
     """
 
     name: str
@@ -58,6 +59,7 @@ class SourceInput:
     pending_bytes: int
     oldest_new_ms: int | None
     bad_names: tuple[str, ...] = ()
+    overdue: bool = False
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:
@@ -77,7 +79,15 @@ def source_input(name: str, plan: SourcePlan, planned_ms: int) -> SourceInput:
     named = tuple(f"{bad.name}: {bad.reason}" for bad in plan.bad_names[:NAMED_BAD_NAMES])
     objects = tuple(replace(obj, planned_ms=planned_ms) for obj in plan.objects)
     return SourceInput(
-        name, objects, plan.baseline, skipped, plan.pending_objects, plan.pending_bytes, plan.oldest_new_ms, named
+        name=name,
+        objects=objects,
+        baseline=plan.baseline,
+        skipped=skipped,
+        pending_objects=plan.pending_objects,
+        pending_bytes=plan.pending_bytes,
+        oldest_new_ms=plan.oldest_new_ms,
+        bad_names=named,
+        overdue=plan.overdue,
     )
 
 
@@ -90,7 +100,7 @@ class InputRecord:
         held_back: why less new input was planned than the sources' limits allow; None when it was not.
     """
 
-    stored_format: ClassVar[str] = "milepost.input/1"
+    stored_format: ClassVar[str] = "milepost.input/2"
 
     sources: tuple[SourceInput, ...]
     final: bool = False

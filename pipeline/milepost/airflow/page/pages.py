@@ -21,6 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from milepost.airflow.connections import airflow_connection
 
 if TYPE_CHECKING:
+    from milepost.jobmaster.jobmaster import JobMaster
     from milepost.spec.load.load import LoadedJob
 
 SHOWN_CHECKPOINTS = 50
@@ -132,11 +133,18 @@ def _read(job: LoadedJob) -> dict[str, Any]:
         "timeline": state.timeline or "main",
         "reconciling": state.reconciling,
         "failed": state.last_failure if state.job_status == "failed" else "",
+        "silent": _silent(master) if any(one.expect_every for one in job.spec.sources.values()) else [],
         "job": job.spec.name,
         "storage": job.spec.storage,
         "checkpoints": to_json(master.list_checkpoints(limit=SHOWN_CHECKPOINTS)),
         "events": master.history(limit=SHOWN_EVENTS),
     }
+
+
+def _silent(master: JobMaster) -> list[str]:
+    """Return of each source where something is expected and nothing lands, since when."""
+    sources = master.status().sources or {}
+    return [f"source {name}: {one.overdue}" for name, one in sources.items() if one.overdue is not None]
 
 
 def _page(status_code: int, template: str = "checkpoints_page.html", /, **shown: Any) -> HTMLResponse:
@@ -146,6 +154,7 @@ def _page(status_code: int, template: str = "checkpoints_page.html", /, **shown:
         "timeline": "",
         "reconciling": [],
         "failed": "",
+        "silent": [],
         "checkpoints": [],
         "events": [],
         "others": [],

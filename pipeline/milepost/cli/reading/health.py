@@ -165,5 +165,5 @@ def _freshness(source: SourceHealth) -> str:
     records = source.bad_records
     if records.total:
         told += [f"{show_count(records.total)} records in its dead letters, {show_count(records.count)} of the head"]
-    told += [source.no_match] if source.no_match else []
-    return ", ".join(told) or "nothing known"
+    told += [source.overdue or source.no_match or ""]
+    return ", ".join(filter(None, told)) or "nothing known"

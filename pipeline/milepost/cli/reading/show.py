@@ -146,6 +146,7 @@ def _source_note(source: Any) -> str:
         told += [f"{counted(source.bad.records, 'bad record')}{objects}, such as {source.bad.first[0].describe()}"]
     told += [f"gone: {', '.join(source.missing)}"] if source.missing else []
     told += [f"{count} {name.replace('_', ' ')}" for name, count in source.skipped.items() if count]
+    told += ["nothing had landed for longer than expect_every"] if source.overdue else []
     told += ["finished"] if source.finished else []
     return ", ".join(told)
 

@@ -38,6 +38,7 @@ class SourceRules:
         on_bad_name: what an object means whose name cannot be used: fail, or skip.
         settle_ms: an object modified less than so long ago is left for the next plan; 0: none is.
         partitions: columns that the keys of new objects must have values for.
+        expect_every_ms: the longest time in which nothing may land; None: any.
     """
 
     max_files: int | None = None
@@ -47,6 +48,7 @@ class SourceRules:
     on_bad_name: str = "fail"
     settle_ms: int = 0
     partitions: PathColumns | None = None
+    expect_every_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class SourcePlan:
         bad_names: objects left out, under ``on_bad_name: skip``.
         changed: those of `objects` whose key was consumed before in another version (``reprocess``).
         listed: objects that the path names now and that can be read. newest_ms: last-modified time of the newest.
+        newest_seen_ms: also of those that were consumed and are gone; None: there never was one.
+        overdue: nothing has landed for longer than is expected, or ever.
     """
 
     objects: tuple[SourceObject, ...]
@@ -82,6 +86,8 @@ class SourcePlan:
     changed: tuple[SourceObject, ...] = ()
     listed: int = 0
     newest_ms: int | None = None
+    newest_seen_ms: int | None = None
+    overdue: bool = False
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:
@@ -144,6 +150,9 @@ def plan_source(
     count = _within_limits(new, rules.max_files, rules.max_bytes)
     read = tuple(new[:count])
     left = [*new[count:], *left]
+    seen = [int(modified.max())] if len(modified) else []
+    seen += [pc.max(consumed.table["last_modified_ms"]).as_py()] if len(consumed) else []
+    newest_seen_ms = max(seen, default=None)
     rewritten = {listing.objects[i].key for i in np.flatnonzero(changed)}
     return SourcePlan(
         objects=read,
@@ -161,7 +170,15 @@ def plan_source(
         changed=tuple(obj for obj in read if obj.key in rewritten),
         listed=len(listing.objects),
         newest_ms=int(modified.max()) if len(modified) else None,
+        newest_seen_ms=newest_seen_ms,
+        overdue=_is_overdue(rules, newest_seen_ms, now_ms),
     )
+
+
+def _is_overdue(rules: SourceRules, newest_seen_ms: int | None, now_ms: int) -> bool:
+    if rules.expect_every_ms is None:
+        return False
+    return newest_seen_ms is None or now_ms - newest_seen_ms > rules.expect_every_ms
 
 
 def assign_splits(objects: Sequence[SourceObject], parallelism: int) -> tuple[tuple[SourceObject, ...], ...]:

@@ -17,6 +17,7 @@ from milepost.dataflow.sources.consumed import ConsumedSet
 from milepost.dataflow.sources.objects import list_objects
 from milepost.dataflow.sources.path_columns import PathColumns
 from milepost.dataflow.sources.plan import SourcePlan, SourceRules, plan_source
+from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord, SourceInput, source_input
 from milepost.epoch.quantities import counted
@@ -44,15 +45,17 @@ def plan_epoch(
     """
     record = _planned(context, base, graph, plans, drain=drain)
     if record is not None:  # else `nothing_new` says it
-        _warn_of_paths_without_objects(context, base, plans)
+        _warn_of_silent_sources(context, base, plans)
     return record
 
 
-def _warn_of_paths_without_objects(context: JobContext, base: CheckpointMetadata | None, plans: SourcePlans) -> None:
-    """Log each source that has never read an object, and whose path names none."""
+def _warn_of_silent_sources(context: JobContext, base: CheckpointMetadata | None, plans: SourcePlans) -> None:
+    """Log each source where something is expected and nothing lands, or that never read an object and has none."""
     for name, plan in plans.items():
         has_read = base is not None and name in base.sources and bool(base.sources[name].consumed)
-        if not plan.listed and not has_read:
+        if plan.overdue:
+            _LOG.warning("source %s: %s", name, overdue(context, name, plan))
+        elif not plan.listed and not has_read:
             _LOG.warning("source %s: %s", name, no_match(context, name, plan))
 
 
@@ -92,7 +95,7 @@ def plan_one(context: JobContext, base: CheckpointMetadata | None, name: str) ->
     consumed = context.consumed(name, snapshot.consumed) if snapshot is not None else ConsumedSet.empty()
     rules = _rules(name, context.spec.sources[name], local=config.is_local)
     listing = list_objects(store, pattern)
-    now_ms = store.clock_ms() if rules.settle_ms else 0
+    now_ms = store.clock_ms() if rules.settle_ms or rules.expect_every_ms else 0
     return plan_source(name, listing, consumed, rules, now_ms, first_epoch=snapshot is None)
 
 
@@ -105,6 +108,7 @@ def _rules(name: str, spec: SourceSpec, *, local: bool) -> SourceRules:
         on_bad_name=spec.on_bad_name,
         settle_ms=spec.settle // timedelta(milliseconds=1) if local else 0,
         partitions=PathColumns(name, spec.partitions),
+        expect_every_ms=None if spec.expect_every is None else spec.expect_every // timedelta(milliseconds=1),
     )
 
 
@@ -123,7 +127,9 @@ def nothing_new(context: JobContext, plans: SourcePlans) -> str:
             words.append(f"source {name}: {recent} modified less than {settle} ago may still be written")
         if plan.bad_names:
             words.append(f"source {name}: {left_out(plan)}")
-        if not plan.listed:
+        if plan.overdue:
+            words.append(f"source {name}: {overdue(context, name, plan)}")
+        elif not plan.listed:
             words.append(f"source {name}: {no_match(context, name, plan)}")
     return "; ".join(words)
 
@@ -133,6 +139,16 @@ def no_match(context: JobContext, name: str, plan: SourcePlan) -> str:
     counts = {"hidden": plan.skipped_hidden, "empty": plan.skipped_empty, "badly named": len(plan.bad_names)}
     others = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
     return f"no object matches {context.spec.sources[name].path}" + (f" but {others}" if others else "")
+
+
+def overdue(context: JobContext, name: str, plan: SourcePlan) -> str:
+    """Return since when nothing has landed of a source where something is expected."""
+    spec = context.spec.sources[name]
+    assert spec.expect_every is not None
+    every = format_duration(spec.expect_every)
+    if plan.newest_seen_ms is None:
+        return f"{no_match(context, name, plan)}, and one is expected every {every}"
+    return f"nothing has landed at {spec.path} since {iso_ms(plan.newest_seen_ms)}, and it is expected every {every}"
 
 
 def left_out(plan: SourcePlan) -> str:

@@ -59,6 +59,7 @@ class SourceDetails:
     newest_event_time: str | None
     ahead: RowsAheadReport
     bad: BadInputReport
+    overdue: bool
     watermark_us: int | None
     finished: bool
 
@@ -171,6 +172,7 @@ def _source(source: SourceSnapshot) -> SourceDetails:
         newest_event_time=watermark_text(source.newest_event_us),
         ahead=RowsAheadReport(source.ahead_rows, ahead),
         bad=BadInputReport(source.bad.records, source.bad.objects, source.bad.total, source.bad.first),
+        overdue=source.overdue,
         watermark_us=source.watermark_us,
         finished=source.finished,
     )

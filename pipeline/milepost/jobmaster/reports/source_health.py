@@ -10,7 +10,7 @@ from milepost.epoch.iso_times import iso_ms, watermark_text
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import NAMED_BAD_NAMES
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.next_input import SourcePlans, left_out, no_match, plan_one, plan_sources
+from milepost.jobmaster.job.next_input import SourcePlans, left_out, no_match, overdue, plan_one, plan_sources
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, SourceChanged
 from milepost.spec.load.load import LoadedJob
 
@@ -39,6 +39,7 @@ class SourceHealth:
         settling: objects that may still be written. newest_object: when it landed.
         event_time: its column; None: a static source. newest_event_time: that was delivered.
         no_match: why its path names nothing; None when it does.
+        overdue: that nothing lands, where something is expected; None where it does, or is not.
     """
 
     path: str
@@ -53,6 +54,7 @@ class SourceHealth:
     no_match: str | None
     bad_names: BadNames
     bad_records: BadRecords
+    overdue: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,12 @@ def stale(job: str, lag_ms: int | None, sources: Mapping[str, SourceHealth], max
     return None
 
 
+def silent(sources: Mapping[str, SourceHealth]) -> str | None:
+    """Return of which source something is expected and nothing lands, and what to do; None when of none."""
+    first = next(((name, one.overdue) for name, one in sources.items() if one.overdue is not None), None)
+    return None if first is None else f"source {first[0]}: {first[1]}: see what writes it"
+
+
 @dataclass(frozen=True, slots=True)
 class SourceCheck:
     """What a source's path names.
@@ -157,6 +165,7 @@ def _sources(
             no_match=None if plan.listed else no_match(context, name, plan),
             bad_names=BadNames(len(plan.bad_names), tuple(bad.name for bad in plan.bad_names[:NAMED_BAD_NAMES])),
             bad_records=BadRecords(bad.records, bad.total),
+            overdue=overdue(context, name, plan) if plan.overdue else None,
         )
     return found
 

@@ -12,7 +12,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.session import provably_dead
 from milepost.jobmaster.reports.job_report import JobReport, ended_step, report_job
-from milepost.jobmaster.reports.source_health import SourceHealth, backlog, stale
+from milepost.jobmaster.reports.source_health import SourceHealth, backlog, silent, stale
 from milepost.jobmaster.reports.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
 from milepost.protocol.manifest.transaction.lease import LeaseFacts, LeaseStatus, lease_status
 from milepost.protocol.manifest.transaction.preconditions import frozen_by
@@ -143,6 +143,9 @@ def _judge(status: Status, max_lag_ms: int | None) -> tuple[int, str]:
     if status.lease_over is not None:
         pending = status.pending
         return 1, f"checkpoint {pending} is pending, its lease is over ({status.lease_over}): milepost run {job}"
+    nothing_lands = silent(status.sources or {})
+    if nothing_lands is not None:
+        return 6, nothing_lands
     beyond = stale(job, status.lag_ms, status.sources or {}, max_lag_ms) if max_lag_ms is not None else None
     if beyond is not None:
         return 6, beyond

@@ -220,6 +220,7 @@ def _sources(
             ahead_since=ahead_since,
             skipped=dict(sorted(item.skipped.items())),
             bad_names=item.bad_names,
+            overdue=item.overdue,
             bad=together(bad_input(verified, item.name), before.bad if before else None),
         )
     return dict(sorted(snapshots.items()))

@@ -7,7 +7,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from milepost.spec.values.fields import ColumnName, Duration, Size, SpecModel, Start, Text, Type, start_time_ms
+from milepost.spec.values.fields import (
+    ColumnName,
+    Duration,
+    PositiveDuration,
+    Size,
+    SpecModel,
+    Start,
+    Text,
+    Type,
+    start_time_ms,
+)
 
 
 class EpochLimits(SpecModel):
@@ -45,6 +55,8 @@ class SourceSpec(SpecModel):
         on_bad_name: when an object's name cannot be used: fail, or skip (it is left out, counted and named).
         settle: an object of a local path that was modified less than so long ago is left for the next plan; 0s: none.
             Refused on S3, where an object appears as a whole.
+        expect_every: how long nothing may land before somebody should look: `status` exits with 6, and `run`, `show`
+            and the Checkpoints page say it, as they do of a path that never named an object. null: nothing is expected.
         bad_records: when a record cannot be read: fail, the epoch fails; dead_letter, it goes to `<source>.bad`, which
             a sink of mode append may read, and all others are read.
         max_bad_ratio: the epoch fails when a larger share of a source's records cannot be read, 0 to 1; null: any.
@@ -69,6 +81,7 @@ class SourceSpec(SpecModel):
     on_missing: Literal["fail", "skip"] = "fail"
     on_bad_name: Literal["fail", "skip"] = "fail"
     settle: Duration = timedelta(seconds=2)
+    expect_every: PositiveDuration | None = None
     bad_records: Literal["fail", "dead_letter"] = "fail"
     max_bad_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
     min_rows: Annotated[int, Field(ge=1)] = 1

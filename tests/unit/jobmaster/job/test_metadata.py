@@ -96,8 +96,8 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
     ("path", "value", "message"),
     [
         (("format",), 5, "was written by an earlier Milepost"),
-        (("format",), "milepost.metadata/3", "was written by an earlier Milepost"),
-        (("format",), "milepost.metadata/5", "was written by a newer Milepost"),
+        (("format",), "milepost.metadata/4", "was written by an earlier Milepost"),
+        (("format",), "milepost.metadata/6", "was written by a newer Milepost"),
         (("operators", "hourly", "tables"), {}, "it has no table of state"),
         (("operators", "hourly", "tables", "left"), LEFT, "the subtasks of its tables '', 'left' are not the same"),
         (("operators", "hourly", "firing"), [1], "firing has 1 entries for 2 subtasks"),

@@ -273,9 +273,9 @@ def test_an_input_record_is_read_as_it_was_written_and_another_format_is_refused
     record = InputRecord((source,), final=True, held_back="why")
     body = encode_input_record(record)
     assert decode_input_record(body) == record
-    for found, who in ((b"3", "an earlier"), (b'"milepost.input/2"', "a newer")):
+    for found, who in ((b'"milepost.input/1"', "an earlier"), (b'"milepost.input/3"', "a newer")):
         with pytest.raises(StateCorrupt, match=f"was written by {who} Milepost"):
-            decode_input_record(body.replace(b'"milepost.input/1"', found))
+            decode_input_record(body.replace(b'"milepost.input/2"', found))
 
 
 def test_a_job_that_never_ran_has_nothing_to_drain(tmp_path: Path) -> None:

@@ -1,0 +1,102 @@
+"""`expect_every`: a path that names nothing, and a feed that stopped, are seen by whoever looks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from milepost.airflow.page import pages
+from milepost.cli.main import app
+from milepost.jobmaster.jobmaster import CheckpointDetails, NothingToDo, Session
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+
+EVERY = {"settle: 0s": "settle: 0s\n    expect_every: 1h", "last: 1": "last: 20"}
+OTHER = {
+    "operators:\n": "  other:\n    format: csv\n    path: ../other/*.csv\n    schema: {k: int64}\n    settle: 0s\n"
+    "operators:\n",
+    "sinks:\n": "sinks:\n  - {name: others, input: other, format: parquet, path: ../lake/other, mode: append}\n",
+}
+
+
+def made(folder: Path, edit: Mapping[str, str] | None = None) -> SparklessJob:
+    (folder / "other").mkdir(parents=True)
+    return SparklessJob.create(folder, EVERY | OTHER | (edit or {}))
+
+
+def landed(path: Path, hours_ago: float) -> Path:
+    then = time.time() - hours_ago * 3600
+    os.utime(path, (then, then))
+    return path
+
+
+def run(job: SparklessJob) -> CheckpointDetails | NothingToDo:
+    found = job.master.run(Session.cli(), SparklessRunner())
+    assert isinstance(found, CheckpointDetails | NothingToDo)
+    return found
+
+
+def page(job: SparklessJob) -> str:
+    values = pages._read(job.loaded())
+    return str(pages._page(200, dag_id="small__epoch", problem="", hint="", **values).body.decode())
+
+
+def test_a_path_that_never_named_an_object_is_seen(tmp_path: Path) -> None:
+    job = made(tmp_path)
+    status = job.master.status()
+    assert status.exit_code == 6 and not status.healthy
+    assert "source rows: no object matches ../landing/*.csv, and one is expected every 1h" in status.next_step
+    assert status.sources["other"].overdue is None, "nothing is expected of it"
+    answer = run(job)
+    assert isinstance(answer, NothingToDo) and "one is expected every 1h" in answer.message
+
+
+def test_a_feed_that_stopped_is_seen_from_when_it_is_expected_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = made(tmp_path)
+    path = landed(job.land("a.csv"), 0.9)
+    run(job)
+    assert job.master.status().exit_code == 0 and "nothing has landed" not in page(job)
+    landed(path, 0.9)  # the very version that was read
+    path.unlink()  # cleared away: what was consumed counts
+    assert job.master.status().exit_code == 0
+    real = time.time
+    monkeypatch.setattr("milepost.storage.local.LocalStore.clock_ms", lambda _: round((real() + 720) * 1000))
+    status = job.master.status()
+    assert status.exit_code == 6
+    assert "nothing has landed at ../landing/*.csv since" in status.next_step
+    assert "nothing has landed at ../landing/*.csv since" in page(job)
+    command = CliRunner().invoke(app, ["status", str(job.folder / "config" / "small.yaml")])
+    assert command.exit_code == 6 and "expected every 1h" in " ".join(command.output.split())
+    landed(job.land("b.csv"), 0.1)
+    assert job.master.status().exit_code == 0
+
+
+def test_an_epoch_that_other_sources_go_on_with_says_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    job = made(tmp_path)
+    landed(job.land("a.csv"), 2)
+    first = run(job)
+    assert isinstance(first, CheckpointDetails) and first.sources["rows"].overdue, "its newest object is two hours old"
+    (tmp_path / "other" / "a.csv").write_text("k\n1\n")
+    with caplog.at_level(logging.WARNING):
+        second = run(job)
+    assert isinstance(second, CheckpointDetails) and second.sources["rows"].overdue
+    assert not second.sources["other"].overdue
+    assert any("source rows: nothing has landed" in record.getMessage() for record in caplog.records)
+    shown = CliRunner().invoke(app, ["show", str(job.folder / "config" / "small.yaml")])
+    assert "nothing had landed for longer than expect_every" in " ".join(shown.output.split())
+
+
+@pytest.mark.parametrize(("every", "exit_code"), [("1h", 6), ("3h", 0), ("null", 0)])
+def test_how_long_may_pass_is_what_the_key_says(tmp_path: Path, every: str, exit_code: int) -> None:
+    job = made(tmp_path, {"settle: 0s": f"settle: 0s\n    expect_every: {every}"})
+    landed(job.land("a.csv"), 2)
+    run(job)
+    assert job.master.status().exit_code == exit_code
