@@ -29,7 +29,8 @@ import pyarrow.parquet as pq
 import zstandard
 
 from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import BadRecord, SourceObject
+from milepost.dataflow.sources.contract import BadObject, BadRecord, SalvagingReader, SourceObject
+from milepost.dataflow.sources.dead_letters import dead_letters
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import SourceSpec
 from milepost.storage.local import LocalStore
@@ -196,20 +197,47 @@ def mutated(body: bytes, chance: random.Random, make: Callable[[random.Random], 
 
 
 def read(store: LocalStore, wanted: Broken) -> str:
-    """Read one object whole; return "rows", or "refused" for a bad record. Whatever else is raised is a fault."""
+    """Read one object whole; return "rows", or "refused" for a bad record. Whatever else is raised is a fault.
+
+    What can be salvaged of it is all of it where it can be read, and leaves a bad record where it cannot.
+    """
     Path(store.config.url.removeprefix("file://"), wanted.key).write_bytes(wanted.body)
     stat = store.stat(wanted.key)
     reader = build_reader("broken", SourceSpec.model_validate(wanted.spec))
+    obj = SourceObject(stat.key, stat.etag, stat.size, stat.last_modified_ms)
+    batches = []
     try:
-        for batch in reader.read(store, SourceObject(stat.key, stat.etag, stat.size, stat.last_modified_ms)):
+        for batch in reader.read(store, obj):
             batch.validate(full=True)
             assert batch.schema.equals(reader.schema)
+            batches.append(batch)
     except BadRecord as bad:
         assert bad.key == wanted.key
         str(bad).encode()  # what it says can be printed and stored
-        pickle.loads(pickle.dumps(bad))
+        again = pickle.loads(pickle.dumps(bad))
+        assert (type(again), str(again)) == (type(bad), str(bad))
+        assert _salvaged(reader, store, obj)[1], "nothing of what was refused is bad"
         return "refused"
+    rows, bad_records = _salvaged(reader, store, obj)
+    assert not bad_records, f"of what was read: {bad_records[0]}"
+    assert rows is not None and rows.equals(pa.Table.from_batches(batches, reader.schema)), "other rows than were read"
     return "rows"
+
+
+def _salvaged(reader: SalvagingReader, store: LocalStore, obj: SourceObject) -> tuple[pa.Table | None, list[BadRecord]]:
+    """Return what can be read of an object, and what cannot; no rows of one that cannot be read at all."""
+    batches, bad = [], []
+    try:
+        for item in reader.salvage(store, obj):
+            if isinstance(item, BadRecord):
+                bad.append(item)
+                continue
+            item.validate(full=True)
+            batches.append(item)
+    except BadObject as whole:
+        return None, [whole]
+    dead_letters(bad).validate(full=True)
+    return pa.Table.from_batches(batches, reader.schema), bad
 
 
 def read_all(seed: int, first: int, stop: int) -> None:

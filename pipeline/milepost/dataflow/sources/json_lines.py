@@ -111,7 +111,8 @@ class JsonLinesReader:
             refused = all_refused(chunk, lambda records: self._complaint(self._columns, records) is None)
             bad = {record.line: record for record in [*refused, *(one for one in chunk if one.is_too_long)]}
             content = b"".join(record.encoded() for record in chunk if record.line not in bad)
-            for batch in self._batches(io.BytesIO(content), self._columns, block_size=len(content) + 1):
+            batches = self._batches(io.BytesIO(content), self._columns, block_size=len(content) + 1)
+            for batch in batches if content else ():  # the parser takes no content at all for an error
                 rows += batch.num_rows
                 unseen = {name for name in unseen if batch[name].null_count == batch.num_rows}
                 yield self._path_columns.append(batch, values)

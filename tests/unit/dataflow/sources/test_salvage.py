@@ -78,6 +78,13 @@ def test_each_bad_line_of_json_is_told_and_all_others_are_read(landing: Landing)
     ]
 
 
+@pytest.mark.parametrize("format_", ["csv", "json"])
+def test_of_an_object_without_a_good_record_no_row_is_read(landing: Landing, format_: str) -> None:
+    body = b"n,name,at\nx,a,b\ny,c,d\n" if format_ == "csv" else b"{x\n[]\n"
+    table, bad = salvaged(landing, format_, body)
+    assert (table.num_rows, len(bad)) == (0, 2)
+
+
 def test_each_row_of_parquet_that_does_not_fit_is_told_by_its_number(landing: Landing) -> None:
     count = 20_000
     numbers = [2**40 if at % 4_999 == 3 else at for at in range(count)]
