@@ -50,8 +50,8 @@ class Expected(SpecModel):
     """What must be there after a step.
 
     Attributes:
-        tables: rows by sink, by `<uid>.late`, or by operator, of which all that it has put out is compared. Columns
-            that no row names are not compared; the order of rows does not matter.
+        tables: rows by sink, by `<uid>.late` or `<source>.bad`, or by operator, of which all that it has put out is
+            compared. Columns that no row names are not compared; the order of rows does not matter.
         state: rows by operator, as `milepost state` shows them.
         verdict: of the epoch's quality gate.
         refused: words of the error with which the step ends; it must end so.

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 
 from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.locations import file_url
-from milepost.spec.graph.checks import LATE
 from milepost.spec.job.checkpointing_spec import CheckpointingSpec
 from milepost.spec.job.source_spec import EpochLimits, SourceSpec
 from milepost.spec.job.spec import SinkSpec, SparkSpec
@@ -36,7 +35,7 @@ def under_test(job: LoadedJob, folder: Path, parallelism: int, seen: Iterable[st
     """Return the job with its places in a folder.
 
     Args:
-        seen: what is to be compared: sinks, operators, `<uid>.late`; what is no sink gets one.
+        seen: what is to be compared: sinks, operators, `<uid>.late`, `<source>.bad`; what is no sink gets one.
     """
     spec = job.spec
     sinks = [_sink(sink, folder) for sink in spec.sinks]
@@ -67,11 +66,12 @@ def _name_of(seen: str) -> str:
 
 def _seen(job: LoadedJob, name: str) -> SinkSpec:
     graph = job.graph()
-    node = graph.nodes.get(name.removesuffix(LATE))
+    uid, _, part = name.partition(".")
+    node = graph.nodes.get(uid)
     if node is None:
         known = ", ".join([*(sink.name for sink in job.spec.sinks), *graph.nodes])
         raise NotFound(f"job {job.spec.name} has neither a sink nor an operator {name}; it has: {known}")
-    updates = node.output_kind == "updates" and not name.endswith(LATE)
+    updates = node.output_kind == "updates" and not part  # what is late or bad is appended
     own, mode = _name_of(name), "upsert" if updates else "append"
     return SinkSpec.model_validate({"name": own, "input": name, "format": "parquet", "path": "x", "mode": mode})
 

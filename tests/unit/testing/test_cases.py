@@ -101,6 +101,13 @@ def test_late_rows_and_rows_of_an_operator_without_a_sink_can_be_expected(folder
     assert run(folder, first, second).faults == ()
 
 
+def test_records_that_cannot_be_read_can_be_expected(folder: Path) -> None:
+    (folder / "counts.yaml").write_text(SPEC.replace("event_time: t", "event_time: t\n    bad_records: dead_letter"))
+    (folder / "some.csv").write_text("k,v,t,ok,d\na,5,2026-01-01T00:00:00Z,true,1\na,x,2026-01-01T00:00:00Z,true,1\n")
+    bad = {"tables": {"rows.bad": [{"column": "v", "value": "x"}], "sums": [{"k": "a", "total": 5}]}}
+    assert run(folder, {"epoch": {"rows": {"file": "some.csv"}}, "expect": bad}).faults == ()
+
+
 def test_a_veto_is_a_verdict_and_publishes_nothing(folder: Path) -> None:
     steps = [epoch({"v": -5}, tables={"sums": []}, verdict="vetoed"), {"resume": True}, epoch({"v": 6}, **sums(a=1))]
     assert run(folder, *steps).faults == ()
