@@ -11,7 +11,7 @@ from tests.mutants.mutant import INVARIANTS, Mutant
 
 FILES = (
     "commit", "leadership", "deletion", "exchange", "subtask", "timelines", "backfill", "jobmaster", "log", "rows",
-    "ownership", "tables", "postgres", "law",
+    "ownership", "tables", "postgres", "law", "joins",
 )  # fmt: skip
 
 
