@@ -1,0 +1,28 @@
+"""The law over longer histories of larger graphs (`tests/unit/dataflow/test_law.py` says what it is)."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.harness.law.examples import Example, JobExample, examples, job_examples
+from tests.harness.law.run import hold, hold_job
+
+
+@pytest.mark.referee
+@settings(max_examples=3_000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(examples(max_operators=5, max_epochs=6, max_rows=12))
+def test_the_law_holds_in_longer_histories_of_larger_graphs(example: Example) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        hold(example, Path(folder))
+
+
+@pytest.mark.referee
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(job_examples(max_acts=8))
+def test_the_law_holds_in_longer_histories_of_whole_jobs(example: JobExample) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        hold_job(example, Path(folder, "job"))
