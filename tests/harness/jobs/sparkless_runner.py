@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -97,5 +97,5 @@ class SparklessRunner:
             yield item
 
 
-def no_sql(node: Node, schema: pa.Schema) -> pa.Schema:
+def no_sql(node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
     raise AssertionError(f"operator {node.uid}: SQL needs Spark")

@@ -66,7 +66,7 @@ class WideOutputStage:
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.spill_directory) as attempt:
-            yield from self.output.run(attempt, decode_output(batches, self.sql.kept))
+            yield from self.output.run(attempt, decode_output(batches, self.sql.kept, self.sql.columns))
 
 
 def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels) -> DataFrame:
@@ -85,7 +85,7 @@ def _stage(frame: DataFrame, operators: OperatorStage, output: OutputStage, leve
     if level.sql is None:
         return frame.mapInArrow(FusedTask(operators, output, spill), rows)
     wide = frame.mapInArrow(WideOperatorStage(operators, level.sql, spill), wide_type(level.sql.produced))
-    projected = project(wide, level.sql.expressions.values(), level.sql.kept)
+    projected = project(wide, level.sql.expressions, [one for kept in level.sql.columns.values() for one in kept])
     return projected.mapInArrow(WideOutputStage(output, level.sql, spill), rows)
 
 

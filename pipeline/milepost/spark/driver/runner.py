@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from functools import partial
 
 import pyarrow as pa
@@ -19,10 +20,9 @@ from milepost.spark.driver.epoch_graph import epoch_frame
 from milepost.spark.driver.lost_tasks import lost_task
 from milepost.spark.driver.open_engine import load_engine, open_engine
 from milepost.spark.driver.spark_errors import crash, refusal
-from milepost.spark.driver.sql_projection import infer_schema
+from milepost.spark.driver.sql_projection import infer_schema, selects
 from milepost.spark.task.epoch_tasks import subtask_answers
 from milepost.spark.task.levels import EpochLevels, plan_levels
-from milepost.spark.task.sql_expression import projection
 from milepost.spec.graph.graph import Node
 
 
@@ -75,7 +75,7 @@ class SparkEpochRunner:
                 raise crash(plan.checkpoint_id, error) from error
             if not isinstance(error, PySparkException):
                 raise
-            raise refusal(plan.checkpoint_id, error, epoch.sql if epoch is not None else {}) from error
+            raise refusal(plan.checkpoint_id, error, epoch.sql if epoch is not None else ()) from error
         except BaseException:
             engine.interrupt(tag)
             raise
@@ -98,8 +98,8 @@ class SparkEpochRunner:
             engine.interrupt(tag)
 
 
-def _sql_schema(session: SparkSession, plan: EpochPlan, node: Node, schema: pa.Schema) -> pa.Schema:
+def _sql_schema(session: SparkSession, plan: EpochPlan, node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
     try:
-        return infer_schema(session, plan.spec, node, schema)
+        return infer_schema(session, plan.spec, node, inputs)
     except AnalysisException as error:
-        raise refusal(plan.checkpoint_id, error, {node.uid: projection(plan.spec, node, schema.names)}) from error
+        raise refusal(plan.checkpoint_id, error, selects(plan.spec, node, inputs)) from error

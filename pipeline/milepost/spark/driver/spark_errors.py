@@ -7,7 +7,7 @@ is looked up in each operator's expression.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException, PythonException
@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException, PySparkException, PythonException
 from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.spark.task.sql_expression import SqlExpression
 
 _PLACE = re.compile(r";? line \d+,? pos(?:ition)? \d+;?\s*$")
 """Where Spark saw it: a place in the expression that we wrote, which the user has never seen."""
@@ -31,12 +32,14 @@ _FOR_LARGE_ROWS = (
 )
 
 
-def refusal(checkpoint_id: CheckpointId, error: PySparkException, expressions: Mapping[str, str]) -> SubtaskDeclined:
+def refusal(
+    checkpoint_id: CheckpointId, error: PySparkException, expressions: Sequence[SqlExpression]
+) -> SubtaskDeclined:
     """Return the typed refusal for an error of Spark.
 
     Args:
         checkpoint_id: of the epoch. error: as Spark raised it.
-        expressions: the expression of each SQL operator that may have failed, by uid.
+        expressions: of the SQL operators that may have failed.
     """
     condition = error.getCondition() or ""
     text = _own_words(_first_line(error))
@@ -78,14 +81,14 @@ def _is_of_a_task(error: PySparkException) -> bool:
     return isinstance(error, PythonException) or (error.getCondition() or "").startswith("FAILED_")
 
 
-def _blamed(error: PySparkException, expressions: Mapping[str, str]) -> tuple[str, list[str]]:
+def _blamed(error: PySparkException, expressions: Sequence[SqlExpression]) -> tuple[str, list[str]]:
     """Return the fragment that failed, and the operators whose expression has it in that place; else all of them."""
     for context in error.getQueryContext():
         fragment, start = context.fragment(), context.startIndex()
-        uids = [uid for uid, text in expressions.items() if fragment and text.startswith(fragment, start)]
+        uids = [one.uid for one in expressions if fragment and one.text.startswith(fragment, start)]
         if uids:
-            return fragment, uids
-    return "", list(expressions)
+            return fragment, list(dict.fromkeys(uids))
+    return "", list(dict.fromkeys(one.uid for one in expressions))
 
 
 def _own_words(text: str) -> str:

@@ -3,22 +3,34 @@
 A wide frame carries the items of a task: `control` (binary) and one struct column `n_<node>` per node, of which
 exactly one is set in a row. A SQL operator becomes `CASE WHEN <input is set> AND <WHERE> THEN named_struct(…) END`, so
 it is Spark SQL itself that evaluates it, in the same stage, and a row that a filter drops is evaluated no further.
+
+Behind a UNION ALL a row may be of several SELECTs, so each gets a column of its own, and what reads the operator reads
+all of them, row by row::
+
+    n_a     n_b     n_both  n_both__2
+    a1      null    a1      null        SELECT * FROM a UNION ALL SELECT * FROM b
+    null    b1      null    b1
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType
 
-from milepost.spark.task.sql_expression import column_of, projection
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spark.task.sql_expression import SqlExpression, column_of, projection
 from milepost.spark.wire.task_output import Rows, Stamped, TaskOutput, decode_control, encode_control
 from milepost.spec.graph.graph import Node
-from milepost.spec.job.spec import JobSpec
+from milepost.spec.job.spec import JobSpec, SqlOperator
+from milepost.spec.sql.sql import quote
+from milepost.spec.sql.union import branches
 
 CONTROL = "control"
 
@@ -34,22 +46,75 @@ def wide_type(schemas: Mapping[str, pa.Schema]) -> StructType:
     return StructType([StructField(CONTROL, BinaryType()), *fields])
 
 
-def infer_schema(session: SparkSession, spec: JobSpec, node: Node, input_schema: pa.Schema) -> pa.Schema:
+def selects(spec: JobSpec, node: Node, inputs: Mapping[str, pa.Schema]) -> tuple[SqlExpression, ...]:
+    """Return an expression for each SELECT of a SQL operator, over its input alone."""
+    operator = spec.operator(node.uid)
+    assert isinstance(operator, SqlOperator)
+    return tuple(
+        SqlExpression(node.uid, one.input, projection(one, inputs[one.input].names, column_of(one.input)))
+        for one in branches(operator.sql, node.inputs)
+    )
+
+
+def infer_schema(session: SparkSession, spec: JobSpec, node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
     """Return the Arrow schema of a SQL operator's rows, by Spark's own analysis; every column may be null.
 
     In the wide frame a column that Spark calls non-null is null wherever another node's row is.
+
+    Args:
+        inputs: schema of each of its inputs.
+    Raises:
+        InvalidRequest: a text would become another type because of the SELECT that it meets in a UNION ALL.
     """
-    empty = session.createDataFrame([], wide_type({node.inputs[0]: input_schema}))
-    wide = empty.selectExpr(projection(spec, node, input_schema.names))
-    struct = arrow_schema(wide.schema).field(0).type
-    return pa.schema([field.with_nullable(True) for field in struct])
+    frames = []
+    for one in selects(spec, node, inputs):
+        empty = session.createDataFrame([], wide_type({one.column: inputs[one.column]}))
+        frames.append(empty.selectExpr(f"{one.text} AS made").select("made.*"))
+    schemas = [arrow_schema(frame.schema) for frame in frames]
+    common = arrow_schema(functools.reduce(lambda one, other: one.unionAll(other), frames).schema)
+    for schema in schemas:
+        _refuse_texts(node.uid, schema, common)
+    return pa.schema([field.with_nullable(True) for field in common])
 
 
-def project(frame: DataFrame, expressions: Iterable[str], keep: Iterable[str]) -> DataFrame:
-    """Add each SQL operator's column in order, then keep the columns that the output stage consumes."""
-    for expression in expressions:
-        frame = frame.selectExpr("*", expression)
-    return frame.select(CONTROL, *(f"`{column_of(node)}`" for node in keep))
+def _refuse_texts(uid: str, schema: pa.Schema, common: pa.Schema) -> None:
+    """A text that is made a time may be read as a moment that depends on when the epoch runs, and any may not fit."""
+    for before, after in zip(schema, common, strict=True):
+        if _texts(before.type) != _texts(after.type) and _texts(before.type):
+            raise InvalidRequest(
+                f"operator {uid}: the column {after.name} is text in one SELECT of its UNION ALL and {after.type} in "
+                "another. Nothing was changed.",
+                hint=f"Make it one type in each SELECT: CAST({before.name} AS …), or to_timestamp(…) with a pattern.",
+            )
+
+
+def _texts(type_: pa.DataType) -> int:
+    """Return how many texts there are in a type."""
+    inner = [type_.field(index).type for index in range(type_.num_fields)]
+    return int(pa.types.is_string(type_) or pa.types.is_large_string(type_)) + sum(map(_texts, inner))
+
+
+def project(frame: DataFrame, expressions: Iterable[SqlExpression], keep: Iterable[str]) -> DataFrame:
+    """Add each expression's column in order, then keep the columns that the output stage consumes."""
+    for one in expressions:
+        text = one.text if one.common is None else f"CAST({one.text} AS {_type_text(_struct(one.common))})"
+        frame = frame.selectExpr("*", f"{text} AS `{one.column}`")
+    return frame.select(CONTROL, *(f"`{column}`" for column in keep))
+
+
+def _struct(schema: pa.Schema) -> StructType:
+    return from_arrow_schema(schema)
+
+
+def _type_text(type_: DataType) -> str:
+    """Return a type as SQL writes it, whatever its fields are called."""
+    if isinstance(type_, StructType):
+        return f"STRUCT<{', '.join(f'{quote(one.name)}: {_type_text(one.dataType)}' for one in type_.fields)}>"
+    if isinstance(type_, ArrayType):
+        return f"ARRAY<{_type_text(type_.elementType)}>"
+    if isinstance(type_, MapType):
+        return f"MAP<{_type_text(type_.keyType)}, {_type_text(type_.valueType)}>"
+    return type_.simpleString()
 
 
 def encode_output(items: Iterable[TaskOutput], schemas: Mapping[str, pa.Schema]) -> Iterator[pa.RecordBatch]:
@@ -84,11 +149,16 @@ def _encode_rows(item: Rows, types: Mapping[str, pa.StructType], layout: pa.Sche
         yield pa.RecordBatch.from_arrays(columns, schema=layout)
 
 
-def decode_output(batches: Iterable[pa.RecordBatch], schemas: Mapping[str, pa.Schema]) -> Iterator[TaskOutput]:
-    """The inverse, after the projection; `schemas` are those of the columns that the output stage consumes.
+def decode_output(
+    batches: Iterable[pa.RecordBatch], schemas: Mapping[str, pa.Schema], columns: Mapping[str, tuple[str, ...]]
+) -> Iterator[TaskOutput]:
+    """The inverse, after the projection.
 
     Rows of different nodes may come interleaved in one batch; each node's own order, and its order relative to
-    control items, is kept.
+    control items, is kept. Of several columns of a node the rows come by their place in the frame, then by column.
+
+    Args:
+        schemas: of the nodes that the output stage consumes. columns: of the wide frame that have their rows.
     """
     lateness_us: int | None = None
     for batch in batches:
@@ -96,7 +166,11 @@ def decode_output(batches: Iterable[pa.RecordBatch], schemas: Mapping[str, pa.Sc
         at = pc.indices_nonzero(control.is_valid()).to_pylist()
         start = 0
         for index in [*at, batch.num_rows]:
-            yield from _decode_rows(batch.slice(start, index - start), schemas, lateness_us)
+            part = batch.slice(start, index - start)
+            for node, schema in schemas.items():
+                rows = _decode_rows([part.column(column) for column in columns[node]], schema)
+                if rows.num_rows:
+                    yield Rows(node, rows, lateness_us)
             if index < batch.num_rows:
                 item = decode_control(control[index].as_py())
                 if isinstance(item, Stamped):
@@ -106,10 +180,10 @@ def decode_output(batches: Iterable[pa.RecordBatch], schemas: Mapping[str, pa.Sc
             start = index + 1
 
 
-def _decode_rows(batch: pa.RecordBatch, schemas: Mapping[str, pa.Schema], lateness_us: int | None) -> Iterator[Rows]:
-    if batch.num_rows == 0:
-        return
-    for node, schema in schemas.items():
-        struct = batch.column(column_of(node)).drop_null()
-        if len(struct):
-            yield Rows(node, pa.table(struct.flatten(), names=schema.names).cast(schema), lateness_us)
+def _decode_rows(structs: list[pa.StructArray], schema: pa.Schema) -> pa.Table:
+    """The rows that columns of the wide frame have of one node."""
+    tables = [pa.table(struct.drop_null().flatten(), names=schema.names).cast(schema) for struct in structs]
+    if len(tables) == 1 or not any(table.num_rows for table in tables[1:]):
+        return tables[0]
+    places = np.concatenate([np.flatnonzero(struct.is_valid().to_numpy(zero_copy_only=False)) for struct in structs])
+    return pa.concat_tables(tables).take(pa.array(np.argsort(places, kind="stable")))

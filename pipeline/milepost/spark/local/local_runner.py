@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -15,11 +15,17 @@ from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.spark.driver.session import open_session
 from milepost.spark.driver.spark_errors import refusal
-from milepost.spark.driver.sql_projection import decode_output, encode_output, infer_schema, project, wide_type
+from milepost.spark.driver.sql_projection import (
+    decode_output,
+    encode_output,
+    infer_schema,
+    project,
+    selects,
+    wide_type,
+)
 from milepost.spark.local.local_levels import run_levels
 from milepost.spark.task.epoch_tasks import epoch_tasks
 from milepost.spark.task.levels import EpochLevels, SqlStep, plan_levels
-from milepost.spark.task.sql_expression import projection
 from milepost.spark.wire.task_output import TaskOutput
 from milepost.spec.graph.graph import Node
 from milepost.spec.job.spec import SparkSpec
@@ -55,13 +61,12 @@ class _SparkSql:
     def __init__(self, plan: EpochPlan) -> None:
         self._plan = plan
 
-    def schema(self, node: Node, schema: pa.Schema) -> pa.Schema:
+    def schema(self, node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
         """Return the schema of a SQL operator's rows, by Spark's own analysis."""
         try:
-            return infer_schema(self._session(), self._plan.spec, node, schema)
+            return infer_schema(self._session(), self._plan.spec, node, inputs)
         except PySparkException as error:
-            sql = {node.uid: projection(self._plan.spec, node, schema.names)}
-            raise refusal(self._plan.checkpoint_id, error, sql) from error
+            raise refusal(self._plan.checkpoint_id, error, selects(self._plan.spec, node, inputs)) from error
 
     def answers(self, epoch: EpochLevels) -> tuple[SubtaskAnswer, ...]:
         """Run the levels; return what the last one's subtasks answered."""
@@ -75,8 +80,9 @@ class _SparkSql:
             return items
         rows = pa.Table.from_batches(encode_output(items, step.produced))
         frame = self._session().createDataFrame(rows, wide_type(step.produced))
-        projected = project(frame, step.expressions.values(), step.kept).toArrow()
-        return decode_output(projected.to_batches(), step.kept)
+        kept = [column for columns in step.columns.values() for column in columns]
+        projected = project(frame, step.expressions, kept).toArrow()
+        return decode_output(projected.to_batches(), step.kept, step.columns)
 
     def _session(self) -> SparkSession:
         spec = self._plan.spec.spark

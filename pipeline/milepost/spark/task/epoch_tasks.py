@@ -35,7 +35,7 @@ from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Snapshot
 from milepost.spark.worker.task_memory import told
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import MemoryBudget
-from milepost.spec.graph.graph import SinkInput
+from milepost.spec.graph.graph import Node, SinkInput
 from milepost.spec.job.spec import SinkSpec
 from milepost.storage.layout import metrics_prefix
 
@@ -187,10 +187,15 @@ def _sinks(plan: EpochPlan, level: Level) -> tuple[SinkPlan, ...]:
             plan.graph.sink_inputs[name],
             plan.sinks[name],
             plan.buckets.get(name),
-            plan.joins.get(name),
+            plan.joins.get(name) if level.output.level == _node(plan, name).level else None,
         )
         for name in names
     )
+
+
+def _node(plan: EpochPlan, sink: str) -> Node:
+    """Return what a sink shows: at the highest of its levels small files are joined."""
+    return plan.graph.nodes[plan.graph.sink_inputs[sink].uid]
 
 
 def _owned(plan: EpochPlan, level: LevelPlan | None) -> tuple[OwnedKeys, ...]:

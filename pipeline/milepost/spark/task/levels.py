@@ -24,7 +24,7 @@ from milepost.protocol.exchange.watermarks import latest, operator_watermark
 from milepost.protocol.records.ids import OperatorUid
 from milepost.spark.task.output_stage import OutputPlan
 from milepost.spark.task.source_task import SourceSplit
-from milepost.spark.task.sql_expression import projection
+from milepost.spark.task.sql_expression import SqlExpression, column_of, level_sql
 from milepost.spark.task.whole_objects import WholeObjects
 from milepost.spark.wire.epoch_clock import LevelShare
 from milepost.spark.wire.exchange import BufferLimits, Edge, OwnStamp, Stamp
@@ -63,13 +63,14 @@ class SqlStep:
 
     Attributes:
         produced: schema of each node that the operator stage puts out and SQL or the output stage reads.
-        expressions: one per SQL operator, by uid, in topological order.
-        kept: schema of each node that the output stage reads.
+        expressions: of its SQL operators, in topological order.
+        kept: schema of each node that the output stage reads. columns: of the wide frame that have its rows.
     """
 
     produced: Mapping[str, pa.Schema]
-    expressions: Mapping[str, str]
+    expressions: tuple[SqlExpression, ...]
     kept: Mapping[str, pa.Schema]
+    columns: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +92,13 @@ class EpochLevels:
     schemas: Mapping[str, pa.Schema]
 
     @property
-    def sql(self) -> dict[str, str]:
-        """The Spark expression of every SQL operator, by uid."""
-        steps = [level.sql.expressions for level in self.levels if level.sql is not None]
-        return {uid: text for expressions in steps for uid, text in expressions.items()}
+    def sql(self) -> tuple[SqlExpression, ...]:
+        """The Spark expressions of all SQL operators."""
+        return tuple(one for level in self.levels if level.sql is not None for one in level.sql.expressions)
 
 
-SqlSchema = Callable[[Node, pa.Schema], pa.Schema]
-"""The schema of a SQL operator's rows, of the schema of its input. Raises SubtaskDeclined."""
+SqlSchema = Callable[[Node, Mapping[str, pa.Schema]], pa.Schema]
+"""The schema of a SQL operator's rows, of the schemas of its inputs. Raises SubtaskDeclined, InvalidRequest."""
 
 
 def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLevels:
@@ -112,7 +112,7 @@ def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLeve
     splits = _splits(plan, readers)
     levels = tuple(
         Level(
-            output=_output(plan, number, schemas, operators),
+            output=_output(plan, number, schemas, operators, len(splits)),
             sql=_sql(plan, number, schemas),
             stateful=_stateful(plan, number, len(splits), slots, schemas, operators) if number else None,
         )
@@ -131,7 +131,7 @@ def _schemas(
             schemas[node.uid] = readers[node.uid].schema
             schemas[node.uid + BAD] = DEAD_LETTERS
         elif node.kind == "sql":
-            schemas[node.uid] = sql_schema(node, schemas[node.inputs[0]])
+            schemas[node.uid] = sql_schema(node, {name: schemas[name] for name in node.inputs})
         else:
             inputs = _inputs(plan, node, schemas)
             spec = plan.spec.operator(node.uid)
@@ -197,7 +197,7 @@ def _outputs(plan: EpochPlan, level: int) -> list[tuple[str, Node, tuple[str, ..
     """
     found = []
     for node in plan.graph.nodes.values():
-        if node.level == level:
+        if level in node.levels:
             filled = tuple(name for name in node.sinks if name in plan.filled)
             found.append((node.uid, node, tuple(name for name in node.sinks if name not in filled)))
             late = [plan.graph.sink_inputs[name] for name in node.late_sinks]
@@ -216,7 +216,11 @@ def _whole(plan: EpochPlan) -> set[str]:
 
 
 def _output(
-    plan: EpochPlan, level: int, schemas: Mapping[str, pa.Schema], operators: Mapping[str, StatefulOperator]
+    plan: EpochPlan,
+    level: int,
+    schemas: Mapping[str, pa.Schema],
+    operators: Mapping[str, StatefulOperator],
+    source_subtasks: int,
 ) -> OutputPlan:
     last = level == plan.graph.levels
     edges = tuple(
@@ -226,7 +230,7 @@ def _output(
             key=operators[uid].routing_keys[position],
             columns=tuple(one.schema.names),
             event_time=node.event_time,
-            stamp=_stamp(plan, node, plan.graph.nodes[uid]),
+            stamp=_stamp(plan, level, node, plan.graph.nodes[uid]),
             # Where an epoch may be cut, what is in flight are rows: a later epoch's operator may be another one.
             combiner=None if plan.spec.checkpointing.cuts_epochs else operators[uid].combiner,
             name=edge,
@@ -248,6 +252,12 @@ def _output(
         limits=_limits(plan),
         edges=edges,
         sinks={name: sinks for name, _, sinks in _outputs(plan, level) if sinks},
+        stagers_before={
+            sink: sum(source_subtasks if below == 0 else plan.spec.spark.parallelism for below in lower)
+            for _, node, sinks in _outputs(plan, level)
+            if (lower := [one for one in node.levels if one < level])
+            for sink in sinks
+        },
     )
 
 
@@ -259,11 +269,11 @@ def _limits(plan: EpochPlan) -> BufferLimits:
     return BufferLimits(max(1, size // _CUT_PARTS), _CUT_ROWS)
 
 
-def _stamp(plan: EpochPlan, producer: Node, receiver: Node) -> Stamp | OwnStamp:
+def _stamp(plan: EpochPlan, level: int, producer: Node, receiver: Node) -> Stamp | OwnStamp:
     """Return how the rows of an edge are stamped."""
     clocks = _clocks(plan, receiver)
     start, fired = start_watermark_us(clocks), fired_us(plan.firing.get(receiver.uid, ()))
-    if producer.level == 0:
+    if level == 0:
         return Stamp(latest(start, fired))
     made_by = _clocks_of(plan, producer.uid)
     holdback_us = max((clock.holdback_us for clock in made_by if isinstance(clock, UpstreamClock)), default=0)
@@ -276,21 +286,20 @@ def _edges(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> Ite
 
 
 def _sql(plan: EpochPlan, level: int, schemas: Mapping[str, pa.Schema]) -> SqlStep | None:
-    nodes = [node for node in plan.graph.nodes.values() if node.level == level]
-    sql = [node for node in nodes if node.kind == "sql"]
-    if not sql:
+    made = level_sql(plan.spec, plan.graph, level, schemas)
+    if not made.expressions:
         return None
+    sql = {one.uid for one in made.expressions}
     stateful = {node.uid for node in plan.graph.stateful}
     kept = {
         name: schemas[name]
         for name, node, sinks in _outputs(plan, level)
         if sinks or (name == node.uid and stateful.intersection(node.consumers))
     }
-    read = {*kept, *(node.inputs[0] for node in sql)}
-    made = {node.uid for node in sql}
-    produced = {name: schemas[name] for name, _, _ in _outputs(plan, level) if name in read and name not in made}
-    expressions = {node.uid: projection(plan.spec, node, schemas[node.inputs[0]].names) for node in sql}
-    return SqlStep(produced, expressions, kept)
+    read = {*kept, *(name for uid in sql for name in plan.graph.nodes[uid].inputs)}
+    produced = {name: schemas[name] for name, _, _ in _outputs(plan, level) if name in read and name not in sql}
+    columns = {name: made.columns.get(name, (column_of(name),)) for name in kept}
+    return SqlStep(produced, made.expressions, kept, columns)
 
 
 def _stateful(

@@ -8,7 +8,7 @@ ends in cancel markers instead, with the input drained: Spark takes an early ret
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -32,6 +32,7 @@ class OutputPlan:
     Attributes:
         level: of the sender. receivers: subtasks of the next level; 0 at the last one.
         edges: rows that later levels consume. sinks: node -> names of the sinks it feeds at this level.
+        stagers_before: sink -> how many subtasks of lower levels stage rows for it as well.
     """
 
     checkpoint_id: CheckpointId
@@ -43,6 +44,7 @@ class OutputPlan:
     limits: BufferLimits
     edges: tuple[Edge, ...]
     sinks: Mapping[str, tuple[str, ...]]
+    stagers_before: Mapping[str, int] = field(default_factory=dict)
 
     def identity(self, subtask: int) -> SubtaskIdentity:
         return SubtaskIdentity(self.checkpoint_id, self.token, self.level, subtask)
@@ -68,7 +70,7 @@ def run_output_stage(
         limits=plan.limits,
         held_bytes=memory.budget.held_bytes,
     )
-    staged = Staging(plan.identity(subtask), plan.sinks, sinks, memory)
+    staged = Staging(plan.identity(subtask), plan.sinks, sinks, memory, plan.stagers_before)
     barrier: Barrier | None = None
     end: OperatorStageEnd | None = None
     decline: Decline | None = None

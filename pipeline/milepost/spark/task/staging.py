@@ -39,6 +39,7 @@ class Staging:
 
     Args:
         targets: node -> names of the sinks it feeds. sinks: opened, by name.
+        before: sink -> number of its first subtask here: its files are named by it.
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class Staging:
         targets: Mapping[str, tuple[str, ...]],
         sinks: Mapping[str, StagingSink],
         memory: Memory,
+        before: Mapping[str, int] | None = None,
     ) -> None:
         self._identity, self._targets, self._sinks, self._memory = identity, targets, sinks, memory
+        self._before = before or {}
         self._kept: dict[str, list[_Kept]] = {}
         self._held_bytes = 0
         self._staged: dict[str, StagedRows] = {}
@@ -79,7 +82,7 @@ class Staging:
                         self._pieces(self._kept.get(name, [])),
                         checkpoint_id=self._identity.checkpoint_id,
                         token=self._identity.token,
-                        subtask=self._identity.subtask,
+                        subtask=self._before.get(name, 0) + self._identity.subtask,
                         held_bytes=self._memory.budget.held_bytes,
                     )
             except CheckpointError as error:

@@ -37,7 +37,6 @@ from milepost.spec.job.spec import (
     StatefulSpec,
     WindowOperator,
 )
-from milepost.spec.sql.sql import SqlPlan
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import ColumnType
 
@@ -53,7 +52,8 @@ class Node:
 
     Attributes:
         uid: its name. kind: source, sql, aggregate, window, deduplicate, process or join.
-        level: 0 for sources; one above its inputs for a stateful operator; its input's for sql.
+        level: 0 for sources; one above its inputs for a stateful operator; the highest of its inputs' for sql.
+        levels: at which its rows come: of sql each at which rows of an input do; of any other its own.
         inputs: names of the nodes it reads.
         consumers: operators that read its rows, in the order of the spec.
         sinks, late_sinks, bad_sinks: sinks that read its rows, its late rows, and its records that cannot be read.
@@ -64,7 +64,6 @@ class Node:
         output_kind: append (a row is final) or updates (a row replaces the last one with its key).
         key: key columns of its output; () for rows without one.
         sources: the sources it descends from, which make its watermark.
-        plan: of a sql operator; None where the columns are not known.
         known: whether `columns` is: not below a process operator whose class was not loaded.
     """
 
@@ -77,7 +76,7 @@ class Node:
     output_kind: str
     key: tuple[str, ...]
     sources: tuple[str, ...]
-    plan: SqlPlan | None = None
+    levels: tuple[int, ...]
     known: bool = True
     shift_us: int = 0
     holdback_us: int = 0
@@ -169,7 +168,7 @@ class _Builder:
 
     def run(self) -> None:
         for name, source in self.spec.sources.items():
-            self._add(name, "source", 0, (), source_rows(source), (name,))
+            self._add(name, "source", (0,), (), source_rows(source), (name,))
         waiting = dict(enumerate(self.spec.operators))
         visited = set(self.spec.sources)
         while waiting:
@@ -208,7 +207,7 @@ class _Builder:
         if isinstance(operator, JoinOperator):
             result = join_rows(operator, inputs, path)
         elif isinstance(operator, SqlOperator):
-            result = sql_rows(operator, source.uid, rows, path)
+            result = sql_rows(operator, dict(zip(operator.inputs, inputs, strict=True)), path)
         elif isinstance(operator, AggregateOperator):
             result = aggregate_rows(operator, source.uid, rows, path)
         elif isinstance(operator, WindowOperator):
@@ -220,24 +219,32 @@ class _Builder:
         if isinstance(result, list):
             self.problems += result
         else:
-            level = max(node.level for node in sources) + (0 if isinstance(operator, SqlOperator) else 1)
+            levels = tuple(sorted({level for node in sources for level in node.levels}))
+            if not isinstance(operator, SqlOperator):
+                levels = (levels[-1] + 1,)
             descends_from = tuple(dict.fromkeys(name for node in sources for name in node.sources))
-            self._add(operator.uid, operator.kind, level, operator.inputs, result, descends_from)
+            self._add(operator.uid, operator.kind, levels, operator.inputs, result, descends_from)
 
     def _add(
-        self, uid: str, kind: str, level: int, inputs: tuple[str, ...], rows: OutputRows, sources: tuple[str, ...]
+        self,
+        uid: str,
+        kind: str,
+        levels: tuple[int, ...],
+        inputs: tuple[str, ...],
+        rows: OutputRows,
+        sources: tuple[str, ...],
     ) -> None:
         self.nodes[uid] = Node(
             uid=uid,
             kind=kind,
-            level=level,
+            level=levels[-1],
             inputs=inputs,
             columns=rows.columns,
             event_time=rows.event_time,
             output_kind=rows.kind,
             key=rows.key,
             sources=sources,
-            plan=rows.plan,
+            levels=levels,
             known=rows.known,
             shift_us=rows.shift_us,
             holdback_us=rows.holdback_us,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -19,8 +19,9 @@ from milepost.spec.job.spec import (
     WindowOperator,
 )
 from milepost.spec.sql.moments import check_moments
-from milepost.spec.sql.sql import SqlPlan, check_row_wise, sql_plan
+from milepost.spec.sql.sql import check_row_wise, sql_plan
 from milepost.spec.sql.sql_parse import SqlProblem
+from milepost.spec.sql.union import branches
 from milepost.spec.values.aggregates import AggregateCall, result_type, type_problem
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
@@ -54,7 +55,7 @@ _PARTITION_KINDS = (*INTEGERS, "string", "bool", "date")
 
 @dataclass(frozen=True, slots=True)
 class OutputRows:
-    """The rows that a node gives: columns in order, event time column, append or updates, key, and sql's plan.
+    """The rows that a node gives: columns in order, event time column, append or updates, and key.
 
     Attributes:
         shift_us: what is added to the event time, as in `Node`. holdback_us: as there.
@@ -66,7 +67,6 @@ class OutputRows:
     event_time: str | None
     kind: str
     key: tuple[str, ...]
-    plan: SqlPlan | None = None
     known: bool = True
     shift_us: int = 0
     holdback_us: int = 0
@@ -81,30 +81,69 @@ def source_rows(source: SourceSpec) -> OutputRows:
     return OutputRows({**source.columns, **source.partitions}, source.event_time, APPEND, ())
 
 
-def sql_rows(operator: SqlOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
+def sql_rows(operator: SqlOperator, inputs: Mapping[str, OutputRows], path: Path) -> OutputRows | list[Problem]:
     """A row-wise SELECT keeps the event time only under its own name, and a key only when all of it stays."""
-    if rows.kind != APPEND:
-        return [
-            Problem((*path, "inputs", 0), f"sql over updates (the rows of {name}) is not available in this version")
-        ]
+    problems = [
+        Problem((*path, "inputs", index), f"sql over updates (the rows of {name}) is not available in this version")
+        for index, (name, rows) in enumerate(inputs.items())
+        if rows.kind != APPEND
+    ]
+    if problems:
+        return problems
     try:
-        if not rows.known:
-            check_row_wise(operator.sql, name)
-            check_moments(operator.sql, name, {})
-            return rows
-        plan = sql_plan(operator.sql, name, list(rows.columns))
-        check_moments(operator.sql, name, rows.columns)
+        selected = [
+            (one.input, _selected(one.sql, one.input, inputs[one.input])) for one in branches(operator.sql, [*inputs])
+        ]
+        rows = selected[0][1] if len(selected) == 1 else _union(selected)
     except SqlProblem as problem:
         return [Problem((*path, "sql"), str(problem))]
-    if too_fine := _nanosecond_problems(name, rows, path):
-        return too_fine
+    for index, (name, of_input) in enumerate(inputs.items()):
+        problems += _nanosecond_problems(name, of_input, (*path, "inputs", index)) if of_input.known else []
+    return problems or rows
+
+
+def _selected(sql: str, name: str, rows: OutputRows) -> OutputRows:
+    """Return the rows of one SELECT. Raises SqlProblem."""
+    if not rows.known:
+        check_row_wise(sql, name)
+        check_moments(sql, name, {})
+        return rows
+    plan = sql_plan(sql, name, list(rows.columns))
+    check_moments(sql, name, rows.columns)
     columns: Columns = {}
     for column, _ in plan.columns:
         origin = plan.passthrough.get(column)
         columns[column] = rows.columns[origin] if origin is not None else None
     kept = plan.passthrough.get(rows.event_time or "") == rows.event_time
     key = rows.key if all(plan.passthrough.get(column) == column for column in rows.key) else ()
-    return OutputRows(columns, rows.event_time if kept else None, APPEND, key, plan, shift_us=rows.shift_us)
+    return OutputRows(columns, rows.event_time if kept else None, APPEND, key, shift_us=rows.shift_us)
+
+
+def _union(selected: Sequence[tuple[str, OutputRows]]) -> OutputRows:
+    """Return the rows of a UNION ALL: no key; an event time where all of them have the same one in the same place.
+
+    Raises SqlProblem: they have not the same number of columns.
+    """
+    (first_name, first), *others = selected
+    known = all(rows.known for _, rows in selected)
+    for name, rows in others:
+        if known and len(rows.columns) != len(first.columns):
+            message = f"each SELECT of a UNION ALL gives as many columns: that of {first_name} gives"
+            raise SqlProblem(f"{message} {len(first.columns)}, one of {name} {len(rows.columns)}")
+    times = {(rows.event_time, rows.shift_us, _place(rows)) for _, rows in selected}
+    event_time = first.event_time if len(times) == 1 else None
+    if not known:
+        return OutputRows({}, event_time, APPEND, (), known=False, shift_us=first.shift_us)
+    types = zip(*(rows.columns.values() for _, rows in selected), strict=True)
+    columns = {
+        name: of_all[0] if len(set(of_all)) == 1 else None for name, of_all in zip(first.columns, types, strict=True)
+    }
+    return OutputRows(columns, event_time, APPEND, (), shift_us=first.shift_us)
+
+
+def _place(rows: OutputRows) -> int | None:
+    """Return where the event time stands among the columns, as far as they are known."""
+    return list(rows.columns).index(rows.event_time) if rows.event_time in rows.columns else None
 
 
 def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
@@ -225,7 +264,7 @@ def _nanosecond_problems(name: str, rows: OutputRows, path: Path) -> list[Proble
     """Spark's times have microseconds: rows pass through it whole, so no column of them may be finer."""
     return [
         Problem(
-            (*path, "inputs", 0),
+            path,
             f"{name} has the column {column} of type {type_}, and Spark's times have microseconds: the rest would be "
             "lost; declare it in microseconds, or as string or int64",
         )

@@ -43,6 +43,7 @@ def _distinct(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 KeyColumns = Annotated[Many[ColumnName], Field(min_length=1), AfterValidator(_distinct)]
+Inputs = Annotated[Many[NodeName], Field(min_length=1), AfterValidator(_distinct)]
 OneInput = Annotated[Many[NodeName], Field(min_length=1, max_length=1)]
 Aggregates = Annotated[dict[ColumnName, Aggregate], Field(min_length=1)]
 
@@ -64,18 +65,20 @@ class StoreSpec(SpecModel):
 
 
 class SqlOperator(SpecModel):
-    """A row-wise SELECT over one input.
+    """A row-wise SELECT over one input, or several of them joined by UNION ALL.
 
     Attributes:
         uid: the operator's name: `[a-z][a-z0-9_]{0,62}` without `__`; no source or other operator has it.
-        inputs: the name of one source or operator. Rows of updates (an aggregate, a window with allowed lateness) are
-            refused.
-        sql: one `SELECT … FROM input WHERE …` of Spark SQL, with the input's name behind FROM.
+        inputs: names of sources and operators, each once and each read by a SELECT. Rows of updates (an aggregate, a
+            window with allowed lateness) are refused.
+        sql: `SELECT … FROM input WHERE …` of Spark SQL, with an input's name behind FROM. `UNION ALL` between several:
+            columns are called as in the first one, types are Spark's common ones, there is no key, and an event time
+            only where all have it under one name in one place.
     """
 
     uid: NodeName
     kind: Literal["sql"]
-    inputs: OneInput
+    inputs: Inputs
     sql: Text
 
 

@@ -71,8 +71,7 @@ def parse_select(sql: str) -> ParsedSelect:
         raise SqlProblem(f"expected one SELECT, got {len(statements)} statements")
     statement = statements[0]
     if isinstance(statement, exp.SetOperation):
-        plain = isinstance(statement, exp.Union) and not statement.args.get("distinct")
-        raise SqlProblem("`UNION ALL` is not available in this version" if plain else "set operations are not row-wise")
+        raise SqlProblem("set operations are not row-wise")
     if not isinstance(statement, exp.Select) or [t.token_type.name for t in tokens[:1]] != ["SELECT"]:
         raise SqlProblem("expected one SELECT … FROM … WHERE …")
     if tokens[1].token_type.name == "ALL":

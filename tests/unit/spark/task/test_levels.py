@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from milepost.jobmaster.jobmaster import Session
+import pyarrow as pa
+import pytest
+
+from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spark.task.levels import plan_levels
-from milepost.spark.wire.exchange import Stamp
+from milepost.spark.wire.exchange import OwnStamp, Stamp
+from milepost.spark.wire.level_plan import SourceClock, UpstreamClock
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner, no_sql
 
@@ -16,6 +20,58 @@ WINDOW = {
     "kind: aggregate,": "kind: window, window: {tumbling: 1h},",
     "mode: upsert": "mode: append",
 }
+
+
+UNION = """\
+name: job
+storage: ../store
+sources:
+  rows: {format: csv, path: ../landing/*.csv, settle: 0s, schema: {k: int64, at: "timestamp[us, UTC]"}, event_time: at}
+operators:
+  - {uid: once, kind: deduplicate, inputs: [rows], key: [k]}
+  - {uid: ends, kind: window, inputs: [once], key: [k], window: {tumbling: 1h}, aggregates: {n: count(*)}}
+  - {uid: both, kind: sql, inputs: [rows, once], sql: "SELECT k, at FROM rows UNION ALL SELECT k, at FROM once"}
+  - {uid: more, kind: sql, inputs: [both], sql: "SELECT k, at FROM both"}
+  - {uid: late, kind: window, inputs: [more], key: [k], window: {tumbling: 1h}, aggregates: {n: count(*)}}
+sinks:
+  - {name: both, input: both, format: parquet, path: ../lake/both, mode: append}
+  - {name: late, input: late, format: parquet, path: ../lake/late, mode: append}
+  - {name: ends, input: ends, format: parquet, path: ../lake/ends, mode: append}
+"""
+
+
+def test_a_union_is_made_at_each_level_of_its_inputs_and_sent_on_from_there(tmp_path: Path) -> None:
+    """A column of the wide frame for each path; rows of a source are stamped with the least watermark of all inputs."""
+    job, runner = SparklessJob.create(tmp_path), SparklessRunner()
+    (tmp_path / "config" / "small.yaml").write_text(UNION)
+    job.land("a.csv", "k,at\n1,2026-01-01T01:10:00Z\n")
+    with pytest.raises(AssertionError, match="SQL needs Spark"):
+        JobMaster(job.loaded()).run(Session.cli(), runner)
+    (plan,) = runner.plans
+    plan = replace(plan, watermarks_us={"rows": 9}, firing={"once": (7, 8), "late": (3, 4)})
+    schema = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    first, second, third = plan_levels(plan, 2, lambda node, inputs: schema).levels
+    assert first.sql is not None and second.sql is not None and third.sql is None
+    columns = [("both", "n_both"), ("more", "n_more")]
+    assert [(one.uid, one.column) for one in first.sql.expressions] == columns
+    assert [(one.uid, one.column) for one in second.sql.expressions] == columns
+    assert "`n_rows`" in first.sql.expressions[0].text and "`n_once`" in second.sql.expressions[0].text
+    assert [one.common for one in first.sql.expressions] == [schema, None]
+    stamps = {(level, edge.producer, edge.operator): edge.stamp for level in (0, 1) for edge in
+              (first, second)[level].output.edges}  # fmt: skip
+    assert stamps == {
+        (0, "rows", "once"): Stamp(9),
+        (0, "more", "late"): Stamp(7),
+        (1, "once", "ends"): OwnStamp(),
+        (1, "more", "late"): OwnStamp(most=Stamp(7), fired_us=4),
+    }
+    assert (first.output.sinks, first.output.stagers_before) == ({"both": ("both",)}, {})
+    assert (second.output.sinks, second.output.stagers_before) == ({"both": ("both",)}, {"both": 1})
+    assert third.stateful is not None
+    assert {one.operator.uid: one.clocks for one in third.stateful.operators} == {
+        "ends": (UpstreamClock("once", 0, 7),),
+        "late": (SourceClock("rows", 9, 0), UpstreamClock("once", 0, 7)),
+    }
 
 
 def test_the_rows_of_a_source_are_stamped_with_its_watermark_or_what_has_fired_if_that_is_later(tmp_path: Path) -> None:

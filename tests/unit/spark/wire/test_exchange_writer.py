@@ -316,7 +316,7 @@ def test_stamps_survive_the_way_through_the_projection() -> None:
     items: list[TaskOutput] = [
         Rows("n", schema.empty_table().from_pydict({"k": [k]}), s) for k, s in ((1, None), (2, 9), (3, 9))
     ]
-    back = list(decode_output(encode_output([*items, RowsDone()], {"n": schema}), {"n": schema}))
+    back = list(decode_output(encode_output([*items, RowsDone()], {"n": schema}), {"n": schema}, {"n": ("n_n",)}))
     assert [(i.rows["k"].to_pylist(), i.lateness_us) for i in back if isinstance(i, Rows)] == [
         ([1], None),
         ([2], 9),

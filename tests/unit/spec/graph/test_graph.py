@@ -82,6 +82,60 @@ def test_a_level_is_one_exchange_and_sql_costs_none() -> None:
     assert all(node.sources == ("rows",) for node in graph.nodes.values())
 
 
+def union(uid: str, *texts: str, inputs: list[str]) -> dict[str, Any]:
+    return {"uid": uid, "kind": "sql", "inputs": inputs, "sql": " UNION ALL ".join(texts)}
+
+
+def test_a_union_has_rows_at_each_level_of_its_inputs_and_what_reads_it_is_above_all_of_them() -> None:
+    graph = build_graph(
+        spec(
+            [
+                unique("seen"),
+                union("both", "SELECT k, v, t FROM rows", "SELECT k, v AS w, t FROM seen", inputs=["rows", "seen"]),
+                sql("more", "SELECT k, v, t FROM both WHERE v > 0", "both"),
+                window("hourly", "more"),
+                aggregate("totals", "rows"),
+            ]
+        )
+    )
+    levels = {uid: (node.level, node.levels) for uid, node in graph.nodes.items()}
+    assert levels == {
+        "rows": (0, (0,)), "seen": (1, (1,)), "both": (1, (0, 1)), "more": (1, (0, 1)), "hourly": (2, (2,)),
+        "totals": (1, (1,)),
+    }  # fmt: skip
+    both = graph.nodes["both"]
+    assert (both.key, both.event_time, both.sources) == ((), "t", ("rows",))
+    assert types(graph, "both") == {"k": "string", "v": "int32", "t": "timestamp[us, UTC]"}
+
+
+@pytest.mark.parametrize(
+    ("second", "event_time", "types_"),
+    [
+        ("SELECT t, k FROM rows", "t", ["timestamp[us, UTC]", "string"]),
+        ("SELECT t AS at, k FROM rows", None, ["timestamp[us, UTC]", "string"]),
+        ("SELECT k, t FROM rows", None, ["None", "None"]),
+        ("SELECT t + interval 1 day AS t, k FROM rows", None, ["None", "string"]),
+    ],
+)
+def test_a_union_has_an_event_time_where_all_have_it_under_one_name_in_one_place(
+    second: str, event_time: str | None, types_: list[str]
+) -> None:
+    """And a type where all have the same; else only Spark knows it."""
+    graph = build_graph(spec([union("both", "SELECT t, k FROM rows", second, inputs=["rows"])]))
+    assert graph.nodes["both"].event_time == event_time
+    assert list(types(graph, "both").values()) == types_
+
+
+def test_a_union_of_a_window_and_a_source_has_no_event_time_for_their_times_differ_by_a_moment() -> None:
+    ends = "SELECT window_end, k FROM w"
+    graph = build_graph(spec([window("w"), union("a", ends, ends, inputs=["w"])]))
+    assert graph.nodes["a"].event_time == "window_end"
+    columns = {"k": "string", "v": "int32", "window_end": "timestamp[us, UTC]", "f": "float64"}
+    operators = [window("w"), union("a", ends, "SELECT window_end, k FROM rows", inputs=["w", "rows"])]
+    graph = build_graph(spec(operators, schema=columns, event_time="window_end"))
+    assert graph.nodes["a"].event_time is None
+
+
 def test_a_job_without_stateful_operators_has_no_exchange() -> None:
     assert build_graph(spec([sql("a", "SELECT * FROM rows")], [sink("a", "append")])).levels == 0
 
@@ -150,6 +204,45 @@ def test_sinks_know_what_they_read() -> None:
         ([aggregate("a"), aggregate("b", "a")], [], "aggregate over updates (the rows of a) is not available"),
         ([aggregate("a"), sql("b", "SELECT * FROM a", "a")], [], "sql over updates (the rows of a) is not available"),
         ([aggregate("a"), unique("b", "a", key=["k"])], [], "deduplicate over updates"),
+        (
+            [aggregate("a"), union("b", "SELECT k FROM rows", "SELECT k FROM a", inputs=["rows", "a"])],
+            [],
+            "operators[1].inputs[1]: sql over updates (the rows of a) is not available",
+        ),
+        (
+            [unique("u"), union("b", "SELECT k FROM rows", "SELECT k FROM rows", inputs=["rows", "u"])],
+            [],
+            "no SELECT reads the input u",
+        ),
+        (
+            [union("b", "SELECT k FROM rows", "SELECT k, v FROM rows", inputs=["rows"])],
+            [],
+            "that of rows gives 1, one of rows 2",
+        ),
+        (
+            [unique("u"), union("b", "SELECT k FROM rows", "SELECT k FROM w", inputs=["rows", "u"])],
+            [],
+            "FROM w: the operator's inputs are rows, u",
+        ),
+        (
+            [union("b", "SELECT k FROM rows", "SELECT nope AS k FROM rows", inputs=["rows"])],
+            [],
+            "line 1, column 37: rows has no column nope",
+        ),
+        ([union("b", "SELECT k FROM rows", inputs=["rows"])], [sink("b", "upsert")], "b has no key to upsert by"),
+        (
+            [unique("u"), union("b", "SELECT t, k FROM u", "SELECT t, k FROM u", inputs=["u"])],
+            [sink("b", "upsert")],
+            "b has no key to upsert by",
+        ),
+        (
+            [
+                union("a", "SELECT k FROM rows", "SELECT k FROM b", inputs=["rows", "b"]),
+                union("b", "SELECT k FROM rows", "SELECT k FROM a", inputs=["rows", "a"]),
+            ],
+            [],
+            "a cycle: a <- b <- a",
+        ),
         ([aggregate("a"), window("b", "a")], [], "window over updates"),
         ([aggregate("a")], [sink("a", "append")], "gives updates, which an append sink cannot take"),
         ([], [sink("rows", "upsert")], "rows has no key to upsert by"),

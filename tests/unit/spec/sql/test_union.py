@@ -1,0 +1,41 @@
+"""A UNION ALL is taken apart into its SELECTs, each at its place in the text."""
+
+from __future__ import annotations
+
+import pytest
+
+from milepost.spec.sql.sql_parse import SqlProblem
+from milepost.spec.sql.union import Branch, branches
+
+
+def test_a_select_alone_is_the_whole_text() -> None:
+    text = "SELECT 'UNION ALL' AS a, `union` FROM t -- UNION ALL SELECT"
+    assert branches(text, ["t"]) == (Branch("t", text),)
+
+
+def test_each_select_keeps_its_place_so_that_a_problem_says_line_and_column_of_the_whole() -> None:
+    text = "SELECT a FROM t\nUNION /* of */ ALL\n SELECT b FROM u\nunion all SELECT c FROM T"
+    found = branches(text, ["t", "u"])
+    assert [one.input for one in found] == ["t", "u", "t"]
+    assert found[0].sql == "SELECT a FROM t\n"
+    assert found[1].sql == "               \n                  \n SELECT b FROM u\n"
+    assert found[2].sql.lstrip() == "SELECT c FROM T" and found[2].sql.count("\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("SELECT a FROM t UNION SELECT a FROM u", "line 1, column 17: UNION without ALL compares rows with other rows"),
+        ("SELECT a FROM t UNION DISTINCT SELECT a FROM u", "line 1, column 17: UNION without ALL"),
+        ("SELECT a FROM t\nUNION ALL BY NAME SELECT a FROM u", "line 2, column 1: `UNION ALL BY NAME` is not"),
+        ("(SELECT a FROM t) UNION ALL SELECT a FROM u", "parentheses around a SELECT are not available"),
+        ("SELECT a FROM t UNION ALL (SELECT a FROM u)", "parentheses around a SELECT are not available"),
+        ("SELECT a FROM t UNION ALL SELECT a FROM t", "no SELECT reads the input u"),
+        ("SELECT a FROM t UNION ALL SELECT a FROM v", "FROM v: the operator's inputs are t, u"),
+        ("SELECT a FROM t UNION ALL", "expected one SELECT"),
+    ],
+)
+def test_what_is_no_union_of_selects_over_the_inputs_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(SqlProblem) as caught:
+        branches(text, ["t", "u"])
+    assert problem in str(caught.value)
