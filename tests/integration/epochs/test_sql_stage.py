@@ -53,6 +53,9 @@ STATEMENTS = [
     "SELECT nanvl(x, 0.0) AS x, isnan(x) AS was_nan, to_date(t) AS day FROM src",
     "SELECT name, n AS number FROM src WHERE n > 0 UNION ALL SELECT upper(name) AS up, x AS `other one` FROM src",
     "SELECT n FROM src UNION ALL SELECT CAST(n AS BIGINT) + 1 AS m FROM src UNION ALL SELECT 1.5 AS d FROM src",
+    "SELECT name, explode(tags) AS tag, n + 1 AS next FROM src WHERE n IS NOT NULL",
+    "SELECT explode(transform(tags, e -> e || coalesce(name, '-'))) AS t, n, t AS at FROM src",
+    "SELECT explode(array(n, NULL, 3)) AS item FROM src WHERE size(tags) > 0 UNION ALL SELECT x FROM src",
     """SELECT named_struct('a b', n, 'tags', tags) AS `p q`, t FROM src UNION ALL
     SELECT named_struct('a b', x, 'tags', array(name)) AS pair, to_date(t) AS day FROM src WHERE t IS NOT NULL""",
 ]
@@ -136,6 +139,38 @@ def test_the_stage_gives_what_spark_sql_gives_for_the_same_statement(spark: Spar
     assert actual.schema.names == expected.schema.names
     if "UNION" not in sql:
         assert repr(actual.to_pylist()) == repr(expected.cast(schema).to_pylist())
+
+
+def test_an_explode_multiplies_the_rows_of_its_operator_alone(spark: SparkSession) -> None:
+    """What else reads the input, in the same stage, gets each of its rows once; what reads the explode, all of them."""
+    value = _spec("SELECT name, explode(tags) AS tag FROM src").model_dump(
+        mode="json", by_alias=True, exclude_unset=True
+    )
+    texts = {
+        "again": "SELECT upper(tag) AS t FROM made WHERE tag <> 'q'",
+        "pairs": "SELECT explode(array(tag, name)) AS t FROM made",
+    }
+    behind = [{"uid": uid, "kind": "sql", "inputs": ["made"], "sql": text} for uid, text in texts.items()]
+    spec = JobSpec.model_validate({**value, "operators": [*value["operators"], *behind]})
+    graph = build_graph(spec)
+    schemas = {"src": TABLE.schema}
+    for uid in ("made", "again", "pairs"):
+        node = graph.nodes[uid]
+        schemas[uid] = infer_schema(spark, spec, node, {name: schemas[name] for name in node.inputs})
+    wide = spark.range(0, 1, 1, 1).mapInArrow(Encode(), wide_type({"src": TABLE.schema}))
+    sql = level_sql(spec, graph, 0, schemas)
+    staged = project(wide, sql.expressions, [column for columns in sql.columns.values() for column in columns])
+    bodies = [bytes(row.body) for row in staged.mapInArrow(Collect(), "body binary").collect()]
+    batches = [batch for body in bodies for batch in pa.ipc.open_stream(body)]
+    items = list(decode_output(batches, schemas, sql.columns))
+    assert [type(item) for item in items[-2:]] == [RowsDone, Declined]
+    rows = {uid: pa.concat_tables([item.rows for item in items if isinstance(item, Rows) and item.node == uid])
+            for uid in schemas}  # fmt: skip
+    assert repr(rows["src"].to_pylist()) == repr(TABLE.to_pylist())
+    made = [(row["name"], tag) for row in TABLE.to_pylist() for tag in row["tags"] or ()]
+    assert [(row["name"], row["tag"]) for row in rows["made"].to_pylist()] == made
+    assert rows["again"].column("t").to_pylist() == [tag.upper() for _, tag in made if tag != "q"]
+    assert rows["pairs"].column("t").to_pylist() == [one for name, tag in made for one in (tag, name)]
 
 
 def test_a_text_that_would_become_another_type_in_a_union_is_refused(spark: SparkSession) -> None:

@@ -102,4 +102,5 @@ def _sql_schema(session: SparkSession, plan: EpochPlan, node: Node, inputs: Mapp
     try:
         return infer_schema(session, plan.spec, node, inputs)
     except AnalysisException as error:
-        raise refusal(plan.checkpoint_id, error, selects(plan.spec, node, inputs)) from error
+        made = [one.made for one in selects(plan.spec, node, inputs)]
+        raise refusal(plan.checkpoint_id, error, made) from error

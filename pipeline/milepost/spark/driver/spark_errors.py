@@ -85,7 +85,8 @@ def _blamed(error: PySparkException, expressions: Sequence[SqlExpression]) -> tu
     """Return the fragment that failed, and the operators whose expression has it in that place; else all of them."""
     for context in error.getQueryContext():
         fragment, start = context.fragment(), context.startIndex()
-        uids = [one.uid for one in expressions if fragment and one.text.startswith(fragment, start)]
+        texts = ((one.uid, text) for one in expressions for text in (one.text, one.lists or ""))
+        uids = [uid for uid, text in texts if fragment and text.startswith(fragment, start)]
         if uids:
             return fragment, list(dict.fromkeys(uids))
     return "", list(dict.fromkeys(one.uid for one in expressions))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +26,11 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType
 
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.spark.task.sql_expression import SqlExpression, column_of, projection
+from milepost.spark.task.sql_expression import PLACE, SqlExpression, column_of, expression
 from milepost.spark.wire.task_output import Rows, Stamped, TaskOutput, decode_control, encode_control
 from milepost.spec.graph.graph import Node
 from milepost.spec.job.spec import JobSpec, SqlOperator
+from milepost.spec.sql.plan import ITEM
 from milepost.spec.sql.sql import quote
 from milepost.spec.sql.union import branches
 
@@ -46,14 +48,23 @@ def wide_type(schemas: Mapping[str, pa.Schema]) -> StructType:
     return StructType([StructField(CONTROL, BinaryType()), *fields])
 
 
-def selects(spec: JobSpec, node: Node, inputs: Mapping[str, pa.Schema]) -> tuple[SqlExpression, ...]:
-    """Return an expression for each SELECT of a SQL operator, over its input alone."""
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """One SELECT of a SQL operator: the input that it reads, and the expression over that alone."""
+
+    input: str
+    made: SqlExpression
+
+
+def selects(spec: JobSpec, node: Node, inputs: Mapping[str, pa.Schema]) -> list[Selected]:
+    """Return the SELECTs of a SQL operator, in order."""
     operator = spec.operator(node.uid)
     assert isinstance(operator, SqlOperator)
-    return tuple(
-        SqlExpression(node.uid, one.input, projection(one, inputs[one.input].names, column_of(one.input)))
+    made = column_of(node.uid)
+    return [
+        Selected(one.input, expression(node.uid, one, inputs[one.input].names, column_of(one.input), made))
         for one in branches(operator.sql, node.inputs)
-    )
+    ]
 
 
 def infer_schema(session: SparkSession, spec: JobSpec, node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
@@ -68,8 +79,8 @@ def infer_schema(session: SparkSession, spec: JobSpec, node: Node, inputs: Mappi
     """
     frames = []
     for one in selects(spec, node, inputs):
-        empty = session.createDataFrame([], wide_type({one.column: inputs[one.column]}))
-        frames.append(empty.selectExpr(f"{one.text} AS made").select("made.*"))
+        empty = session.createDataFrame([], wide_type({one.input: inputs[one.input]}))
+        frames.append(_added(empty, one.made).select(f"`{column_of(node.uid)}`.*"))
     schemas = [arrow_schema(frame.schema) for frame in frames]
     common = arrow_schema(functools.reduce(lambda one, other: one.unionAll(other), frames).schema)
     for schema in schemas:
@@ -97,9 +108,25 @@ def _texts(type_: pa.DataType) -> int:
 def project(frame: DataFrame, expressions: Iterable[SqlExpression], keep: Iterable[str]) -> DataFrame:
     """Add each expression's column in order, then keep the columns that the output stage consumes."""
     for one in expressions:
-        text = one.text if one.common is None else f"CAST({one.text} AS {_type_text(_struct(one.common))})"
-        frame = frame.selectExpr("*", f"{text} AS `{one.column}`")
+        frame = _added(frame, one)
     return frame.select(CONTROL, *(f"`{column}`" for column in keep))
+
+
+def _added(frame: DataFrame, one: SqlExpression) -> DataFrame:
+    """Add an expression's column. Of the rows that an explode makes of one, the first alone has the other columns::
+
+    n_src        __place  __item    n_src        n_made
+    [a, [p, q]]  0        p         [a, [p, q]]  [a, p]
+    [a, [p, q]]  1        q         null         [a, q]
+    [b, []]      null     null      [b, []]      null
+    """
+    text = one.text if one.common is None else f"CAST({one.text} AS {_type_text(_struct(one.common))})"
+    made = f"{text} AS `{one.column}`"
+    if one.lists is None:
+        return frame.selectExpr("*", made)
+    others = [f"CASE WHEN coalesce(`{PLACE}`, 0) = 0 THEN `{name}` END AS `{name}`" for name in frame.columns]
+    exploded = frame.selectExpr("*", f"posexplode_outer({one.lists}) AS (`{PLACE}`, `{ITEM}`)")
+    return exploded.selectExpr(*others, made)
 
 
 def _struct(schema: pa.Schema) -> StructType:

@@ -66,7 +66,8 @@ class _SparkSql:
         try:
             return infer_schema(self._session(), self._plan.spec, node, inputs)
         except PySparkException as error:
-            raise refusal(self._plan.checkpoint_id, error, selects(self._plan.spec, node, inputs)) from error
+            made = [one.made for one in selects(self._plan.spec, node, inputs)]
+            raise refusal(self._plan.checkpoint_id, error, made) from error
 
     def answers(self, epoch: EpochLevels) -> tuple[SubtaskAnswer, ...]:
         """Run the levels; return what the last one's subtasks answered."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -11,6 +11,9 @@ from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec, SqlOperator
 from milepost.spec.sql.sql import sql_plan
 from milepost.spec.sql.union import Branch, branches
+
+PLACE = "__place"
+"""Column of the wide frame between the two steps of an `explode`: where in its list a row's value stands."""
 
 
 def column_of(node: str, part: int = 0) -> str:
@@ -31,12 +34,14 @@ class SqlExpression:
 
     Attributes:
         uid: operator. column: that it makes. text: Spark SQL.
+        lists: Spark SQL of the list of which an `explode` makes rows, each with one value in `ITEM`; None: none does.
         common: schema to which the rows of each SELECT of a UNION ALL are cast; None for an operator of one.
     """
 
     uid: str
     column: str
     text: str
+    lists: str | None = None
     common: pa.Schema | None = None
 
 
@@ -73,19 +78,22 @@ def level_sql(spec: JobSpec, graph: JobGraph, level: int, schemas: Mapping[str, 
         columns[node.uid] = tuple(column_of(node.uid, part) for part in range(len(paths)))
         common = schemas[node.uid] if len(selects) > 1 else None
         for (branch, source), column in zip(paths, columns[node.uid], strict=True):
-            text = projection(branch, schemas[branch.input].names, source)
-            expressions.append(SqlExpression(node.uid, column, text, common))
+            made = expression(node.uid, branch, schemas[branch.input].names, source, column)
+            expressions.append(replace(made, common=common))
     return LevelSql(tuple(expressions), columns)
 
 
-def projection(branch: Branch, input_columns: list[str], source: str) -> str:
-    """Return the Spark SQL expression of one SELECT over a column of the wide frame that has its input's rows."""
+def expression(uid: str, branch: Branch, input_columns: list[str], source: str, column: str) -> SqlExpression:
+    """Return the expression of one SELECT over a column of the wide frame that has its input's rows."""
     plan = sql_plan(branch.sql, branch.input, input_columns, qualify=source)
-    struct = ", ".join(f"{_literal(name)}, {expression}" for name, expression in plan.columns)
-    condition = f"`{source}` IS NOT NULL"
+    struct = ", ".join(f"{_literal(name)}, {value}" for name, value in plan.columns)
+    passes = f"`{source}` IS NOT NULL"
     if plan.filter_sql is not None:
-        condition += f" AND ({plan.filter_sql})"
-    return f"CASE WHEN {condition} THEN named_struct({struct}) END"
+        passes += f" AND ({plan.filter_sql})"
+    if plan.exploded is None:
+        return SqlExpression(uid, column, f"CASE WHEN {passes} THEN named_struct({struct}) END")
+    lists = f"CASE WHEN {passes} THEN {plan.exploded.lists} END"
+    return SqlExpression(uid, column, f"CASE WHEN `{PLACE}` IS NOT NULL THEN named_struct({struct}) END", lists)
 
 
 def _literal(text: str) -> str:

@@ -116,6 +116,12 @@ def _selected(sql: str, name: str, rows: OutputRows) -> OutputRows:
         columns[column] = rows.columns[origin] if origin is not None else None
     kept = plan.passthrough.get(rows.event_time or "") == rows.event_time
     key = rows.key if all(plan.passthrough.get(column) == column for column in rows.key) else ()
+    if plan.exploded is not None:
+        key = ()  # several rows may have it
+        type_ = rows.type_of(plan.exploded.column)
+        if type_ is not None and type_.element is None:
+            raise SqlProblem(f"explode takes a list, and {plan.exploded.column} is {type_}")
+        columns[plan.exploded.name] = None if type_ is None else type_.element
     return OutputRows(columns, rows.event_time if kept else None, APPEND, key, shift_us=rows.shift_us)
 
 

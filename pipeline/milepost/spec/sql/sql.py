@@ -8,9 +8,9 @@ qualified without a change of meaning is refused by name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from milepost.spec.sql.plan import ITEM, Exploded, SqlPlan
 from milepost.spec.sql.row_wise import (
     MOMENT_KEYWORDS,
     MOMENT_OR_MACHINE,
@@ -54,23 +54,9 @@ _QUANTIFIED = ("LIKE", "ILIKE", "RLIKE")
 _TYPES = frozenset({"character", "dec", "numeric", "varchar"})
 """Types with a length that are no functions."""
 _BEFORE_A_TYPE = ("ALIAS", "DCOLON", "LT", "COLON", "COMMA")
+_EXPLODE = "explode"
 _WITH_UNIT = frozenset({"date_add", "date_diff", "dateadd", "datediff", "timediff", "timestampadd", "timestampdiff"})
 """Functions whose first of three arguments is the name of a unit."""
-
-
-@dataclass(frozen=True, slots=True)
-class SqlPlan:
-    """A row-wise SELECT, taken apart.
-
-    Attributes:
-        columns: (output name, Spark SQL expression), in order.
-        filter_sql: Spark SQL condition, or None: every row passes. A row for which it is null does not.
-        passthrough: output name -> input column, for outputs that are an input column unchanged.
-    """
-
-    columns: tuple[tuple[str, str], ...]
-    filter_sql: str | None
-    passthrough: dict[str, str]
 
 
 def sql_plan(sql: str, input_name: str, input_columns: Sequence[str], qualify: str | None = None) -> SqlPlan:
@@ -108,6 +94,7 @@ class _Reader:
         parsed = parse_select(sql)
         self._tokens, self._select = parsed.tokens, parsed.tree
         self._edits: list[tuple[int, int, str]] = []
+        self._exploded: Exploded | None = None
 
     def check(self) -> None:
         self._check_clauses()
@@ -127,7 +114,8 @@ class _Reader:
                 if column is not None:
                     passthrough[name] = column
         self._check_output([name for name, _ in columns])
-        return SqlPlan(tuple(columns), self._text(*condition) if condition else None, passthrough)
+        filter_sql = self._text(*condition) if condition else None
+        return SqlPlan(tuple(columns), filter_sql, passthrough, self._exploded)
 
     def _check_clauses(self) -> None:
         for clause, value in self._select.args.items():
@@ -184,6 +172,8 @@ class _Reader:
             return f"write `{name}` without what stands before it: only Spark's own functions are available"
         if kind != "IDENTIFIER" and name in _WORDS and (name not in REFUSED_FUNCTIONS or before in _QUANTIFIED):
             return None
+        if kind != "IDENTIFIER" and name == _EXPLODE:
+            return None  # it is looked at where it stands
         if kind != "IDENTIFIER" and name in _TYPES and before in _BEFORE_A_TYPE:
             return None
         return function_problem(name)
@@ -192,6 +182,8 @@ class _Reader:
         from sqlglot import exp
 
         taken = {name.casefold() for name in (*self._columns, self._qualifier or "")}
+        if sum(_explodes(item.this) for item in self._select.expressions if isinstance(item, exp.Alias)) > 1:
+            raise SqlProblem("one explode per SELECT: a second one makes its rows in another operator behind this one")
         for node in self._select.walk():
             if isinstance(node, exp.Query) and node is not self._select:
                 raise SqlProblem("subqueries are not allowed: a sql operator is row-wise")
@@ -201,6 +193,8 @@ class _Reader:
                 raise SqlProblem("parameters are not allowed in the SQL of a spec")
             if isinstance(node, exp.Star) and not self._is_item(node):
                 raise SqlProblem("* inside an expression is not available in this version; name the columns")
+            if _explodes(node) and not (isinstance(node.parent, exp.Alias) and node.parent.parent is self._select):
+                raise SqlProblem("explode stands alone in the SELECT list: explode(x) AS name")
             if isinstance(node, exp.Lambda):
                 for parameter in node.expressions:
                     if parameter.name.casefold() in taken:
@@ -305,12 +299,22 @@ class _Reader:
             if self._tokens[last].text != name:
                 raise SqlProblem(f"the name {name!r} cannot be read; write it as an identifier after AS")
             last -= 2 if self._tokens[last - 1].token_type.name == "ALIAS" else 1
+            if _explodes(body):
+                return [self._explode(name, body, first, last)]
         elif not isinstance(expression, (exp.Column, exp.Dot)):
             raise SqlProblem(f"give {self._source(first, last)} a name with AS")
         column = self._plain_column(body)
         if column is not None and not isinstance(expression, exp.Alias):
             name = column
         return [(name, self._text(first, last), column)]
+
+    def _explode(self, name: str, call: exp.Expression, first: int, last: int) -> tuple[str, str, str | None]:
+        """Return the column that an `explode` makes: `first` is its name, `last` the parenthesis that closes it."""
+        if len(call.expressions) != 1:
+            raise SqlProblem("explode takes one list: explode(x) AS name")
+        column = self._plain_column(call.expressions[0])
+        self._exploded = Exploded(name, self._text(first + 2, last - 1), column)
+        return name, quote(ITEM), None
 
     def _plain_column(self, body: exp.Expression) -> str | None:
         from sqlglot import exp
@@ -350,6 +354,12 @@ class _Reader:
             if name.casefold() in seen:
                 raise SqlProblem(f"the output column {name} occurs twice")
             seen.add(name.casefold())
+
+
+def _explodes(node: exp.Expression) -> bool:
+    from sqlglot import exp
+
+    return isinstance(node, exp.Anonymous) and node.name.casefold() == _EXPLODE
 
 
 def _span(identifier: exp.Expression) -> tuple[int, int]:

@@ -300,6 +300,17 @@ def test_a_window_with_allowed_lateness_gives_updates_by_key_and_window() -> Non
     assert graph.sink_inputs["out"].key == ("k", "window_start", "window_end")
 
 
+def test_an_explode_gives_the_element_and_takes_the_key() -> None:
+    """The event time stays: each row has that of the one that it was made of."""
+    columns = {"k": "string", "t": "timestamp[us, UTC]", "tags": "list<string>"}
+    parts = sql("parts", "SELECT k, t, explode(tags) AS tag FROM seen", "seen")
+    graph = build_graph(spec([unique("seen"), parts, window("hourly", "parts")], format="json", schema=columns))
+    assert types(graph, "parts") == {"k": "string", "t": "timestamp[us, UTC]", "tag": "string"}
+    assert (graph.nodes["parts"].key, graph.nodes["parts"].event_time) == ((), "t")
+    text = "explode takes a list, and k is string"
+    assert text in refusal(spec([sql("a", "SELECT explode(k) AS e FROM rows")], format="json", schema=columns))
+
+
 def test_a_list_or_struct_is_no_key() -> None:
     columns = {"k": "list<string>", "t": "timestamp[us, UTC]"}
     assert "k is list<string>; a key is made of single values" in refusal(

@@ -9,7 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.spec.sql.sql import SqlPlan, sql_plan
+from milepost.spec.sql.plan import Exploded, SqlPlan
+from milepost.spec.sql.sql import sql_plan
 from milepost.spec.sql.sql_parse import SqlProblem
 
 COLUMNS = ["year", "month", "day", "hour", "carrier", "dep_delay", "time_hour", "date", "user", "s", "arr", "c d"]
@@ -37,6 +38,14 @@ def test_columns_match_without_regard_to_case_and_keep_their_own_names() -> None
         ("c d", "`n_flights`.`C D`"),
     )
     assert result.passthrough == {"carrier": "carrier", "late": "dep_delay", "c d": "c d"}
+
+
+def test_an_explode_is_told_apart_from_the_columns_beside_it() -> None:
+    result = plan("SELECT hour, explode(filter(arr, x -> x > hour)) AS `an item`, day FROM flights WHERE day > 1")
+    assert result.columns == (("hour", "`n_flights`.`hour`"), ("an item", "`__item`"), ("day", "`n_flights`.`day`"))
+    assert result.exploded == Exploded("an item", "filter(`n_flights`.`arr`, x -> x > `n_flights`.`hour`)", None)
+    assert plan("SELECT Explode(f.ARR) e FROM flights f").exploded == Exploded("e", "`n_flights`.`ARR`", "arr")
+    assert plan("SELECT s.explode AS e FROM flights").exploded is None
 
 
 def test_without_a_qualifier_columns_stand_alone() -> None:
