@@ -73,7 +73,8 @@ class SqlOperator(SpecModel):
             window with allowed lateness) are refused.
         sql: `SELECT … FROM input WHERE …` of Spark SQL, with an input's name behind FROM. `UNION ALL` between several:
             columns are called as in the first one, types are Spark's common ones, there is no key, and an event time
-            only where all have it under one name in one place.
+            only where all have it under one name in one place. `explode(x) AS name` in a SELECT makes a row of each
+            value of a list.
     """
 
     uid: NodeName
