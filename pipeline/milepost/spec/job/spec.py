@@ -43,7 +43,6 @@ def _distinct(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 KeyColumns = Annotated[Many[ColumnName], Field(min_length=1), AfterValidator(_distinct)]
-Inputs = Annotated[Many[NodeName], Field(min_length=1), AfterValidator(_distinct)]
 OneInput = Annotated[Many[NodeName], Field(min_length=1, max_length=1)]
 Aggregates = Annotated[dict[ColumnName, Aggregate], Field(min_length=1)]
 
@@ -69,17 +68,14 @@ class SqlOperator(SpecModel):
 
     Attributes:
         uid: the operator's name: `[a-z][a-z0-9_]{0,62}` without `__`; no source or other operator has it.
-        inputs: names of sources and operators, each once and each read by a SELECT. Rows of updates (an aggregate, a
-            window with allowed lateness) are refused.
-        sql: `SELECT … FROM input WHERE …` of Spark SQL, with an input's name behind FROM. `UNION ALL` between several:
-            columns are called as in the first one, types are Spark's common ones, there is no key, and an event time
-            only where all have it under one name in one place. `explode(x) AS name` in a SELECT makes a row of each
-            value of a list.
+        inputs: sources and operators whose rows are append, each once and read by a SELECT.
+        sql: `SELECT … FROM input WHERE …` of Spark SQL, with an input's name behind FROM; several by `UNION ALL`, which
+            has no key. `explode(x) AS name` in a SELECT makes a row of each value of a list.
     """
 
     uid: NodeName
     kind: Literal["sql"]
-    inputs: Inputs
+    inputs: Annotated[Many[NodeName], Field(min_length=1), AfterValidator(_distinct)]
     sql: Text
 
 
