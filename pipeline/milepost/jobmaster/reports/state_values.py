@@ -8,7 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.dataflow.operators.aggregates import Aggregates
-from milepost.dataflow.operators.contract import EXPIRES_COLUMN, TIMER_COLUMN, OperatorFailed
+from milepost.dataflow.operators.contract import (
+    EXPIRES_COLUMN,
+    IDENTITY_COLUMNS,
+    TIMER_COLUMN,
+    WEIGHT_COLUMN,
+    OperatorFailed,
+)
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.epoch.renames import renames
 from milepost.jobmaster.compatibility.preflight import recorded_type
@@ -19,6 +25,7 @@ from milepost.spec.load.load import from_text
 
 _SHOWN_AS = {TIMER_COLUMN: "next_timer", EXPIRES_COLUMN: "expires"}
 _WINDOW_END = "window_end"
+_NUMBER = "rows"
 _SHOWABLE_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The years 1 to 9999, in microseconds since 1970: what is beyond means never."""
 
@@ -50,6 +57,15 @@ def state_values(context: JobContext, metadata: CheckpointMetadata, table: Opera
     for field, column in zip(aggregates.output_fields, results, strict=True):
         shown = shown.append_column(field, column)
     return shown
+
+
+def counted_rows(rows: pa.Table) -> pa.Table:
+    """Return rows that are kept one by one without the hashes that tell them apart, and their number as `rows`."""
+    if WEIGHT_COLUMN not in rows.column_names:
+        return rows
+    number = _NUMBER if _NUMBER not in rows.column_names else WEIGHT_COLUMN
+    shown = rows.drop_columns([name for name in IDENTITY_COLUMNS if name in rows.column_names])
+    return shown.rename_columns([number if name == WEIGHT_COLUMN else name for name in shown.column_names])
 
 
 def _aggregates(

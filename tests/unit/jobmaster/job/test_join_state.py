@@ -69,8 +69,11 @@ def test_equal_rows_pair_as_often_as_they_came_and_are_kept_once(job: LawJob) ->
     assert pairs(job) == [("x", 1, 7), ("x", 1, 7)]
     left = job.master.state("pairs.left")
     assert sorted((row["k"], row["__weight"]) for row in left.to_pylist()) == [("x", 2), ("y", 1)]
-    shown = milepost("state", job.folder / "config" / "law.yaml", "pairs")
-    assert shown.exit_code != 0 and "pairs.left, pairs.right" in shown.stderr
+    shown = job.master.state_values("pairs.left")
+    assert shown.column_names == ["k", "v", "t", "rows", "expires"]
+    assert [(row["k"], row["rows"]) for row in shown.to_pylist()] == [("x", 2), ("y", 1)]
+    told = milepost("state", job.folder / "config" / "law.yaml", "pairs")
+    assert told.exit_code != 0 and "pairs.left, pairs.right" in told.stderr
 
 
 def test_the_diff_tells_each_table_apart(job: LawJob) -> None:
