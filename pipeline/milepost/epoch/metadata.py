@@ -47,6 +47,7 @@ class SourceSnapshot:
         skipped: objects that the plan passed over, by why, as in `SourceInput`. bad_names: likewise.
         bad: records that cannot be read and went to the dead letters.
         overdue: when the epoch was planned, nothing had landed for longer than is expected.
+        active_ms, idle: as in `SourceInput`.
     """
 
     watermark_us: int | None
@@ -64,12 +65,14 @@ class SourceSnapshot:
     bad_names: tuple[str, ...] = ()
     bad: BadInput = field(default_factory=BadInput)
     overdue: bool = False
+    active_ms: int | None = None
+    idle: bool = False
 
     def at_rest(self) -> SourceSnapshot:
         """Return it as an epoch leaves it that reads nothing of the source."""
         read: dict[str, Any] = {"rows": 0, "objects": 0, "missing": (), "skipped": {}, "bad_names": ()}
         bad = BadInput(total=self.bad.total)
-        return replace(self, **read, ahead_rows=0, ahead=(), bad=bad, overdue=False)
+        return replace(self, **read, ahead_rows=0, ahead=(), bad=bad, overdue=False, idle=False)
 
 
 @dataclass(frozen=True, slots=True)

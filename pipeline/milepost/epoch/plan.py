@@ -49,6 +49,10 @@ class SourceInput:
         oldest_new_ms: last-modified time of the oldest new object, planned or left; None when there is none.
         bad_names: the first objects that were left out for their names, and what is wrong with each.
         overdue: nothing had landed for longer than is expected.
+        active_ms: when a trigger last found something new, by the job store's clock; of a source that never had
+            anything, the first trigger that looked; None: nobody noted it.
+        idle: that is longer ago than `idle_timeout`: at the end of the epoch no operator waits for it.
+        idle_before: so it was at the end of the epoch before, and so are this one's rows stamped.
     """
 
     name: str
@@ -60,6 +64,9 @@ class SourceInput:
     oldest_new_ms: int | None
     bad_names: tuple[str, ...] = ()
     overdue: bool = False
+    active_ms: int | None = None
+    idle: bool = False
+    idle_before: bool = False
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:

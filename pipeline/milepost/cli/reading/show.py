@@ -147,6 +147,7 @@ def _source_note(source: Any) -> str:
     told += [f"gone: {', '.join(source.missing)}"] if source.missing else []
     told += [f"{count} {name.replace('_', ' ')}" for name, count in source.skipped.items() if count]
     told += ["nothing had landed for longer than expect_every"] if source.overdue else []
+    told += ["idle: it holds no watermark back"] if source.idle else []
     told += ["finished"] if source.finished else []
     return ", ".join(told)
 

@@ -9,7 +9,7 @@ add up to the head's set, source by source; anything else is refused, never gues
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from milepost.dataflow.sources.consumed import load
 from milepost.dataflow.sources.contract import SourceObject
@@ -45,6 +45,7 @@ class RecordedRange:
         starts: watermark at the epoch's start, as `watermark_text` tells it; None is minus infinity.
         objects, baseline: per source, in plan order: read, and recorded as consumed without being read.
         final: the epoch was the last one of a drained job.
+        waited: per source, when a trigger had last found something new, and whether operators waited for it.
     """
 
     checkpoint_id: CheckpointId
@@ -53,6 +54,7 @@ class RecordedRange:
     objects: Mapping[str, tuple[SourceObject, ...]]
     baseline: Mapping[str, tuple[SourceObject, ...]]
     final: bool
+    waited: Mapping[str, SourceInput]
 
     @property
     def versions(self) -> dict[str, set[Version]]:
@@ -171,6 +173,7 @@ def _range(checkpoint: CompletedEpoch, record: InputRecord, starts: str | None, 
         {item.name: taken(item.name, item.objects) for item in record.sources},
         {item.name: taken(item.name, item.baseline) for item in record.sources},
         record.final,
+        {item.name: replace(item, objects=(), baseline=()) for item in record.sources},
     )
 
 
@@ -287,14 +290,18 @@ def replay_record(
 
 def _replayed(name: str, ranges: Sequence[RecordedRange], later: Sequence[RecordedRange]) -> SourceInput:
     waiting = [obj for item in later for obj in item.objects.get(name, ())]
+    waited = [item.waited[name] for item in ranges if name in item.waited]
     return SourceInput(
-        name,
-        tuple(obj for item in ranges for obj in item.objects.get(name, ())),
-        tuple(obj for item in ranges for obj in item.baseline.get(name, ())),
-        _NOTHING_SKIPPED,
-        len(waiting),
-        sum(obj.size for obj in waiting),
-        None,
+        name=name,
+        objects=tuple(obj for item in ranges for obj in item.objects.get(name, ())),
+        baseline=tuple(obj for item in ranges for obj in item.baseline.get(name, ())),
+        skipped=_NOTHING_SKIPPED,
+        pending_objects=len(waiting),
+        pending_bytes=sum(obj.size for obj in waiting),
+        oldest_new_ms=None,
+        active_ms=waited[-1].active_ms if waited else None,
+        idle=bool(waited) and waited[-1].idle,
+        idle_before=bool(waited) and waited[0].idle_before,
     )
 
 

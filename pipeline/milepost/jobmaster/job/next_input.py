@@ -9,7 +9,7 @@ date, so without rows in flight that takes a spec by which the operator has othe
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -62,17 +62,41 @@ def _warn_of_silent_sources(context: JobContext, base: CheckpointMetadata | None
 def _planned(
     context: JobContext, base: CheckpointMetadata | None, graph: JobGraph, plans: SourcePlans, *, drain: bool
 ) -> InputRecord | None:
-    planned_ms = context.store.clock_ms() if any(plan.objects for plan in plans.values()) else 0
-    inputs = tuple(source_input(name, plan, planned_ms) for name, plan in plans.items())
-    inputs, held_back = _paced(context, base, inputs)
+    timed = any(spec.idle_timeout is not None for spec in context.spec.sources.values())
+    planned_ms = context.store.clock_ms() if timed or any(plan.objects for plan in plans.values()) else 0
+    found = tuple(source_input(name, plan, planned_ms) for name, plan in plans.items())
+    inputs, held_back = _paced(context, base, tuple(_waited_for(context, base, one, planned_ms) for one in found))
     record = InputRecord(inputs, final=False, held_back=held_back)
     in_flight = base.in_flight_bytes if base is not None else 0
     if any(item.consumed for item in inputs) or in_flight or _has_unrecorded_start(context, base):
         return record
-    if base is not None and has_due_timer(base, graph):
+    if base is not None and has_due_timer(base, graph, idle_sources(inputs)):
         return record
     ends = drain and base is not None and not base.final and not any(plan.settling for plan in plans.values())
     return replace(record, final=True) if ends else None
+
+
+def _waited_for(
+    context: JobContext, base: CheckpointMetadata | None, item: SourceInput, planned_ms: int
+) -> SourceInput:
+    """Return a source's input with since when nothing new was found, and whether operators wait for it.
+
+    By when triggers looked, not by when objects landed: what lay unread while no epoch ran has kept nobody waiting.
+    """
+    timeout = context.spec.sources[item.name].idle_timeout
+    before = base.sources.get(item.name) if base is not None else None
+    active_ms = before.active_ms if before is not None else None
+    item = replace(item, active_ms=active_ms, idle_before=before is not None and before.idle)
+    if timeout is None:
+        return item
+    if item.objects or item.pending_objects or active_ms is None:
+        return replace(item, active_ms=planned_ms)
+    return replace(item, idle=planned_ms - active_ms >= timeout // timedelta(milliseconds=1))
+
+
+def idle_sources(inputs: Iterable[SourceInput]) -> frozenset[str]:
+    """Return the sources that an epoch's operators do not wait for."""
+    return frozenset(item.name for item in inputs if item.idle)
 
 
 def plan_sources(context: JobContext, base: CheckpointMetadata | None) -> SourcePlans:
@@ -157,11 +181,17 @@ def left_out(plan: SourcePlan) -> str:
     return f"{counted(len(plan.bad_names), 'object')} left out for their names, such as {first.name} ({first.reason})"
 
 
-def has_due_timer(base: CheckpointMetadata, graph: JobGraph) -> bool:
-    """Return whether an epoch without any rows would fire a timer or window, or forget a key."""
+def has_due_timer(base: CheckpointMetadata, graph: JobGraph, idle: frozenset[str] = frozenset()) -> bool:
+    """Return whether an epoch without any rows would fire a timer or window, or forget a key.
+
+    Args:
+        idle: sources that no operator waits for, unless it reads no others.
+    """
     for node in graph.stateful:
         snapshot = base.operators.get(node.uid)
-        reached_us = operator_watermark(_reached_us(base, graph, node))
+        reached = list(_reached_us(base, graph, node))
+        waited_for = [reached_us for name, reached_us in reached if name not in idle]
+        reached_us = operator_watermark(waited_for or (reached_us for _, reached_us in reached))
         if snapshot is None or reached_us is None:
             continue
         for table in snapshot.tables.values():
@@ -172,15 +202,15 @@ def has_due_timer(base: CheckpointMetadata, graph: JobGraph) -> bool:
     return False
 
 
-def _reached_us(base: CheckpointMetadata, graph: JobGraph, node: Node) -> Iterator[int | None]:
-    """Yield how far each source lets an operator fire, once all before it have: less what they hold back."""
+def _reached_us(base: CheckpointMetadata, graph: JobGraph, node: Node) -> Iterator[tuple[str, int | None]]:
+    """Yield each source, and how far it lets an operator fire, once all before it have: less what they hold back."""
     for name in node.inputs:
         producer = graph.nodes[name]
         if producer.kind != "source":
-            for reached_us in _reached_us(base, graph, producer):
-                yield held_back(reached_us, producer.holdback_us)
+            for source, reached_us in _reached_us(base, graph, producer):
+                yield source, held_back(reached_us, producer.holdback_us)
         elif producer.event_time is not None and name in base.sources:
-            yield base.sources[name].watermark_us
+            yield name, base.sources[name].watermark_us
 
 
 def _paced(

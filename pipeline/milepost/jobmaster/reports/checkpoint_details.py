@@ -60,6 +60,7 @@ class SourceDetails:
     ahead: RowsAheadReport
     bad: BadInputReport
     overdue: bool
+    idle: bool
     watermark_us: int | None
     finished: bool
 
@@ -173,6 +174,7 @@ def _source(source: SourceSnapshot) -> SourceDetails:
         ahead=RowsAheadReport(source.ahead_rows, ahead),
         bad=BadInputReport(source.bad.records, source.bad.objects, source.bad.total, source.bad.first),
         overdue=source.overdue,
+        idle=source.idle,
         watermark_us=source.watermark_us,
         finished=source.finished,
     )

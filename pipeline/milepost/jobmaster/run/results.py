@@ -221,6 +221,8 @@ def _sources(
             skipped=dict(sorted(item.skipped.items())),
             bad_names=item.bad_names,
             overdue=item.overdue,
+            active_ms=item.active_ms,
+            idle=item.idle,
             bad=together(bad_input(verified, item.name), before.bad if before else None),
         )
     return dict(sorted(snapshots.items()))

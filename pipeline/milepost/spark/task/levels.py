@@ -369,9 +369,19 @@ def _clocks_of(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
         return ()
     if node.is_stateful:
         start_us = operator_watermark(plan.firing.get(node.uid, ()))
-        return (UpstreamClock(node.uid, node.holdback_us, start_us),)
+        idle_before, idle = _are_idle(plan, node)
+        return (UpstreamClock(node.uid, node.holdback_us, start_us, idle_before, idle),)
     delay_us = round(plan.spec.sources[node.uid].watermark_delay.total_seconds() * _MICROSECOND)
-    return (SourceClock(node.uid, plan.watermarks_us.get(node.uid), delay_us),)
+    return (SourceClock(node.uid, plan.watermarks_us.get(node.uid), delay_us, *_are_idle(plan, node)),)
+
+
+def _are_idle(plan: EpochPlan, node: Node) -> tuple[bool, bool]:
+    """Return whether all sources with event time that reach a node are idle: at the start of the epoch, at its end."""
+    timed = [item for item in plan.inputs if item.name in node.sources and plan.spec.sources[item.name].event_time]
+    return (
+        bool(timed) and all(item.idle_before for item in timed),
+        bool(timed) and all(item.idle for item in timed),
+    )
 
 
 def _reaching(plan: EpochPlan, producer: str) -> bool:

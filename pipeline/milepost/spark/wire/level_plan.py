@@ -33,11 +33,17 @@ from milepost.state.layers.key_hash import KeyHash
 
 @dataclass(frozen=True, slots=True)
 class SourceClock:
-    """An event-time source as an operator that reads it sees it: watermark at the start of the epoch, and its delay."""
+    """An event-time source as an operator that reads it sees it: watermark at the start of the epoch, and its delay.
+
+    Attributes:
+        idle_before, idle: at the start, and at the end, of the epoch it counts only where all other inputs are idle.
+    """
 
     name: str
     watermark_us: int | None
     delay_us: int
+    idle_before: bool = False
+    idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +53,14 @@ class UpstreamClock:
     Attributes:
         holdback_us: less this: how much older than its watermark its rows may be.
         start_us: how far that was at the start of the epoch.
+        idle_before, idle: all sources that reach it are; as of a source.
     """
 
     uid: str
     holdback_us: int = 0
     start_us: int | None = None
+    idle_before: bool = False
+    idle: bool = False
 
 
 Clock = SourceClock | UpstreamClock
@@ -183,10 +192,11 @@ class LevelPlan:
 
 
 def start_watermark_us(clocks: Iterable[Clock]) -> int | None:
-    """Return the watermark of an operator's inputs at the start of the epoch: the least of all of them."""
+    """Return the watermark of an operator's inputs at the start of the epoch: the least of those that are not idle."""
+    known = list(clocks)
     return operator_watermark(
         clock.watermark_us if isinstance(clock, SourceClock) else held_back(clock.start_us, clock.holdback_us)
-        for clock in clocks
+        for clock in [one for one in known if not one.idle_before] or known
     )
 
 
@@ -206,7 +216,8 @@ def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *
     """
     acks = [ack.ack for ack in carried]
     ends: list[int | None] = []
-    for clock in clocks:
+    known = list(clocks)
+    for clock in [one for one in known if not one.idle] or known:
         if isinstance(clock, UpstreamClock):
             fired = [ack["operators"][clock.uid]["firing_us"] for ack in acks if clock.uid in ack.get("operators", {})]
             ends.append(held_back(operator_watermark(fired), clock.holdback_us))

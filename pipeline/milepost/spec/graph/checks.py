@@ -298,6 +298,9 @@ def _sources(spec: JobSpec) -> Iterator[Problem]:
             if source.max_event_time_ahead is not None and "max_event_time_ahead" in source.model_fields_set:
                 message = "`max_event_time_ahead` without `event_time`: name the column that times the rows"
                 yield Problem(("sources", name, "max_event_time_ahead"), message)
+            if source.idle_timeout is not None:
+                message = "`idle_timeout` without `event_time`: it has no watermark that could hold anything back"
+                yield Problem(("sources", name, "idle_timeout"), message)
             continue
         type_ = source.columns.get(source.event_time)
         if type_ is None:

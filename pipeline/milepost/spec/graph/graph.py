@@ -180,6 +180,7 @@ class _Builder:
                     self._visit(("operators", index), operator)
         self._sinks()
         self._quality()
+        self._idle()
 
     def graph(self) -> JobGraph:
         operators = self.spec.operators
@@ -273,6 +274,20 @@ class _Builder:
                 self.sink_inputs[sink.name] = SinkInput(
                     sink.name, uid, part, sink.mode, key, columns, known=origin.known, op=op
                 )
+
+    def _idle(self) -> None:
+        """A source that no operator reads beside another one holds nobody back: to time it out would do nothing."""
+        timed = {name for name, source in self.spec.sources.items() if source.event_time is not None}
+        met = {
+            name
+            for node in self.nodes.values()
+            if node.is_stateful and len(timed.intersection(node.sources)) > 1
+            for name in node.sources
+        }
+        for name, source in self.spec.sources.items():
+            if source.idle_timeout is not None and name in timed - met:
+                message = "no operator with state reads it beside another source with event time: it holds nobody back"
+                self.problems.append(Problem(("sources", name, "idle_timeout"), message))
 
     def _quality(self) -> None:
         for index, suite in enumerate(self.spec.quality):

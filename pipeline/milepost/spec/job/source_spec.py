@@ -46,6 +46,9 @@ class SourceSpec(SpecModel):
         watermark_delay: how far the watermark stays behind the newest event time read. Needs `event_time`.
         max_event_time_ahead: a row whose event time is further ahead of the trigger of its epoch is kept, and does not
             move the watermark; null: every row does. Needs `event_time`.
+        idle_timeout: a source in which nothing new was found for so long holds back no operator that also reads others,
+            until it gives rows again: those are late where windows have been emitted meanwhile. Needs `event_time`.
+            null: it holds them back for ever.
         start: earliest, latest or a time: which objects the first epoch takes. latest: what it finds is recorded as
             consumed, but for objects that may still be written (`settle`), which are new.
         limits_per_epoch: caps of one epoch's input.
@@ -75,6 +78,7 @@ class SourceSpec(SpecModel):
     event_time: ColumnName | None = None
     watermark_delay: Duration = timedelta(0)
     max_event_time_ahead: Duration | None = timedelta(days=7)
+    idle_timeout: PositiveDuration | None = None
     start: Start = "earliest"
     limits_per_epoch: EpochLimits = EpochLimits()
     on_change: Literal["fail", "ignore", "reprocess"] = "fail"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from milepost.state.runs.handles import StateHandle
 from tests.harness.tasks.dataplane import SCHEMA, operators
 
 SOURCE = SourceClock("clicks", 10, 5)
+IDLE = SourceClock("other", 4, 5, idle_before=True, idle=True)
 
 
 def ack(level: int, payload: dict[str, Any]) -> SubtaskAck:
@@ -51,6 +53,12 @@ def fired(time_us: int | None, uid: str = "unique") -> SubtaskAck:
         ((UpstreamClock("unique"),), [newest(90), fired(7), fired(9), fired(1, "other")], 7),
         ((UpstreamClock("unique"),), [fired(7), fired(None)], None),
         ((SOURCE, UpstreamClock("unique")), [newest(40), fired(20)], 20),
+        ((SOURCE, IDLE), [newest(40)], 35),
+        ((SOURCE, replace(IDLE, idle=False)), [newest(40)], 4),
+        ((IDLE, UpstreamClock("unique")), [fired(20)], 20),
+        ((SOURCE, UpstreamClock("unique", idle=True)), [newest(40), fired(20)], 35),
+        ((IDLE, UpstreamClock("unique", idle=True)), [fired(20)], 4),
+        ((IDLE,), [], 4),
     ],
 )
 def test_an_input_is_complete_as_far_as_all_of_its_senders_are(
@@ -98,6 +106,11 @@ def test_a_subtask_goes_on_from_the_least_firing_watermark_of_those_whose_rows_i
         ((SOURCE, UpstreamClock("unique", 0, 8)), (), 8),
         ((SOURCE, UpstreamClock("unique", 3, 12)), (), 9),
         ((SOURCE, UpstreamClock("unique", 3, None)), (), None),
+        ((SOURCE, IDLE), (), 10),
+        ((SOURCE, replace(IDLE, idle_before=False)), (), 4),
+        ((SOURCE, replace(IDLE, idle_before=False)), (10,), 10),
+        ((SOURCE, UpstreamClock("unique", 0, 8, idle_before=True)), (), 10),
+        ((IDLE,), (), 4),
     ],
 )
 def test_rows_of_a_source_are_late_by_the_least_watermark_of_all_inputs_and_never_on_time_for_what_has_fired(

@@ -99,7 +99,6 @@ def test_the_schema_has_nothing_that_this_version_refuses() -> None:
     text = json.dumps(json_schema())
     for word in (
         "lookup",
-        "idle_timeout",
         "forget_after",
     ):
         assert f'"{word}"' not in text

@@ -1,0 +1,157 @@
+"""`idle_timeout`: a feed that went quiet holds windows over two feeds back no longer, today and in a replay."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from milepost.epoch.plan import decode_input_record
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Session
+from milepost.protocol.records.ids import CheckpointId
+from milepost.spec.load.load import LoadedJob, load_job
+from milepost.storage.checked import read_handle
+from milepost.storage.local import LocalStore
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.tasks.tables import assert_same_rows
+
+HOUR_S = 3600
+SPEC = """\
+name: sales
+storage: ../store
+sources:
+  web: {format: csv, path: ../landing/web/*.csv, settle: 0s, schema: {k: int64, at: "timestamp[us, UTC]"},
+        event_time: at}
+  shop: {format: csv, path: ../landing/shop/*.csv, settle: 0s, schema: {k: int64, at: "timestamp[us, UTC]"},
+         event_time: at, idle_timeout: TIMEOUT}
+operators:
+  - {uid: paid, kind: join, inputs: [web, shop], key: [k], within: [-30m, 30m], columns: {paid_at: right.at}}
+  - {uid: hourly, kind: window, inputs: [paid], key: [k], window: {tumbling: 1h}, aggregates: {rows: count(*)}}
+sinks:
+  - {name: pairs, input: paid, format: parquet, path: ../lake/pairs, mode: append}
+  - {name: hours, input: hourly, format: parquet, path: ../lake/hours, mode: append}
+  - {name: late, input: paid.late.shop, format: parquet, path: ../lake/late, mode: append}
+checkpointing: {retained: {last: 20}}
+spark: {parallelism: 2}
+"""
+
+
+@dataclass
+class Sales:
+    """The job in a folder, and the clock of its stores, which a test moves on."""
+
+    folder: Path
+    ahead_s: float = 0.0
+
+    def loaded(self) -> LoadedJob:
+        return load_job(str(self.folder / "config" / "sales.yaml"))
+
+    @property
+    def master(self) -> JobMaster:
+        return JobMaster(self.loaded())
+
+    def land(self, source: str, *rows: tuple[int, str]) -> None:
+        folder = self.folder / "landing" / source
+        lines = ["k,at", *(f"{k},2026-01-01T{at}:00Z" for k, at in rows)]
+        (folder / f"{len(list(folder.iterdir()))}.csv").write_text("\n".join(lines) + "\n")
+
+    def run(self) -> CheckpointDetails | NothingToDo:
+        found = self.master.run(Session.cli(), SparklessRunner())
+        assert isinstance(found, CheckpointDetails | NothingToDo)
+        return found
+
+    def epoch(self) -> CheckpointDetails:
+        found = self.run()
+        assert isinstance(found, CheckpointDetails)
+        return found
+
+    def hours(self) -> list[int]:
+        """Hours of the day whose window was emitted."""
+        return sorted(start.hour for start in self.master.read("hours")["window_start"].to_pylist())
+
+    def recorded(self, checkpoint_id: int) -> tuple[bool, bool]:
+        """What the input record of a retained checkpoint says of the shop: idle before, and at its end."""
+        context = JobContext(self.loaded())
+        checkpoint = context.head().state.checkpoint(CheckpointId(checkpoint_id))
+        assert checkpoint is not None
+        record = decode_input_record(read_handle(context.store, context.metadata(checkpoint).plan))
+        return next((one.idle_before, one.idle) for one in record.sources if one.name == "shop")
+
+
+def made(folder: Path, monkeypatch: pytest.MonkeyPatch, timeout: str) -> Sales:
+    for name in ("config", "landing/shop", "landing/web"):
+        (folder / name).mkdir(parents=True)
+    (folder / "config" / "sales.yaml").write_text(SPEC.replace("TIMEOUT", timeout))
+    sales = Sales(folder)
+    real = time.time
+    monkeypatch.setattr(LocalStore, "clock_ms", lambda _: round((real() + sales.ahead_s) * 1000))
+    return sales
+
+
+def test_a_source_that_is_not_timed_out_holds_windows_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sales = made(tmp_path, monkeypatch, "null")
+    sales.land("shop", (1, "00:30"))
+    sales.land("web", (1, "00:40"), (2, "05:30"))
+    sales.epoch()
+    sales.ahead_s = 1000 * HOUR_S
+    assert isinstance(sales.run(), NothingToDo)
+    assert (sales.master.read("pairs").num_rows, sales.hours()) == (1, [])
+
+
+def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The decision is taken by the trigger's clock and read from the plan: a replay, at any time, has that one."""
+    sales = made(tmp_path, monkeypatch, "2h")
+    sales.land("shop", (1, "00:30"))
+    sales.land("web", (1, "00:40"), (2, "05:30"))
+    sales.epoch()
+    assert sales.hours() == []
+    sales.ahead_s = 1 * HOUR_S
+    sales.land("web", (3, "06:30"))
+    assert not sales.epoch().sources["shop"].idle
+    assert sales.hours() == [], "an hour is not two"
+    sales.ahead_s = 3 * HOUR_S
+    quiet = sales.epoch()
+    assert quiet.sources["shop"].idle and quiet.rows_in == 0, "an epoch for what can be emitted, though nothing landed"
+    assert sales.hours() == [0]
+    assert isinstance(sales.run(), NothingToDo), "once"
+    sales.land("shop", (2, "05:40"), (3, "06:45"))  # back: the first of them is late by now
+    sales.land("web", (4, "08:00"))
+    back = sales.epoch()
+    assert (back.sources["shop"].idle, back.late_rows) == (False, 1)
+    assert [sales.recorded(n) for n in (2, 3, 4)] == [(False, False), (False, True), (True, False)]
+    assert sales.hours() == [0], "the shop is at 06:45, and holds back again"
+    tables = {name: sales.master.read(name) for name in ("pairs", "hours", "late")}
+    assert sorted(tables["pairs"]["k"].to_pylist()) == [1, 3]
+    sales.ahead_s = 500 * HOUR_S
+    sales.master.backfill(Session.cli(), SparklessRunner(), None, from_checkpoint=0)
+    for name, table in tables.items():
+        assert_same_rows(sales.master.read(name), table, name)
+    assert sales.epoch().sources["shop"].idle, "again, by the clock of now"
+    assert sales.hours() == [0, 6]
+
+
+def test_where_every_source_is_quiet_nothing_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sales = made(tmp_path, monkeypatch, "2h")
+    spec = sales.folder / "config" / "sales.yaml"
+    spec.write_text(spec.read_text().replace("        event_time: at}", "        event_time: at, idle_timeout: 2h}"))
+    sales.land("shop", (1, "00:30"))
+    sales.land("web", (1, "00:40"), (2, "05:30"))
+    sales.epoch()
+    sales.ahead_s = 5 * HOUR_S
+    assert isinstance(sales.run(), NothingToDo)
+
+
+def test_a_source_that_never_had_anything_is_quiet_since_the_first_trigger_that_looked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sales = made(tmp_path, monkeypatch, "2h")
+    sales.land("web", (1, "00:40"))
+    assert not sales.epoch().sources["shop"].idle
+    sales.ahead_s = 3 * HOUR_S
+    sales.land("web", (2, "05:40"))
+    assert sales.epoch().sources["shop"].idle
