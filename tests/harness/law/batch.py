@@ -16,11 +16,12 @@ Spark's batch answer is the truth for scalars and types; where DuckDB gives anot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Protocol
 
 from milepost.spec.graph.graph import JobGraph
+from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, StatefulSpec, WindowOperator
 from milepost.spec.values.aggregates import AggregateCall
 
@@ -41,16 +42,17 @@ class Place:
     """One operator in its graph, as a law needs it.
 
     Attributes:
-        columns: types of its input's columns, as DuckDB calls them.
+        columns: types of its input's columns, as DuckDB calls them. position: which of its inputs is meant.
     """
 
     graph: JobGraph
     uid: str
     columns: Mapping[str, str]
+    position: int = 0
 
     @property
     def input(self) -> str:
-        return self.graph.nodes[self.uid].inputs[0]
+        return self.graph.nodes[self.uid].inputs[self.position]
 
     @property
     def time_us(self) -> str:
@@ -226,10 +228,49 @@ class DeduplicateLaw:
         yield Claim("a key comes again only when it may be forgotten", again)
 
 
+@dataclass(frozen=True)
+class JoinLaw:
+    """All pairs of on-time rows of one key, near each other in event time; a null key pairs with nothing."""
+
+    spec: JoinOperator
+
+    def late(self, place: Place) -> str | None:
+        return f"{place.time_us} < __stamp"
+
+    def batch(self, place: Place) -> str:
+        left, right = replace(place, position=0), replace(place, position=1)
+        low_us, high_us = map(microseconds, self.spec.within)
+        sides = [
+            f"(SELECT *, {one.time_us} AS __time FROM ({one.at_each(one.on_time(self.late(one)))})) {name}"
+            for one, name in ((left, "l"), (right, "r"))
+        ]
+        same = " AND ".join(f'l."{one}" = r."{other}"' for one, other in self.spec.key)
+        near = f"r.__time - l.__time BETWEEN {low_us} AND {high_us}"
+        pairs = f"{sides[0]} JOIN {sides[1]} USING (upto) WHERE {same} AND {near}"
+        return f"SELECT l.upto, {self._columns(place)} FROM {pairs}"
+
+    def claims(self, place: Place) -> Iterator[Claim]:
+        every = names(tuple(place.graph.nodes[place.uid].columns))
+        yield Claim(
+            "rows are all pairs of one key that are near in time", differing(place.appended(every), self.batch(place))
+        )
+
+    def _columns(self, place: Place) -> str:
+        graph, inputs = place.graph, place.graph.nodes[place.uid].inputs
+        renamed = {old: new for new, old in self.spec.columns.items()}
+        keys = [other for _, other in self.spec.key]
+        left = [f'l."{name}"' for name in graph.nodes[inputs[0]].columns]
+        right = [
+            f'r."{name}" AS "{renamed.get(name, name)}"' for name in graph.nodes[inputs[1]].columns if name not in keys
+        ]
+        return ", ".join([*left, *right])
+
+
 LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {
     AggregateOperator: AggregateLaw,
     WindowOperator: WindowLaw,
     DeduplicateOperator: DeduplicateLaw,
+    JoinOperator: JoinLaw,
 }
 
 
@@ -238,15 +279,18 @@ def law_of(operator: StatefulSpec) -> Law:
     return LAWS[type(operator)](operator)
 
 
-def claims_of(law: Law, place: Place, late_columns: Sequence[str]) -> Iterator[Claim]:
-    """Yield all claims of an operator: which rows are late, with the columns that it consumes, and its law."""
+def late_claims(law: Law, place: Place, output: str, late_columns: Sequence[str]) -> Iterator[Claim]:
+    """Yield which rows of an input are late.
+
+    Args:
+        output: where they are. late_columns: of them, which are those that the operator consumes.
+    """
     late = law.late(place)
     if late is not None:
         columns = names(late_columns)
-        put_out = f'SELECT upto, {columns} FROM ({place.at_each(f"""SELECT * FROM "{place.uid}.late" """)})'
+        put_out = f'SELECT upto, {columns} FROM ({place.at_each(f"""SELECT * FROM "{output}" """)})'
         expected = f"SELECT upto, {columns} FROM ({place.at_each(place.late(late))})"
         yield Claim("late are the rows that the rule calls late", differing(put_out, expected))
-    yield from law.claims(place)
 
 
 def names(columns: Sequence[str]) -> str:

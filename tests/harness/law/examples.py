@@ -240,7 +240,9 @@ def source_document(name: str, delay: str) -> dict[str, Any]:
 
 def _operator(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, Any], bool, _Rows | None]:
     """Return an operator, whether its rows are updates, and what may read them."""
-    kind = digits.pick(("window", "deduplicate", "aggregate", "window", "ttl"))
+    kind = digits.pick(("window", "deduplicate", "aggregate", "window", "ttl", "join"))
+    if kind == "join":
+        return _join(uid, digits, nodes), False, None
     rows = digits.pick(nodes)
     key = digits.pick([one for one in rows.keys if kind != "window" or "window_start" not in one])
     operator: dict[str, Any] = {"uid": uid, "kind": kind, "inputs": [rows.name], "key": list(key)}
@@ -258,6 +260,20 @@ def _operator(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, A
         operator |= {"kind": "deduplicate", "ttl": digits.pick(TTLS)}
         operator["key"] = list(dict.fromkeys((*key, *digits.pick(((rows.event_time,), ())))))
     return operator, False, _Rows(uid, rows.keys, rows.calls, rows.event_time)
+
+
+def _join(uid: str, digits: Digits, nodes: list[_Rows]) -> dict[str, Any]:
+    """Return a join of two sources among these nodes, or of one with itself."""
+    sources = [node for node in nodes if node.name in ("a", "b")]
+    key = digits.pick(BASE_KEYS)
+    return {
+        "uid": uid,
+        "kind": "join",
+        "inputs": [digits.pick(sources).name, digits.pick(sources).name],
+        "key": list(key),
+        "within": digits.pick((["-30m", "30m"], ["0s", "0s"], ["-1h", "-1s"], ["0s", "1h"])),
+        "columns": {f"right_{name}": f"right.{name}" for name in SCHEMA.names if name not in key},
+    }
 
 
 def _sink(sinks: list[dict[str, Any]], name: str, rows: str, mode: str) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import chain
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.spec.graph.edges import edge_names, late_output
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec, SqlOperator
-from tests.harness.law.batch import Place, claims_of, law_of, microseconds
+from tests.harness.law.batch import Place, late_claims, law_of, microseconds
 from tests.harness.law.captured import EPOCH, ORDER, STAMP, Captured
 
 _SHOWN = 5
@@ -61,9 +63,13 @@ def check(
         for node in graph.stateful:
             operator = spec.operator(node.uid)
             assert not isinstance(operator, SqlOperator)
-            place = Place(graph, node.uid, _types(schemas[node.inputs[0]]))
-            late = schemas.get(f"{node.uid}.late", schemas[node.inputs[0]])
-            for claim in claims_of(law_of(operator), place, late.names):
+            law, edges = law_of(operator), edge_names(node.inputs)
+            places = [Place(graph, node.uid, _types(schemas[name]), at) for at, name in enumerate(node.inputs)]
+            claims = [law.claims(places[0])]
+            for place in places:
+                late = late_output(node.uid, edges, place.position)
+                claims.append(late_claims(law, place, late, schemas.get(late, schemas[place.input]).names))
+            for claim in chain.from_iterable(claims):
                 rows = db.execute(claim.query).fetchall()
                 if rows:
                     columns = ", ".join(column[0] for column in db.description or ())
