@@ -79,7 +79,7 @@ class _SparkSql:
     def _project(self, step: SqlStep | None, items: Iterable[TaskOutput]) -> Iterable[TaskOutput]:
         if step is None:
             return items
-        rows = pa.Table.from_batches(encode_output(items, step.produced))
+        rows = pa.Table.from_batches(encode_output(items, step.produced)).combine_chunks()
         frame = self._session().createDataFrame(rows, wide_type(step.produced))
         kept = [column for columns in step.columns.values() for column in columns]
         projected = project(frame, step.expressions, kept).toArrow()
