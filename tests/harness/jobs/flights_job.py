@@ -107,7 +107,7 @@ class FlightsJob:
     def expected(self, *, deduplicate: bool = True) -> Expected:
         context = JobContext(self.load())
         root, _ = context.source("flights")
-        return expected_tables(context.spec, open_store(root), self.epochs(), deduplicate=deduplicate)
+        return expected_tables(context.job.spec, open_store(root), self.epochs(), deduplicate=deduplicate)
 
     def assert_tables_equal_the_oracle(self) -> Expected:
         """Every sink holds, row for row, what the oracle computes from the landed files."""

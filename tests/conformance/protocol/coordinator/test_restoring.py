@@ -61,7 +61,7 @@ def test_state_is_restored_whatever_the_parallelism(job: SparklessJob, paralleli
     """
     edit(job, ("parallelism: 2", f"parallelism: {parallelism}"))
     (plan,) = run(job).plans
-    assert (plan.base, len(plan.states["latest"])) == (1, 2)
+    assert (plan.base, len(plan.states["latest"][""].handles)) == (1, 2)
     assert len([one for one in job.master.show(2).acknowledged if one.level == 1]) == parallelism
     assert_counted(job)
 

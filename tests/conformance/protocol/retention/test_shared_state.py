@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
 from milepost.protocol.records.checkpoints import ObjectHandle
@@ -187,7 +187,8 @@ def test_rows_in_flight_belong_to_one_checkpoint_and_go_with_it(tmp_path: Path) 
 def _with_channel(metadata: CheckpointMetadata, file: ChannelFile) -> CheckpointMetadata:
     """The same checkpoint, one of whose subtasks left rows in flight."""
     state = StateHandle("latest", range(128), 128)
-    operator = OperatorSnapshot(("k",), ("k",), SCHEMA, (state,), (None,), (file.handles["latest"],), (0,), 0, 0, 0)
+    table = StateTableSnapshot(("k",), ("k",), SCHEMA, (state,))
+    operator = OperatorSnapshot({"": table}, (None,), (file.handles["latest"],), (0,), 0, 0, 0)
     return replace(metadata, operators={"latest": operator})
 
 
