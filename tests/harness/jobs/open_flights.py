@@ -82,7 +82,7 @@ class OpenFlights:
         known = repr((context.spec.sources, context.spec.operators, epochs))
         if known not in self._answers:
             root, _ = context.source("flights")
-            self._answers[known] = expected_tables(context.spec, open_store(root), epochs).tables
+            self._answers[known] = expected_tables(context.job.spec, open_store(root), epochs).tables
         return self._answers[known]
 
     # -- what others do --------------------------------------------------------------------------------------------
