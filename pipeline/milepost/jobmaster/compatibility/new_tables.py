@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.errors import CheckpointError
 
 _NOT_BEGUN = ""
 
@@ -20,13 +20,13 @@ def check_new_tables(context: JobContext, base: CheckpointMetadata | None) -> No
         context.sink(name).check_reservable(context.identity)
 
 
-def refused_tables(context: JobContext, base: CheckpointMetadata | None) -> Iterator[InvalidRequest]:
-    """What `check_new_tables` would refuse; also of a job that has not begun."""
+def refused_tables(context: JobContext, base: CheckpointMetadata | None) -> Iterator[CheckpointError]:
+    """Why a run would be refused new tables now, or could not ask for them; also of a job that has not begun."""
     identity = context.identity if context.log.head() is not None else _NOT_BEGUN
     for name in _new(context, base):
         try:
             context.sink(name).check_reservable(identity)
-        except InvalidRequest as error:
+        except CheckpointError as error:
             yield error
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.tables import VerifiedObjects
     from milepost.jobmaster.reports.upsert_price import UpsertPrice
     from milepost.jobmaster.retention.fsck import Audit
-    from milepost.protocol.records.errors import InvalidRequest
+    from milepost.protocol.records.errors import CheckpointError
 
 
 class Reports:
@@ -178,7 +178,7 @@ class Reports:
         return preflight(self._context, self._base(), None)
 
     @suggest_rollback
-    def refused_tables(self) -> list[InvalidRequest]:
+    def refused_tables(self) -> list[CheckpointError]:
         """Why sinks cannot begin their tables where the spec says; see `compatibility.new_tables`."""
         from milepost.jobmaster.compatibility.new_tables import refused_tables
 

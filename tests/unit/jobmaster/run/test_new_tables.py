@@ -52,3 +52,15 @@ def test_a_sink_that_is_new_to_a_job_with_state_is_looked_at_too(job: CountedJob
     with pytest.raises(InvalidRequest, match=r"sink second: .* is reserved for sink table of job small"):
         other.run(1)
     assert other.context.head().state.timeline().pending is None
+
+
+def test_a_new_table_that_cannot_be_asked_for_hides_nothing_else_from_lint(job: CountedJob) -> None:
+    """The rest of the spec is compared with the head, which lies elsewhere."""
+    catalog = "table: a.b, catalog: {type: rest, uri: 'http://127.0.0.1:1'}"
+    second = f"  - {{name: second, input: unique, format: iceberg, path: ../lake/second, mode: append, {catalog}}}\n"
+    job.edit("checkpointing:", second + "checkpointing:")
+    job.edit("{rows: count(*)}", "{rows: count(*), least: min(v)}")
+    result = milepost("lint", str(job.spec_path))
+    assert result.exit_code == 2
+    assert "min(v) of the rows that were consumed already is not known" in result.stdout.replace("\n    ", " ")
+    assert "`run` would refuse a new table: sink second: " in result.stderr
