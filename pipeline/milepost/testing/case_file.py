@@ -5,7 +5,7 @@ Its first line is `milepost_test: 1`. Read as a spec is: YAML 1.2 with positions
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -138,7 +138,7 @@ def is_case_file(path: Path) -> bool:
         return False
 
 
-def find_case_files(places: Iterator[Path] | list[Path]) -> list[Path]:
+def find_case_files(places: Iterable[Path]) -> list[Path]:
     """Return case files: those that are named, and all below folders that are.
 
     Raises: NotFound: there is no such place, or a file that is named is none.
@@ -147,11 +147,12 @@ def find_case_files(places: Iterator[Path] | list[Path]) -> list[Path]:
     for place in places:
         if place.is_dir():
             found += sorted(path for path in place.rglob("*") if is_case_file(path))
-        elif place.is_file() and is_case_file(place):
+        elif not place.is_file():
+            raise NotFound(f"there is no {place}. Nothing was run.")
+        elif is_case_file(place):
             found.append(place)
         else:
-            what = f"{shown_path(place)} does not begin with `{FIRST_LINE}`" if place.is_file() else f"no {place}"
-            raise NotFound(f"there is {what}. Nothing was run." if not place.is_file() else f"{what}. Nothing was run.")
+            raise NotFound(f"{shown_path(place)} does not begin with `{FIRST_LINE}`. Nothing was run.")
     return list(dict.fromkeys(found))
 
 

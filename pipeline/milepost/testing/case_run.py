@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Session, Triggered
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound, QualityGateFailed
@@ -19,8 +21,6 @@ from milepost.testing.local_job import land, sink_of, under_test
 from milepost.testing.rows import as_yaml, difference, typed_table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from milepost.epoch.answers import EpochRunner
 
 
@@ -182,8 +182,6 @@ class _Case:
         try:
             return JobMaster(self._job).read(sink_of(self._job, name))
         except NotFound:  # nothing was published yet
-            import pyarrow as pa
-
             return pa.table({})
 
     def _found(self, expected: Expected, verdict: str | None, refused: str | None) -> dict[str, Any]:
@@ -202,8 +200,6 @@ def _compared(what: str, rows: Sequence[dict[str, Any]], found: pa.Table) -> Ite
             yield f"{what}: expected {counted(wanted, 'row')}, got {there or 'none'}"
             yield from (f"+ {as_yaml(row)}" for row in found.slice(0, 5).to_pylist())
         return
-    import pyarrow as pa
-
     names = [name for name in found.column_names if any(name in row for row in rows)]
     unknown = sorted({name for row in rows for name in row} - set(found.column_names))
     if unknown:

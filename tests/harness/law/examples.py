@@ -6,7 +6,7 @@ second, and what is simplest is 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -132,13 +132,15 @@ class Example:
 
 def examples(max_operators: int = 3, max_epochs: int = 3, max_rows: int = 8) -> st.SearchStrategy[Example]:
     """Jobs with one or two sources, and histories of them."""
-    some_rows = st.lists(st.integers(0, _ROWS - 1), max_size=max_rows).map(tuple)
-    return st.builds(
-        _example,
-        st.integers(0, _LARGE),
-        st.lists(st.integers(0, _LARGE), min_size=1, max_size=max_operators),
-        st.lists(st.tuples(st.integers(0, _LARGE), some_rows, some_rows), min_size=1, max_size=max_epochs),
-    )
+    return st.builds(_example, *_drawn(max_operators, max_rows, (1, max_epochs)))
+
+
+def _drawn(max_operators: int, max_rows: int, steps: tuple[int, int]) -> Iterator[st.SearchStrategy[Any]]:
+    """Yield what an example is made of: a job's number, one of each operator, and per step one and what lands."""
+    numbers, some_rows = st.integers(0, _LARGE), st.lists(st.integers(0, _ROWS - 1), max_size=max_rows).map(tuple)
+    yield numbers
+    yield st.lists(numbers, min_size=1, max_size=max_operators)
+    yield st.lists(st.tuples(numbers, some_rows, some_rows), min_size=steps[0], max_size=steps[1])
 
 
 def _example(job: int, operators: list[int], steps: list[tuple[int, tuple[int, ...], tuple[int, ...]]]) -> Example:
@@ -168,13 +170,7 @@ ACTS = ("epoch", "epoch", "cut short", "epoch", "rollback", "backfill")
 
 def job_examples(max_operators: int = 3, max_acts: int = 5, max_rows: int = 6) -> st.SearchStrategy[JobExample]:
     """Jobs with one or two sources, and what people and schedules do to them."""
-    some_rows = st.lists(st.integers(0, _ROWS - 1), max_size=max_rows).map(tuple)
-    return st.builds(
-        _job_example,
-        st.integers(0, _LARGE),
-        st.lists(st.integers(0, _LARGE), min_size=1, max_size=max_operators),
-        st.lists(st.tuples(st.integers(0, _LARGE), some_rows, some_rows), min_size=2, max_size=max_acts),
-    )
+    return st.builds(_job_example, *_drawn(max_operators, max_rows, (2, max_acts)))
 
 
 def _job_example(

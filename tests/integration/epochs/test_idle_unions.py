@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
 
-from milepost.epoch.plan import SourceInput, decode_input_record
-from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Session
-from milepost.protocol.records.ids import CheckpointId
+from milepost.jobmaster.jobmaster import NothingToDo, Session
 from milepost.spark.driver.runner import SparkEpochRunner
-from milepost.spec.load.load import LoadedJob, load_job
-from milepost.storage.checked import read_handle
-from milepost.storage.local import LocalStore
+from tests.harness.jobs.two_feeds import HOUR_S, TwoFeeds
 from tests.harness.tasks.tables import assert_same_rows
 
-HOUR_S = 3600
 SPEC = """\
 name: sales
 storage: ../store
@@ -43,64 +35,13 @@ spark: {master: "local[2]", parallelism: 2}
 """
 
 
-@dataclass
-class Sales:
-    """The job in a folder, and the clock of its stores, which a test moves on."""
-
-    folder: Path
-    runner: SparkEpochRunner
-    ahead_s: float = 0.0
-    rows: list[tuple[int, str]] = field(default_factory=list)
-
-    def loaded(self) -> LoadedJob:
-        return load_job(str(self.folder / "config" / "sales.yaml"))
-
-    @property
-    def master(self) -> JobMaster:
-        return JobMaster(self.loaded())
-
-    def land(self, source: str, *rows: tuple[int, str]) -> None:
-        folder = self.folder / "landing" / source
-        lines = ["v,at", *(f"{v},2026-01-01T{at}:00Z" for v, at in rows)]
-        (folder / f"{len(list(folder.iterdir()))}.csv").write_text("\n".join(lines) + "\n")
-        self.rows += rows
-
-    def run(self) -> CheckpointDetails | NothingToDo:
-        found = self.master.run(Session.cli(), self.runner)
-        assert isinstance(found, CheckpointDetails | NothingToDo)
-        return found
-
-    def epoch(self) -> CheckpointDetails:
-        found = self.run()
-        assert isinstance(found, CheckpointDetails)
-        return found
-
-    def hours(self) -> list[int]:
-        """Hours of the day whose window was emitted."""
-        return sorted(start.hour for start in self.master.read("hours")["window_start"].to_pylist())
-
-    def recorded(self, checkpoint_id: int) -> SourceInput:
-        """What the input record of a retained checkpoint says of the shop."""
-        context = JobContext(self.loaded())
-        checkpoint = context.head().state.checkpoint(CheckpointId(checkpoint_id))
-        assert checkpoint is not None
-        plan = context.metadata(checkpoint).plan
-        return next(one for one in decode_input_record(read_handle(context.store, plan)).sources if one.name == "shop")
-
-
 @pytest.fixture(scope="module")
 def runner() -> Iterator[SparkEpochRunner]:
     yield SparkEpochRunner()
 
 
-def made(folder: Path, runner: SparkEpochRunner, monkeypatch: pytest.MonkeyPatch, timeout: str) -> Sales:
-    for name in ("config", "landing/shop", "landing/web"):
-        (folder / name).mkdir(parents=True)
-    (folder / "config" / "sales.yaml").write_text(SPEC.replace("TIMEOUT", timeout))
-    sales = Sales(folder, runner)
-    real = time.time
-    monkeypatch.setattr(LocalStore, "clock_ms", lambda _: round((real() + sales.ahead_s) * 1000))
-    return sales
+def made(folder: Path, runner: SparkEpochRunner, monkeypatch: pytest.MonkeyPatch, timeout: str) -> TwoFeeds:
+    return TwoFeeds.create(folder, SPEC.replace("TIMEOUT", timeout), "v", lambda: runner, monkeypatch)
 
 
 def test_a_source_that_is_not_timed_out_holds_windows_back(
@@ -139,7 +80,7 @@ def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
     sales.land("web", (64, "08:00"))
     back = sales.epoch()
     assert (back.sources["shop"].idle, back.late_rows) == (False, 1)
-    assert [(sales.recorded(n).idle_before, sales.recorded(n).idle) for n in (2, 3, 4)] == [
+    assert [sales.was_idle(n) for n in (2, 3, 4)] == [
         (False, False),
         (False, True),
         (True, False),
@@ -147,7 +88,7 @@ def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
     assert sales.hours() == [0, 5], "the shop is at 06:45, and holds back again"
     tables = {name: sales.master.read(name) for name in ("hours", "late")}
     sales.ahead_s = 500 * HOUR_S
-    sales.master.backfill(Session.cli(), runner, None, from_checkpoint=0)
+    sales.replay()
     for name, table in tables.items():
         assert_same_rows(sales.master.read(name), table, name)
     assert sales.epoch().sources["shop"].idle, "again, by the clock of now"
@@ -156,7 +97,7 @@ def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
     _assert_every_row_is_in_its_window_or_late(sales)
 
 
-def _assert_every_row_is_in_its_window_or_late(sales: Sales) -> None:
+def _assert_every_row_is_in_its_window_or_late(sales: TwoFeeds) -> None:
     given = pa.table({"v": [v for v, _ in sales.rows], "hour": [int(at[:2]) for _, at in sales.rows]})
     with duckdb.connect() as engine:
         for name, table in (

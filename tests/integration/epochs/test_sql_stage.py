@@ -129,7 +129,7 @@ def test_the_stage_gives_what_spark_sql_gives_for_the_same_statement(spark: Spar
     schema = infer_schema(spark, spec, node, {"src": TABLE.schema})
     wide = spark.range(0, 1, 1, 1).mapInArrow(Encode(), wide_type({"src": TABLE.schema}))
     made = level_sql(spec, build_graph(spec), 0, {"src": TABLE.schema, "made": schema})
-    items = _items(project(wide, made.expressions, made.columns["made"]), schema, made.columns)
+    items = _items(project(wide, made.expressions, {"made": made.columns["made"]}), schema, made.columns)
     rows = [item for item in items if isinstance(item, Rows)]
     spark.createDataFrame(TABLE).createOrReplaceTempView("src")
     expected = spark.sql(sql).toArrow()
@@ -159,7 +159,7 @@ def test_an_explode_multiplies_the_rows_of_its_operator_alone(spark: SparkSessio
         schemas[uid] = infer_schema(spark, spec, node, {name: schemas[name] for name in node.inputs})
     wide = spark.range(0, 1, 1, 1).mapInArrow(Encode(), wide_type({"src": TABLE.schema}))
     sql = level_sql(spec, graph, 0, schemas)
-    staged = project(wide, sql.expressions, [column for columns in sql.columns.values() for column in columns])
+    staged = project(wide, sql.expressions, sql.columns)
     bodies = [bytes(row.body) for row in staged.mapInArrow(Collect(), "body binary").collect()]
     batches = [batch for body in bodies for batch in pa.ipc.open_stream(body)]
     items = list(decode_output(batches, schemas, sql.columns))
@@ -187,7 +187,7 @@ def test_rows_of_a_union_come_by_the_row_that_they_are_of_then_by_select(spark: 
     schema = infer_schema(spark, spec, node, {"src": TABLE.schema})
     wide = spark.range(0, 1, 1, 1).mapInArrow(Encode(), wide_type({"src": TABLE.schema}))
     made = level_sql(spec, build_graph(spec), 0, {"src": TABLE.schema, "made": schema})
-    items = _items(project(wide, made.expressions, made.columns["made"]), schema, made.columns)
+    items = _items(project(wide, made.expressions, {"made": made.columns["made"]}), schema, made.columns)
     rows = pa.concat_tables([item.rows for item in items if isinstance(item, Rows)]).to_pylist()
     expected = [
         (row["name"], part) for row in TABLE.to_pylist() for part in (1, 2) if part == 1 or row["n"] is not None
@@ -202,7 +202,7 @@ def test_a_row_that_the_filter_drops_is_never_evaluated(spark: SparkSession) -> 
     wide = spark.range(0, 1, 1, 1).mapInArrow(Encode(), wide_type({"src": TABLE.schema}))
     schema = infer_schema(spark, spec, node, {"src": TABLE.schema})
     made = level_sql(spec, build_graph(spec), 0, {"src": TABLE.schema, "made": schema})
-    items = _items(project(wide, made.expressions, ["n_made"]), schema)
+    items = _items(project(wide, made.expressions, {"made": ("n_made",)}), schema)
     assert len(items) == 2 and not [item for item in items if isinstance(item, Rows)]
 
 

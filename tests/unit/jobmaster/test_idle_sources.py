@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from milepost.epoch.plan import decode_input_record
-from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Session
-from milepost.protocol.records.ids import CheckpointId
-from milepost.spec.load.load import LoadedJob, load_job
-from milepost.storage.checked import read_handle
-from milepost.storage.local import LocalStore
+from milepost.jobmaster.jobmaster import NothingToDo
 from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.two_feeds import HOUR_S, TwoFeeds
 from tests.harness.tasks.tables import assert_same_rows
 
-HOUR_S = 3600
 SPEC = """\
 name: sales
 storage: ../store
@@ -39,56 +31,8 @@ spark: {parallelism: 2}
 """
 
 
-@dataclass
-class Sales:
-    """The job in a folder, and the clock of its stores, which a test moves on."""
-
-    folder: Path
-    ahead_s: float = 0.0
-
-    def loaded(self) -> LoadedJob:
-        return load_job(str(self.folder / "config" / "sales.yaml"))
-
-    @property
-    def master(self) -> JobMaster:
-        return JobMaster(self.loaded())
-
-    def land(self, source: str, *rows: tuple[int, str]) -> None:
-        folder = self.folder / "landing" / source
-        lines = ["k,at", *(f"{k},2026-01-01T{at}:00Z" for k, at in rows)]
-        (folder / f"{len(list(folder.iterdir()))}.csv").write_text("\n".join(lines) + "\n")
-
-    def run(self) -> CheckpointDetails | NothingToDo:
-        found = self.master.run(Session.cli(), SparklessRunner())
-        assert isinstance(found, CheckpointDetails | NothingToDo)
-        return found
-
-    def epoch(self) -> CheckpointDetails:
-        found = self.run()
-        assert isinstance(found, CheckpointDetails)
-        return found
-
-    def hours(self) -> list[int]:
-        """Hours of the day whose window was emitted."""
-        return sorted(start.hour for start in self.master.read("hours")["window_start"].to_pylist())
-
-    def recorded(self, checkpoint_id: int) -> tuple[bool, bool]:
-        """What the input record of a retained checkpoint says of the shop: idle before, and at its end."""
-        context = JobContext(self.loaded())
-        checkpoint = context.head().state.checkpoint(CheckpointId(checkpoint_id))
-        assert checkpoint is not None
-        record = decode_input_record(read_handle(context.store, context.metadata(checkpoint).plan))
-        return next((one.idle_before, one.idle) for one in record.sources if one.name == "shop")
-
-
-def made(folder: Path, monkeypatch: pytest.MonkeyPatch, timeout: str) -> Sales:
-    for name in ("config", "landing/shop", "landing/web"):
-        (folder / name).mkdir(parents=True)
-    (folder / "config" / "sales.yaml").write_text(SPEC.replace("TIMEOUT", timeout))
-    sales = Sales(folder)
-    real = time.time
-    monkeypatch.setattr(LocalStore, "clock_ms", lambda _: round((real() + sales.ahead_s) * 1000))
-    return sales
+def made(folder: Path, monkeypatch: pytest.MonkeyPatch, timeout: str) -> TwoFeeds:
+    return TwoFeeds.create(folder, SPEC.replace("TIMEOUT", timeout), "k", SparklessRunner, monkeypatch)
 
 
 def test_a_source_that_is_not_timed_out_holds_windows_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,12 +67,12 @@ def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
     sales.land("web", (4, "08:00"))
     back = sales.epoch()
     assert (back.sources["shop"].idle, back.late_rows) == (False, 1)
-    assert [sales.recorded(n) for n in (2, 3, 4)] == [(False, False), (False, True), (True, False)]
+    assert [sales.was_idle(n) for n in (2, 3, 4)] == [(False, False), (False, True), (True, False)]
     assert sales.hours() == [0], "the shop is at 06:45, and holds back again"
     tables = {name: sales.master.read(name) for name in ("pairs", "hours", "late")}
     assert sorted(tables["pairs"]["k"].to_pylist()) == [1, 3]
     sales.ahead_s = 500 * HOUR_S
-    sales.master.backfill(Session.cli(), SparklessRunner(), None, from_checkpoint=0)
+    sales.replay()
     for name, table in tables.items():
         assert_same_rows(sales.master.read(name), table, name)
     assert sales.epoch().sources["shop"].idle, "again, by the clock of now"

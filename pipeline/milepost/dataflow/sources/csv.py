@@ -20,9 +20,9 @@ from milepost.dataflow.sources.diagnosis import (
     BLOCK_BYTES,
     Lines,
     RawRecord,
-    all_refused,
     chunks,
     first_refused,
+    told_apart,
     too_long,
 )
 from milepost.dataflow.sources.path_columns import PathColumns
@@ -160,12 +160,12 @@ class CsvReader:
         last: RawRecord | None = None
         for chunk in chunks(record for record, _ in self._records(obj.key, body)):
             last = chunk[-1]
-            refused = all_refused(chunk, lambda records: self._accepts(names, self._columns.names, records, alone=True))
-            bad = {record.line: record for record in [*refused, *(one for one in chunk if one.is_too_long)]}
-            table = self._parsed(names, self._columns.names, [one for one in chunk if one.line not in bad])
-            for batch in table.to_batches():
+            good, bad = told_apart(
+                chunk, lambda records: self._accepts(names, self._columns.names, records, alone=True)
+            )
+            for batch in self._parsed(names, self._columns.names, good).to_batches():
                 yield self._path_columns.append(batch, values)
-            for record in sorted(bad.values(), key=lambda one: one.line):
+            for record in bad:
                 yield self._judged(obj.key, record, names)
         if last is not None and self._is_unclosed(last):
             raise _unclosed(obj.key, last)

@@ -107,14 +107,22 @@ def first_refused(records: Iterable[RawRecord], accepts: Callable[[list[RawRecor
     return None
 
 
-def all_refused(records: list[RawRecord], accepts: Callable[[list[RawRecord]], bool]) -> list[RawRecord]:
+def _all_refused(records: list[RawRecord], accepts: Callable[[list[RawRecord]], bool]) -> list[RawRecord]:
     """Return every record that the engine refuses by itself, in order; arguments as of `first_refused`."""
     if not records or accepts(records):
         return []
     if len(records) == 1:
         return records
     half = len(records) // 2
-    return all_refused(records[:half], accepts) + all_refused(records[half:], accepts)
+    return _all_refused(records[:half], accepts) + _all_refused(records[half:], accepts)
+
+
+def told_apart(
+    records: list[RawRecord], accepts: Callable[[list[RawRecord]], bool]
+) -> tuple[list[RawRecord], list[RawRecord]]:
+    """Return the records that can be read and those that cannot, too long ones among them, each in order."""
+    bad = {record.line for record in [*_all_refused(records, accepts), *(one for one in records if one.is_too_long)]}
+    return [one for one in records if one.line not in bad], [one for one in records if one.line in bad]
 
 
 def chunks(records: Iterable[RawRecord]) -> Iterator[list[RawRecord]]:

@@ -19,9 +19,9 @@ from milepost.dataflow.sources.diagnosis import (
     BLOCK_BYTES,
     Lines,
     RawRecord,
-    all_refused,
     chunks,
     first_refused,
+    told_apart,
     too_long,
 )
 from milepost.dataflow.sources.object_lines import ObjectLines
@@ -108,15 +108,14 @@ class JsonLinesReader:
         unseen = set(self._columns.names)
         rows = 0
         for chunk in chunks(_records(obj.key, body)):
-            refused = all_refused(chunk, lambda records: self._complaint(self._columns, records) is None)
-            bad = {record.line: record for record in [*refused, *(one for one in chunk if one.is_too_long)]}
-            content = b"".join(record.encoded() for record in chunk if record.line not in bad)
+            good, bad = told_apart(chunk, lambda records: self._complaint(self._columns, records) is None)
+            content = b"".join(record.encoded() for record in good)
             batches = self._batches(io.BytesIO(content), self._columns, block_size=len(content) + 1)
             for batch in batches if content else ():  # the parser takes no content at all for an error
                 rows += batch.num_rows
                 unseen = {name for name in unseen if batch[name].null_count == batch.num_rows}
                 yield self._path_columns.append(batch, values)
-            for record in sorted(bad.values(), key=lambda one: one.line):
+            for record in bad:
                 yield too_long(obj.key, record) if record.is_too_long else self._explain(obj.key, record)
         if rows and unseen:
             self._refuse_missing(obj.key, body, unseen)

@@ -28,7 +28,7 @@ from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.dataflow.sinks.records.table_registry import RegisteredTable, TableRegistry
 from milepost.dataflow.sinks.staging.table_buckets import OwnedKeys
 from milepost.dataflow.sinks.table_copy import CopyPlan, stage_copy
-from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSnapshot, SourceSnapshot
+from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSnapshot
 from milepost.epoch.plan import InputRecord, encode_input_record
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
@@ -201,7 +201,7 @@ def _continued(
     return replace(
         as_imported(base, pending, timeline),
         signatures={**signatures, "sinks": sinks},
-        sources={name: _quiet_source(item) for name, item in base.sources.items()},
+        sources={name: item.at_rest() for name, item in base.sources.items()},
         operators={uid: _quiet_operator(item) for uid, item in base.operators.items()},
         sinks={name: SinkSnapshot(0, shown_by(base, name)) for name in sorted(base.sinks)},
         tables={**base.tables, plan.sink: contents},
@@ -209,11 +209,6 @@ def _continued(
         verdict=GateVerdict.of(()),
         held_back=None,
     )
-
-
-def _quiet_source(item: SourceSnapshot) -> SourceSnapshot:
-    """Return where a source stands; no epoch has read anything of it."""
-    return item.at_rest()
 
 
 def _quiet_operator(item: OperatorSnapshot) -> OperatorSnapshot:

@@ -85,7 +85,7 @@ def _stage(frame: DataFrame, operators: OperatorStage, output: OutputStage, leve
     if level.sql is None:
         return frame.mapInArrow(FusedTask(operators, output, spill), rows)
     wide = frame.mapInArrow(WideOperatorStage(operators, level.sql, spill), wide_type(level.sql.produced))
-    projected = project(wide, level.sql.expressions, [one for kept in level.sql.columns.values() for one in kept])
+    projected = project(wide, level.sql.expressions, level.sql.columns)
     return projected.mapInArrow(WideOutputStage(output, level.sql, spill), rows)
 
 

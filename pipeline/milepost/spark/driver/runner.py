@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from functools import partial
 
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
 
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
@@ -20,10 +17,9 @@ from milepost.spark.driver.epoch_graph import epoch_frame
 from milepost.spark.driver.lost_tasks import lost_task
 from milepost.spark.driver.open_engine import load_engine, open_engine
 from milepost.spark.driver.spark_errors import crash, refusal
-from milepost.spark.driver.sql_projection import infer_schema, selects
+from milepost.spark.driver.sql_projection import sql_schema
 from milepost.spark.task.epoch_tasks import subtask_answers
 from milepost.spark.task.levels import EpochLevels, plan_levels
-from milepost.spec.graph.graph import Node
 
 
 class SparkEpochRunner:
@@ -57,7 +53,7 @@ class SparkEpochRunner:
         epoch: EpochLevels | None = None
         try:
             with engine.tagged(tag):
-                epoch = plan_levels(plan, engine.slots, partial(_sql_schema, engine.session, plan))
+                epoch = plan_levels(plan, engine.slots, partial(sql_schema, engine.session, plan))
                 rows = epoch_frame(engine.session, plan, epoch).collect()
         except SPARK_ERRORS as error:
             if deadline.passed:
@@ -96,11 +92,3 @@ class SparkEpochRunner:
         engine, tag = self._engine, self._running
         if engine is not None and tag is not None:
             engine.interrupt(tag)
-
-
-def _sql_schema(session: SparkSession, plan: EpochPlan, node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
-    try:
-        return infer_schema(session, plan.spec, node, inputs)
-    except AnalysisException as error:
-        made = [one.made for one in selects(plan.spec, node, inputs)]
-        raise refusal(plan.checkpoint_id, error, made) from error

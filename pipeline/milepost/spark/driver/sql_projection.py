@@ -21,11 +21,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType
 
+from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spark.driver.spark_errors import refusal
 from milepost.spark.task.sql_expression import PLACE, SqlExpression, column_of, expression
 from milepost.spark.wire.task_output import Rows, Stamped, TaskOutput, decode_control, encode_control
 from milepost.spec.graph.graph import Node
@@ -88,6 +91,15 @@ def infer_schema(session: SparkSession, spec: JobSpec, node: Node, inputs: Mappi
     return pa.schema([field.with_nullable(True) for field in common])
 
 
+def sql_schema(session: SparkSession, plan: EpochPlan, node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
+    """As `infer_schema`, of an epoch's operator. Raises SubtaskDeclined too: SQL that Spark refuses."""
+    try:
+        return infer_schema(session, plan.spec, node, inputs)
+    except AnalysisException as error:
+        made = [one.made for one in selects(plan.spec, node, inputs)]
+        raise refusal(plan.checkpoint_id, error, made) from error
+
+
 def _refuse_texts(uid: str, schema: pa.Schema, common: pa.Schema) -> None:
     """A text that is made a time may be read as a moment that depends on when the epoch runs, and any may not fit."""
     for before, after in zip(schema, common, strict=True):
@@ -105,11 +117,17 @@ def _texts(type_: pa.DataType) -> int:
     return int(pa.types.is_string(type_) or pa.types.is_large_string(type_)) + sum(map(_texts, inner))
 
 
-def project(frame: DataFrame, expressions: Iterable[SqlExpression], keep: Iterable[str]) -> DataFrame:
-    """Add each expression's column in order, then keep the columns that the output stage consumes."""
+def project(
+    frame: DataFrame, expressions: Iterable[SqlExpression], columns: Mapping[str, tuple[str, ...]]
+) -> DataFrame:
+    """Add each expression's column in order, then keep the columns that the output stage consumes, as `SqlStep` has it.
+
+    Args:
+        columns: of each node.
+    """
     for one in expressions:
         frame = _added(frame, one)
-    return frame.select(CONTROL, *(f"`{column}`" for column in keep))
+    return frame.select(CONTROL, *(f"`{column}`" for of_node in columns.values() for column in of_node))
 
 
 def _added(frame: DataFrame, one: SqlExpression) -> DataFrame:

@@ -18,9 +18,8 @@ from milepost.spark.driver.spark_errors import refusal
 from milepost.spark.driver.sql_projection import (
     decode_output,
     encode_output,
-    infer_schema,
     project,
-    selects,
+    sql_schema,
     wide_type,
 )
 from milepost.spark.local.local_levels import run_levels
@@ -63,11 +62,7 @@ class _SparkSql:
 
     def schema(self, node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
         """Return the schema of a SQL operator's rows, by Spark's own analysis."""
-        try:
-            return infer_schema(self._session(), self._plan.spec, node, inputs)
-        except PySparkException as error:
-            made = [one.made for one in selects(self._plan.spec, node, inputs)]
-            raise refusal(self._plan.checkpoint_id, error, made) from error
+        return sql_schema(self._session(), self._plan, node, inputs)
 
     def answers(self, epoch: EpochLevels) -> tuple[SubtaskAnswer, ...]:
         """Run the levels; return what the last one's subtasks answered."""
@@ -81,8 +76,7 @@ class _SparkSql:
             return items
         rows = pa.Table.from_batches(encode_output(items, step.produced)).combine_chunks()
         frame = self._session().createDataFrame(rows, wide_type(step.produced))
-        kept = [column for columns in step.columns.values() for column in columns]
-        projected = project(frame, step.expressions, kept).toArrow()
+        projected = project(frame, step.expressions, step.columns).toArrow()
         return decode_output(projected.to_batches(), step.kept, step.columns)
 
     def _session(self) -> SparkSession:

@@ -6,7 +6,7 @@ once whatever consumes them. Everything here is decided on the driver, before th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -97,6 +97,9 @@ class EpochLevels:
         return tuple(one for level in self.levels if level.sql is not None for one in level.sql.expressions)
 
 
+OperatorInputs = Mapping[str, tuple[OperatorInput, ...]]
+"""What each stateful operator gets of its inputs, by uid."""
+
 SqlSchema = Callable[[Node, Mapping[str, pa.Schema]], pa.Schema]
 """The schema of a SQL operator's rows, of the schemas of its inputs. Raises SubtaskDeclined, InvalidRequest."""
 
@@ -107,14 +110,14 @@ def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLeve
     Raises: InvalidRequest when the spec does not fit its schemas, SubtaskDeclined for SQL.
     """
     readers = {node.uid: build_reader(node.uid, plan.spec.sources[node.uid]) for node in plan.graph.sources}
-    schemas, operators = _schemas(plan, readers, sql_schema)
+    schemas, inputs, operators = _schemas(plan, readers, sql_schema)
     schemas |= {uid + WHOLE: schemas[uid] for uid in _whole(plan)}
     splits = _splits(plan, readers)
     levels = tuple(
         Level(
-            output=_output(plan, number, schemas, operators, len(splits)),
+            output=_output(plan, number, inputs, operators, len(splits)),
             sql=_sql(plan, number, schemas),
-            stateful=_stateful(plan, number, len(splits), slots, schemas, operators) if number else None,
+            stateful=_stateful(plan, number, len(splits), slots, inputs, operators) if number else None,
         )
         for number in range(plan.graph.levels + 1)
     )
@@ -123,8 +126,9 @@ def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLeve
 
 def _schemas(
     plan: EpochPlan, readers: Mapping[str, SalvagingReader], sql_schema: SqlSchema
-) -> tuple[dict[str, pa.Schema], dict[str, StatefulOperator]]:
+) -> tuple[dict[str, pa.Schema], OperatorInputs, dict[str, StatefulOperator]]:
     schemas: dict[str, pa.Schema] = {}
+    inputs: dict[str, tuple[OperatorInput, ...]] = {}
     operators: dict[str, StatefulOperator] = {}
     for node in plan.graph.nodes.values():
         if node.kind == "source":
@@ -133,12 +137,12 @@ def _schemas(
         elif node.kind == "sql":
             schemas[node.uid] = sql_schema(node, {name: schemas[name] for name in node.inputs})
         else:
-            inputs = _inputs(plan, node, schemas)
+            own = inputs[node.uid] = _inputs(plan, node, schemas)
             spec = plan.spec.operator(node.uid)
             assert not isinstance(spec, SqlOperator)
             operator = build_operator(
                 spec,
-                inputs,
+                own,
                 plan.functions.get(node.uid),
                 timed=any(_reaching(plan, name) for name in node.inputs),
                 in_pieces=plan.spec.checkpointing.cuts_epochs,
@@ -146,8 +150,8 @@ def _schemas(
             operators[node.uid] = operator
             schemas[node.uid] = operator.output_schema
             edges = edge_names(node.inputs)
-            schemas |= {late_output(node.uid, edges, at): one.schema for at, one in enumerate(inputs)}
-    return schemas, operators
+            schemas |= {late_output(node.uid, edges, at): one.schema for at, one in enumerate(own)}
+    return schemas, inputs, operators
 
 
 def _inputs(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> tuple[OperatorInput, ...]:
@@ -218,7 +222,7 @@ def _whole(plan: EpochPlan) -> set[str]:
 def _output(
     plan: EpochPlan,
     level: int,
-    schemas: Mapping[str, pa.Schema],
+    inputs: OperatorInputs,
     operators: Mapping[str, StatefulOperator],
     source_subtasks: int,
 ) -> OutputPlan:
@@ -239,7 +243,7 @@ def _output(
         if name == node.uid
         for uid in node.consumers
         if uid in operators
-        for position, (edge, one) in enumerate(_edges(plan, plan.graph.nodes[uid], schemas))
+        for position, (edge, one) in enumerate(zip(edge_names(plan.graph.nodes[uid].inputs), inputs[uid], strict=True))
         if plan.graph.nodes[uid].inputs[position] == name
     )
     return OutputPlan(
@@ -280,11 +284,6 @@ def _stamp(plan: EpochPlan, level: int, producer: Node, receiver: Node) -> Stamp
     return OwnStamp(holdback_us, Stamp(start) if len(clocks) > 1 else None, fired)
 
 
-def _edges(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> Iterator[tuple[str, OperatorInput]]:
-    """Yield the inputs of an operator, each with the name of its edge."""
-    return zip(edge_names(node.inputs), _inputs(plan, node, schemas), strict=True)
-
-
 def _sql(plan: EpochPlan, level: int, schemas: Mapping[str, pa.Schema]) -> SqlStep | None:
     made = level_sql(plan.spec, plan.graph, level, schemas)
     if not made.expressions:
@@ -307,7 +306,7 @@ def _stateful(
     level: int,
     source_subtasks: int,
     slots: int,
-    schemas: Mapping[str, pa.Schema],
+    inputs: OperatorInputs,
     operators: Mapping[str, StatefulOperator],
 ) -> LevelPlan:
     parallelism = plan.spec.spark.parallelism
@@ -318,7 +317,7 @@ def _stateful(
             inputs=input_plans(
                 node.uid,
                 edge_names(node.inputs),
-                [one.schema for one in _inputs(plan, node, schemas)],
+                [one.schema for one in inputs[node.uid]],
                 operators[node.uid].routing_keys,
             ),
             tables=plan.tables(operators[node.uid]),
