@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from milepost.spec.job.checkpointing_spec import MAX_KEY_GROUPS, CheckpointingSpec
 from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.keyed_spec import KeyedOperator, distinct
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.values.fields import (
     Aggregate,
@@ -34,16 +35,6 @@ from milepost.spec.values.fields import (
     TimeZone,
 )
 
-
-def _distinct(columns: tuple[str, ...]) -> tuple[str, ...]:
-    twice = sorted({c for c in columns if columns.count(c) > 1})
-    if twice:
-        raise ValueError(f"{twice[0]} occurs twice")
-    return columns
-
-
-KeyColumns = Annotated[Many[ColumnName], Field(min_length=1), AfterValidator(_distinct)]
-OneInput = Annotated[Many[NodeName], Field(min_length=1, max_length=1)]
 Aggregates = Annotated[dict[ColumnName, Aggregate], Field(min_length=1)]
 
 
@@ -75,24 +66,8 @@ class SqlOperator(SpecModel):
 
     uid: NodeName
     kind: Literal["sql"]
-    inputs: Annotated[Many[NodeName], Field(min_length=1), AfterValidator(_distinct)]
+    inputs: Annotated[Many[NodeName], Field(min_length=1), AfterValidator(distinct)]
     sql: Text
-
-
-class KeyedOperator(SpecModel):
-    """What every operator with state has.
-
-    Attributes:
-        uid: the operator's name, under which its state is kept: `[a-z][a-z0-9_]{0,62}` without `__`.
-        renamed_from: the uid under which earlier checkpoints have its state.
-        inputs: the name of one source or operator; its rows are append, never updates.
-        key: columns, each once.
-    """
-
-    uid: NodeName
-    renamed_from: NodeName | None = None
-    inputs: OneInput
-    key: KeyColumns
 
 
 class AggregateOperator(KeyedOperator):
@@ -240,7 +215,7 @@ class SinkSpec(SpecModel):
     conn_id: ConnId | None = None
     buckets: Annotated[int, Field(ge=1)] | None = None
     adopt: bool = False
-    partition_by: Annotated[Many[Text], Field(min_length=1), AfterValidator(_distinct)] | None = None
+    partition_by: Annotated[Many[Text], Field(min_length=1), AfterValidator(distinct)] | None = None
 
     @property
     def by_buckets(self) -> bool:
