@@ -11,6 +11,7 @@ from milepost.dataflow.operators.interval_join import IntervalJoinByKey
 from milepost.dataflow.operators.process import ProcessByKey, ProcessFunction
 from milepost.dataflow.operators.window import TumblingWindowByKey
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.graph.edges import edge_names
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.spec import (
     AggregateOperator,
@@ -41,6 +42,9 @@ def build_operator(
     """
     if isinstance(spec, JoinOperator):
         return IntervalJoinByKey(spec.uid, spec.key, spec.bounds, inputs, spec.renamed)
+    if isinstance(spec, ProcessOperator) and function is not None:
+        named = dict(zip(edge_names(spec.inputs), inputs, strict=True))
+        return ProcessByKey(spec.uid, spec.key, function, named, timed=timed, in_pieces=in_pieces)
     (input_,) = inputs  # all others have one
     if isinstance(spec, AggregateOperator):
         return AggregateByKey(spec.uid, spec.key, spec.aggregates, input_.schema)
@@ -49,8 +53,6 @@ def build_operator(
         return TumblingWindowByKey(spec.uid, spec.key, size, lateness, spec.aggregates, input_)
     if isinstance(spec, DeduplicateOperator):
         return DeduplicateByKey(spec.uid, spec.key, spec.ttl, input_)
-    if isinstance(spec, ProcessOperator) and function is not None:
-        return ProcessByKey(spec.uid, spec.key, function, input_, timed=timed, in_pieces=in_pieces)
     raise InvalidRequest(
         f"`kind: {getattr(spec, 'kind', spec)}` is not available in this version. Nothing was changed."
     )

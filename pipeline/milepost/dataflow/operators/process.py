@@ -15,10 +15,13 @@ A new instance (no arguments) serves one subtask in one epoch, so nothing surviv
 the same rows after a failure: no wall clock, no randomness, no effect outside.
 
 * `key`: the value of the key column; a tuple in the order of the spec when there are several.
-* `rows`: a `pa.Table` with all columns of the input: rows of the key, once per key and epoch, in event-time order; in
+* `rows`: a `pa.Table` with all columns of one input: rows of the key, once per key and epoch, in event-time order; in
   plan order where times tie or the input has none. Once the spec sets `aligned_timeout` or `epoch_budget`, an epoch is
   cut where its time is up: the key's rows come in plan order, in any number of calls, so a class that takes them row by
   row gives the same result wherever the cut is. No row is late.
+* `ctx.input`: of several inputs the one that these rows are of, by the name in `inputs` (one that is there twice is
+  `orders`, then `orders.2`); None in `on_timer`. Inputs take turns in the order of the spec: all rows of the first, key
+  after key, then those of the second. A class that needs them by time keeps them in `state`, and sets a timer.
 * `state`: a mutable mapping over the declared columns. A key whose columns are all None and that has no timer is gone.
   A column that `state` gains is None for every key that there is; one that gets a wider type keeps its values; one that
   it loses is left behind, and is None when it comes back.
@@ -64,8 +67,10 @@ from milepost.dataflow.operators.contract import (
     only_table,
 )
 from milepost.dataflow.operators.declared import Declaration, schema_of
-from milepost.dataflow.operators.process_run import ProcessParts, ProcessRun
+from milepost.dataflow.operators.interval_join import common_key_type
+from milepost.dataflow.operators.process_run import ProcessInput, ProcessParts, ProcessRun
 from milepost.dataflow.operators.user_code import UserCodeFailed, UserFunction
+from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.subtask.subtask_commands import Notification
 
@@ -94,23 +99,24 @@ class ProcessByKey:
         uid: str,
         key: Sequence[str],
         function: ProcessFunction,
-        input_: OperatorInput,
+        inputs: Mapping[str, OperatorInput],
         *,
         timed: bool,
         in_pieces: bool,
     ) -> None:
         """Args:
-        input_: its event time puts the rows of a key in order; without one they keep plan order.
+        inputs: by name, in the order of the spec. The event time of each puts the rows of a key in order; without one
+            they keep plan order.
         timed: whether a source with event time reaches it, without which no watermark and no timer is.
         in_pieces: an epoch may be cut where its time is up: rows keep plan order, which no cut changes.
         """
-        check_key(uid, key, input_.schema)
+        for input_ in inputs.values():
+            check_key(uid, key, input_.schema)
         declared = function.declared
-        plain = plain_schema(input_.schema)
         self.uid = uid
         self.key = self.routing_key = tuple(key)
-        self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
-        key_schema = pa.schema([plain.field(name) for name in key])
+        self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,) * len(inputs)
+        key_schema = pa.schema([pa.field(name, _common_type(uid, name, inputs)) for name in key])
         state = [field.with_metadata({BEGINS_NULL: "1"}) for field in schema_of(declared.state)]
         self.state_schema = pa.schema([*key_schema, *state, pa.field(TIMER_COLUMN, pa.int64())])
         self.tables = only_table(self.key, self.routing_key, self.state_schema)
@@ -120,11 +126,13 @@ class ProcessByKey:
             uid=uid,
             key=self.key,
             key_schema=key_schema,
-            input_schema=plain,
+            inputs=tuple(
+                ProcessInput(name, plain_schema(one.schema), None if in_pieces else EventTime.of_input(uid, one))
+                for name, one in inputs.items()
+            ),
             state_schema=self.state_schema,
             function=function.code,
             declared=declared,
-            event_time=None if in_pieces else EventTime.of_input(uid, input_),
             no_timers=_why_no_timers(declared, timed),
         )
 
@@ -159,6 +167,22 @@ class _Listener:
             getattr(instance, method)(int(checkpoint_id))
         except (Exception, SystemExit) as error:
             raise OperatorFailed(parts.uid, parts.function.describe(error)) from error
+
+
+def _common_type(uid: str, column: str, inputs: Mapping[str, OperatorInput]) -> pa.DataType:
+    """Return the type that holds a key column of all inputs exactly. Raises InvalidRequest: there is none."""
+    types = {name: plain_schema(one.schema).field(column).type for name, one in inputs.items()}
+    (first, common), *others = types.items()
+    for name, type_ in others:
+        wider = common_key_type(common, type_)
+        if wider is None:
+            raise InvalidRequest(
+                f"operator {uid!r}: key {column} is {types[first]} in {first}, {type_} in {name}: values of one are "
+                "not values of the other. Nothing was changed.",
+                hint="CAST one of them in a `sql` operator before it.",
+            )
+        common = wider
+    return common
 
 
 def _why_no_timers(declared: Declaration, timed: bool) -> str:

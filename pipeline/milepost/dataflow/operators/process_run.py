@@ -33,12 +33,15 @@ def _moment(time_us: int | None) -> datetime | None:
 
 
 class ProcessContext:
-    """What a process function may ask: the watermark, and a timer for its key."""
+    """What a process function may ask: the watermark, whose rows these are, and a timer for its key."""
 
-    __slots__ = ("_after_us", "_refusal", "_timer_us", "watermark")
+    __slots__ = ("_after_us", "_refusal", "_timer_us", "input", "watermark")
 
-    def __init__(self, watermark_us: int | None, timer_us: int | None, refusal: str = "") -> None:
+    def __init__(
+        self, watermark_us: int | None, timer_us: int | None, refusal: str = "", input_: str | None = None
+    ) -> None:
         self.watermark = _moment(watermark_us)
+        self.input = input_
         self._timer_us = timer_us
         self._after_us: int | None = None
         self._refusal = refusal
@@ -56,22 +59,34 @@ class ProcessContext:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessInput:
+    """One input of a process operator.
+
+    Attributes:
+        name: as `ctx.input` has it. event_time: by which the rows of a piece are put in order; None = plan order.
+    """
+
+    name: str
+    schema: pa.Schema
+    event_time: EventTime | None
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessParts:
     """What a run needs of its operator.
 
     Attributes:
-        event_time: by which the rows of a piece are put in order; None = plan order.
+        inputs: in the order of the spec.
         no_timers: why timers cannot be set; empty when they can.
     """
 
     uid: str
     key: tuple[str, ...]
     key_schema: pa.Schema
-    input_schema: pa.Schema
+    inputs: tuple[ProcessInput, ...]
     state_schema: pa.Schema
     function: UserFunction
     declared: Declaration
-    event_time: EventTime | None
     no_timers: str
 
 
@@ -90,16 +105,16 @@ class ProcessRun:
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Call the class for each key of the piece; no row is late. Raises OperatorFailed with the user's line."""
-        parts = self._parts
+        own = self._parts.inputs[position]
         if rows.num_rows:
             self._lateness_us = lateness_us
-            rows = rows.select(parts.input_schema.names).cast(parts.input_schema)
-            times = parts.event_time.of(rows) if parts.event_time is not None else None
-            if parts.declared.batches:
-                self._batch(rows if times is None else rows.take(pa.array(np.argsort(times, kind="stable"))))
+            rows = rows.select(own.schema.names).cast(own.schema)
+            times = own.event_time.of(rows) if own.event_time is not None else None
+            if self._parts.declared.batches:
+                self._batch(own, rows if times is None else rows.take(pa.array(np.argsort(times, kind="stable"))))
             else:
-                self._keys(rows, times)
-        yield OperatorOutput(self._output.take(), parts.input_schema.empty_table())
+                self._keys(own, rows, times)
+        yield OperatorOutput(self._output.take(), own.schema.empty_table())
 
     def advance(self, firing_us: int | None) -> pa.Table:
         """Call `on_timer` for the timers that are due, if the watermark has moved. Raises OperatorFailed.
@@ -117,9 +132,9 @@ class ProcessRun:
         """Call `on_timer` for the timers that are due. Raises OperatorFailed."""
         return self.advance(firing_us)
 
-    def _keys(self, rows: pa.Table, times: Ints | None) -> None:
+    def _keys(self, own: ProcessInput, rows: pa.Table, times: Ints | None) -> None:
         """Call `on_rows` for each key, in the order of their first rows."""
-        keys = key_columns(rows, self._parts.key)
+        keys = key_columns(rows, self._parts.key).cast(self._parts.key_schema)
         codes, count = group_rows(keys)
         order = np.lexsort((times, codes)) if times is not None else np.argsort(codes, kind="stable")
         bounds = np.searchsorted(codes[order], np.arange(count + 1))
@@ -130,7 +145,7 @@ class ProcessRun:
             part = rows.slice(bounds[index], bounds[index + 1] - bounds[index])
             view = KeyState(self._columns, changes.before(index))
             before_us = changes.timer_before(index)
-            ctx = ProcessContext(self._lateness_us, before_us, self._parts.no_timers)
+            ctx = ProcessContext(self._lateness_us, before_us, self._parts.no_timers, own.name)
             self._call(self._instance.on_rows, key, part, view, ctx, view=view)
             changes.record(index, view, ctx._timer_us)
         changes.apply(self._state)
@@ -165,14 +180,14 @@ class ProcessRun:
             changes.record(index, view, after[index])
         changes.apply(self._state)
 
-    def _batch(self, rows: pa.Table) -> None:
+    def _batch(self, own: ProcessInput, rows: pa.Table) -> None:
         """Call `on_batch` once."""
-        normal = key_columns(rows, self._parts.key)
+        normal = key_columns(rows, self._parts.key).cast(self._parts.key_schema)
         codes, count = group_rows(normal)
         keys = normal.take(pa.array(first_of_each(codes, count)))
         stored = self._stored(keys)
         known = stored.filter(find_rows(keys, self._state.lookup(keys)).is_valid()).drop_columns([TIMER_COLUMN])
-        ctx = ProcessContext(self._lateness_us, None, self._parts.no_timers)
+        ctx = ProcessContext(self._lateness_us, None, self._parts.no_timers, own.name)
         answer = self._guarded(lambda: self._instance.on_batch(rows, known, ctx))
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise self._mismatch(f"on_batch: expected (output, state), got {type(answer).__name__}", None)

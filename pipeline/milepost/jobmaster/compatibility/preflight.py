@@ -294,7 +294,8 @@ def _needed_columns(spec: StatefulSpec) -> list[tuple[str, list[str]]]:
     """Return of each input the table that shows its types, and columns that it has, whatever else it has."""
     if isinstance(spec, JoinOperator):
         return [(side, [pair[at] for pair in spec.key]) for at, side in enumerate(SIDES)]
-    return [(ONLY_TABLE, [*spec.key, *(call.column for call in _calls(spec) if call.column)])]
+    needed = [*spec.key, *(call.column for call in _calls(spec) if call.column)]
+    return [(ONLY_TABLE, needed)] * len(spec.inputs)
 
 
 def _expected_input(graph: JobGraph, name: str, needed: list[str], recorded: pa.Schema) -> OperatorInput:

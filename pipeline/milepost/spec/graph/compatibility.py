@@ -59,7 +59,7 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     signature: dict[str, Any] = {
         "kind": node.kind,
         "key": key_texts(operator),
-        _MODES: [graph.nodes[name].output_kind for name in node.inputs],
+        _MODES: _modes(graph, node),
     }
     if isinstance(operator, WindowOperator | DeduplicateOperator | JoinOperator):
         # What is late, and what has fired, was judged by these sources' watermarks.
@@ -74,6 +74,12 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     if isinstance(operator, DeduplicateOperator):
         signature[_REMEMBERS] = _FOR_EVER if operator.ttl is None else format_duration(operator.ttl)
     return signature
+
+
+def _modes(graph: JobGraph, node: Node) -> list[str]:
+    """Return the mode of each input; of a process function which there are: its class may get a further one."""
+    modes = [graph.nodes[name].output_kind for name in node.inputs]
+    return sorted({*modes}) if node.kind == "process" else modes
 
 
 def _sink(sink: SinkSpec, graph: JobGraph) -> dict[str, Any]:

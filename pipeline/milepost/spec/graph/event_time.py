@@ -39,6 +39,11 @@ EVENT_TIME_RULES = (
         "max(0, hi) of `within: [lo, hi]`",
         "event time < stamp, of either input: `<uid>.late.<input>`",
     ),
-    EventTimeRule("process", "its input's, where `output` has a timestamp of its name; else none", NOTHING, NOTHING),
+    EventTimeRule(
+        "process",
+        "its input's, where `output` has a timestamp of its name; of several, where all call it so; else none",
+        NOTHING,
+        NOTHING,
+    ),
 )
 """What the graph (`node_rules.py`) and the operators do, in words."""

@@ -21,13 +21,13 @@ from milepost.spec.graph.node_rules import (
     aggregate_rows,
     deduplicate_rows,
     partition_problems,
-    process_rows,
     sink_problems,
     source_rows,
     sql_rows,
     suite_problems,
     window_rows,
 )
+from milepost.spec.graph.process_rules import process_rows
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.spec import (
     AggregateOperator,
@@ -214,7 +214,7 @@ class _Builder:
         elif isinstance(operator, WindowOperator):
             result = window_rows(operator, source.uid, rows, path)
         elif isinstance(operator, ProcessOperator):
-            result = process_rows(operator, source.uid, rows, path, self.outputs.get(operator.uid))
+            result = process_rows(operator, inputs, path, self.outputs.get(operator.uid))
         else:
             result = deduplicate_rows(operator, source.uid, rows, path)
         if isinstance(result, list):

@@ -81,12 +81,12 @@ def _key_types(operator: JoinOperator, left: OutputRows, right: OutputRows, path
         types = left.type_of(one), right.type_of(other)
         if types[0] is None or types[1] is None or types[0].is_nested or types[1].is_nested:
             continue
-        if _kind(types[0]) != _kind(types[1]):
+        if key_family(types[0]) != key_family(types[1]):
             message = f"{one} is {types[0]}, {other} is {types[1]}: values of one are not values of the other"
             yield Problem((*path, "key", index), f"{message}; CAST one of them in a `sql` operator before the join")
 
 
-def _kind(type_: ColumnType) -> tuple[object, ...]:
+def key_family(type_: ColumnType) -> tuple[object, ...]:
     """Return what two types have in common that one holds the values of the other, equal ones in one place."""
     if type_.kind in INTEGERS:
         return ("integer",)

@@ -11,7 +11,6 @@ from milepost.spec.job.availability import not_available
 from milepost.spec.job.spec import (
     AggregateOperator,
     DeduplicateOperator,
-    ProcessOperator,
     QualitySpec,
     SinkSpec,
     SourceSpec,
@@ -195,23 +194,6 @@ def deduplicate_rows(
     if problems:
         return problems
     return OutputRows(rows.columns, rows.event_time, APPEND, operator.key, known=rows.known, shift_us=rows.shift_us)
-
-
-def process_rows(
-    operator: ProcessOperator, name: str, rows: OutputRows, path: Path, declared: Mapping[str, ColumnType] | None
-) -> OutputRows | list[Problem]:
-    """Return what the class declares, append; the input's event time only under its own name and as a timestamp.
-
-    Args:
-        declared: its `output`; None = the class was not loaded.
-    """
-    problems = append_problems(operator.kind, name, rows, path) + key_problems(operator.key, name, rows, path)
-    if problems:
-        return problems
-    if declared is None:
-        return OutputRows({}, rows.event_time, APPEND, (), known=False, shift_us=rows.shift_us)
-    timed = (type_ := declared.get(rows.event_time or "")) is not None and type_.kind == "timestamp"
-    return OutputRows(dict(declared), rows.event_time if timed else None, APPEND, (), shift_us=rows.shift_us)
 
 
 def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]:

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from milepost.spec.job.checkpointing_spec import MAX_KEY_GROUPS, CheckpointingSpec
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.keyed_spec import KeyedOperator, distinct
+from milepost.spec.job.process_spec import ProcessOperator
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.values.fields import (
     Aggregate,
@@ -22,7 +23,6 @@ from milepost.spec.values.fields import (
     ConnId,
     Cron,
     Duration,
-    Function,
     JobName,
     Many,
     NodeName,
@@ -119,17 +119,6 @@ class DeduplicateOperator(KeyedOperator):
 
     kind: Literal["deduplicate"]
     ttl: PositiveDuration | None = None
-
-
-class ProcessOperator(KeyedOperator):
-    """A user's class that sees the rows of one key at a time, with state and timers of that key.
-
-    Attributes:
-        function: `module:Class`; the module lies beside the spec or is installed.
-    """
-
-    kind: Literal["process"]
-    function: Function
 
 
 Operator = Annotated[

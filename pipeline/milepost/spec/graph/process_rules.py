@@ -1,0 +1,52 @@
+"""Process rules derive the rows that a user's class gives from what it declares and from its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from milepost.spec.graph.join_rules import key_family
+from milepost.spec.graph.node_rules import APPEND, OutputRows, append_problems, key_problems
+from milepost.spec.job.process_spec import ProcessOperator
+from milepost.spec.values.problems import Path, Problem
+from milepost.spec.values.types import ColumnType
+
+
+def process_rows(
+    operator: ProcessOperator, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None
+) -> OutputRows | list[Problem]:
+    """Return what the class declares, append.
+
+    The event time is what all inputs call so, only under its own name and as a timestamp.
+
+    Args:
+        declared: its `output`; None = the class was not loaded.
+    """
+    problems = []
+    for position, (name, rows) in enumerate(zip(operator.inputs, inputs, strict=True)):
+        problems += append_problems(operator.kind, name, rows, path, position)
+        problems += key_problems(operator.key, name, rows, path)
+    problems += _key_types(operator, inputs, path)
+    if problems:
+        return problems
+    times = {(rows.event_time, rows.shift_us) for rows in inputs}
+    event_time, shift_us = times.pop() if len(times) == 1 else (None, 0)
+    if declared is None:
+        return OutputRows({}, event_time, APPEND, (), known=False, shift_us=shift_us)
+    timed = (type_ := declared.get(event_time or "")) is not None and type_.kind == "timestamp"
+    return OutputRows(dict(declared), event_time if timed else None, APPEND, (), shift_us=shift_us)
+
+
+def _key_types(operator: ProcessOperator, inputs: Sequence[OutputRows], path: Path) -> Iterator[Problem]:
+    """Yield key columns whose values in one input are no values of another's."""
+    for index, column in enumerate(operator.key):
+        first, first_type = None, None
+        for name, rows in zip(operator.inputs, inputs, strict=True):
+            type_ = rows.type_of(column)
+            if type_ is None or type_.is_nested:
+                continue
+            if first_type is None:
+                first, first_type = name, type_
+            elif key_family(type_) != key_family(first_type):
+                message = f"{column} is {first_type} in {first}, {type_} in {name}: values of one are not values of the"
+                yield Problem((*path, "key", index), f"{message} other; CAST one of them in a `sql` operator before")
+                break
