@@ -1,0 +1,19 @@
+"""The jobs that are shipped as examples are DuckDB's answer over generated data, with a rollback and a backfill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.spark.driver.runner import SparkEpochRunner
+from tests.harness.example_jobs.example_job import ExampleJob, ExampleRun
+from tests.harness.example_jobs.run import JOBS
+
+ROWS_PER_EPOCH = 300
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_every_table_of_an_example_is_duckdbs_answer_whatever_its_history(job: ExampleJob, tmp_path: Path) -> None:
+    run = ExampleRun(job, tmp_path, SparkEpochRunner(), ROWS_PER_EPOCH, seed=1)
+    assert len(list(run.live(5))) == 7
