@@ -44,7 +44,9 @@ def build_operator(
         return IntervalJoinByKey(spec.uid, spec.key, spec.bounds, inputs, spec.renamed)
     if isinstance(spec, ProcessOperator) and function is not None:
         named = dict(zip(edge_names(spec.inputs), inputs, strict=True))
-        return ProcessByKey(spec.uid, spec.key, function, named, timed=timed, in_pieces=in_pieces)
+        return ProcessByKey(
+            spec.uid, spec.key, function, named, spec.output_key or (), timed=timed, in_pieces=in_pieces
+        )
     (input_,) = inputs  # all others have one
     if isinstance(spec, AggregateOperator):
         return AggregateByKey(spec.uid, spec.key, spec.aggregates, input_.schema)

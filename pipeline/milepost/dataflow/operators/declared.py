@@ -217,7 +217,11 @@ class KeyState(MutableMapping[str, Any]):
 
 
 class Output:
-    """Collects what a process function yields, in order, as rows of its declared output; made for one epoch."""
+    """Collects what a process function yields, in order, as rows of its declared output; made for one epoch.
+
+    Attributes:
+        taken: how many rows were, so far.
+    """
 
     def __init__(self, declared: Mapping[str, ColumnType]) -> None:
         self.schema = schema_of(declared)
@@ -225,6 +229,7 @@ class Output:
         self._tables: list[pa.Table] = []
         self._open: dict[str, list[Any]] = {name: [] for name in declared}
         self._rows = 0
+        self.taken = 0
 
     def add(self, item: object) -> None:
         """Take one yielded dict or table. Raises SchemaMismatch."""
@@ -234,9 +239,11 @@ class Output:
             for values, value in zip(self._open.values(), row, strict=True):
                 values.append(value)
             self._rows += 1
+            self.taken += 1
         elif isinstance(item, pa.Table | pa.RecordBatch):
             self._close()
             self._tables.append(fitted(item, self.schema, "output"))
+            self.taken += item.num_rows
         else:
             raise SchemaMismatch(f"expected a dict or a pyarrow Table as output, got {type(item).__name__}")
 

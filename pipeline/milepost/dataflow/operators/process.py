@@ -41,6 +41,9 @@ the same rows after a failure: no wall clock, no randomness, no effect outside.
   What no later epoch continues is not told complete: the last one of a drained job, one that was gone back from, one
   whose place a backfill took; `notify_subsumed` covers those that are left behind, once it passes them.
 
+With `output_key` in the spec, which has `key` in it, a row replaces the last one with its output key: of each an epoch
+gives the last row alone. A row's key columns are those of the key that it is yielded for.
+
 What the output declares comes out, nothing is added; key columns only when declared. An output column named as the
 input's event time is the event time again. A timestamp is a datetime with zone iff its type says UTC.
 """
@@ -90,9 +93,7 @@ class ProcessByKey:
         parts: what its runs and its listener need of it.
     """
 
-    output_kind = OutputKind.APPEND
     combiner: Combiner | None = None
-    output_key: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -100,6 +101,7 @@ class ProcessByKey:
         key: Sequence[str],
         function: ProcessFunction,
         inputs: Mapping[str, OperatorInput],
+        output_key: Sequence[str] = (),
         *,
         timed: bool,
         in_pieces: bool,
@@ -107,6 +109,7 @@ class ProcessByKey:
         """Args:
         inputs: by name, in the order of the spec. The event time of each puts the rows of a key in order; without one
             they keep plan order.
+        output_key: by which a row of the output replaces the last one; (): a row is final.
         timed: whether a source with event time reaches it, without which no watermark and no timer is.
         in_pieces: an epoch may be cut where its time is up: rows keep plan order, which no cut changes.
         """
@@ -121,6 +124,8 @@ class ProcessByKey:
         self.state_schema = pa.schema([*key_schema, *state, pa.field(TIMER_COLUMN, pa.int64())])
         self.tables = only_table(self.key, self.routing_key, self.state_schema)
         self.output_schema = schema_of(declared.output)
+        self.output_key = tuple(output_key)
+        self.output_kind = OutputKind.UPDATES if output_key else OutputKind.APPEND
         self.listener: CheckpointListener | None = _Listener(self) if declared.notified else None
         self.parts = ProcessParts(
             uid=uid,
@@ -133,6 +138,7 @@ class ProcessByKey:
             state_schema=self.state_schema,
             function=function.code,
             declared=declared,
+            output_key=self.output_key,
             no_timers=_why_no_timers(declared, timed),
         )
 

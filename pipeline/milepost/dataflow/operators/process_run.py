@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from milepost.dataflow.operators.columns import EventTime, Ints, find_rows, first_of_each, group_rows, key_columns
 from milepost.dataflow.operators.contract import TIMER_COLUMN, KeyedState, OperatorFailed, OperatorOutput
 from milepost.dataflow.operators.declared import Declaration, KeyState, Output, SchemaMismatch, columns_of, fitted
+from milepost.dataflow.operators.latest_output import LatestOutput
 from milepost.dataflow.operators.user_code import UserFunction
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 
@@ -76,7 +77,7 @@ class ProcessParts:
     """What a run needs of its operator.
 
     Attributes:
-        inputs: in the order of the spec.
+        inputs: in the order of the spec. output_key: by which a row replaces the last one; (): rows are final.
         no_timers: why timers cannot be set; empty when they can.
     """
 
@@ -87,6 +88,7 @@ class ProcessParts:
     state_schema: pa.Schema
     function: UserFunction
     declared: Declaration
+    output_key: tuple[str, ...]
     no_timers: str
 
 
@@ -99,6 +101,7 @@ class ProcessRun:
         self._instance = instance
         self._state = state
         self._output = Output(parts.declared.output)
+        self._latest = LatestOutput(parts.key, parts.output_key, self._output.schema) if parts.output_key else None
         self._columns = columns_of("state", parts.declared.state)
         self._fired_us = fired_us
         self._lateness_us: int | None = None
@@ -114,7 +117,7 @@ class ProcessRun:
                 self._batch(own, rows if times is None else rows.take(pa.array(np.argsort(times, kind="stable"))))
             else:
                 self._keys(own, rows, times)
-        yield OperatorOutput(self._output.take(), own.schema.empty_table())
+        yield OperatorOutput(self._final(), own.schema.empty_table())
 
     def advance(self, firing_us: int | None) -> pa.Table:
         """Call `on_timer` for the timers that are due, if the watermark has moved. Raises OperatorFailed.
@@ -126,11 +129,25 @@ class ProcessRun:
             self._fired_us = firing_us
             if self._parts.declared.timers:
                 self._timers(firing_us)
-        return self._output.take()
+        return self._final()
 
     def finish(self, firing_us: int | None) -> pa.Table:
-        """Call `on_timer` for the timers that are due. Raises OperatorFailed."""
-        return self.advance(firing_us)
+        """Call `on_timer` for the timers that are due; emit rows that replace others. Raises OperatorFailed."""
+        final = self.advance(firing_us)
+        return final if self._latest is None else self._latest.take()
+
+    def _final(self) -> pa.Table:
+        """Return rows that nothing replaces."""
+        return self._output.take() if self._latest is None else self._output.schema.empty_table()
+
+    def _put_out(self, method: str, keys: pa.Table, owners: Ints | None) -> None:
+        """Take what a method has yielded for some keys; arguments as of `LatestOutput.add`."""
+        if self._latest is None:
+            return
+        try:
+            self._latest.add(self._output.take(), keys, owners)
+        except SchemaMismatch as problem:
+            raise self._mismatch(f"{method}: {problem}", None) from problem
 
     def _keys(self, own: ProcessInput, rows: pa.Table, times: Ints | None) -> None:
         """Call `on_rows` for each key, in the order of their first rows."""
@@ -141,6 +158,7 @@ class ProcessRun:
         rows = rows.take(pa.array(order)).combine_chunks()
         keys = keys.take(pa.array(first_of_each(codes, count)))
         changes = _Changes(self._parts, keys, self._stored(keys))
+        put_out = [self._output.taken]
         for index, key in enumerate(_values(keys)):
             part = rows.slice(bounds[index], bounds[index + 1] - bounds[index])
             view = KeyState(self._columns, changes.before(index))
@@ -148,7 +166,9 @@ class ProcessRun:
             ctx = ProcessContext(self._lateness_us, before_us, self._parts.no_timers, own.name)
             self._call(self._instance.on_rows, key, part, view, ctx, view=view)
             changes.record(index, view, ctx._timer_us)
+            put_out.append(self._output.taken)
         changes.apply(self._state)
+        self._put_out("on_rows", keys, np.repeat(np.arange(count), np.diff(put_out)))
 
     def _timers(self, firing_us: int) -> None:
         """Call `on_timer` for each due timer, by time, then key."""
@@ -164,7 +184,8 @@ class ProcessRun:
         after: list[int | None] = [None] * due.num_rows
         waiting = [(int(time_us), index) for index, time_us in enumerate(due.column(TIMER_COLUMN).to_pylist())]
         heapq.heapify(waiting)
-        calls = [0] * due.num_rows
+        calls, put_out = [0] * due.num_rows, self._output.taken
+        owners: list[int] = []
         while waiting:
             time_us, index = heapq.heappop(waiting)
             ctx = ProcessContext(firing_us, None, self._parts.no_timers)
@@ -174,11 +195,13 @@ class ProcessRun:
                 raise self._endless(names[index])
             self._call(self._instance.on_timer, names[index], _moment(time_us), views[index], ctx, view=views[index])
             after[index] = ctx._timer_us
+            owners += [index] * (self._output.taken - len(owners) - put_out)
             if ctx._timer_us is not None and ctx._timer_us <= firing_us:
                 heapq.heappush(waiting, (ctx._timer_us, index))
         for index, view in enumerate(views):
             changes.record(index, view, after[index])
         changes.apply(self._state)
+        self._put_out("on_timer", keys, np.array(owners, dtype=np.int64))
 
     def _batch(self, own: ProcessInput, rows: pa.Table) -> None:
         """Call `on_batch` once."""
@@ -199,6 +222,7 @@ class ProcessRun:
                 self._replace(keys, known, new)
         except SchemaMismatch as problem:
             raise self._mismatch(f"on_batch: {problem}", None) from problem
+        self._put_out("on_batch", keys, None)
 
     def _replace(self, keys: pa.Table, known: pa.Table, new: object) -> None:
         """Make `new` the state of the batch's keys."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from milepost.spec.graph.join_rules import key_family
-from milepost.spec.graph.node_rules import APPEND, OutputRows, append_problems, key_problems
+from milepost.spec.graph.node_rules import APPEND, UPDATES, OutputRows, append_problems, key_problems
 from milepost.spec.job.process_spec import ProcessOperator
+from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import ColumnType
 
@@ -14,7 +15,7 @@ from milepost.spec.values.types import ColumnType
 def process_rows(
     operator: ProcessOperator, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None
 ) -> OutputRows | list[Problem]:
-    """Return what the class declares, append.
+    """Return what the class declares: append, or with an output key updates, which have an event time only within it.
 
     The event time is what all inputs call so, only under its own name and as a timestamp.
 
@@ -26,14 +27,45 @@ def process_rows(
         problems += append_problems(operator.kind, name, rows, path, position)
         problems += key_problems(operator.key, name, rows, path)
     problems += _key_types(operator, inputs, path)
+    problems += _output_key_problems(operator, inputs, path, declared)
     if problems:
         return problems
+    output_key = operator.output_key or ()
+    kind = UPDATES if output_key else APPEND
     times = {(rows.event_time, rows.shift_us) for rows in inputs}
     event_time, shift_us = times.pop() if len(times) == 1 else (None, 0)
+    if output_key and event_time not in output_key:
+        event_time = None
     if declared is None:
-        return OutputRows({}, event_time, APPEND, (), known=False, shift_us=shift_us)
+        return OutputRows({}, event_time, kind, output_key, known=False, shift_us=shift_us)
     timed = (type_ := declared.get(event_time or "")) is not None and type_.kind == "timestamp"
-    return OutputRows(dict(declared), event_time if timed else None, APPEND, (), shift_us=shift_us)
+    return OutputRows(dict(declared), event_time if timed else None, kind, output_key, shift_us=shift_us)
+
+
+def _output_key_problems(
+    operator: ProcessOperator, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None
+) -> Iterator[Problem]:
+    """Yield why a row of the output could not be told by its key: or two subtasks might have rows of one."""
+    if operator.output_key is None:
+        return
+    for column in operator.key:
+        if column not in operator.output_key:
+            message = f"{column} is missing: with the operator's `key` in it, one subtask has all rows of an output key"
+            yield Problem((*path, "output_key"), message)
+    for index, column in enumerate(operator.output_key):
+        if declared is None:
+            return
+        type_ = declared.get(column)
+        given = [rows.type_of(column) for rows in inputs] if column in operator.key else []
+        if type_ is None:
+            message = f"the class's `output` has no column {column}; {did_you_mean(column, declared)}"
+        elif type_.is_nested:
+            message = f"{column} is {type_}; a key is made of single values, no lists or structs"
+        elif any(one is not None and key_family(one) != key_family(type_) for one in given):
+            message = f"{column} is {type_} in the class's `output`, {next(filter(None, given))} in its input"
+        else:
+            continue
+        yield Problem((*path, "output_key", index), message)
 
 
 def _key_types(operator: ProcessOperator, inputs: Sequence[OutputRows], path: Path) -> Iterator[Problem]:

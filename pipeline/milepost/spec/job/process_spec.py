@@ -20,6 +20,8 @@ class ProcessOperator(SpecModel):
             twice.
         key: columns that each input has under these names, each once.
         function: `module:Class`; the module lies beside the spec or is installed.
+        output_key: columns of the class's `output`, those of `key` among them, by which a row replaces the last one:
+            the output is updates, which an upsert sink or a changelog takes. null: a row is final (append).
     """
 
     uid: NodeName
@@ -28,3 +30,4 @@ class ProcessOperator(SpecModel):
     inputs: Annotated[Many[NodeName], Field(min_length=1)]
     key: KeyColumns
     function: Function
+    output_key: KeyColumns | None = None

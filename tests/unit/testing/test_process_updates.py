@@ -1,0 +1,143 @@
+"""Rows of a process function with an output key replace each other: an upsert table has the last one of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from milepost.spark.local.local_runner import LocalRunner
+from milepost.testing.case_file import load_cases
+from milepost.testing.case_run import CaseResult, run_case
+
+SPEC = """\
+name: stock
+storage: s3://nobody/asks/for/it
+sources:
+  moves:
+    {format: csv, path: "s3://landing/moves/*.csv", event_time: t,
+     schema: {item: string, place: string, n: int64, t: "timestamp[us, UTC]"}}
+operators:
+  - {uid: stock, kind: process, inputs: [moves], key: [item], function: "ops:Stock", output_key: [item, place]}
+sinks:
+  - {name: stock, input: stock, format: FORMAT, path: s3://lake/stock, mode: upsert}
+  - {name: changes, input: stock, format: parquet, path: s3://lake/changes, mode: changelog}
+spark: {parallelism: 2}
+"""
+STOCK = """\
+from datetime import timedelta
+
+
+class Stock:
+    state = {"places": "list<string>", "left": "list<int64>"}
+    output = {"n": "int64", "place": "string", "item": "string"}
+
+    def on_rows(self, key, rows, state, ctx):
+        left = dict(zip(state["places"] or [], state["left"] or []))
+        for row in rows.to_pylist():
+            left[row["place"]] = left.get(row["place"], 0) + row["n"]
+            yield {"item": key, "place": row["place"], "n": left[row["place"]]}
+        state["places"], state["left"] = list(left), list(left.values())
+        ctx.set_timer(rows.column("t").to_pylist()[-1] + timedelta(hours=1))
+
+    def on_timer(self, key, time, state, ctx):
+        for place in state["places"]:
+            yield {"item": key, "place": place, "n": -1}
+"""
+Step = dict[str, Any]
+
+
+@pytest.fixture(params=["parquet", "delta"])
+def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    (tmp_path / "stock.yaml").write_text(SPEC.replace("FORMAT", request.param))
+    (tmp_path / "ops.py").write_text(STOCK)
+    return tmp_path
+
+
+def run(folder: Path, *steps: Step) -> CaseResult:
+    file = folder / "case.yaml"
+    document = {"milepost_test": 1, "job": "stock.yaml", "cases": {"it": list(steps)}}
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+    return run_case(load_cases(file), "it", LocalRunner())
+
+
+def moves(*rows: tuple[str | None, str, int, int]) -> list[dict[str, Any]]:
+    return [{"item": i, "place": p, "n": n, "t": f"2026-01-01T{m // 60:02}:{m % 60:02}:00Z"} for i, p, n, m in rows]
+
+
+def stock(*rows: tuple[str | None, str, int]) -> list[dict[str, Any]]:
+    return [{"item": item, "place": place, "n": n} for item, place, n in rows]
+
+
+def epoch(rows: list[dict[str, Any]], **tables: Any) -> Step:
+    return {"epoch": {"moves": rows}} | ({"expect": {"tables": tables}} if tables else {})
+
+
+def test_a_row_replaces_the_last_one_of_its_output_key_within_and_over_epochs(folder: Path) -> None:
+    first = epoch(
+        moves(("a", "x", 1, 1), ("a", "y", 2, 2), ("a", "x", 5, 3)),
+        stock=stock(("a", "x", 6), ("a", "y", 2)),
+        changes=[row | {"_op": "upsert"} for row in stock(("a", "x", 6), ("a", "y", 2))],
+    )
+    second = epoch(moves(("a", "x", 1, 4), ("b", "y", 1, 4)),
+                   stock=stock(("a", "x", 7), ("a", "y", 2), ("b", "y", 1)))  # fmt: skip
+    back = {"rollback": 1, "expect": {"tables": {"stock": stock(("a", "x", 6), ("a", "y", 2))}}}
+    again = epoch([], stock=stock(("a", "x", 7), ("a", "y", 2), ("b", "y", 1)))
+    assert run(folder, first, {"spec": {"parallelism: 2": "parallelism: 3"}}, second, back, again).faults == ()
+
+
+def test_rows_of_timers_come_after_those_of_rows(folder: Path) -> None:
+    fired = epoch(moves(("a", "x", 1, 1), ("b", "x", 1, 200)), stock=stock(("a", "x", -1), ("b", "x", 1)))
+    assert run(folder, fired).faults == ()
+
+
+def test_a_batch_gives_the_last_row_of_each_key(folder: Path) -> None:
+    (folder / "ops.py").write_text(
+        """\
+class Stock:
+    output = {"item": "string", "place": "string", "n": "int64"}
+
+    def on_batch(self, batch, state, ctx):
+        return batch.select(["item", "place", "n"]), None
+"""
+    )
+    given = moves(("a", "x", 1, 1), ("b", "x", 9, 1), ("a", "x", 2, 2))
+    assert run(folder, epoch(given, stock=stock(("a", "x", 2), ("b", "x", 9)))).faults == ()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "def on_rows(self, key, rows, state, ctx): yield {'item': 'z', 'place': '', 'n': 1}",
+        "def on_batch(self, batch, state, ctx): return batch.drop_columns('t').set_column(0, 'item', [['z']]), None",
+    ],
+    ids=["on_rows", "on_batch"],
+)
+def test_a_row_of_another_key_is_refused(folder: Path, function: str) -> None:
+    """Two subtasks would else have rows of one output key."""
+    output = 'output = {"item": "string", "place": "string", "n": "int64"}'
+    (folder / "ops.py").write_text(f"class Stock:\n    {output}\n    {function}\n")
+    assert "a row of key {'item': 'z'} was put out" in run(folder, epoch(moves(("a", "x", 1, 1)))).faults[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        (("output_key: [item, place]", "output_key: [place]"), "item is missing: with the operator's `key` in it"),
+        (("output_key: [item, place]", "output_key: [item, plaec]"), 'has no column plaec; did you mean "place"'),
+        (
+            ("schema: {item: string", "schema: {item: int64"),
+            "item is string in the class's `output`, int64 in",
+        ),
+    ],
+)
+def test_an_output_key_that_is_none_is_refused(folder: Path, change: tuple[str, str], refused: str) -> None:
+    (folder / "stock.yaml").write_text((folder / "stock.yaml").read_text().replace(*change))
+    assert refused in run(folder, epoch(moves(("1", "x", 1, 1)))).faults[0]
+
+
+def test_rows_that_replace_each_other_feed_no_append_sink(folder: Path) -> None:
+    (folder / "stock.yaml").write_text((folder / "stock.yaml").read_text().replace("mode: upsert", "mode: append"))
+    assert "gives updates, which an append sink cannot take" in run(folder, epoch([])).faults[0]
