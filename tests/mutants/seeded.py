@@ -9,15 +9,9 @@ import yaml
 
 from tests.mutants.mutant import INVARIANTS, Mutant
 
-FILES = (
-    "commit", "leadership", "deletion", "exchange", "subtask", "timelines", "backfill", "jobmaster", "log", "rows",
-    "ownership", "tables", "postgres", "law", "joins",
-)  # fmt: skip
-
-
 def _seeded() -> Iterator[Mutant]:
-    for name in FILES:
-        for one in yaml.safe_load((Path(__file__).parent / f"{name}.yaml").read_text(encoding="utf-8")):
+    for file in sorted(Path(__file__).parent.glob("*.yaml")):
+        for one in yaml.safe_load(file.read_text(encoding="utf-8")):
             yield Mutant(**one | {"tests": tuple(one["tests"])})
 
 
