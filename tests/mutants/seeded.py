@@ -9,6 +9,7 @@ import yaml
 
 from tests.mutants.mutant import INVARIANTS, Mutant
 
+
 def _seeded() -> Iterator[Mutant]:
     for file in sorted(Path(__file__).parent.glob("*.yaml")):
         for one in yaml.safe_load(file.read_text(encoding="utf-8")):
