@@ -38,6 +38,7 @@ HEADINGS = {
     "TumblingWindow": "operators: window.window",
     "DeduplicateOperator": "operators: deduplicate",
     "JoinOperator": "operators: join",
+    "TopOperator": "operators: top",
     "ProcessOperator": "operators: process",
     "SinkSpec": "sinks",
     "CatalogSpec": "sinks.catalog",

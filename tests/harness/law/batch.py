@@ -3,7 +3,7 @@
 A law is told as claims: queries of DuckDB that find what is wrong, and so find nothing. They range over all checkpoints
 of a history at once. No file of `milepost.dataflow` or `milepost.state` is imported: a law knows spec and rules.
 
-A new kind of operator gets one class here, and a line in `LAWS`. Tables that a query may read:
+A new kind of operator gets one class, here or in a module of its own, and a line in `laws.py`. Tables to be read:
 
 - each node's rows and late rows by name (`"u"`, `"u.late"`), with `__epoch`, `__stamp` and `__order`;
 - `lineage (upto, __epoch)`: the epochs that led to each checkpoint with nothing in flight;
@@ -15,14 +15,14 @@ Spark's batch answer is the truth for scalars and types; where DuckDB gives anot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.join_spec import JoinOperator
-from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, StatefulSpec, WindowOperator
+from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.spec.values.aggregates import AggregateCall
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
@@ -264,19 +264,6 @@ class JoinLaw:
             f'r."{name}" AS "{renamed.get(name, name)}"' for name in graph.nodes[inputs[1]].columns if name not in keys
         ]
         return ", ".join([*left, *right])
-
-
-LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {
-    AggregateOperator: AggregateLaw,
-    WindowOperator: WindowLaw,
-    DeduplicateOperator: DeduplicateLaw,
-    JoinOperator: JoinLaw,
-}
-
-
-def law_of(operator: StatefulSpec) -> Law:
-    """Return the law of an operator. Raises KeyError: its kind has none (a process function is outside the law)."""
-    return LAWS[type(operator)](operator)
 
 
 def late_claims(law: Law, place: Place, output: str, late_columns: Sequence[str]) -> Iterator[Claim]:

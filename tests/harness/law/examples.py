@@ -55,6 +55,8 @@ CALLS = (
     {"n": "count(i)", "money": "sum(d)", "least": "min(d)", "first": "min(t)", "name": "max(k)"},
     {"n": "count(*)", "sum_x": "sum(x)", "mean_i": "avg(i)"},
 )
+ORDERS = (("x",), ("f", "x"), ("k",), ("d", "i"), ("t",))
+WINDOW_ORDERS = (("n",), ("window_start", "n"))
 BASE_KEYS = (("k",), ("f",), ("k", "f"), ("i",), ("k", "i"))
 
 
@@ -236,12 +238,16 @@ def source_document(name: str, delay: str) -> dict[str, Any]:
 
 def _operator(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, Any], bool, _Rows | None]:
     """Return an operator, whether its rows are updates, and what may read them."""
-    kind = digits.pick(("window", "deduplicate", "aggregate", "window", "ttl", "join"))
+    kind = digits.pick(("window", "deduplicate", "aggregate", "window", "ttl", "join", "top"))
     if kind == "join":
         return _join(uid, digits, nodes), False, None
     rows = digits.pick(nodes)
     key = digits.pick([one for one in rows.keys if kind != "window" or "window_start" not in one])
     operator: dict[str, Any] = {"uid": uid, "kind": kind, "inputs": [rows.name], "key": list(key)}
+    if kind == "top":
+        order = list(dict.fromkeys(digits.pick(ORDERS if rows.event_time == "t" else WINDOW_ORDERS)))
+        by = [{name: digits.pick(("desc", "asc"))} for name in order]
+        return operator | {"order_by": by, "n": digits.pick((2, 1, 3)), "rank": "place"}, True, None
     if kind == "aggregate":
         return operator | {"aggregates": digits.pick(rows.calls)}, True, None
     if kind == "window":

@@ -14,8 +14,9 @@ from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.spec.graph.edges import edge_names, late_output
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec, SqlOperator
-from tests.harness.law.batch import Place, late_claims, law_of, microseconds
+from tests.harness.law.batch import Place, late_claims, microseconds
 from tests.harness.law.captured import EPOCH, ORDER, STAMP, Captured
+from tests.harness.law.laws import law_of
 
 _SHOWN = 5
 _NUMBERS = {

@@ -22,7 +22,8 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.job.spec import DeduplicateOperator, JobSpec, SqlOperator, StatefulSpec
 from milepost.spec.values.types import ColumnType
 from tests.harness.jobs.graphs import build_graph
-from tests.harness.law.batch import Place, law_of, microseconds
+from tests.harness.law.batch import Place, microseconds
+from tests.harness.law.laws import law_of
 
 _SQL_TYPES = {
     "bool": "BOOLEAN",

@@ -9,6 +9,7 @@ from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
 from milepost.dataflow.operators.interval_join import IntervalJoinByKey
 from milepost.dataflow.operators.process import ProcessByKey, ProcessFunction
+from milepost.dataflow.operators.top import TopByKey
 from milepost.dataflow.operators.window import TumblingWindowByKey
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.edges import edge_names
@@ -20,6 +21,7 @@ from milepost.spec.job.spec import (
     StatefulSpec,
     WindowOperator,
 )
+from milepost.spec.job.top_spec import TopOperator
 
 
 def build_operator(
@@ -53,6 +55,8 @@ def build_operator(
     if isinstance(spec, WindowOperator):
         size, lateness = spec.window.tumbling, spec.allowed_lateness
         return TumblingWindowByKey(spec.uid, spec.key, size, lateness, spec.aggregates, input_)
+    if isinstance(spec, TopOperator):
+        return TopByKey(spec.uid, spec.key, spec.order_by, spec.n, spec.rank, input_.schema)
     if isinstance(spec, DeduplicateOperator):
         return DeduplicateByKey(spec.uid, spec.key, spec.ttl, input_)
     raise InvalidRequest(

@@ -201,6 +201,9 @@ class KeyedState(Protocol):
     def lookup_all(self, routing_keys: pa.Table) -> RowsOfKeys:
         """Find all live rows of distinct routing keys, named and typed as the table's routing key."""
 
+    def lookup_all_at_start(self, routing_keys: pa.Table) -> RowsOfKeys:
+        """Find the rows that routing keys had when the epoch began, as `lookup_all` does."""
+
     def add(self, rows: pa.Table) -> None:
         """Add rows to a table of `multi_row_table`, one by one: all columns but their identity and number."""
 

@@ -39,6 +39,7 @@ from milepost.spec.graph.graph import JobGraph
 from milepost.spec.graph.join_rules import SIDES
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.spec import ProcessOperator, SqlOperator, StatefulSpec
+from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.load.load import from_text
 from milepost.spec.values.types import ColumnType, to_arrow
 from milepost.state.runs.evolution import SchemaChange, compare_schemas
@@ -294,7 +295,8 @@ def _needed_columns(spec: StatefulSpec) -> list[tuple[str, list[str]]]:
     """Return of each input the table that shows its types, and columns that it has, whatever else it has."""
     if isinstance(spec, JoinOperator):
         return [(side, [pair[at] for pair in spec.key]) for at, side in enumerate(SIDES)]
-    needed = [*spec.key, *(call.column for call in _calls(spec) if call.column)]
+    ordered = [name for name, _ in spec.order_by] if isinstance(spec, TopOperator) else []
+    needed = [*spec.key, *ordered, *(call.column for call in _calls(spec) if call.column)]
     return [(ONLY_TABLE, needed)] * len(spec.inputs)
 
 

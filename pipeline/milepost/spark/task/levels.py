@@ -15,6 +15,7 @@ import pyarrow as pa
 from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
+from milepost.dataflow.operators.top import TopByKey
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import SalvagingReader
 from milepost.dataflow.sources.dead_letters import SCHEMA as DEAD_LETTERS
@@ -350,7 +351,8 @@ def _stateful(
 
 
 def _whole_output(operator: StatefulOperator) -> WholeOutput:
-    assert isinstance(operator, AggregateByKey), f"output of operator {operator.uid} is no function of its state"
+    if not isinstance(operator, AggregateByKey | TopByKey):
+        raise TypeError(f"output of operator {operator.uid} is no function of its state")
     return WholeOutput(operator.uid + WHOLE, operator)
 
 

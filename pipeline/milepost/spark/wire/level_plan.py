@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.operators.top import TopByKey
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment
 from milepost.protocol.exchange.barrier import SubtaskAck, SubtaskIdentity
@@ -75,7 +76,7 @@ class WholeOutput:
     """
 
     node: str
-    operator: AggregateByKey
+    operator: AggregateByKey | TopByKey
 
 
 @dataclass(frozen=True, slots=True)

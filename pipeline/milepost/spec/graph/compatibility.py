@@ -16,6 +16,7 @@ from typing import Any
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.spec import DeduplicateOperator, JobSpec, SinkSpec, WindowOperator, key_texts
+from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.values.durations import format_duration, format_signed_duration, parse_duration
 
 COMPATIBLE = "compatible"
@@ -71,6 +72,9 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     if isinstance(operator, WindowOperator):
         signature["window"] = operator.window.model_dump(mode="json")
         signature[_REMEMBERS] = format_duration(operator.allowed_lateness)
+    if isinstance(operator, TopOperator):
+        # Rows that others went before were not kept.
+        signature |= {"order_by": operator.order_texts, "n": operator.n}
     if isinstance(operator, DeduplicateOperator):
         signature[_REMEMBERS] = _FOR_EVER if operator.ttl is None else format_duration(operator.ttl)
     return signature

@@ -33,6 +33,7 @@ EVENT_TIME_RULES = (
         "window_end + allowed_lateness ≤ stamp",
     ),
     EventTimeRule("aggregate", "none", NOTHING, NOTHING),
+    EventTimeRule("top", "none", NOTHING, NOTHING),
     EventTimeRule(
         "join",
         "its left input's, under its name",

@@ -28,6 +28,7 @@ from milepost.spec.graph.node_rules import (
     window_rows,
 )
 from milepost.spec.graph.process_rules import process_rows
+from milepost.spec.graph.top_rules import bucketed_top_problems, top_rows
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.spec import (
     AggregateOperator,
@@ -37,10 +38,11 @@ from milepost.spec.job.spec import (
     StatefulSpec,
     WindowOperator,
 )
+from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import ColumnType
 
-STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process", "join")
+STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process", "join", "top")
 
 Outputs = Mapping[str, Mapping[str, ColumnType]]
 """Per process operator what its class declares; without an entry its columns are not known."""
@@ -51,7 +53,7 @@ class Node:
     """One source or operator in its place.
 
     Attributes:
-        uid: its name. kind: source, sql, aggregate, window, deduplicate, process or join.
+        uid: its name. kind: source, sql, aggregate, window, deduplicate, process, join or top.
         level: 0 for sources; one above its inputs for a stateful operator; the highest of its inputs' for sql.
         levels: at which its rows come: of sql each at which rows of an input do; of any other its own.
         inputs: names of the nodes it reads.
@@ -198,6 +200,9 @@ class _Builder:
         }
         return JobGraph(nodes, self.sink_inputs)
 
+    def _keyed_by(self, node: Node) -> Node:
+        return node if node.is_stateful or not node.inputs else self._keyed_by(self.nodes[node.inputs[0]])
+
     def _sinks_of(self, output: str) -> tuple[str, ...]:
         return tuple(rows.sink for rows in self.sink_inputs.values() if rows.output == output)
 
@@ -215,6 +220,8 @@ class _Builder:
             result = window_rows(operator, source.uid, rows, path)
         elif isinstance(operator, ProcessOperator):
             result = process_rows(operator, inputs, path, self.outputs.get(operator.uid))
+        elif isinstance(operator, TopOperator):
+            result = top_rows(operator, source.uid, rows, path)
         else:
             result = deduplicate_rows(operator, source.uid, rows, path)
         if isinstance(result, list):
@@ -264,6 +271,8 @@ class _Builder:
             if part:
                 rows = replace(rows, columns=BAD_COLUMNS if part == BAD else rows.columns, kind=APPEND, key=())
             problems = sink_problems(sink, rows, ("sinks", index))
+            if sink.by_buckets and self._keyed_by(node).kind == "top":
+                problems += bucketed_top_problems(sink, ("sinks", index))
             if origin.known:
                 problems += partition_problems(sink, rows.columns, ("sinks", index))
             self.problems += problems

@@ -21,7 +21,7 @@ UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {
 UNAVAILABLE_KINDS = frozenset({"latest", "lookup"})
 """Kinds of operators."""
 
-OPERATOR_KINDS = ("sql", "aggregate", "window", "deduplicate", "process", "join")
+OPERATOR_KINDS = ("sql", "aggregate", "window", "deduplicate", "process", "join", "top")
 
 
 def not_available(what: str) -> str:

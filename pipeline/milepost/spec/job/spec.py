@@ -16,6 +16,7 @@ from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.keyed_spec import KeyedOperator, distinct
 from milepost.spec.job.process_spec import ProcessOperator
 from milepost.spec.job.source_spec import SourceSpec
+from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.values.fields import (
     Aggregate,
     AssetUri,
@@ -122,10 +123,16 @@ class DeduplicateOperator(KeyedOperator):
 
 
 Operator = Annotated[
-    SqlOperator | AggregateOperator | WindowOperator | DeduplicateOperator | ProcessOperator | JoinOperator,
+    SqlOperator
+    | AggregateOperator
+    | WindowOperator
+    | DeduplicateOperator
+    | ProcessOperator
+    | JoinOperator
+    | TopOperator,
     Field(discriminator="kind"),
 ]
-StatefulSpec = AggregateOperator | WindowOperator | DeduplicateOperator | ProcessOperator | JoinOperator
+StatefulSpec = AggregateOperator | WindowOperator | DeduplicateOperator | ProcessOperator | JoinOperator | TopOperator
 
 
 def key_texts(operator: SqlOperator | StatefulSpec) -> list[str]:

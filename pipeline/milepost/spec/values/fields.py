@@ -136,6 +136,40 @@ KeyPair = Annotated[
     ),
 ]
 
+
+def _parse_order(value: object) -> tuple[str, bool]:
+    if isinstance(value, tuple):
+        return value
+    column, direction = next(iter(value.items())) if isinstance(value, dict) and len(value) == 1 else (value, "asc")
+    if not isinstance(column, str) or direction not in ("asc", "desc"):
+        raise ValueError(f"expected a column, or {{column: desc}}, got {value!r}")
+    return names.check_column_name(column), direction == "desc"
+
+
+def _order_text(order: tuple[str, bool]) -> dict[str, str]:
+    return {order[0]: "desc" if order[1] else "asc"}
+
+
+OrderColumn = Annotated[
+    tuple[str, bool],
+    BeforeValidator(_parse_order),
+    PlainSerializer(_order_text),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "additionalProperties": {"enum": ["asc", "desc"]},
+                    "minProperties": 1,
+                    "maxProperties": 1,
+                },
+            ]
+        }
+    ),
+]
+"""A column and whether it descends."""
+
 _RIGHT = r"^right\.[^.]+$"
 
 

@@ -11,7 +11,7 @@ it. `snapshot.py` holds what follows the freeze.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,7 @@ class SubtaskState:
         self._times = restored.times
         self._added: int | None = 0
         self._changes: list[Layer] = []
+        self._forgotten: tuple[Layer, ...] = ()
         self._frozen = False
 
     @property
@@ -151,6 +152,16 @@ class SubtaskState:
         alive = self._times, self._watermark_us
         return rows_of_keys(self._newest_first(), routing_keys, self._identity.keys, self.schema, alive)
 
+    def lookup_all_at_start(self, routing_keys: pa.Table) -> RowsOfKeys:
+        """Find the rows that routing keys had when the epoch began."""
+        alive = self._times, self._watermark_us
+        return rows_of_keys(self._at_start(), routing_keys, self._identity.keys, self.schema, alive)
+
+    def forget(self, rows: pa.Table) -> None:
+        """Remove rows before the epoch begins: they are no part of the state at its start."""
+        self.delete(rows)
+        self._forgotten = tuple(self._changes)
+
     def add(self, rows: pa.Table) -> None:
         """Add rows to a multi-row table, one by one: all columns but their identity and number.
 
@@ -200,8 +211,13 @@ class SubtaskState:
     def _newest_first(self) -> list[Layer]:
         if len(self._changes) > 1:
             self._changes = [stack(self._changes, self._identity.keys, self.schema)]
-        layers = [*self._changes, *reversed(self._deltas), *self._bases]
-        return [layer for layer in layers if layer.num_rows]
+        return self._restored_below(self._changes)
+
+    def _at_start(self) -> list[Layer]:
+        return self._restored_below(reversed(self._forgotten))
+
+    def _restored_below(self, newer: Iterable[Layer]) -> list[Layer]:
+        return [layer for layer in (*newer, *reversed(self._deltas), *self._bases) if layer.num_rows]
 
     def _is_live(self, layer: Layer, positions: Ints) -> Bools:
         """Return which of some rows are alive."""
@@ -251,7 +267,7 @@ def restore_state(
     state = SubtaskState(RestoredState(identity, bases, deltas, runs, watermark_us, statistics, cache))
     for handle, fired_us in zip(handles, firing, strict=False):
         if fired_us is not None and fired_us != watermark_us:
-            state.delete(state.expired(handle.key_groups, fired_us))
+            state.forget(state.expired(handle.key_groups, fired_us))
     return state
 
 

@@ -89,6 +89,12 @@ def aggregate(folder: Path) -> None:
     assert not late(spec, "totals", folder, -(10**15), 10**15)
 
 
+def top(folder: Path) -> None:
+    spec, graph = graph_of({"uid": "first", "kind": "top", "key": ["k"], "order_by": ["at"], "n": 1, "rank": "place"})
+    assert times_of(graph, "first") == (None, 0, 0)
+    assert not late(spec, "first", folder, -(10**15), 10**15)
+
+
 def process(folder: Path) -> None:
     calls = {"uid": "calls", "kind": "process", "key": ["k"], "function": "ops:Calls"}
     timed, text = ColumnType("timestamp", unit="us", utc=True), ColumnType("string")
@@ -114,7 +120,7 @@ def join(folder: Path) -> None:
 
 
 ROWS: dict[str, Callable[[Path], None]] = {
-    check.__name__: check for check in (source, sql, deduplicate, window, aggregate, join, process)
+    check.__name__: check for check in (source, sql, deduplicate, window, aggregate, join, top, process)
 }
 
 

@@ -1,0 +1,181 @@
+"""`kind: top`: the first n rows of each key; each epoch emits the ranks of which the row is another one.
+
+Over rows that stay the state has what can still be among the first n: a row that n others go before will never be.
+Equal rows are kept once, with how many of them came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from milepost.dataflow.operators.columns import (
+    check_key,
+    distinct_columns,
+    first_of_each,
+    group_rows,
+    key_columns,
+    plain_schema,
+)
+from milepost.dataflow.operators.contract import (
+    IDENTITY_COLUMNS,
+    ONLY_TABLE,
+    WEIGHT_COLUMN,
+    Bools,
+    CheckpointListener,
+    Combiner,
+    Ints,
+    KeyedState,
+    OperatorOutput,
+    OutputKind,
+    RowsOfKeys,
+    StateTable,
+    multi_row_table,
+)
+from milepost.dataflow.operators.row_order import OrderBy, sorted_rows
+from milepost.protocol.records.errors import InvalidRequest
+
+RANK = pa.int32()
+"""Type of a rank, as of Spark's `row_number`."""
+
+
+class TopByKey:
+    """The first rows of each key by rank. Nothing is ever late; a null key is a key of its own."""
+
+    output_kind = OutputKind.UPDATES
+    combiner: Combiner | None = None
+    listener: CheckpointListener | None = None
+
+    def __init__(self, uid: str, key: Sequence[str], order_by: OrderBy, n: int, rank: str, schema: pa.Schema) -> None:
+        """Args:
+        order_by: as Spark sorts. n: how many rows of a key. rank: column that has their places. schema: of the input.
+        """
+        check_key(uid, key, schema)
+        _check_order(uid, order_by, schema)
+        self.uid, self.key, self.order_by, self.n, self.rank = uid, tuple(key), order_by, n, rank
+        self.input_schema = plain_schema(schema)
+        self.routing_keys: tuple[tuple[str, ...], ...] = (self.key,)
+        self.output_key = (*self.key, rank)
+        self.output_schema = distinct_columns(uid, [*self.input_schema, pa.field(rank, RANK)])
+        self.tables: Mapping[str, StateTable] = {ONLY_TABLE: multi_row_table(self.key, self.input_schema)}
+        self.state_columns = (*self.input_schema.names, *IDENTITY_COLUMNS, WEIGHT_COLUMN)
+
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> TopRun:
+        """Start one subtask's epoch; nothing here fires."""
+        return TopRun(self, tables[ONLY_TABLE])
+
+    def take_up(self, rows: pa.Table, state: KeyedState) -> pa.Table:
+        """Keep the rows that are among the first of their key now, and no others; return the distinct keys."""
+        rows = rows.select(self.input_schema.names).cast(self.input_schema)
+        keys = key_columns(rows, self.key)
+        for name in self.key:
+            rows = rows.set_column(rows.column_names.index(name), name, keys.column(name))
+        groups, count = group_rows(keys)
+        keys = keys.take(pa.array(first_of_each(groups, count)))
+        stored = state.lookup_all(keys)
+        known = stored.take(self.state_columns)
+        both = pa.concat_tables([known.select(rows.column_names), rows])
+        weights = np.concatenate([_weights(known), np.ones(rows.num_rows, dtype=np.int64)])
+        order, begins, before = self._places(both, np.concatenate([stored.owners, groups]), weights)
+        kept = np.empty(len(order), dtype=np.bool_)
+        # Equal rows stay or go together: so what is kept does not depend on the pieces in which they came.
+        kept[order] = (before[begins] < self.n)[np.cumsum(begins) - 1]
+        gone = pa.array(np.flatnonzero(~kept[: known.num_rows]))
+        state.delete(known.select([*self.key, *IDENTITY_COLUMNS]).take(gone))
+        state.add(rows.filter(pa.array(kept[known.num_rows :])))
+        return keys
+
+    def changed(self, keys: pa.Table, state: KeyedState) -> pa.Table:
+        """Return the ranks that have another row than when the epoch began, of some distinct keys, in their order."""
+        keys = keys.take(pa.array(sorted_rows(keys, np.zeros(keys.num_rows, dtype=np.int64), ())[0]))
+        now, place = self._first_rows(state.lookup_all(keys))
+        before, place_before = self._first_rows(state.lookup_all_at_start(keys))
+        at = np.searchsorted(place, place_before)  # no rank is given up over rows that stay: each is there
+        same = np.zeros(now.num_rows, dtype=np.bool_)
+        same[at] = np.logical_and.reduce(
+            [now.column(name).to_numpy()[at] == before.column(name).to_numpy() for name in IDENTITY_COLUMNS]
+        )
+        return now.filter(pa.array(~same)).select(self.output_schema.names)
+
+    def results(self, state_rows: pa.Table) -> pa.Table:
+        """Return the output of all rows of some state, by key and rank."""
+        groups, _ = group_rows(key_columns(state_rows, self.key))
+        return self._ranked(state_rows, groups)[0].select(self.output_schema.names)
+
+    def _first_rows(self, found: RowsOfKeys) -> tuple[pa.Table, Ints]:
+        """Return the first rows of keys with their identity, and the place of each among those of all keys."""
+        rows, owners = self._ranked(found.take(self.state_columns), found.owners)
+        return rows, owners * self.n + rows.column(self.rank).to_numpy() - 1
+
+    def _ranked(self, state_rows: pa.Table, owners: Ints) -> tuple[pa.Table, Ints]:
+        """Return the first rows of each key with their rank, by key and rank, and the number of the key of each."""
+        weights = _weights(state_rows)
+        order, _, before = self._places(state_rows.select(self.input_schema.names), owners, weights)
+        shown = np.clip(self.n - before, 0, weights[order])
+        positions = np.repeat(order, shown)
+        within = np.arange(len(positions)) - np.repeat(np.cumsum(shown) - shown, shown)
+        ranks = pa.array(np.repeat(before, shown) + within + 1).cast(RANK)
+        return state_rows.take(pa.array(positions)).append_column(self.rank, ranks), owners[positions]
+
+    def _places(self, rows: pa.Table, owners: Ints, weights: Ints) -> tuple[Ints, Bools, Ints]:
+        """Sort rows by key and rank.
+
+        Returns:
+            (positions in that order, of each whether it differs from the one before, and how many rows of its key are
+            before it).
+        """
+        order, begins = sorted_rows(rows, owners, self.order_by)
+        before = np.cumsum(weights[order]) - weights[order]
+        of_key = owners[order]
+        first = np.ones(len(order), dtype=np.bool_)
+        np.not_equal(of_key[1:], of_key[:-1], out=first[1:])
+        return order, begins, before - before[first][np.cumsum(first) - 1]
+
+
+class TopRun:
+    """One subtask's epoch of a `TopByKey`: rows are kept as they come, ranks that changed come out at its end."""
+
+    def __init__(self, operator: TopByKey, state: KeyedState) -> None:
+        self._operator = operator
+        self._state = state
+        self._keys: list[pa.Table] = []
+
+    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
+        """Keep the rows that are among the first; nothing is emitted yet, and nothing is ever late."""
+        if rows.num_rows:
+            self._keys.append(self._operator.take_up(rows, self._state))
+        yield from ()
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Emit nothing."""
+        return self._operator.output_schema.empty_table()
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Emit each rank that has another row than when the epoch began, by key and rank."""
+        if not self._keys:
+            return self._operator.output_schema.empty_table()
+        keys = pa.concat_tables(self._keys)
+        groups, count = group_rows(keys)
+        return self._operator.changed(keys.take(pa.array(first_of_each(groups, count))), self._state)
+
+
+def _weights(state_rows: pa.Table) -> Ints:
+    return state_rows.column(WEIGHT_COLUMN).to_numpy()
+
+
+def _check_order(uid: str, order_by: OrderBy, schema: pa.Schema) -> None:
+    """Raises InvalidRequest unless the input has every column of an order, and it is not nested."""
+    for name, _ in order_by:
+        if schema.get_field_index(name) < 0:
+            raise InvalidRequest(
+                f"operator {uid!r}: column {name!r} of its order is not in its input. Nothing was changed.",
+                hint=f"Its input has: {', '.join(schema.names)}.",
+            )
+        if pa.types.is_nested(schema.field(name).type):
+            raise InvalidRequest(
+                f"operator {uid!r}: column {name!r} of its order has type {schema.field(name).type}, which has no "
+                "order. Nothing was changed.",
+                hint="Take a scalar out of it in a `sql` operator.",
+            )

@@ -1,0 +1,45 @@
+"""The part of a spec that keeps the first rows of each key."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from milepost.spec.job.keyed_spec import KeyedOperator
+from milepost.spec.values.fields import ColumnName, Many, OrderColumn
+
+MOST_ROWS = 1_000
+"""Of one key: what a change of its first row puts out again."""
+
+
+def _each_once(columns: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, bool], ...]:
+    names = [name for name, _ in columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"{twice[0]} occurs twice")
+    return columns
+
+
+class TopOperator(KeyedOperator):
+    """The first rows of each key, in an order of their columns; emits, per epoch, the ranks whose row is another one.
+
+    The output has the columns of its input and the rank; its key is that of the operator and the rank, and it has no
+    event time. Rows that the order does not tell apart are in the order of all their columns.
+
+    Attributes:
+        order_by: columns, each once; `{column: desc}` where the greatest is first. As in Spark null is the least and
+            NaN the greatest number.
+        n: how many rows of a key, 1 to 1,000.
+        rank: column of the output with a row's place in the order, from 1.
+    """
+
+    kind: Literal["top"]
+    order_by: Annotated[Many[OrderColumn], Field(min_length=1), AfterValidator(_each_once)]
+    n: Annotated[int, Field(ge=1, le=MOST_ROWS)]
+    rank: ColumnName
+
+    @property
+    def order_texts(self) -> list[str]:
+        """Each column of its order as one text: ``views desc``, ``page asc``."""
+        return [f"{name} {'desc' if descends else 'asc'}" for name, descends in self.order_by]

@@ -1,0 +1,25 @@
+"""The law of each kind of operator that has one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, StatefulSpec, WindowOperator
+from milepost.spec.job.top_spec import TopOperator
+from tests.harness.law.batch import AggregateLaw, DeduplicateLaw, JoinLaw, Law, WindowLaw
+from tests.harness.law.top_law import TopLaw
+
+LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {
+    AggregateOperator: AggregateLaw,
+    WindowOperator: WindowLaw,
+    DeduplicateOperator: DeduplicateLaw,
+    JoinOperator: JoinLaw,
+    TopOperator: TopLaw,
+}
+
+
+def law_of(operator: StatefulSpec) -> Law:
+    """Return the law of an operator. Raises KeyError: its kind has none (a process function is outside the law)."""
+    return LAWS[type(operator)](operator)

@@ -1,0 +1,41 @@
+"""The law of `top`: the newest row of each rank is the batch query over all rows so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from milepost.spec.job.top_spec import TopOperator
+from tests.harness.law.batch import FLOATS, Claim, Place, differing, names
+
+
+@dataclass(frozen=True)
+class TopLaw:
+    """Rows are ranked by the declared columns, null least and NaN greatest, then by all of them; nothing is late."""
+
+    spec: TopOperator
+
+    def late(self, place: Place) -> str | None:
+        return None
+
+    def batch(self, place: Place) -> str:
+        rows = f"SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({place.at_each(place.rows)})"
+        declared = [self._declared(place, name, descends) for name, descends in self.spec.order_by]
+        order = ", ".join([*declared, *(one for name in place.columns for one in self._whole(place, name))])
+        rank = f"row_number() OVER (PARTITION BY upto, {names(self.spec.key)} ORDER BY {order})"
+        ranked = f'SELECT upto, {names(tuple(place.columns))}, {rank}::INTEGER AS "{self.spec.rank}" FROM ({rows})'
+        return f'SELECT * FROM ({ranked}) WHERE "{self.spec.rank}" <= {self.spec.n}'
+
+    def claims(self, place: Place) -> Iterator[Claim]:
+        every = names((*place.columns, self.spec.rank))
+        newest = place.newest((*self.spec.key, self.spec.rank), every)
+        yield Claim("the newest rows are the first ones of each key", differing(newest, self.batch(place)))
+
+    def _declared(self, place: Place, name: str, descends: bool) -> str:
+        value = f'("{name}" + 0.0)' if place.columns[name] in FLOATS else f'"{name}"'
+        return f"{value} {'DESC NULLS LAST' if descends else 'ASC NULLS FIRST'}"
+
+    def _whole(self, place: Place, name: str) -> Iterator[str]:
+        yield f'"{name}" ASC NULLS FIRST'
+        if place.columns[name] in FLOATS:
+            yield f"CASE WHEN \"{name}\"::VARCHAR = '-0.0' THEN 0 ELSE 1 END"

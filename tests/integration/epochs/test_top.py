@@ -1,0 +1,77 @@
+"""The example of `top` runs on Spark, its table is Spark's own ranking, and so is the order of every type."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from milepost.dataflow.operators.row_order import sorted_rows
+from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.spark.driver.runner import SparkEpochRunner
+from milepost.spark.driver.session import open_session
+from milepost.spec.job.spec import SparkSpec
+from milepost.spec.load.load import load_job
+from tests.harness.servers.processes import REPOSITORY
+from tests.harness.tasks.tables import assert_same_rows
+
+EXAMPLES = REPOSITORY / "config" / "examples"
+
+
+def session() -> SparkSession:
+    return open_session("top", SparkSpec(master="local[2]"))
+
+
+def test_the_example_is_what_spark_finds_over_its_file(tmp_path: Path) -> None:
+    folder = tmp_path / "config" / "examples"
+    shutil.copytree(EXAMPLES, folder)
+    path = folder / "top.yaml"
+    path.write_text(path.read_text().replace("watermark_delay: 10m", "watermark_delay: 10m\n    settle: 0s"))
+    master = JobMaster(load_job(str(path)))
+    master.run(Session.cli(), SparkEpochRunner())
+    clicks = session().read.csv(
+        str(folder / "clicks"), header=True, schema="visitor string, page string, clicked_at timestamp"
+    )
+    clicks.createOrReplaceTempView("clicks")
+    expected = session().sql("""
+        WITH hourly AS (
+            SELECT page, date_trunc('HOUR', clicked_at) AS window_start,
+                window_start + INTERVAL 1 HOUR AS window_end, count(*) AS views
+            FROM clicks GROUP BY 1, 2
+            HAVING window_end <= (SELECT max(clicked_at) - INTERVAL 10 MINUTES FROM clicks))
+        SELECT * FROM (
+            SELECT *, row_number() OVER (PARTITION BY window_start ORDER BY views DESC, page) AS place FROM hourly)
+        WHERE place <= 3""")
+    found = master.read("top_pages")
+    assert_same_rows(found, expected.toArrow().cast(found.schema), "top_pages")
+    assert found.num_rows >= 6
+
+
+def test_rows_are_ordered_as_spark_orders_them() -> None:
+    """Nulls, NaN, infinities, texts by their bytes, dates before 1970, decimals and booleans, up and down."""
+    nan, inf = float("nan"), float("inf")
+    rows = pa.table(
+        {
+            "f": pa.array([nan, None, 0.0, -inf, inf, -1.5, nan, None], pa.float32()),
+            "s": pa.array(["é", "z", None, "", "Z", "\U0001f600", "\uffff", "z "]),
+            "d": pa.array([3, None, -4, 0, 1, 2, -1, -2], pa.date32()),
+            "m": pa.array([None, 1, -1, 10, 9, 100, -100, 5], pa.int64()).cast(pa.decimal128(38, 0)),
+            "b": pa.array([True, None, False, True, None, False, True, True]),
+            "at": pa.array([5, None, -5, 0, 7, -7, 1, 2], pa.timestamp("us", "UTC")),
+            "y": pa.array([b"\xff", None, b"", b"\x00", b"a", b"b", b"aa", b"\x7f"]),
+            "n": pa.array(range(8), pa.int32()),
+        }
+    )
+    session().createDataFrame(rows).createOrReplaceTempView("some")
+    group = np.zeros(8, dtype=np.int64)
+    for name in rows.column_names:
+        for descends in (False, True):
+            order, _ = sorted_rows(rows, group, ((name, descends), ("n", False)))
+            direction = "DESC" if descends else "ASC"
+            spark = (
+                session().sql(f"SELECT n FROM some ORDER BY {name} {direction}, n").toArrow().column("n").to_pylist()
+            )
+            assert order.tolist() == spark, (name, direction)

@@ -1,0 +1,71 @@
+"""A job with `top`: filled tables, changed specs, replays, and `state` as for any other operator."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from milepost.protocol.records.errors import InvalidRequest
+from tests.harness.law.job import LawJob
+
+SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int32())])
+FIRST = {"uid": "first", "kind": "top", "inputs": ["a"], "key": ["k"], "order_by": [{"v": "desc"}], "n": 2,
+         "rank": "place"}  # fmt: skip
+DOCUMENT: dict[str, Any] = {
+    "name": "law",
+    "storage": "../store",
+    "sources": {"a": {"format": "parquet", "path": "../landing/a/*.parquet", "schema": {"k": "string", "v": "int32"}}},
+    "operators": [FIRST],
+    "sinks": [{"name": "first", "input": "first", "format": "parquet", "path": "../lake/first", "mode": "upsert"}],
+    "spark": {"buffer_size": "64KB"},
+    "checkpointing": {"max_parallelism": 8},
+}
+
+
+def rows(*found: tuple[str, int]) -> pa.Table:
+    return pa.table([[k for k, _ in found], [v for _, v in found]], schema=SCHEMA)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> LawJob:
+    """Two checkpoints, at two parallelisms."""
+    job = LawJob.create(tmp_path / "job", deepcopy(DOCUMENT))
+    job.land("a", rows(("x", 1), ("x", 2), ("y", 1)))
+    job.run()
+    job.land("a", rows(("x", 3), ("z", 1)))
+    job.set_parallelism(3)
+    job.run()
+    return job
+
+
+def shown(job: LawJob, sink: str = "first") -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in job.master.read(sink).to_pylist())
+
+
+def test_the_table_has_the_present_ranking_and_state_the_rows_behind_it(job: LawJob) -> None:
+    assert shown(job) == [("x", 2, 2), ("x", 3, 1), ("y", 1, 1), ("z", 1, 1)]
+    assert job.master.state("first").num_rows == 4
+    job.check()
+    job.backfill(2, ranges_per_epoch=1)
+    job.check()
+
+
+def test_a_table_that_begins_later_has_all_ranks(job: LawJob) -> None:
+    job.document["sinks"].append(DOCUMENT["sinks"][0] | {"name": "again", "path": "../lake/again"})
+    job.set_parallelism(2)
+    job.land("a", rows(("z", 0)))
+    job.run()
+    assert shown(job, "again") == shown(job) and ("z", 0, 2) in shown(job)
+
+
+@pytest.mark.parametrize("changed", [{"n": 3}, {"order_by": ["v"]}])
+def test_another_order_or_number_is_refused(job: LawJob, changed: dict[str, Any]) -> None:
+    job.document["operators"][0] |= changed
+    job.set_parallelism(2)
+    job.land("a", rows(("z", 0)))
+    with pytest.raises(InvalidRequest, match="first"):
+        job.run()

@@ -1,0 +1,90 @@
+"""What `top` gives, and what it cannot read or show, is decided from the spec alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.graph.compatibility import NEW_UID, compare_signatures, state_signatures
+from milepost.spec.job.spec import JobSpec
+from milepost.spec.job.top_spec import TopOperator
+from tests.harness.jobs.graphs import build_graph
+
+CLICKS = {"page": "string", "at": "timestamp[us, UTC]", "tags": "list<string>", "x": "float64"}
+TOP = {"uid": "first", "kind": "top", "inputs": ["clicks"], "key": ["page"], "order_by": [{"x": "desc"}, "at"],
+       "n": 3, "rank": "place"}  # fmt: skip
+
+
+def spec(operator: dict[str, Any], *others: dict[str, Any], **sink: Any) -> JobSpec:
+    source = {"format": "json", "path": "in/*", "schema": CLICKS, "event_time": "at"}
+    shown = {"name": "shown", "input": operator["uid"], "format": "parquet", "path": "out", "mode": "upsert", **sink}
+    value = {"name": "job", "storage": "lake", "sources": {"clicks": source}, "sinks": [shown]}
+    return JobSpec.model_validate({**value, "operators": [*others, operator]})
+
+
+def test_its_rows_are_updates_by_key_and_rank() -> None:
+    graph = build_graph(spec(TOP))
+    node = graph.nodes["first"]
+    assert list(node.columns) == [*CLICKS, "place"] and str(node.columns["place"]) == "int32"
+    assert (node.event_time, node.output_kind, node.key, node.level) == (None, "updates", ("page", "place"), 1)
+    assert graph.sink_inputs["shown"].key == ("page", "place")
+
+
+def test_an_order_is_read_and_written_as_columns_that_may_descend() -> None:
+    operator = TopOperator.model_validate(TOP)
+    assert operator.order_by == (("x", True), ("at", False)) and operator.order_texts == ["x desc", "at asc"]
+    written = operator.model_dump(mode="json")
+    assert written["order_by"] == [{"x": "desc"}, {"at": "asc"}]
+    assert TopOperator.model_validate(written) == operator
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"order_by": ["y"]}, "clicks has no column y"),
+        ({"order_by": ["tags"]}, "no lists or structs"),
+        ({"rank": "X"}, "clicks has a column x"),
+        ({"key": ["pages"]}, "clicks has no column pages"),
+    ],
+)
+def test_what_does_not_fit_its_input_is_refused(changed: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidRequest, match=says):
+        build_graph(spec({**TOP, **changed}))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"n": 0}, {"n": 1_001}, {"order_by": []}, {"order_by": ["x", "x"]}, {"order_by": [{"x": "down"}]},
+     {"rank": "__rank"}, {"order_by": [{"x": "desc", "at": "asc"}]}, {"rank": None}],
+)  # fmt: skip
+def test_what_says_no_order_or_number_is_refused(changed: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        TopOperator.model_validate({**TOP, **changed})
+
+
+def test_updates_are_refused_as_its_input() -> None:
+    totals = {"uid": "totals", "kind": "aggregate", "inputs": ["clicks"], "key": ["page"],
+              "aggregates": {"n": "count(*)"}}  # fmt: skip
+    with pytest.raises(InvalidRequest, match="top over updates"):
+        build_graph(spec({**TOP, "inputs": ["totals"], "order_by": ["n"]}, totals))
+
+
+@pytest.mark.parametrize("format_", ["delta", "iceberg"])
+def test_a_table_of_buckets_cannot_show_ranks_but_their_changes(format_: str) -> None:
+    catalog = {"catalog": {"type": "rest", "uri": "http://c"}, "table": "a.b"} if format_ == "iceberg" else {}
+    with pytest.raises(InvalidRequest, match="`mode: upsert` is not available in this version for top"):
+        build_graph(spec(TOP, format=format_, **catalog))
+    assert build_graph(spec(TOP, format=format_, mode="changelog", **catalog)).sink_inputs["shown"].op == "upsert"
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [({"n": 2}, NEW_UID), ({"order_by": ["x"]}, NEW_UID), ({"key": ["at"]}, NEW_UID), ({"rank": "r"}, "compatible")],
+)
+def test_what_decides_the_rows_that_are_kept_is_signed(changed: dict[str, Any], verdict: str) -> None:
+    before, after = spec(TOP), spec({**TOP, **changed})
+    rows = compare_signatures(*(state_signatures(one, build_graph(one)) for one in (before, after)))
+    assert next(row["verdict"] for row in rows if row["name"] == "first") == verdict
