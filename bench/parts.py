@@ -23,7 +23,9 @@ AGED = ("milepost-process", "milepost-served", "spark-hdfs-process")
 GROWTH = ("milepost", "spark-hdfs")
 STREAMING, FLINK = (("milepost", *(name for name in LONG if name.startswith(kind))) for kind in ("spark-", "flink-"))
 KEYED = ("keyed-10k", "keyed-1m", "keyed-5m")
-OTHERS = tuple(name for name in WORKLOADS if name not in KEYED)
+FUNCTION = "keyed-100k"
+LANGUAGE = tuple(name for name, workload in WORKLOADS.items() if workload.statement is not None)
+OTHERS = tuple(name for name in WORKLOADS if name not in (*KEYED, *LANGUAGE, FUNCTION))
 """Workloads that are compared with Structured Streaming alone."""
 AGED_EPOCHS = 45
 
@@ -63,6 +65,7 @@ def _quick() -> list[Part]:
         _side_by_side("keyed-5m", ("milepost", "flink-hashmap"), large, group="flink"),
     ]
     parts += [_side_by_side(name, GROWTH, plan) for name in OTHERS]
+    parts += _language(plan)
     return [*parts, _process("keyed-1m", FRESH, Plan(1, 1)), _large_state(1, 2), _memory(Plan(1, 1))]
 
 
@@ -74,6 +77,7 @@ def _full() -> list[Part]:
     parts.append(_side_by_side(KEYED[-1], (*STREAMING, *LIMITS), large, probes=("empty",)))
     parts.append(_side_by_side(KEYED[-1], FLINK, large, group="flink"))
     parts += [_side_by_side(name, STREAMING, Plan(2, 4)) for name in OTHERS]
+    parts += _language(Plan(2, 4))
     # Three epochs warm a server, ours and the other one's alike.
     parts.append(_process("keyed-1m", (*FRESH, "spark-rocksdb-process"), Plan(3, 3)))
     parts.append(_process("keyed-5m", FRESH, Plan(3, 2)))
@@ -104,6 +108,14 @@ def _side_by_side(
         f"{group}/{name}",
         lambda folder, say: run_workload(workload, present(wanted), plan, folder, say, probes=probes),
     )
+
+
+def _language(plan: Plan) -> list[Part]:
+    """Queries beyond one grouping, each on the systems that can say it; and a user's class beside an operator."""
+    parts = [
+        _side_by_side(name, ("milepost", "spark-hdfs", "flink-hashmap"), plan, group="language") for name in LANGUAGE
+    ]
+    return [*parts, _side_by_side(FUNCTION, ("milepost", "milepost-function"), plan, group="language")]
 
 
 def _process(name: str, systems: Sequence[str], plan: Plan) -> Part:

@@ -30,6 +30,7 @@ class Shape:
         files: Parquet files per epoch.
         prefill: whether epoch 0 holds every key exactly once, instead of `rows` drawn ones.
         string_bytes: whether `url` is filled; it is most of a file's bytes. Else it is empty text.
+        milliseconds: whether times have none finer, as Flink's watermarks.
     """
 
     keys: int
@@ -39,6 +40,7 @@ class Shape:
     seed: int = 1
     prefill: bool = True
     string_bytes: bool = False
+    milliseconds: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.keys < SCATTER:
@@ -50,8 +52,8 @@ class Shape:
     def name(self) -> str:
         """A folder's name that no other shape has."""
         parts = (self.keys, self.rows, self.files, self.skew.value, self.seed)
-        flags = f"{'-prefill' if self.prefill else ''}{'-strings' if self.string_bytes else ''}"
-        return f"bids-{'-'.join(str(part) for part in parts)}{flags}"
+        flags = {"-prefill": self.prefill, "-strings": self.string_bytes, "-ms": self.milliseconds}
+        return f"bids-{'-'.join(map(str, parts))}{''.join(name for name, there in flags.items() if there)}"
 
     def rows_of(self, epoch: int) -> int:
         """How many rows an epoch has."""

@@ -77,6 +77,15 @@ def faster(rivals: str, ours: str = "milepost", ends: str = "") -> Measure:
     return measure
 
 
+def faster_than_all(record: Record) -> Spread | None:
+    """How many times the best of all others takes as long as ours."""
+    others = [name for name in record["systems"] if not name.startswith("milepost")]
+    if not others or "milepost" not in record["systems"]:
+        return None
+    best = min(others, key=lambda name: Spread.of(walls(record, name)).median)
+    return ratio(walls(record, best), walls(record, "milepost"))
+
+
 def against(ours: str, other: str) -> Measure:
     """How many times one system takes as long as another."""
 
@@ -159,6 +168,11 @@ def _all() -> Sequence[Target]:
         ("Zipf-skewed key", "zipf-1m"),
     ):
         found.append(Target(f"{says}: {store}", f"workload/{name}", 4, faster("spark-")))
+    for says, name in (("interval join of 2 × 1 M rows", "join"),):
+        what = f"{says}: the better of Structured Streaming and PyFlink SQL"
+        found.append(Target(what, f"language/{name}", 4, faster_than_all))
+    what = "100 k keys by a class with `on_batch`, against the operator"
+    found.append(Target(what, "language/keyed-100k", 3, against("milepost-function", "milepost"), at_most=True))
     for says, name, _, _ in keyed:
         what = f"{says} keys: ours against the bare limit"
         found.append(Target(what, f"workload/{name}", 1.8, _above_the_limit, at_most=True))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from bench.language import JOIN, Statement
 from bench.shapes import Shape, Skew
 
 WINDOW_S = 10
@@ -27,6 +28,7 @@ class Query(Enum):
     AGGREGATE = "aggregate"
     WINDOW = "window"
     DEDUPLICATE = "deduplicate"
+    JOIN = "join"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +48,28 @@ class Workload:
     memory: str = "4g"
 
     @property
+    def statement(self) -> Statement | None:
+        """The query, of one beyond a grouping."""
+        return STATEMENTS.get(self.query)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether rows have event time: else no system needs a watermark."""
+        return self.query not in (Query.AGGREGATE, Query.DEDUPLICATE)
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the query reads, in the order of the files."""
+        if self.statement is not None:
+            return self.statement.columns
         wanted = {*self.key, "price", *(("event_time",) if self.query is not Query.AGGREGATE else ())}
         return tuple(name for name in ("auction", "bidder", "price", "channel", "url", "event_time") if name in wanted)
 
     @property
     def result_columns(self) -> tuple[str, ...]:
         """The columns of the published table that are compared."""
+        if self.statement is not None:
+            return self.statement.result
         if self.query is Query.DEDUPLICATE:
             return self.key
         window = ("window_start", "window_end") if self.query is Query.WINDOW else ()
@@ -64,6 +80,8 @@ class Workload:
 
         Borders of windows are microseconds since 1970.
         """
+        if self.statement is not None:
+            return self.statement.answer(bids)
         key = ", ".join(self.key)
         figures = ", ".join(f"CAST({text} AS BIGINT) AS {name}" for name, text in AGGREGATES.items())
         if self.query is Query.AGGREGATE:
@@ -100,6 +118,7 @@ class Workload:
             "seed": shape.seed,
             "prefill": shape.prefill,
             "string_bytes": shape.string_bytes,
+            "milliseconds": shape.milliseconds,
             "memory": self.memory,
         }
 
@@ -114,9 +133,14 @@ class Workload:
             document["seed"],
             document["prefill"],
             document["string_bytes"],
+            document.get("milliseconds", False),
         )
         query, key = Query(document["query"]), tuple(document["key"])
         return cls(document["name"], document["says"], query, key, shape, document["memory"])
+
+
+STATEMENTS = {Query.JOIN: JOIN}
+"""Queries beyond one grouping."""
 
 
 def _keyed(name: str, says: str, key: tuple[str, ...], shape: Shape) -> Workload:
@@ -127,6 +151,7 @@ WORKLOADS = {
     workload.name: workload
     for workload in (
         _keyed("keyed-10k", "count, sum, max by int64 key, 10 k keys", ("auction",), Shape(10_000)),
+        _keyed("keyed-100k", "count, sum, max by int64 key, 100 k keys", ("auction",), Shape(100_000)),
         _keyed("keyed-1m", "count, sum, max by int64 key, 1 M keys", ("auction",), Shape(1_000_000)),
         _keyed("keyed-5m", "count, sum, max by int64 key, 5 M keys", ("auction",), Shape(5_000_000)),
         Workload(
@@ -152,6 +177,13 @@ WORKLOADS = {
             "count, sum, max by Zipf-skewed int64 key, 1 M keys",
             ("auction",),
             Shape(1_000_000, skew=Skew.ZIPF),
+        ),
+        Workload(
+            "join",
+            "interval join of 1 M bids with 1 M bids of 1 M keys, within 10 s",
+            Query.JOIN,
+            ("auction",),
+            Shape(1_000_000, prefill=False, milliseconds=True),
         ),
     )
 }

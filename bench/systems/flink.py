@@ -38,6 +38,7 @@ _TYPES = {
     "bids": "BIGINT",
     "total": "BIGINT",
     "highest": "BIGINT",
+    "next_price": "BIGINT",
 }
 _POLL_S = 0.01
 _WITHIN_S = 300.0
@@ -101,7 +102,7 @@ class Flink:
         target.mkdir()
         tables = [pq.read_table(file, columns=list(self._workload.columns)) for file in sorted(source.iterdir())]
         self._rows += sum(table.num_rows for table in tables)
-        if self._workload.query is Query.WINDOW:
+        if self._workload.is_timed:
             whole = pa.concat_tables(tables)
             tables = [whole.take(np.arange(first, whole.num_rows, PARALLELISM)) for first in range(PARALLELISM)]
             newest = min(pc.max(table["event_time"].cast(pa.int64())).as_py() for table in tables)
@@ -200,7 +201,7 @@ class Flink:
 def _statements(workload: Workload, folders: Folders) -> list[str]:
     """The source, the query as a view, the sink, and the job."""
     columns = [f"{name} {_TYPES[name]}" for name in workload.columns]
-    if workload.query is Query.WINDOW:
+    if workload.is_timed:
         columns.append(f"WATERMARK FOR event_time AS event_time - INTERVAL '{DELAY_S}' SECOND")
     files = f"'connector' = 'filesystem', 'path' = '{folders.landing.as_uri()}', 'format' = 'csv'"
     source = f"CREATE TABLE bids ({', '.join(columns)}) WITH ({files}, 'source.monitor-interval' = '50 ms')"
@@ -211,6 +212,8 @@ def _statements(workload: Workload, folders: Folders) -> list[str]:
         f"CREATE TABLE published ({published}) WITH "
         f"('connector' = 'filesystem', 'path' = '{folders.output.as_uri()}', 'format' = 'csv')"
     )
+    if workload.statement is not None:
+        return [source, sink, f"INSERT INTO published {workload.statement.flink}"]
     if workload.query is Query.AGGREGATE:
         view = f"CREATE VIEW totals AS SELECT {key}, {figures} FROM bids GROUP BY {key}"
         changes = "TO_CHANGELOG(input => TABLE totals, op_mapping => MAP['INSERT, UPDATE_AFTER', 'U', 'DELETE', 'D'])"

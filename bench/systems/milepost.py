@@ -29,13 +29,45 @@ _TYPES = {
 }
 
 
+_FUNCTION = {
+    "uid": "result",
+    "kind": "process",
+    "inputs": ["bids"],
+    "function": "totals:Totals",
+    "output_key": ["auction"],
+}
+_TOTALS = """\
+import pyarrow as pa
+
+NAMES = ["auction", "bids", "total", "highest"]
+
+
+class Totals:
+    state = {"bids": "int64", "total": "int64", "highest": "int64"}
+    output = {"auction": "int64", **state}
+
+    def on_batch(self, batch, state, ctx):
+        ones = pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)
+        own = pa.table([batch["auction"], ones, batch["price"], batch["price"]], names=NAMES)
+        every = pa.concat_tables([state.select(NAMES), own]).group_by("auction")
+        new = every.aggregate([("bids", "sum"), ("total", "sum"), ("highest", "max")]).rename_columns(NAMES)
+        return new, new
+"""
+
+
 def write_spec(
-    workload: Workload, folders: Folders, *, spark: dict[str, Any], retained: int, table: TableKind = OWN
+    workload: Workload,
+    folders: Folders,
+    *,
+    spark: dict[str, Any],
+    retained: int,
+    table: TableKind = OWN,
+    function: bool = False,
 ) -> Path:
     """Write the job of a workload, and return its file.
 
     Args:
-        spark: of the spec. retained: checkpoints. table: what the sink is.
+        spark: of the spec. retained: checkpoints. table: what the sink is. function: whether a class aggregates.
     """
     source: dict[str, Any] = {
         "format": "parquet",
@@ -43,6 +75,26 @@ def write_spec(
         "schema": {name: _TYPES[name] for name in workload.columns},
         "settle": "0s",  # what is landed is whole
     }
+    if workload.is_timed:
+        source |= {"event_time": "event_time", "watermark_delay": f"{DELAY_S}s"}
+    spec = {
+        "name": "bench",
+        "storage": folders.checkpoints.as_uri(),
+        "sources": {"bids": source},
+        "operators": [_FUNCTION | {"key": list(workload.key)}] if function else _operators(workload),
+        "sinks": [{"name": "result", "input": "result", **table.sink(workload, folders)}],
+        "spark": spark,
+        "checkpointing": {"retained": {"last": retained}},
+    }
+    (folders.work / "totals.py").write_text(_TOTALS, encoding="utf-8")
+    file = folders.work / "bench.yaml"
+    file.write_text(json.dumps(spec, indent=1) + "\n", encoding="utf-8")
+    return file
+
+
+def _operators(workload: Workload) -> list[dict[str, Any]]:
+    if workload.statement is not None:
+        return list(workload.statement.operators)
     operator: dict[str, Any] = {
         "uid": "result",
         "kind": workload.query.value,
@@ -52,20 +104,8 @@ def write_spec(
     if workload.query is not Query.DEDUPLICATE:
         operator["aggregates"] = AGGREGATES
     if workload.query is Query.WINDOW:
-        source |= {"event_time": "event_time", "watermark_delay": f"{DELAY_S}s"}
         operator |= {"window": {"tumbling": f"{WINDOW_S}s"}, "allowed_lateness": "0s"}
-    spec = {
-        "name": "bench",
-        "storage": folders.checkpoints.as_uri(),
-        "sources": {"bids": source},
-        "operators": [operator],
-        "sinks": [{"name": "result", "input": "result", **table.sink(workload, folders)}],
-        "spark": spark,
-        "checkpointing": {"retained": {"last": retained}},
-    }
-    file = folders.work / "bench.yaml"
-    file.write_text(json.dumps(spec, indent=1) + "\n", encoding="utf-8")
-    return file
+    return [operator]
 
 
 class Milepost:
@@ -80,13 +120,15 @@ class Milepost:
         retained: str = "10",
         worker_memory_mb: str = "",
         table: TableKind = OWN,
+        function: bool = False,
     ) -> None:
         """Take what a system's name can carry, and the kind of its table.
 
         Args:
+            function: whether a user's class does what the operator would.
             worker_memory_mb: limit of each Python worker's address space; empty = none.
         """
-        self._table = table
+        self._table, self._function = table, function
         self._fresh, self._served = fresh, served
         self._server: Server | None = None
         self._parallelism, self._retained = int(parallelism), int(retained)
@@ -104,7 +146,9 @@ class Milepost:
             spark["remote"] = self._server.address
         else:
             spark["master"] = f"local[{PARALLELISM}]"
-        self._spec = write_spec(workload, folders, spark=spark, retained=self._retained, table=self._table)
+        self._spec = write_spec(
+            workload, folders, spark=spark, retained=self._retained, table=self._table, function=self._function
+        )
         self._output = Written(folders.output, lambda path: path.suffix == ".parquet")
         self._all = Written(
             folders.work, lambda path: folders.output in path.parents or folders.checkpoints in path.parents

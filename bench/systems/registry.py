@@ -124,6 +124,9 @@ SYSTEMS = {
     ),
     "milepost-delta": Entry("Milepost, Delta", MAIN, partial(_milepost_table, "delta")),
     "milepost-iceberg": Entry("Milepost, Iceberg", MAIN, partial(_milepost_table, "iceberg")),
+    "milepost-function": Entry(
+        "Milepost, a user's class with `on_batch` in place of the operator", MAIN, partial(_milepost, function=True)
+    ),
     "milepost-changelog": Entry(
         "Milepost, Delta, every change as a row", MAIN, partial(_milepost_table, "delta", "changelog")
     ),

@@ -78,9 +78,17 @@ def start_query(spark: Any, workload: Workload, folders: Folders, *, available_n
 
     types = {"auction": "bigint", "bidder": "bigint", "price": "bigint", "event_time": "timestamp"}
     schema = ", ".join(f"{name} {types.get(name, 'string')}" for name in workload.columns)
-    bids = spark.readStream.schema(schema).option("recursiveFileLookup", "true").parquet(str(folders.landing))
+
+    def read() -> Any:
+        return spark.readStream.schema(schema).option("recursiveFileLookup", "true").parquet(str(folders.landing))
+
+    bids = read()
     figures = [f.count("*").alias("bids"), f.sum("price").alias("total"), f.max("price").alias("highest")]
-    if workload.query is Query.DEDUPLICATE:
+    if workload.statement is not None:
+        if workload.statement.spark is None:
+            raise NotAsked(workload.name)
+        result = workload.statement.spark(lambda: read().withWatermark("event_time", f"{DELAY_S} seconds"))
+    elif workload.query is Query.DEDUPLICATE:
         result = bids.dropDuplicates(list(workload.key))
     elif workload.query is Query.WINDOW:
         window = f.window("event_time", f"{WINDOW_S} seconds").alias("window")
