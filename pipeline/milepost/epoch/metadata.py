@@ -48,6 +48,7 @@ class SourceSnapshot:
         bad: records that cannot be read and went to the dead letters.
         overdue: when the epoch was planned, nothing had landed for longer than is expected.
         active_ms, idle: as in `SourceInput`.
+        horizon_ms: consumed versions that were modified before it may have been forgotten; None: none was.
     """
 
     watermark_us: int | None
@@ -67,6 +68,7 @@ class SourceSnapshot:
     overdue: bool = False
     active_ms: int | None = None
     idle: bool = False
+    horizon_ms: int | None = None
 
     def at_rest(self) -> SourceSnapshot:
         """Return it as an epoch leaves it that reads nothing of the source."""
@@ -310,4 +312,5 @@ def _unpacked_table(item: Mapping[str, Any]) -> Any:
 
 
 def _unpacked_source(item: Mapping[str, Any]) -> Any:
-    return restored({**item, "consumed": unpacked(item["consumed"])})
+    # A checkpoint from before sources forgot anything has no horizon.
+    return restored({"horizon_ms": None, **item, "consumed": unpacked(item["consumed"])})

@@ -15,6 +15,7 @@ from milepost.dataflow.operators.process import ProcessFunction
 from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.dataflow.sources.contract import SourceObject
+from milepost.dataflow.sources.forgetting import Forgotten
 from milepost.dataflow.sources.plan import SourcePlan, assign_splits
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.protocol.codec.records import dump, from_json, load_document, to_json
@@ -44,7 +45,7 @@ class SourceInput:
     Attributes:
         objects: to read, in plan order.
         baseline: to record as consumed without reading (``start: latest``).
-        skipped: counts by why: hidden, empty, before_start, ignored_changes, bad_names.
+        skipped: counts by why: hidden, empty, before_start, ignored_changes, bad_names, not_remembered.
         pending_objects, pending_bytes: new, but left for later epochs: by the limits, or to settle.
         oldest_new_ms: last-modified time of the oldest new object, planned or left; None when there is none.
         bad_names: the first objects that were left out for their names, and what is wrong with each.
@@ -53,6 +54,7 @@ class SourceInput:
             anything, the first trigger that looked; None: nobody noted it.
         idle: that is longer ago than `idle_timeout`: at the end of the epoch no operator waits for it.
         idle_before: so it was at the end of the epoch before, and so are this one's rows stamped.
+        forgets: what leaves the set of consumed versions of the checkpoint that the epoch continues; None: nothing.
     """
 
     name: str
@@ -67,6 +69,7 @@ class SourceInput:
     active_ms: int | None = None
     idle: bool = False
     idle_before: bool = False
+    forgets: Forgotten | None = None
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:
@@ -82,6 +85,7 @@ def source_input(name: str, plan: SourcePlan, planned_ms: int) -> SourceInput:
         "before_start": plan.skipped_before_start,
         "ignored_changes": plan.ignored_changes,
         "bad_names": len(plan.bad_names),
+        "not_remembered": len(plan.unknown),
     }
     named = tuple(f"{bad.name}: {bad.reason}" for bad in plan.bad_names[:NAMED_BAD_NAMES])
     objects = tuple(replace(obj, planned_ms=planned_ms) for obj in plan.objects)
@@ -95,6 +99,7 @@ def source_input(name: str, plan: SourcePlan, planned_ms: int) -> SourceInput:
         oldest_new_ms=plan.oldest_new_ms,
         bad_names=named,
         overdue=plan.overdue,
+        forgets=plan.forgets,
     )
 
 
@@ -137,7 +142,8 @@ def decode_input_record(body: bytes) -> InputRecord:
     """Return the record that `encode_input_record` had written. Raises StateCorrupt: it is none."""
     document = load_document(InputRecord.stored_format, body, _WHAT)
     sources = from_json(dict[str, dict[str, Any]], document.get("sources"), f"{_WHAT}: sources")
-    named = [{**source, "name": name} for name, source in sorted(sources.items())]
+    # A record from before sources forgot anything does not say what leaves.
+    named = [{"forgets": None, **source, "name": name} for name, source in sorted(sources.items())]
     return from_json(InputRecord, {**document, "sources": named}, _WHAT)
 
 

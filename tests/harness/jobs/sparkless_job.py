@@ -137,8 +137,7 @@ class SparklessJob:
         planned = record.sources[0]
         runs = append(
             context.store,
-            consumed_prefix(pending.checkpoint_id, pending.token),
-            "rows",
+            f"{consumed_prefix(pending.checkpoint_id, pending.token)}rows-",
             base.sources["rows"].consumed if base else (),
             planned.consumed,
             pending.checkpoint_id,

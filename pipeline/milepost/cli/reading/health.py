@@ -165,5 +165,6 @@ def _freshness(source: SourceHealth) -> str:
     records = source.bad_records
     if records.total:
         told += [f"{show_count(records.total)} records in its dead letters, {show_count(records.count)} of the head"]
-    told += [source.overdue or source.no_match or ""]
+    told += [f"remembered whole from {show_time(source.horizon)} on"] if source.horizon else []
+    told += [source.not_remembered or "", source.overdue or source.no_match or ""]
     return ", ".join(filter(None, told)) or "nothing known"

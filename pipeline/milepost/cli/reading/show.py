@@ -148,6 +148,7 @@ def _source_note(source: Any) -> str:
     told += [f"{count} {name.replace('_', ' ')}" for name, count in source.skipped.items() if count]
     told += ["nothing had landed for longer than expect_every"] if source.overdue else []
     told += ["idle: it holds no watermark back"] if source.idle else []
+    told += [f"remembered whole from {source.horizon} on"] if source.horizon else []
     told += ["finished"] if source.finished else []
     return ", ".join(told)
 

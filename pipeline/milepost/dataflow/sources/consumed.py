@@ -1,7 +1,8 @@
 """The set of consumed object versions: state of a source, kept as immutable runs (never in the manifest value).
 
 Each epoch adds one small run of what it consumed. When there would be more than `MAX_RUNS`, one base replaces them
-all, so the bytes written per epoch stay small and a load opens few objects. Runs are Parquet, named by content.
+all, so the bytes written per epoch stay small and a load opens few objects; that is when it forgets what is old.
+Runs are Parquet, named by content.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.dataflow.sources.contract import SourceObject
+from milepost.dataflow.sources.forgetting import Forgotten
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.records.errors import NotFound, ProtocolViolation, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.handle_check import MISSING, handle_fault
 
@@ -43,9 +45,13 @@ class ConsumedSet:
 
     Attributes:
         table: `SCHEMA`, oldest checkpoint first; one row per version, so a reprocessed key has several.
+        horizon_ms: versions that were modified before it may have been forgotten; None: it is whole.
+        compacts: the next run replaces all: what is forgotten then costs nothing.
     """
 
     table: pa.Table
+    horizon_ms: int | None = None
+    compacts: bool = False
 
     @staticmethod
     def empty() -> ConsumedSet:
@@ -91,10 +97,10 @@ def read_run(store: ObjectStore, handle: ObjectHandle) -> pa.Table:
 def append(
     store: ObjectStore,
     prefix: str,
-    source: str,
     handles: Sequence[ObjectHandle],
     objects: Sequence[SourceObject],
     checkpoint_id: int,
+    forgets: Forgotten | None = None,
 ) -> tuple[ObjectHandle, ...]:
     """Write what one epoch consumed; return the handles that the checkpoint must record.
 
@@ -102,14 +108,15 @@ def append(
 
     Args:
         store: the job's own store.
-        prefix: of the epoch's own token, ends in ``/``.
-        source: name of the source, part of the run's name.
+        prefix: of the epoch's own token and the source; the run's digest follows.
         handles: of the checkpoint that the epoch continues, oldest first; unchanged runs are carried by reference.
         objects: versions consumed in this epoch, in plan order; none: nothing is written.
         checkpoint_id: the epoch's.
+        forgets: what leaves the set, when the epoch consumes something.
 
     Raises:
         StateCorrupt: a run to be compacted is missing or does not match its handle.
+        ProtocolViolation: what leaves is not of this set.
     """
     if not objects:
         return tuple(handles)
@@ -124,16 +131,29 @@ def append(
         schema=SCHEMA,
     )
     kept = tuple(handles)
-    if len(kept) + 1 > MAX_RUNS:
-        run = pa.concat_tables([load(store, kept).table, run]).combine_chunks()
+    if forgets is not None or compacts(kept):
+        before = load(store, kept).table
+        run = pa.concat_tables([before if forgets is None else _without(before, forgets), run]).combine_chunks()
         kept = ()
     sink = io.BytesIO()
     pq.write_table(run, sink, compression="zstd", use_dictionary=["checkpoint_id"], store_schema=False)
     body = sink.getvalue()
     digest = hashlib.sha256(body).hexdigest()
-    handle = ObjectHandle(f"{prefix}{source}-{digest}.parquet", len(body), digest)
+    handle = ObjectHandle(f"{prefix}{digest}.parquet", len(body), digest)
     store.put(handle.key, body)
     return (*kept, handle)
+
+
+def compacts(handles: Sequence[ObjectHandle]) -> bool:
+    """Return whether the next run replaces those that there are."""
+    return len(handles) + 1 > MAX_RUNS
+
+
+def _without(consumed: pa.Table, forgets: Forgotten) -> pa.Table:
+    fault = forgets.fault(consumed)
+    if fault is not None:
+        raise ProtocolViolation(f"what a source was to forget is not of its set of consumed objects: {fault}")
+    return forgets.remaining(consumed)
 
 
 def _corrupt(handle: ObjectHandle, problem: str) -> StateCorrupt:

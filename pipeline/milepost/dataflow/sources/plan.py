@@ -7,7 +7,8 @@ version is therefore consumed exactly once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from milepost.dataflow.sources.consumed import ConsumedSet
 from milepost.dataflow.sources.contract import SourceObject
+from milepost.dataflow.sources.forgetting import Forgotten, forgettable
 from milepost.dataflow.sources.objects import BadName, Listing, escaped, named_objects
 from milepost.dataflow.sources.path_columns import PathColumns
 from milepost.protocol.records.errors import InvalidRequest, SourceChanged
@@ -39,6 +41,8 @@ class SourceRules:
         settle_ms: an object modified less than so long ago is left for the next plan; 0: none is.
         partitions: columns that the keys of new objects must have values for.
         expect_every_ms: the longest time in which nothing may land; None: any.
+        forget_after_ms: consumed objects that are gone, and so much older than the newest one, are forgotten; None:
+            none is.
     """
 
     max_files: int | None = None
@@ -49,6 +53,7 @@ class SourceRules:
     settle_ms: int = 0
     partitions: PathColumns | None = None
     expect_every_ms: int | None = None
+    forget_after_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +69,14 @@ class SourcePlan:
         settling: how many of the pending ones may still be written. settles_in_ms: until none of them is that young.
         skipped_hidden, skipped_empty: from the listing. skipped_before_start: older than a `start` time.
         ignored_changes: consumed keys that differ now, under ``on_change: ignore``.
+        unknown: left out, under ``on_change: ignore``: as old as what was forgotten, so that nobody knows whether they
+            were read.
         bad_names: objects left out, under ``on_bad_name: skip``.
         changed: those of `objects` whose key was consumed before in another version (``reprocess``).
         listed: objects that the path names now and that can be read. newest_ms: last-modified time of the newest.
         newest_seen_ms: also of those that were consumed and are gone; None: there never was one.
         overdue: nothing has landed for longer than is expected, or ever.
+        forgets: what leaves the consumed set once the epoch has consumed something; None: nothing.
     """
 
     objects: tuple[SourceObject, ...]
@@ -82,12 +90,14 @@ class SourcePlan:
     skipped_empty: int = 0
     skipped_before_start: int = 0
     ignored_changes: int = 0
+    unknown: tuple[SourceObject, ...] = ()
     bad_names: tuple[BadName, ...] = ()
     changed: tuple[SourceObject, ...] = ()
     listed: int = 0
     newest_ms: int | None = None
     newest_seen_ms: int | None = None
     overdue: bool = False
+    forgets: Forgotten | None = None
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:
@@ -119,7 +129,8 @@ def plan_source(
         first_epoch: whether the source has no consumed set yet.
 
     Raises:
-        SourceChanged: a consumed object differs now and `on_change` is fail. Nothing was planned.
+        SourceChanged: a consumed object differs now and `on_change` is fail; or an object is as old as what was
+            forgotten, not remembered, and `on_change` is not ignore. Nothing was planned.
         InvalidRequest: an object's name cannot be used and `on_bad_name` is fail; or a rule is out of bounds.
     """
     _check_rules(name, rules)
@@ -139,6 +150,11 @@ def plan_source(
         raise _unusable(name, bad_names)
     if without_values:
         take &= np.fromiter((o.key not in without_values for o in listing.objects), bool, len(listing.objects))
+    horizon_ms = consumed.horizon_ms
+    unknown = take & (modified < horizon_ms) if horizon_ms is not None else np.zeros_like(take)
+    if horizon_ms is not None and unknown.any() and rules.on_change != "ignore":
+        raise _unknown(name, [listing.objects[i] for i in np.flatnonzero(unknown)], horizon_ms)
+    take &= ~unknown
     ages_ms = now_ms - modified
     young = take & (ages_ms >= 0) & (ages_ms < rules.settle_ms)  # one of the future tells no age
     new = [listing.objects[i] for i in np.flatnonzero(take & ~young)]
@@ -166,12 +182,14 @@ def plan_source(
         skipped_empty=listing.skipped_empty,
         skipped_before_start=before_start,
         ignored_changes=int(changed.sum()) if rules.on_change == "ignore" else 0,
+        unknown=tuple(listing.objects[i] for i in np.flatnonzero(unknown)),
         bad_names=bad_names,
         changed=tuple(obj for obj in read if obj.key in rewritten),
         listed=len(listing.objects),
         newest_ms=int(modified.max()) if len(modified) else None,
         newest_seen_ms=newest_seen_ms,
         overdue=_is_overdue(rules, newest_seen_ms, now_ms),
+        forgets=_forgotten(listing, consumed, rules, min(now_ms, *seen), oldest_new_ms) if read else None,
     )
 
 
@@ -179,6 +197,20 @@ def _is_overdue(rules: SourceRules, newest_seen_ms: int | None, now_ms: int) -> 
     if rules.expect_every_ms is None:
         return False
     return newest_seen_ms is None or now_ms - newest_seen_ms > rules.expect_every_ms
+
+
+def _forgotten(
+    listing: Listing, consumed: ConsumedSet, rules: SourceRules, newest_ms: int, oldest_new_ms: int | None
+) -> Forgotten | None:
+    """Return what the set forgets: nothing that is as young as something unread, which must stay new."""
+    if rules.forget_after_ms is None or not consumed.compacts:
+        return None
+    before_ms = newest_ms - rules.forget_after_ms
+    before_ms = before_ms if oldest_new_ms is None else min(before_ms, oldest_new_ms)
+    forgets = forgettable(consumed.table, (obj.key for obj in listing.objects), before_ms)
+    if forgets is None or consumed.horizon_ms is None:
+        return forgets
+    return replace(forgets, horizon_ms=max(forgets.horizon_ms, consumed.horizon_ms))
 
 
 def assign_splits(objects: Sequence[SourceObject], parallelism: int) -> tuple[tuple[SourceObject, ...], ...]:
@@ -274,6 +306,23 @@ def _unusable(name: str, bad_names: Sequence[BadName]) -> InvalidRequest:
         source=name,
         names=[bad.name for bad in bad_names],
     )
+
+
+def _unknown(name: str, objects: Sequence[SourceObject], horizon_ms: int) -> SourceChanged:
+    lines = [f"{obj.key}: modified {_time(obj.last_modified_ms)}" for obj in objects[:_NAMED_IN_AN_ERROR]]
+    return SourceChanged(
+        f"source {name}: {len(objects)} object(s) were modified before {_time(horizon_ms)} and are not remembered: "
+        "what is as old, and gone, was forgotten (`forget_after`), so nobody knows whether they were read."
+        f"{named_objects(lines, len(objects))}\nNothing was planned.",
+        hint="Land a new copy, modified now, of what was not read, and move what was read out of the source's path; or "
+        f"set sources.{name}.on_change to ignore: such objects are left out, and counted.",
+        source=name,
+        keys=[obj.key for obj in objects],
+    )
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
 
 
 def _changed(name: str, objects: Sequence[SourceObject], consumed: ConsumedSet) -> SourceChanged:

@@ -26,7 +26,14 @@ from milepost.jobmaster.backfill.forks import (
     thaw_for,
 )
 from milepost.jobmaster.backfill.plan import BackfillPlan, is_judged
-from milepost.jobmaster.backfill.replay import Consumed, RecordedRange, consumed_by, left_to_replay, replay_record
+from milepost.jobmaster.backfill.replay import (
+    Consumed,
+    ConsumedVersions,
+    RecordedRange,
+    consumed_by,
+    left_to_replay,
+    replay_record,
+)
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.next_input import over_max_in_flight
 from milepost.jobmaster.job.session import Session
@@ -291,11 +298,12 @@ def _check_read(metadata: CheckpointMetadata) -> None:
 
 
 def check_equal(main: Consumed, fork: Consumed) -> None:
-    """Both heads have consumed the same object versions, source by source. Raises CommitConflict."""
+    """Both heads have consumed the same object versions, but for what the live one forgot. Raises CommitConflict."""
     for name in sorted({*main, *fork}):
-        differ = set(main.get(name, ())) ^ set(fork.get(name, ()))
+        live, replayed = main.get(name, ConsumedVersions()), fork.get(name, ConsumedVersions())
+        differ = (live.by.keys() - replayed.by.keys()) | set(filter(live.lacks, replayed.by))
         if differ:
-            keys = ", ".join(sorted(key for key, _, _ in differ)[:5])
+            keys = ", ".join(sorted(key for key, *_ in differ)[:5])
             raise CommitConflict(
                 f"source {name}: the live timeline and the fork have not consumed the same: {len(differ)} object "
                 f"versions differ ({keys}).",

@@ -3,13 +3,14 @@
 Each completed epoch left an input record, which is never deleted on the live lineage; the set of consumed objects says
 which of the planned versions its epoch really took (a planned object may have been gone, and was skipped then). Both
 together are the lineage's ranges: one per epoch, in order. They are complete iff the fork point's set and the ranges
-add up to the head's set, source by source; anything else is refused, never guessed.
+add up to the head's set, source by source; anything else is refused, never guessed. What the head may have forgotten,
+the last record that names it has taken: only what was consumed is forgotten. A fork forgets nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from milepost.dataflow.sources.consumed import load
 from milepost.dataflow.sources.contract import SourceObject
@@ -26,11 +27,34 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.checked import read_handle
 from milepost.storage.open import open_store
 
-Version = tuple[str, str, int]
-"""Key, etag and size of an object: what is consumed once."""
+Version = tuple[str, str, int, int]
+"""Key, etag and size of an object, which is consumed once, and when it was modified, by which it is forgotten."""
 
-Consumed = Mapping[str, Mapping[Version, int]]
-"""Per source: the checkpoint that consumed each version."""
+
+@dataclass(frozen=True, slots=True)
+class ConsumedVersions:
+    """What a source has consumed.
+
+    Attributes:
+        by: the checkpoint that consumed each version. horizon_ms: as in `SourceSnapshot`.
+    """
+
+    by: Mapping[Version, int] = field(default_factory=dict)
+    horizon_ms: int | None = None
+
+    def lacks(self, version: Version) -> bool:
+        """Return whether the version was not consumed, and is not one that may have been forgotten."""
+        return version not in self.by and not self.may_have_forgotten(version)
+
+    def may_have_forgotten(self, version: Version) -> bool:
+        """Return whether a version is so old that its absence says nothing."""
+        return self.horizon_ms is not None and version[-1] < self.horizon_ms
+
+
+Consumed = Mapping[str, ConsumedVersions]
+"""By source."""
+
+_NOTHING = ConsumedVersions()
 
 _NOTHING_SKIPPED = {"hidden": 0, "empty": 0, "before_start": 0, "ignored_changes": 0}
 _NAMED = 20
@@ -82,7 +106,7 @@ class RecordedRange:
 
 
 def version_of(obj: SourceObject) -> Version:
-    return obj.key, obj.etag, obj.size
+    return obj.key, obj.etag, obj.size, obj.last_modified_ms
 
 
 def lineage_since(context: JobContext, head: CheckpointId, since: CheckpointId) -> tuple[CompletedEpoch, ...]:
@@ -118,8 +142,9 @@ def consumed_by(context: JobContext, metadata: CheckpointMetadata | None) -> Con
     consumed = {}
     for name, source in metadata.sources.items() if metadata is not None else ():
         columns = load(context.store, source.consumed).table.to_pydict()
-        versions = zip(columns["key"], columns["etag"], columns["size"], strict=True)
-        consumed[name] = dict(zip(versions, columns["checkpoint_id"], strict=True))
+        versions = zip(*(columns[part] for part in ("key", "etag", "size", "last_modified_ms")), strict=True)
+        by = dict(zip(versions, columns["checkpoint_id"], strict=True))
+        consumed[name] = ConsumedVersions(by, source.horizon_ms)
     return consumed
 
 
@@ -136,7 +161,8 @@ def recorded_ranges(
             bootstrapped; or an epoch between them ended the event time.
         StateCorrupt: an input record is missing or unreadable.
     """
-    ranges = []
+    records = []
+    last: dict[tuple[str, Version], CheckpointId] = {}
     for checkpoint in lineage:
         if checkpoint.imported:
             raise InvalidRequest(
@@ -155,16 +181,31 @@ def recorded_ranges(
                 "backfill, and drain the job again",
                 checkpoint_id=int(checkpoint.checkpoint_id),
             )
-        ranges.append(_range(checkpoint, record, starts, head))
+        records.append(record)
+        named = [(one.name, version_of(obj)) for one in record.sources for obj in one.consumed]
+        last |= dict.fromkeys(named, checkpoint.checkpoint_id)
+    ranges = []
+    for checkpoint, record in zip(lineage, records, strict=True):
+        ranges.append(_range(checkpoint, record, starts, head, last))
         starts = checkpoint.watermark or starts
     _check_complete(context, lineage, ranges, base, head)
     return tuple(ranges)
 
 
-def _range(checkpoint: CompletedEpoch, record: InputRecord, starts: str | None, head: Consumed) -> RecordedRange:
+def _range(
+    checkpoint: CompletedEpoch,
+    record: InputRecord,
+    starts: str | None,
+    head: Consumed,
+    last: Mapping[tuple[str, Version], CheckpointId],
+) -> RecordedRange:
     def taken(name: str, objects: Sequence[SourceObject]) -> tuple[SourceObject, ...]:
-        by_whom = head.get(name, {})
-        return tuple(obj for obj in objects if by_whom.get(version_of(obj)) == checkpoint.checkpoint_id)
+        consumed = head.get(name, _NOTHING)
+        return tuple(obj for obj in objects if taker(name, consumed, version_of(obj)) == checkpoint.checkpoint_id)
+
+    def taker(name: str, consumed: ConsumedVersions, version: Version) -> int | None:
+        forgotten = version not in consumed.by and consumed.may_have_forgotten(version)
+        return last[name, version] if forgotten else consumed.by.get(version)
 
     return RecordedRange(
         checkpoint.checkpoint_id,
@@ -185,10 +226,11 @@ def _check_complete(
     head: Consumed,
 ) -> None:
     for name in sorted({*base, *head}):
-        explained = set(base.get(name, ())).union(*(item.versions.get(name, ()) for item in ranges))
-        unexplained = explained ^ set(head.get(name, ()))
+        explained = set(base.get(name, _NOTHING).by).union(*(item.versions.get(name, ()) for item in ranges))
+        consumed = head.get(name, _NOTHING)
+        unexplained = (consumed.by.keys() - explained) | set(filter(consumed.lacks, explained))
         if unexplained:
-            made = sorted({head[name][version] for version in unexplained if version in head.get(name, {})})
+            made = sorted({consumed.by[version] for version in unexplained if version in consumed.by})
             raise InvalidRequest(
                 f"job {context.spec.name}: the recorded inputs do not lead to checkpoint "
                 f"{lineage[-1].checkpoint_id if lineage else 0}: source {name} has {len(unexplained)} consumed objects "
@@ -258,8 +300,8 @@ def left_to_replay(ranges: Sequence[RecordedRange], base: Consumed, tip: Consume
         CommitConflict: the fork has consumed something else than the first of these ranges: the live timeline went
             back meanwhile, or the fork is no replay of it.
     """
-    reached = {name: set(versions) for name, versions in base.items()}
-    goal = {name: set(versions) for name, versions in tip.items() if versions}
+    reached = {name: set(consumed.by) for name, consumed in base.items()}
+    goal = {name: set(consumed.by) for name, consumed in tip.items() if consumed.by}
     left = [item for item in ranges if not item.is_empty]
     while {name: versions for name, versions in reached.items() if versions} != goal:
         if not left:
@@ -318,7 +360,7 @@ def check_objects(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
         for item in ranges:
             for obj in item.objects.get(name, ()):
                 found = now.get(obj.key)
-                if found is None or version_of(found) != version_of(obj):
+                if found is None or (found.etag, found.size) != (obj.etag, obj.size):
                     state = "gone" if found is None else f"now {found.etag} ({found.size} bytes)"
                     faults.append({"source": name, "key": obj.key, "checkpoint_id": int(item.checkpoint_id)})
                     faults[-1] |= {"recorded": f"{obj.etag} ({obj.size} bytes)", "found": state}

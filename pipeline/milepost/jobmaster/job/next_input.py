@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from milepost.dataflow.sources.consumed import ConsumedSet
+from milepost.dataflow.sources.consumed import ConsumedSet, compacts
 from milepost.dataflow.sources.objects import list_objects
 from milepost.dataflow.sources.path_columns import PathColumns
 from milepost.dataflow.sources.plan import SourcePlan, SourceRules, plan_source
@@ -50,9 +50,11 @@ def plan_epoch(
 
 
 def _warn_of_silent_sources(context: JobContext, base: CheckpointMetadata | None, plans: SourcePlans) -> None:
-    """Log each source where something is expected and nothing lands, or that never read an object and has none."""
+    """Log each source where something is expected and nothing lands, that never had an object, or leaves some out."""
     for name, plan in plans.items():
         has_read = base is not None and name in base.sources and bool(base.sources[name].consumed)
+        if plan.unknown:
+            _LOG.warning("source %s: %s", name, not_known(plan))
         if plan.overdue:
             _LOG.warning("source %s: %s", name, overdue(context, name, plan))
         elif not plan.listed and not has_read:
@@ -116,10 +118,14 @@ def plan_one(context: JobContext, base: CheckpointMetadata | None, name: str) ->
     config, pattern = context.source(name)
     store = open_store(config)
     snapshot = base.sources.get(name) if base is not None else None
-    consumed = context.consumed(name, snapshot.consumed) if snapshot is not None else ConsumedSet.empty()
+    consumed = ConsumedSet.empty()
+    if snapshot is not None:
+        known = context.consumed(name, snapshot.consumed)
+        consumed = ConsumedSet(known.table, snapshot.horizon_ms, compacts(snapshot.consumed))
     rules = _rules(name, context.spec.sources[name], local=config.is_local)
     listing = list_objects(store, pattern)
-    now_ms = store.clock_ms() if rules.settle_ms or rules.expect_every_ms else 0
+    timed = rules.settle_ms or rules.expect_every_ms or rules.forget_after_ms
+    now_ms = store.clock_ms() if timed else 0
     return plan_source(name, listing, consumed, rules, now_ms, first_epoch=snapshot is None)
 
 
@@ -133,6 +139,7 @@ def _rules(name: str, spec: SourceSpec, *, local: bool) -> SourceRules:
         settle_ms=spec.settle // timedelta(milliseconds=1) if local else 0,
         partitions=PathColumns(name, spec.partitions),
         expect_every_ms=None if spec.expect_every is None else spec.expect_every // timedelta(milliseconds=1),
+        forget_after_ms=None if spec.forget_after is None else spec.forget_after // timedelta(milliseconds=1),
     )
 
 
@@ -151,6 +158,8 @@ def nothing_new(context: JobContext, plans: SourcePlans) -> str:
             words.append(f"source {name}: {recent} modified less than {settle} ago may still be written")
         if plan.bad_names:
             words.append(f"source {name}: {left_out(plan)}")
+        if plan.unknown:
+            words.append(f"source {name}: {not_known(plan)}")
         if plan.overdue:
             words.append(f"source {name}: {overdue(context, name, plan)}")
         elif not plan.listed:
@@ -179,6 +188,12 @@ def left_out(plan: SourcePlan) -> str:
     """Return how many objects a plan leaves out for their names, and the first of them."""
     first = plan.bad_names[0]
     return f"{counted(len(plan.bad_names), 'object')} left out for their names, such as {first.name} ({first.reason})"
+
+
+def not_known(plan: SourcePlan) -> str:
+    """Return how many objects a plan leaves out because nobody knows whether they were read, and the first of them."""
+    count, first = counted(len(plan.unknown), "object"), plan.unknown[0]
+    return f"{count} left out: older than what was forgotten and not remembered, such as {first.key}"
 
 
 def has_due_timer(base: CheckpointMetadata, graph: JobGraph, idle: frozenset[str] = frozenset()) -> bool:
@@ -259,6 +274,7 @@ def _first_bytes(item: SourceInput, limit: int, *, at_least_one: bool) -> Source
     return replace(
         item,
         objects=item.objects[:count],
+        forgets=item.forgets if count else None,
         pending_objects=item.pending_objects + len(left),
         pending_bytes=item.pending_bytes + sum(obj.size for obj in left),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sources.bad_input import BadPlace
-from milepost.epoch.iso_times import watermark_text
+from milepost.epoch.iso_times import iso_ms, watermark_text
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SourceSnapshot
 from milepost.epoch.task_times import TaskTimes
 from milepost.jobmaster.job.code import code_differences
@@ -61,6 +61,7 @@ class SourceDetails:
     bad: BadInputReport
     overdue: bool
     idle: bool
+    horizon: str | None
     watermark_us: int | None
     finished: bool
 
@@ -175,6 +176,7 @@ def _source(source: SourceSnapshot) -> SourceDetails:
         bad=BadInputReport(source.bad.records, source.bad.objects, source.bad.total, source.bad.first),
         overdue=source.overdue,
         idle=source.idle,
+        horizon=None if source.horizon_ms is None else iso_ms(source.horizon_ms),
         watermark_us=source.watermark_us,
         finished=source.finished,
     )

@@ -119,7 +119,10 @@ class Diff:
             _versions(load(self._context.store, [handle for handle in side if handle not in shared]).table)
             for side in handles
         ]
-        return Difference(SOURCE, name, changes_of_rows(tables[0], tables[1]))
+        sources = [None if item is None else item.sources.get(name) for item in (self._before, self._after)]
+        horizons = {None if source is None else source.horizon_ms for source in sources}
+        note = "what is removed is forgotten: old, and gone (`forget_after`)" if len(horizons) > 1 else ""
+        return Difference(SOURCE, name, changes_of_rows(tables[0], tables[1]), note)
 
     def _sink(self, name: str) -> Difference:
         tables = [None if item is None else item.tables.get(name) for item in (self._before, self._after)]

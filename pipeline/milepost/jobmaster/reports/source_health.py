@@ -10,7 +10,15 @@ from milepost.epoch.iso_times import iso_ms, watermark_text
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import NAMED_BAD_NAMES
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.next_input import SourcePlans, left_out, no_match, overdue, plan_one, plan_sources
+from milepost.jobmaster.job.next_input import (
+    SourcePlans,
+    left_out,
+    no_match,
+    not_known,
+    overdue,
+    plan_one,
+    plan_sources,
+)
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, SourceChanged
 from milepost.spec.load.load import LoadedJob
 
@@ -40,6 +48,8 @@ class SourceHealth:
         event_time: its column; None: a static source. newest_event_time: that was delivered.
         no_match: why its path names nothing; None when it does.
         overdue: that nothing lands, where something is expected; None where it does, or is not.
+        horizon: what was modified before may have been forgotten; None: nothing was.
+        not_remembered: objects that are left out, because nobody knows whether they were read; None: none is.
     """
 
     path: str
@@ -55,6 +65,8 @@ class SourceHealth:
     bad_names: BadNames
     bad_records: BadRecords
     overdue: str | None
+    horizon: str | None
+    not_remembered: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +178,8 @@ def _sources(
             bad_names=BadNames(len(plan.bad_names), tuple(bad.name for bad in plan.bad_names[:NAMED_BAD_NAMES])),
             bad_records=BadRecords(bad.records, bad.total),
             overdue=overdue(context, name, plan) if plan.overdue else None,
+            horizon=None if delivered is None or delivered.horizon_ms is None else iso_ms(delivered.horizon_ms),
+            not_remembered=not_known(plan) if plan.unknown else None,
         )
     return found
 

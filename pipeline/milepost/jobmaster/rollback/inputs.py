@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from milepost.dataflow.sources.objects import list_objects
+from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
@@ -49,7 +50,14 @@ def read_again(
             continue
         found[name] = _counted(versions)
         lost += _lost(context, name, versions)
+        horizon_ms = _horizon_ms(now, name)
+        if horizon_ms is not None and horizon_ms != _horizon_ms(then, name):
+            lost.append(f"source {name}: of what was modified before {iso_ms(horizon_ms)}, nobody knows what is gone")
     return found, lost
+
+
+def _horizon_ms(metadata: CheckpointMetadata | None, source: str) -> int | None:
+    return metadata.sources[source].horizon_ms if metadata is not None and source in metadata.sources else None
 
 
 def _lost(context: JobContext, name: str, versions: Versions) -> list[str]:

@@ -319,6 +319,11 @@ def _source_parts(name: str, source: SourceSpec) -> Iterator[Problem]:
             yield Problem(("sources", name, key), f"`{key}` needs `bad_records: dead_letter`")
         elif key == "min_rows" and source.max_bad_ratio is None:
             yield Problem(("sources", name, key), "`min_rows` without `max_bad_ratio`: say the share as well")
+    if source.forget_after is not None and source.on_missing == "skip":
+        message = (
+            "`forget_after` with `on_missing: skip`: what is back later may be too old to be told from what was read"
+        )
+        yield Problem(("sources", name, "forget_after"), message)
     for option, value in source.options.items():
         problem = option_problem(source.format, option, value)
         if problem:

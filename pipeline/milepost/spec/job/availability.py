@@ -5,7 +5,6 @@ from __future__ import annotations
 from milepost.spec.job import join_spec, spec
 
 UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {
-    spec.SourceSpec: frozenset({"forget_after"}),
     spec.TumblingWindow: frozenset({"sliding", "session"}),
 }
 """Model -> keys. One that is null says "off", which is what this version does: it passes."""

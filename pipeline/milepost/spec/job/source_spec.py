@@ -60,6 +60,9 @@ class SourceSpec(SpecModel):
             Refused on S3, where an object appears as a whole.
         expect_every: how long nothing may land before somebody should look: `status` exits with 6, and `run`, `show`
             and the Checkpoints page say it, as they do of a path that never named an object. null: nothing is expected.
+        forget_after: a consumed object that is gone and was last modified so long before the newest one is forgotten.
+            An object that is as old, and not remembered, is never read: it fails the plan, or is left out and counted
+            with `on_change: ignore`. Not with `on_missing: skip`. null: everything is remembered.
         bad_records: when a record cannot be read: fail, the epoch fails; dead_letter, it goes to `<source>.bad`, which
             a sink of mode append may read, and all others are read.
         max_bad_ratio: the epoch fails when a larger share of a source's records cannot be read, 0 to 1; null: any.
@@ -86,6 +89,7 @@ class SourceSpec(SpecModel):
     on_bad_name: Literal["fail", "skip"] = "fail"
     settle: Duration = timedelta(seconds=2)
     expect_every: PositiveDuration | None = None
+    forget_after: PositiveDuration | None = None
     bad_records: Literal["fail", "dead_letter"] = "fail"
     max_bad_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
     min_rows: Annotated[int, Field(ge=1)] = 1

@@ -15,7 +15,7 @@ from milepost.jobmaster.backfill.backfill_run import check_equal
 from milepost.jobmaster.backfill.forks import open_fork
 from milepost.jobmaster.backfill.plan import prepare, request_of
 from milepost.jobmaster.backfill.plan_document import KeptAhead
-from milepost.jobmaster.backfill.replay import replay_record
+from milepost.jobmaster.backfill.replay import ConsumedVersions, replay_record
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.status import Status
 from milepost.protocol.codec.records import to_json
@@ -589,12 +589,22 @@ def test_what_was_restored_is_a_fork_point_and_is_not_replayed_past(job: Backfil
 
 def test_heads_that_have_not_consumed_the_same_are_never_switched() -> None:
     """The last look before the fast-forward, source by source: whatever went wrong before it."""
-    day, other = {("day-03.csv", "etag", 9): 3}, {("day-03.csv", "another", 9): 7}
-    check_equal({"rows": day, "empty": {}}, {"rows": {**day}})
+    day = ConsumedVersions({("day-03.csv", "etag", 9, 5_000): 3})
+    other = ConsumedVersions({("day-03.csv", "another", 9, 5_000): 7})
+    check_equal({"rows": day, "empty": ConsumedVersions()}, {"rows": replace(day)})
     with pytest.raises(CommitConflict, match=r"source rows: .* 2 object versions differ \(day-03.csv, day-03.csv\)"):
         check_equal({"rows": day}, {"rows": other})
     with pytest.raises(CommitConflict, match="source more"):
         check_equal({"rows": day}, {"rows": day, "more": other})
+
+
+def test_what_the_live_timeline_may_have_forgotten_is_no_difference_what_the_fork_lacks_is() -> None:
+    day, nothing = {("day-03.csv", "etag", 9, 5_000): 3}, ConsumedVersions()
+    check_equal({"rows": ConsumedVersions(horizon_ms=5_001)}, {"rows": ConsumedVersions(day)})
+    with pytest.raises(CommitConflict, match=r"1 object versions differ"):
+        check_equal({"rows": ConsumedVersions(horizon_ms=5_000)}, {"rows": ConsumedVersions(day)})
+    with pytest.raises(CommitConflict, match=r"1 object versions differ"):
+        check_equal({"rows": ConsumedVersions(day, 5_001)}, {"rows": replace(nothing, horizon_ms=9_000)})
 
 
 NO_ROWS = Buffer(

@@ -83,6 +83,12 @@ def test_what_was_written_is_read_back_to_the_same_bytes() -> None:
     assert source.skipped == {"hidden": 1, "bad_names": 1} and "dt=x/a.csv" in source.bad_names[0]
 
 
+def test_a_checkpoint_from_before_sources_forgot_anything_is_read_on() -> None:
+    document = json.loads(golden())
+    del document["sources"]["flights"]["horizon_ms"]
+    assert decode_metadata(json.dumps(document).encode(), "golden").sources["flights"].horizon_ms is None
+
+
 def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
     """I8: what a checkpoint needs is never garbage; the operator's firing watermark is its slowest subtask's."""
     metadata = decode_metadata(golden(), "golden")

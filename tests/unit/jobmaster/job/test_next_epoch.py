@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sources.contract import SourceObject
+from milepost.dataflow.sources.forgetting import Forgotten
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record, encode_input_record
 from milepost.epoch.throughput import ThroughputEstimate
@@ -276,6 +278,15 @@ def test_an_input_record_is_read_as_it_was_written_and_another_format_is_refused
     for found, who in ((b'"milepost.input/1"', "an earlier"), (b'"milepost.input/3"', "a newer")):
         with pytest.raises(StateCorrupt, match=f"was written by {who} Milepost"):
             decode_input_record(body.replace(b'"milepost.input/2"', found))
+
+
+def test_an_input_record_says_what_leaves_and_one_from_before_says_nothing() -> None:
+    source = SourceInput("rows", (), (), {}, 0, 0, None, forgets=Forgotten(((0, 2), (5, 6)), 9, 1_000))
+    body = encode_input_record(InputRecord((source,)))
+    assert decode_input_record(body).sources == (source,)
+    document = json.loads(body)
+    del document["sources"]["rows"]["forgets"]
+    assert decode_input_record(json.dumps(document).encode()).sources == (replace(source, forgets=None),)
 
 
 def test_a_job_that_never_ran_has_nothing_to_drain(tmp_path: Path) -> None:
