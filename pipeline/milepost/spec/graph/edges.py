@@ -7,6 +7,10 @@ from collections.abc import Sequence
 LATE, BAD = ".late", ".bad"
 """Behind an operator's name: its late rows; behind a source's: its records that cannot be read."""
 
+DELETED_COLUMN = "__deleted"
+"""Column (bool, never null) of rows that may be deletes, and of no others: a delete has its key alone, the other
+columns are null. No column of a spec begins with "__"."""
+
 
 def edge_names(inputs: Sequence[str]) -> tuple[str, ...]:
     """Return a name for each input of an operator: the producer's, and where it is read again, ``orders.2``."""

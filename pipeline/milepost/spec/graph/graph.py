@@ -65,6 +65,7 @@ class Node:
         holdback_us: how much older than the stamp they are emitted with its rows may be.
         output_kind: append (a row is final) or updates (a row replaces the last one with its key).
         key: key columns of its output; () for rows without one.
+        deletes: whether a row of it may be a delete: then its rows have `DELETED_COLUMN` behind `columns`.
         sources: the sources it descends from, which make its watermark.
         known: whether `columns` is: not below a process operator whose class was not loaded.
     """
@@ -82,6 +83,7 @@ class Node:
     known: bool = True
     shift_us: int = 0
     holdback_us: int = 0
+    deletes: bool = False
     consumers: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
     late_sinks: tuple[str, ...] = ()
@@ -101,6 +103,7 @@ class SinkInput:
         mode: append, upsert or changelog. key: the upsert key; () for the others.
         columns, known: as in `Node`; of a changelog with what it adds.
         op: what a row is to a changelog: `insert`, or `upsert` of a row by its key.
+        deletes: as in `Node`; never of a part.
     """
 
     sink: str
@@ -111,6 +114,7 @@ class SinkInput:
     columns: dict[str, ColumnType | None]
     known: bool = True
     op: str = "insert"
+    deletes: bool = False
 
     @property
     def output(self) -> str:
@@ -256,6 +260,7 @@ class _Builder:
             known=rows.known,
             shift_us=rows.shift_us,
             holdback_us=rows.holdback_us,
+            deletes=rows.deletes,
         )
 
     def _sinks(self) -> None:
@@ -267,9 +272,10 @@ class _Builder:
             if node is None:
                 continue
             origin = self.nodes[node.inputs[position]] if sink.input in late_rows else node
-            rows = OutputRows(origin.columns, origin.event_time, node.output_kind, node.key)
+            rows = OutputRows(origin.columns, origin.event_time, node.output_kind, node.key, deletes=node.deletes)
             if part:
-                rows = replace(rows, columns=BAD_COLUMNS if part == BAD else rows.columns, kind=APPEND, key=())
+                columns = BAD_COLUMNS if part == BAD else rows.columns
+                rows = replace(rows, columns=columns, kind=APPEND, key=(), deletes=False)
             problems = sink_problems(sink, rows, ("sinks", index))
             if sink.by_buckets and self._keyed_by(node).kind == "top":
                 problems += bucketed_top_problems(sink, ("sinks", index))
@@ -281,7 +287,7 @@ class _Builder:
                 columns = rows.columns | (CHANGELOG_COLUMNS if sink.mode == "changelog" else {})
                 op = "upsert" if rows.kind == UPDATES else "insert"
                 self.sink_inputs[sink.name] = SinkInput(
-                    sink.name, uid, part, sink.mode, key, columns, known=origin.known, op=op
+                    sink.name, uid, part, sink.mode, key, columns, origin.known, op, rows.deletes
                 )
 
     def _idle(self) -> None:
@@ -306,5 +312,11 @@ class _Builder:
 
 def _rows_of(node: Node) -> OutputRows:
     return OutputRows(
-        node.columns, node.event_time, node.output_kind, node.key, known=node.known, shift_us=node.shift_us
+        node.columns,
+        node.event_time,
+        node.output_kind,
+        node.key,
+        known=node.known,
+        shift_us=node.shift_us,
+        deletes=node.deletes,
     )

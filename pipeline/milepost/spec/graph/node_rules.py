@@ -57,7 +57,7 @@ class OutputRows:
     """The rows that a node gives: columns in order, event time column, append or updates, and key.
 
     Attributes:
-        shift_us: what is added to the event time, as in `Node`. holdback_us: as there.
+        shift_us: what is added to the event time, as in `Node`. holdback_us, deletes: as there.
         known: whether the columns are. They are not below a process operator whose class was not loaded (`lint` and DAG
             files load none): then nothing is said about names, and event time and key are taken to be kept.
     """
@@ -69,6 +69,7 @@ class OutputRows:
     known: bool = True
     shift_us: int = 0
     holdback_us: int = 0
+    deletes: bool = False
 
     def type_of(self, column: str | None) -> ColumnType | None:
         """Return a column's type as far as it is known."""
@@ -209,6 +210,9 @@ def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]
         ]
     if sink.mode == "upsert" and not rows.key:
         return [Problem((*path, "mode"), f"{sink.input} has no key to upsert by; use mode: append")]
+    if rows.deletes:
+        refused = f"{sink.input} gives deletes: a sink of them is not available in this version"
+        return [Problem((*path, "input"), refused)]
     if sink.by_buckets and set(WINDOW_COLUMNS) <= set(rows.key):
         refused = f"{not_available('mode: upsert')} for windows and format: {sink.format}; use mode: changelog"
         return [Problem((*path, "mode"), refused)]
