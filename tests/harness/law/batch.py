@@ -16,12 +16,11 @@ Spark's batch answer is the truth for scalars and types; where DuckDB gives anot
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
 from milepost.spec.graph.graph import JobGraph
-from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.spec.values.aggregates import AggregateCall
 
@@ -226,44 +225,6 @@ class DeduplicateLaw:
             "WHERE NOT (coalesce(x.stamp_us > y.until_us, false) OR coalesce(y.stamp_us > x.until_us, false))"
         )
         yield Claim("a key comes again only when it may be forgotten", again)
-
-
-@dataclass(frozen=True)
-class JoinLaw:
-    """All pairs of on-time rows of one key, near each other in event time; a null key pairs with nothing."""
-
-    spec: JoinOperator
-
-    def late(self, place: Place) -> str | None:
-        return f"{place.time_us} < __stamp"
-
-    def batch(self, place: Place) -> str:
-        left, right = replace(place, position=0), replace(place, position=1)
-        low_us, high_us = map(microseconds, self.spec.within)
-        sides = [
-            f"(SELECT *, {one.time_us} AS __time FROM ({one.at_each(one.on_time(self.late(one)))})) {name}"
-            for one, name in ((left, "l"), (right, "r"))
-        ]
-        same = " AND ".join(f'l."{one}" = r."{other}"' for one, other in self.spec.key)
-        near = f"r.__time - l.__time BETWEEN {low_us} AND {high_us}"
-        pairs = f"{sides[0]} JOIN {sides[1]} USING (upto) WHERE {same} AND {near}"
-        return f"SELECT l.upto, {self._columns(place)} FROM {pairs}"
-
-    def claims(self, place: Place) -> Iterator[Claim]:
-        every = names(tuple(place.graph.nodes[place.uid].columns))
-        yield Claim(
-            "rows are all pairs of one key that are near in time", differing(place.appended(every), self.batch(place))
-        )
-
-    def _columns(self, place: Place) -> str:
-        graph, inputs = place.graph, place.graph.nodes[place.uid].inputs
-        renamed = {old: new for new, old in self.spec.columns.items()}
-        keys = [other for _, other in self.spec.key]
-        left = [f'l."{name}"' for name in graph.nodes[inputs[0]].columns]
-        right = [
-            f'r."{name}" AS "{renamed.get(name, name)}"' for name in graph.nodes[inputs[1]].columns if name not in keys
-        ]
-        return ", ".join([*left, *right])
 
 
 def late_claims(law: Law, place: Place, output: str, late_columns: Sequence[str]) -> Iterator[Claim]:

@@ -7,7 +7,7 @@ second, and what is simplest is 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
+from milepost.spec.graph.join_rules import LEFT_ALONE
 from milepost.spec.job.spec import JobSpec
 from tests.harness.law.plane import EpochOptions
 
@@ -190,19 +191,24 @@ def _job_example(
 
 @dataclass(frozen=True)
 class _Rows:
-    """What an operator may read: columns that may be keys, aggregates of the others, and its event time."""
+    """What an operator may read: columns that may be keys, aggregates of the others, and its event time.
+
+    Attributes:
+        columns: all of them, where a join may read them: those of `SCHEMA` first.
+    """
 
     name: str
     keys: tuple[tuple[str, ...], ...]
     calls: tuple[dict[str, str], ...]
     event_time: str
+    columns: tuple[str, ...] = ()
 
 
 def job_document(
     sources: Sequence[str], delays: Sequence[str], operators: Sequence[int], *, cuts: bool = False
 ) -> dict[str, Any]:
     """Return the spec of a job of these operators, each over a node before it whose rows are final."""
-    nodes = [_Rows(name, BASE_KEYS, CALLS, "t") for name in sources]
+    nodes = [_Rows(name, BASE_KEYS, CALLS, "t", tuple(SCHEMA.names)) for name in sources]
     made: list[dict[str, Any]] = []
     sinks: list[dict[str, Any]] = []
     for number, code in enumerate(operators):
@@ -240,7 +246,7 @@ def _operator(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, A
     """Return an operator, whether its rows are updates, and what may read them."""
     kind = digits.pick(("window", "deduplicate", "aggregate", "window", "ttl", "join", "top"))
     if kind == "join":
-        return _join(uid, digits, nodes), False, None
+        return _join(uid, digits, nodes)
     rows = digits.pick(nodes)
     key = digits.pick([one for one in rows.keys if kind != "window" or "window_start" not in one])
     operator: dict[str, Any] = {"uid": uid, "kind": kind, "inputs": [rows.name], "key": list(key)}
@@ -261,21 +267,28 @@ def _operator(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, A
     if kind == "ttl":
         operator |= {"kind": "deduplicate", "ttl": digits.pick(TTLS)}
         operator["key"] = list(dict.fromkeys((*key, *digits.pick(((rows.event_time,), ())))))
-    return operator, False, _Rows(uid, rows.keys, rows.calls, rows.event_time)
+    return operator, False, replace(rows, name=uid)
 
 
-def _join(uid: str, digits: Digits, nodes: list[_Rows]) -> dict[str, Any]:
-    """Return a join of two sources among these nodes, or of one with itself."""
-    sources = [node for node in nodes if node.name in ("a", "b")]
-    key = digits.pick(BASE_KEYS)
-    return {
+def _join(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, Any], bool, _Rows]:
+    """Return a join of two sources among these nodes, or of one node with itself, and what may read it."""
+    sources, key = [node for node in nodes if node.name in ("a", "b")], digits.pick(BASE_KEYS)
+    left, right = digits.pick(sources), digits.pick(sources)
+    if digits.pick((False, False, True)):
+        left = right = digits.pick([node for node in nodes if node.columns])
+    operator = {
         "uid": uid,
         "kind": "join",
-        "inputs": [digits.pick(sources).name, digits.pick(sources).name],
+        "inputs": [left.name, right.name],
         "key": list(key),
         "within": digits.pick((["-30m", "30m"], ["0s", "0s"], ["-1h", "-1s"], ["0s", "1h"])),
-        "columns": {f"right_{name}": f"right.{name}" for name in SCHEMA.names if name not in key},
+        "how": digits.pick(("inner", "left", "right", "semi", "anti")),
     }
+    columns = left.columns
+    if operator["how"] not in LEFT_ALONE:
+        renamed = {f"{uid}_{name}": f"right.{name}" for name in right.columns if name not in key}
+        operator["columns"], columns = renamed, (*columns, *renamed)
+    return operator, False, _Rows(uid, BASE_KEYS, CALLS, "t", columns)
 
 
 def _sink(sinks: list[dict[str, Any]], name: str, rows: str, mode: str) -> None:

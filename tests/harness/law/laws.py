@@ -8,7 +8,8 @@ from typing import Any
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, StatefulSpec, WindowOperator
 from milepost.spec.job.top_spec import TopOperator
-from tests.harness.law.batch import AggregateLaw, DeduplicateLaw, JoinLaw, Law, WindowLaw
+from tests.harness.law.batch import AggregateLaw, DeduplicateLaw, Law, WindowLaw
+from tests.harness.law.join_law import JoinLaw
 from tests.harness.law.top_law import TopLaw
 
 LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US, held_back, operator_watermark
 from milepost.spec.graph.edges import edge_names, late_output
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec, SqlOperator
@@ -104,11 +104,23 @@ class Watermarks:
         return max(newest) - self._delay_us[source] if newest else None
 
     def of_node(self, uid: str, lineage: tuple[int, ...]) -> int | None:
-        """Return the least watermark of a node's sources with event time; None: minus infinity."""
+        """Return the least watermark of a node's inputs with event time; None: minus infinity.
+
+        Of an operator that is its own, less what it holds back.
+        """
         if self._ended.intersection(lineage):
             return END_OF_TIME_US
-        found = [self.after(name, lineage) for name in self._graph.nodes[uid].sources if name in self._delay_us]
-        return min((one for one in found if one is not None), default=None) if None not in found else None
+        inputs = [name for name in dict.fromkeys(self._graph.nodes[uid].inputs) if self._is_timed(name)]
+        found = [
+            self.after(name, lineage) if name in self._delay_us
+            else held_back(self.of_node(name, lineage), self._graph.nodes[name].holdback_us)
+            for name in inputs
+        ]  # fmt: skip
+        return operator_watermark(found)
+
+    def _is_timed(self, name: str) -> bool:
+        """Return whether a source with event time reaches a node."""
+        return not self._delay_us.keys().isdisjoint(self._graph.nodes[name].sources)
 
 
 @cache

@@ -53,6 +53,10 @@ def test_the_example_of_a_join_is_what_duckdb_finds(tmp_path: Path) -> None:
     hourly = f"""SELECT customer, time_bucket(INTERVAL 1 HOUR, ordered_at) AS window_start,
         window_start + INTERVAL 1 HOUR AS window_end, count(*) AS orders, sum(amount) AS revenue
         FROM ({PAID}) GROUP BY ALL"""
+    unpaid = """SELECT * FROM orders o WHERE NOT EXISTS (SELECT 1 FROM payments p WHERE p.order_id = o."order"
+        AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL 30 MINUTE)"""
+    assert master.read("unpaid").num_rows
+    assert_same_rows(master.read("unpaid"), database.sql(unpaid).to_arrow_table(), "unpaid")
     assert_same_rows(master.read("hourly"), database.sql(hourly).to_arrow_table(), "hourly")
     assert not master.state("paid.left").num_rows and not master.state("paid.right").num_rows
     assert milepost("verify", path, "--deep").exit_code == 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
-from milepost.dataflow.operators.interval_join import IntervalJoinByKey
+from milepost.dataflow.operators.interval_join import IntervalJoinByKey, JoinShape
 from milepost.dataflow.operators.process import ProcessByKey, ProcessFunction
 from milepost.dataflow.operators.top import TopByKey
 from milepost.dataflow.operators.window import TumblingWindowByKey
@@ -43,7 +43,8 @@ def build_operator(
         InvalidRequest: a column is missing or of a type that does not work, or event time is needed and absent.
     """
     if isinstance(spec, JoinOperator):
-        return IntervalJoinByKey(spec.uid, spec.key, spec.bounds, inputs, spec.renamed)
+        shape = JoinShape(spec.key, spec.bounds, spec.how, spec.renamed)
+        return IntervalJoinByKey(spec.uid, shape, inputs)
     if isinstance(spec, ProcessOperator) and function is not None:
         named = dict(zip(edge_names(spec.inputs), inputs, strict=True))
         return ProcessByKey(

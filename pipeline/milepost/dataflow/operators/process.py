@@ -70,7 +70,7 @@ from milepost.dataflow.operators.contract import (
     only_table,
 )
 from milepost.dataflow.operators.declared import Declaration, schema_of
-from milepost.dataflow.operators.interval_join import common_key_type
+from milepost.dataflow.operators.join_columns import common_key_type
 from milepost.dataflow.operators.process_run import ProcessInput, ProcessParts, ProcessRun
 from milepost.dataflow.operators.user_code import UserCodeFailed, UserFunction
 from milepost.protocol.records.errors import InvalidRequest

@@ -69,6 +69,8 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     if isinstance(operator, JoinOperator):
         # Rows are kept for as long as others may come within these bounds.
         signature["within"] = list(map(format_signed_duration, operator.bounds))
+        if operator.how != "inner":  # as which it is recorded where there is none
+            signature["how"] = operator.how
     if isinstance(operator, WindowOperator):
         signature["window"] = operator.window.model_dump(mode="json")
         signature[_REMEMBERS] = format_duration(operator.allowed_lateness)

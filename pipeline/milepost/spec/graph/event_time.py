@@ -36,8 +36,8 @@ EVENT_TIME_RULES = (
     EventTimeRule("top", "none", NOTHING, NOTHING),
     EventTimeRule(
         "join",
-        "its left input's, under its name",
-        "max(0, hi) of `within: [lo, hi]`",
+        "its left input's, under its name; of `how: right`, where no left row pairs, the right row's",
+        "max(0, hi) of `within: [lo, hi]`; of `how: right` no less than −lo",
         "event time < stamp, of either input: `<uid>.late.<input>`",
     ),
     EventTimeRule(

@@ -21,9 +21,16 @@ from milepost.spec.values.types import FLOATS, INTEGERS, ColumnType
 SIDES = ("left", "right")
 """Names of the inputs by position: of the tables that keep their rows, and in `columns`."""
 
+LEFT_ALONE = ("semi", "anti")
+"""Of `how`: what comes out are left rows, by whether a right one pairs with them."""
+
 
 def join_rows(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) -> OutputRows | list[Problem]:
-    """Return pairs: the left row's columns, then the right row's without its key; append, by the left event time."""
+    """Return pairs: the left row's columns, then the right row's without its key; append, by the left event time.
+
+    Of semi and anti the left row's columns alone. A row that waited in vain is as much older than its stamp as it has
+    waited: a left one hi, a right one -lo.
+    """
     left, right = inputs
     problems = []
     for position, (name, rows) in enumerate(zip(operator.inputs, inputs, strict=True)):
@@ -31,24 +38,30 @@ def join_rows(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) 
         problems += event_time_problems(f"the {SIDES[position]} input of a join", name, rows, path, position)
         problems += key_problems(tuple(pair[position] for pair in operator.key), name, rows, path)
     problems += _key_types(operator, left, right, path)
-    columns = _columns(operator, left, right)
-    if left.known and right.known:
+    if operator.how == "right" and not problems:
+        problems += _right_alone_problems(operator, left, right, path)
+    if operator.how in LEFT_ALONE and operator.columns:
+        message = f"`how: {operator.how}` puts out the columns of the left input alone: there is nothing to rename"
+        problems.append(Problem((*path, "columns"), message))
+    elif operator.how not in LEFT_ALONE and left.known and right.known:
         problems += _column_problems(operator, left, right, path)
     if problems:
         return problems
-    high = operator.bounds[1] // timedelta(microseconds=1)
+    low, high = (bound // timedelta(microseconds=1) for bound in operator.bounds)
     return OutputRows(
-        columns,
+        _columns(operator, left, right),
         left.event_time,
         APPEND,
         (),
-        known=left.known and right.known,
+        known=left.known and (right.known or operator.how in LEFT_ALONE),
         shift_us=left.shift_us,
-        holdback_us=max(0, high),
+        holdback_us=max(0, high, -low if operator.how == "right" else 0),
     )
 
 
 def _columns(operator: JoinOperator, left: OutputRows, right: OutputRows) -> Columns:
+    if operator.how in LEFT_ALONE:
+        return left.columns
     if not (left.known and right.known):
         return {}
     new = {column: name for name, column in operator.renamed.items()}
@@ -84,6 +97,34 @@ def _key_types(operator: JoinOperator, left: OutputRows, right: OutputRows, path
         if key_family(types[0]) != key_family(types[1]):
             message = f"{one} is {types[0]}, {other} is {types[1]}: values of one are not values of the other"
             yield Problem((*path, "key", index), f"{message}; CAST one of them in a `sql` operator before the join")
+
+
+def _right_alone_problems(operator: JoinOperator, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:
+    """Yield why left columns cannot show the key and the event time of a right row without a left one."""
+    if left.shift_us != right.shift_us:
+        message = "`how: right` needs two event times of one kind: of a window's rows it is the first moment after it"
+        yield Problem((*path, "how"), f"{message}; exchange the inputs, and write how: left")
+    assert left.event_time is not None and right.event_time is not None, "both are timed"
+    for one, other in (*operator.key, (left.event_time, right.event_time)):
+        types = left.type_of(one), right.type_of(other)
+        if types[0] is not None and types[1] is not None and not _holds(types[0], types[1]):
+            message = f"`how: right` shows {operator.inputs[1]}.{other} ({types[1]}) in {one} ({types[0]}), which does"
+            yield Problem((*path, "how"), f"{message} not hold it; CAST {one} in a `sql` operator before the join")
+
+
+def _holds(type_: ColumnType, values: ColumnType) -> bool:
+    """Return whether a type holds all values of another one."""
+    if key_family(type_) != key_family(values):
+        return False
+    for ladder in (INTEGERS, FLOATS):
+        if type_.kind in ladder:
+            return ladder.index(type_.kind) >= ladder.index(values.kind)
+    if type_.kind == "timestamp":
+        return _UNITS.index(type_.unit) >= _UNITS.index(values.unit)
+    return type_.precision >= values.precision
+
+
+_UNITS = ("s", "ms", "us", "ns")
 
 
 def key_family(type_: ColumnType) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {
 
 UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {
     (spec.SourceSpec, "format"): frozenset({"nexmark", "spark"}),
-    (join_spec.JoinOperator, "how"): frozenset({"left", "right", "full", "semi", "anti"}),
+    (join_spec.JoinOperator, "how"): frozenset({"full"}),
     (spec.QualitySpec, "scope"): frozenset({"table"}),
     (spec.QualitySpec, "engine"): frozenset({"spark"}),
 }

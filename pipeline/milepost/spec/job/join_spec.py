@@ -31,6 +31,10 @@ class JoinOperator(SpecModel):
     The output has the columns of the left row, then those of the right row without its key; its event time is the left
     row's. `<uid>.late.<input>` has the late rows of an input. A key with a null in it pairs with nothing.
 
+    Rows that pair with nothing come out (`left`, `right`, `anti`) once the watermark says that nothing can come that
+    would pair with them; those with a null in the key at once. The other side's columns are null in them; where it is
+    the left one (`right`), its key and event time are the right row's.
+
     Attributes:
         uid: the operator's name, under which its state is kept: `[a-z][a-z0-9_]{0,62}` without `__`.
         renamed_from: the uid under which earlier checkpoints have its state.
@@ -39,7 +43,8 @@ class JoinOperator(SpecModel):
         key: columns that are equal in both, each once; `{left: right}` where they have other names.
         within: how long after the left row's event time the right row's is, at least and at most; a bound below 0s is
             before it.
-        how: which rows come out: inner, pairs alone.
+        how: which rows come out. inner: pairs. left, right: also the rows of that side that pair with nothing. semi,
+            anti: left rows, with their columns alone: once where a right row pairs with them, where none does.
         columns: new names of columns of the right input, where both inputs have one of a name: `{paid_at: right.at}`.
     """
 
@@ -49,7 +54,7 @@ class JoinOperator(SpecModel):
     inputs: Annotated[Many[NodeName], Field(min_length=2, max_length=2)]
     key: Annotated[Many[KeyPair], Field(min_length=1), AfterValidator(_distinct_pairs)]
     within: Annotated[Many[SignedDuration], Field(min_length=2, max_length=2), AfterValidator(_ascending)]
-    how: Literal["inner"] = "inner"
+    how: Literal["inner", "left", "right", "semi", "anti"] = "inner"
     columns: dict[ColumnName, RightColumn] = Field(default_factory=dict)
 
     @property

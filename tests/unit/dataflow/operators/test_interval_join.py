@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from milepost.dataflow.operators import interval_join
 from milepost.dataflow.operators.contract import OperatorInput
-from milepost.dataflow.operators.interval_join import IntervalJoinByKey, common_key_type
+from milepost.dataflow.operators.interval_join import IntervalJoinByKey, JoinShape
+from milepost.dataflow.operators.join_columns import common_key_type
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
@@ -51,8 +52,13 @@ def joined(
     low: int = -1, high: int = 2, left: pa.Schema = ORDERS, right: pa.Schema = PAYMENTS, **options: Any
 ) -> IntervalJoinByKey:
     inputs = [OperatorInput(left, "at"), OperatorInput(right, "paid_at")]
-    within = low * MINUTE, high * MINUTE
-    return IntervalJoinByKey("joined", options.get("keys", KEYS), within, inputs, options.get("renamed", {}))
+    shape = JoinShape(
+        options.get("keys", KEYS),
+        (low * MINUTE, high * MINUTE),
+        options.get("how", "inner"),
+        options.get("renamed", {}),
+    )
+    return IntervalJoinByKey("joined", shape, inputs)
 
 
 class JoinRun:
@@ -79,13 +85,14 @@ class JoinRun:
         for subtask in range(parallelism):
             tables = {name: self.restore(name, key_group_range(GROUPS, parallelism, subtask)) for name in SIDES}
             run = self.operator.begin(tables, self.firing_us)
+            rows.append(run.advance(lateness_us))
             for position, piece in pieces:
                 hashes = self.hasher(piece, self.operator.routing_keys[position])
                 owners = subtask_of_key_group(key_group(hashes, GROUPS), GROUPS, parallelism)
                 for output in run.rows(position, piece.filter(pa.array(owners == subtask)), lateness_us):
                     rows.append(output.rows)
                     late[position].append(output.late)
-            assert not run.finish(firing_us).num_rows
+            rows.append(run.finish(firing_us))
             for name, state in tables.items():
                 snapshot = state.freeze(firing_us).encode(f"chk-{self.epochs}/t1/state/")
                 for upload in snapshot.uploads:
@@ -136,17 +143,50 @@ histories = st.lists(st.tuples(pieces, st.sampled_from([1, 2, 3]), st.integers(0
 bounds = st.tuples(st.integers(-4, 4), st.integers(0, 5)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
-@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate])
-@given(history=histories, interval=bounds, weak=st.booleans(), at_once=st.sampled_from([1, 10**6]))
-def test_pairs_are_those_of_duckdb_whatever_the_cut(
-    tmp_path_factory: pytest.TempPathFactory, history: Any, interval: tuple[int, int], weak: bool, at_once: int
-) -> None:
-    """Over epochs, rescales and collisions; what is late is recorded, and what is kept is what may still pair."""
-    operator = joined(*interval)
+HOWS = ("inner", "left", "right", "semi", "anti")
+WIDE_ORDERS = ORDERS.set(0, pa.field("k", pa.int64()))
+
+
+def expected_rows(how: str, low: int, high: int, firing_us: int | None) -> str:
+    """The batch query over on-time rows `l` and `r`: what waits in vain is there once the watermark is past it."""
+    near = f"""r."order" = l.k AND r.y = l.x
+        AND r.paid_at BETWEEN l."at" + INTERVAL ({low}) MINUTE AND l."at" + INTERVAL ({high}) MINUTE"""
+    left, right = 'l.k, l.x + 0.0 AS x, l."at", l.amount', "r.paid_at, r.tags"
+    past = "false" if firing_us is None else f'epoch_us(l."at" + INTERVAL ({high}) MINUTE) < {firing_us}'
+    alone = f"NOT EXISTS (SELECT 1 FROM r WHERE {near}) AND (l.k IS NULL OR l.x IS NULL OR {past})"
+    if how == "semi":
+        return f"SELECT {left} FROM l WHERE EXISTS (SELECT 1 FROM r WHERE {near})"
+    if how == "anti":
+        return f"SELECT {left} FROM l WHERE {alone}"
+    pairs = f"SELECT {left}, {right} FROM l JOIN r ON {near}"
+    if how == "left":
+        return f"{pairs} UNION ALL SELECT {left}, NULL, NULL FROM l WHERE {alone}"
+    if how == "right":
+        past = "false" if firing_us is None else f"epoch_us(r.paid_at + INTERVAL ({-low}) MINUTE) < {firing_us}"
+        alone = f"NOT EXISTS (SELECT 1 FROM l WHERE {near}) AND (r.order IS NULL OR r.y IS NULL OR {past})"
+        return f"""{pairs} UNION ALL SELECT r."order", r.y + 0.0, r.paid_at, NULL, {right} FROM r WHERE {alone}"""
+    return pairs
+
+
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(
+    how=st.sampled_from(HOWS),
+    history=histories,
+    interval=bounds,
+    weak=st.booleans(),
+    at_once=st.sampled_from([1, 10**6]),
+)
+def test_rows_are_those_of_duckdb_whatever_the_cut(
+    tmp_path_factory: pytest.TempPathFactory, how: str, history: Any, interval: tuple[int, int], weak: bool,
+    at_once: int,
+) -> None:  # fmt: skip
+    """Over epochs, rescales and collisions; what is late is recorded, and what is kept is what may still matter."""
+    left_schema = WIDE_ORDERS if how == "right" else ORDERS
+    operator = joined(*interval, left=left_schema, how=how)
     run = JoinRun(operator, tmp_path_factory.mktemp("join"), WEAK if weak else KEYED)
     seen: list[list[pa.Table]] = [[orders()], [payments()]]
     late: list[list[pa.Table]] = [[orders()], [payments()]]
-    pairs = [operator.output_schema.empty_table()]
+    found = [operator.output_schema.empty_table()]
     stamp, minute = None, 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interval_join, "OUTPUT_BYTES", at_once)
@@ -154,25 +194,24 @@ def test_pairs_are_those_of_duckdb_whatever_the_cut(
             # Firing stays at the stamp of the epoch, as where rows of it are left in flight; then it catches up.
             firing_us = latest(stamp, us(minute))
             out, refused = run.epoch(given_pieces, stamp, firing_us, parallelism)
-            pairs.append(out)
+            found.append(out)
             for position, piece in given_pieces:
                 seen[position].append(piece)
             for position, rows in zip(sorted({at for at, _ in given_pieces}), refused, strict=True):
-                late[position].append(rows)
+                late[position].append(rows.cast((ORDERS, PAYMENTS)[position]))
             stamp, minute = firing_us, minute + advance
     low, high = interval
     left, right, late_left, late_right = (pa.concat_tables(part) for part in (*seen, *late))
-    query = f"""
-        WITH l AS (SELECT * FROM lefts EXCEPT ALL SELECT * FROM late_lefts),
-        r AS (SELECT * FROM rights EXCEPT ALL SELECT * FROM late_rights)
-        SELECT k, x + 0.0 AS x, "at", amount, paid_at, tags FROM l JOIN r ON k = "order" AND x = y
-        AND paid_at BETWEEN "at" + INTERVAL ({low}) MINUTE AND "at" + INTERVAL ({high}) MINUTE"""
     connection = duckdb.connect()
     connection.execute("SET TimeZone='UTC'")
     for name, table in (("lefts", left), ("rights", right), ("late_lefts", late_left), ("late_rights", late_right)):
         connection.register(name, table)
-    expected = connection.sql(query).to_arrow_table().cast(operator.output_schema)
-    assert Counter(map(repr, pa.concat_tables(pairs).to_pylist())) == Counter(map(repr, expected.to_pylist()))
+    connection.execute("CREATE TEMP TABLE l AS SELECT * FROM lefts EXCEPT ALL SELECT * FROM late_lefts")
+    connection.execute("CREATE TEMP TABLE r AS SELECT * FROM rights EXCEPT ALL SELECT * FROM late_rights")
+    expected = (
+        connection.sql(expected_rows(how, low, high, run.firing_us)).to_arrow_table().cast(operator.output_schema)
+    )
+    assert Counter(map(repr, pa.concat_tables(found).to_pylist())) == Counter(map(repr, expected.to_pylist()))
     for name, side, column, until in (("left", left, "at", high), ("right", right, "paid_at", -low)):
         kept = sum(run.restore(name).rows()["__weight"].to_pylist())
         gone = late_left if name == "left" else late_right
@@ -182,7 +221,46 @@ def test_pairs_are_those_of_duckdb_whatever_the_cut(
             moment = int((row[column] + until * MINUTE).timestamp()) * 1_000_000
             return moment >= (run.firing_us or 0) and all(row[name] is not None for name in keyed)
 
-        assert kept == sum(map(lives, side.to_pylist())) - sum(map(lives, gone.to_pylist()))
+        all_alive = sum(map(lives, side.to_pylist())) - sum(map(lives, gone.to_pylist()))
+        assert kept <= all_alive if operator.by_existence and name == "left" else kept == all_alive
+
+
+@pytest.mark.parametrize("how", ["semi", "anti"])
+def test_a_left_row_is_kept_only_until_its_first_match(how: str, tmp_path: Path) -> None:
+    """And of right rows nothing but key and time."""
+    run = JoinRun(joined(how=how), tmp_path)
+    first = run.epoch([(0, orders((1, 0.0, at(10), 7), (1, 0.0, at(10), 7), (2, 0.0, at(10), 8)))], None, None)[0]
+    assert not first.num_rows and sum(run.restore("left").rows()["__weight"].to_pylist()) == 3
+    paid = [(1, payments((1, 0.0, at(11), ["a"]), (1, 0.0, at(12), None)))]
+    found, _ = run.epoch(paid, None, us(12))
+    assert found.num_rows == (2 if how == "semi" else 0), "one for each of the equal left rows, once"
+    assert run.restore("left").rows()["k"].to_pylist() == [2]
+    assert [name for name in run.operator.tables["right"].schema.names if name[:2] != "__"] == ["order", "y", "paid_at"]
+    found, _ = run.epoch([(0, orders((1, 0.0, at(12), 9)))], us(12), us(12) + 1)
+    assert found["amount"].to_pylist() == ([9] if how == "semi" else [8])
+    assert not run.restore("left").rows().num_rows
+
+
+def test_a_row_waits_in_vain_for_as_long_as_another_may_come(tmp_path: Path) -> None:
+    """Of within [-1m, 2m]: a left row of minute 10 comes out when the watermark is past 12, a right one past 11."""
+    for how, moment, side in (("left", us(12), 0), ("right", us(11), 1)):
+        run = JoinRun(joined(left=WIDE_ORDERS, how=how), tmp_path / how)
+        alone = (0, orders((1, 0.0, at(10), 7))) if side == 0 else (1, payments((1, 0.0, at(10), ["a"])))
+        null = (0, orders((None, 0.0, at(10), 7))) if side == 0 else (1, payments((None, 0.0, at(10), ["a"])))
+        first, _ = run.epoch([alone, null], None, moment)
+        assert first["k"].to_pylist() == [None], "a null key pairs with nothing, which is known at once"
+        out = pa.concat_tables([first, run.epoch([], moment + 1, moment + 10)[0]])
+        assert out["k"].to_pylist() == [None, 1] and out["at"].to_pylist() == [at(10), at(10)], "once"
+        amounts, tags = ([7, 7], [None, None]) if side == 0 else ([None, None], [["a"], ["a"]])
+        assert (out["amount"].to_pylist(), out["tags"].to_pylist()) == (amounts, tags)
+
+
+def test_a_row_that_no_other_can_reach_any_more_comes_out_at_once(tmp_path: Path) -> None:
+    """Of within [-2h, -1h] the right row is the older one: it is late already where the left row is on time."""
+    run = JoinRun(joined(-120, -60, how="anti"), tmp_path)
+    run.epoch([], None, us(0))
+    out, _ = run.epoch([(0, orders((1, 0.0, at(5), 7), (1, 0.0, at(61), 8)))], us(0), us(0))
+    assert out["amount"].to_pylist() == [7] and run.restore("left").rows()["amount"].to_pylist() == [8]
 
 
 def test_a_row_waits_for_the_other_side_and_is_forgotten_when_none_can_come(tmp_path: Path) -> None:
@@ -244,6 +322,7 @@ def test_key_types_are_equal_after_exact_widening() -> None:
         ({"renamed": {"b": "nothing"}}, "`columns` renames right.nothing"),
         ({"renamed": {"b": "y"}}, "`columns` renames right.y"),
         ({"renamed": {"amount": "tags"}}, "column 'amount' would come twice"),
+        ({"how": "right"}, "`how: right` shows right.order .int64. in k .int32., which does not hold it"),
     ],
 )
 def test_a_join_that_cannot_run_is_refused_when_it_is_built(options: dict[str, Any], message: str) -> None:

@@ -135,7 +135,31 @@ def test_an_input_that_loses_a_column_goes_on_and_one_that_gains_one_is_refused(
     assert [(row["v"], row["then"].minute) for row in job.master.read("again").to_pylist()] == [(5, 2)]
 
 
-def test_another_interval_needs_a_new_uid(job: LawJob) -> None:
-    changed(job, within=["-20m", "10m"])
-    with pytest.raises(InvalidRequest, match="within was"):
+@pytest.mark.parametrize(
+    ("operator", "told"), [({"within": ["-20m", "10m"]}, "within was"), ({"how": "left"}, "how was")]
+)
+def test_another_interval_and_other_rows_need_a_new_uid(job: LawJob, operator: dict[str, Any], told: str) -> None:
+    """What was forgotten, and which rows have paired, cannot be known any more."""
+    changed(job, **operator)
+    with pytest.raises(InvalidRequest, match=told):
         job.master.run(Session.cli(), job.runner())
+
+
+def test_a_row_that_pairs_with_nothing_comes_out_once_through_rollbacks_and_backfills(tmp_path: Path) -> None:
+    document = deepcopy(DOCUMENT) | {"operators": [JOIN | {"how": "left"}]}
+    job = LawJob.create(tmp_path / "job", document)
+    job.land("a", rows(("x", 1, 1), ("y", 2, 1), ("y", 2, 1), (None, 3, 1)))
+    job.run()
+    assert [row["k"] for row in job.master.read("pairs").to_pylist()] == [None]
+    job.land("b", rows(("x", 7, 2), ("z", 9, 30)))
+    job.land("a", rows(("z", 4, 30)))
+    job.set_parallelism(3)
+    job.run()
+    told = job.master.read("pairs")
+    found = [(row["k"], row["w"]) for row in told.to_pylist()]
+    assert sorted(found, key=repr) == [("x", 7), ("y", None), ("y", None), ("z", 9), (None, None)]
+    job.rollback(1)
+    job.run()
+    assert_same_rows(job.master.read("pairs"), told)
+    job.backfill(2, ranges_per_epoch=1)
+    assert_same_rows(job.master.read("pairs"), told)

@@ -109,6 +109,8 @@ def join(folder: Path) -> None:
     pairs |= {"columns": {"then": "right.at"}}
     spec, graph = graph_of(pairs, {**pairs, "uid": "before", "within": ["-2h", "-1h"]})
     assert times_of(graph, "pairs") == ("at", 0, 2 * HOUR_US) and times_of(graph, "before") == ("at", 0, 0)
+    _, graph = graph_of({**pairs, "within": ["-3h", "2h"], "how": "right"})
+    assert times_of(graph, "pairs") == ("at", 0, 3 * HOUR_US), "a right row may have waited so long"
     operator = spec.operator("pairs")
     assert not isinstance(operator, SqlOperator)
     built = build_operator(operator, [OperatorInput(SCHEMA, "at"), OperatorInput(SCHEMA, "at", -1)])

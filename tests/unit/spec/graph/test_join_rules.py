@@ -45,6 +45,23 @@ def test_a_pair_has_the_left_columns_then_the_right_ones_without_their_key() -> 
     assert str(node.columns["clicked"]) == "timestamp[ms, UTC]"
 
 
+def test_rows_that_pair_with_nothing_are_as_much_older_as_they_have_waited() -> None:
+    """A left one up to hi, a right one up to -lo; of semi and anti the left columns come out alone."""
+    for how, within, holdback_h in (
+        ("inner", ["-3h", "2h"], 2),
+        ("left", ["-3h", "2h"], 2),
+        ("right", ["-3h", "2h"], 3),
+        ("right", ["1h", "2h"], 2),
+        ("right", ["-2h", "-1h"], 2),
+        ("semi", ["-3h", "2h"], 2),
+        ("anti", ["-3h", "-1h"], 0),
+    ):
+        node = build_graph(spec(join(how=how, within=within, key=["who"]))).nodes["pairs"]
+        assert node.holdback_us == holdback_h * 3_600_000_000, how
+        right = [] if how in ("semi", "anti") else ["order", "at", "price"]
+        assert list(node.columns) == ["id", "who", "t", "tags", *right]
+
+
 def test_late_rows_of_each_input_are_an_output_of_their_own() -> None:
     graph = build_graph(spec(JOIN, sinks=("pairs", "pairs.late.orders", "pairs.late.clicks")))
     outputs = {name: (sink.output, sink.part, list(sink.columns)) for name, sink in graph.sink_inputs.items()}
@@ -76,13 +93,20 @@ def test_a_join_stands_one_level_above_the_higher_of_its_inputs() -> None:
         ({"key": [{"t": "who"}]}, {}, "values of one are not values of the other; CAST one of them"),
         ({}, {"clicks": {"event_time": None}}, "the right input of a join needs an event time, and the rows of clicks"),
         ({"inputs": ["orders", "totals"], "key": ["who"]}, {}, "join over updates (the rows of totals)"),
+        ({"how": "right"}, {}, "`how: right` shows clicks.order (int64) in id (int32), which does not hold it"),
+        ({"how": "right", "key": ["who"], "inputs": ["clicks", "orders"]}, {},
+         "shows orders.t (timestamp[us, UTC]) in at (timestamp[ms, UTC]), which does not hold it"),
+        ({"how": "right", "key": ["who"], "inputs": ["hourly", "clicks"], "columns": {}}, {},
+         "`how: right` needs two event times of one kind: of a window's rows it is the first moment after it"),
+        ({"how": "semi", "columns": {"cost": "right.price"}}, {}, "`how: semi` puts out the columns of the left input"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_joined_is_refused(changed: dict[str, Any], sources: dict[str, Any], message: str) -> None:
     totals = {"uid": "totals", "kind": "aggregate", "inputs": ["clicks"], "key": ["who"]}
     totals |= {"aggregates": {"n": "count(*)"}}
+    hourly = totals | {"uid": "hourly", "kind": "window", "window": {"tumbling": "1h"}}
     with pytest.raises(InvalidRequest) as caught:
-        build_graph(spec(totals, join(**changed), **sources))
+        build_graph(spec(totals, hourly, join(**changed), **sources))
     assert message in caught.value.message
 
 
@@ -96,7 +120,7 @@ def test_what_cannot_be_joined_is_refused(changed: dict[str, Any], sources: dict
         ({"key": [{"a": "b", "c": "d"}]}, "expected a column, or"),
         ({"key": ["who", {"who": "order"}]}, "who occurs twice"),
         ({"columns": {"a": "left.id"}}, "expected right.COLUMN"),
-        ({"how": "left"}, "inner"),
+        ({"how": "full"}, "inner"),
     ],
 )
 def test_a_join_that_says_nothing_sensible_is_refused(changed: dict[str, Any], message: str) -> None:
@@ -117,6 +141,7 @@ def test_cycles_through_either_input_are_found() -> None:
         ({"key": ["who"], "columns": {}}, True),
         ({"inputs": ["clicks", "orders"], "key": ["who", {"order": "id"}]}, True),
         ({"columns": {"cost": "right.price"}}, False),
+        ({"how": "left"}, True),
     ],
 )
 def test_state_of_a_join_is_of_its_key_its_interval_and_its_sides(changed: dict[str, Any], refused: bool) -> None:

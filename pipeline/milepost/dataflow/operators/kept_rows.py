@@ -1,0 +1,98 @@
+"""Rows that a join has kept of some keys, by key and time: which of them lie between two times, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from milepost.dataflow.operators.columns import EventTime
+from milepost.dataflow.operators.contract import WEIGHT_COLUMN, Ints, RowsOfKeys
+from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """Rows that one side has kept of some keys, by key and time.
+
+    Attributes:
+        order: positions among `found`, by key and time; a row stands as often as there are equal ones.
+        owners, times: in that order.
+    """
+
+    found: RowsOfKeys
+    order: Ints
+    owners: Ints
+    times: Ints
+
+    @classmethod
+    def of(cls, found: RowsOfKeys, event_time: EventTime) -> KeptRows:
+        known = found.take([event_time.column, WEIGHT_COLUMN])
+        times, weights = event_time.of(known), known.column(WEIGHT_COLUMN).to_numpy()
+        order = np.lexsort((times, found.owners))
+        if bool((weights != 1).any()):
+            order = np.repeat(order, weights[order])
+        return cls(found, order, found.owners[order], times[order])
+
+    def between(self, owners: Ints, least: Ints, most: Ints) -> tuple[Ints, Ints]:
+        """Return which rows each key has from one time to another, both included: from, and up to.
+
+        Two rows of key 0, at 10 and 20, and one of key 1: key 0 from 15 to 30 has the second one.
+
+        >>> kept = KeptRows(None, np.arange(3), np.array([0, 0, 1]), np.array([10, 20, 20]))
+        >>> [bounds.tolist() for bounds in kept.between(np.array([0]), np.array([15]), np.array([30]))]
+        [[1], [2]]
+        """
+        moments = np.unique(np.concatenate([self.times, least, most]))
+        size = len(moments) + 1
+
+        def place(keys: Ints, times: Ints) -> Ints:
+            return keys * size + np.searchsorted(moments, times)
+
+        places = place(self.owners, self.times)
+        begins = np.searchsorted(places, place(owners, least), side="left")
+        ends = np.searchsorted(places, place(owners, most), side="right")
+        return begins, ends
+
+    def covered(self, begins: Ints, ends: Ints) -> Ints:
+        """Return the rows that lie in one of these ranges, each once: positions in the order by key and time.
+
+        >>> kept = KeptRows(None, np.arange(4), np.array([0, 0, 0, 1]), np.array([10, 20, 30, 20]))
+        >>> kept.covered(np.array([0, 1, 3]), np.array([2, 2, 3])).tolist()
+        [0, 1]
+        """
+        there = ends > begins
+        steps = np.zeros(len(self.order) + 1, dtype=np.int64)
+        np.add.at(steps, begins[there], 1)
+        np.add.at(steps, ends[there], -1)
+        return np.flatnonzero(np.cumsum(steps)[:-1])
+
+
+def in_parts(begins: Ints, ends: Ints, at_once: int) -> Iterator[tuple[Ints, Ints]]:
+    """Yield pairs (row, one of those from its begin up to its end), row by row, so many at once.
+
+    >>> parts = list(in_parts(np.array([5, 0, 7]), np.array([7, 0, 8]), 2))
+    >>> [(own.tolist(), others.tolist()) for own, others in parts]
+    [([0, 0], [5, 6]), ([2], [7])]
+    """
+    counts = np.maximum(ends - begins, 0)
+    before = np.cumsum(counts) - counts
+    total = int(counts.sum())
+    for start in range(0, total, at_once):
+        pair = np.arange(start, min(start + at_once, total))
+        own = np.searchsorted(before + counts, pair, side="right")
+        yield own, begins[own] + pair - before[own]
+
+
+def reached(times: Ints, reach_us: tuple[int, int]) -> tuple[Ints, Ints]:
+    """Return from where to where the other side's times may lie: each moved by a bound, within all of time."""
+    low, high = (
+        np.where(
+            times > END_OF_TIME_US - by if by > 0 else times < BEGINNING_OF_TIME_US - by,
+            END_OF_TIME_US if by > 0 else BEGINNING_OF_TIME_US,
+            times + by,
+        )
+        for by in reach_us
+    )
+    return low, high
