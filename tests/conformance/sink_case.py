@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from milepost.dataflow.sinks.contract import Sink, SinkMode
 from milepost.dataflow.sinks.files.partitions import PartitionBy
@@ -18,6 +19,7 @@ from milepost.dataflow.sinks.records.reservation import RESERVATION
 from milepost.dataflow.sinks.table.table_sink import TableSink
 from milepost.dataflow.sinks.table_format import TableFormat
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.storage.open import open_store
 from tests.harness.stores.hooked_format import HookedFormat
 from tests.harness.stores.hooked_store import HookedStore
@@ -51,6 +53,18 @@ def rows(*pairs: tuple[object, ...], schema: pa.Schema = SCHEMA) -> pa.Table:
         [pa.array(column, field.type) for column, field in zip(zip(*pairs, strict=True), schema, strict=True)],
         schema=schema,
     )
+
+
+def deleting(table: pa.Table, keys: Collection[object]) -> pa.Table:
+    """Return a table whose rows may be deletes: those of these keys are, and have null in the other columns."""
+    gone = pc.is_in(table.column("k"), value_set=pa.array(keys, table.schema.field("k").type))
+    columns = [
+        table.column(field.name)
+        if field.name == "k"
+        else pc.if_else(gone, pa.scalar(None, field.type), table[field.name])
+        for field in table.schema
+    ]
+    return pa.table([*columns, gone], schema=table.schema.append(pa.field(DELETED_COLUMN, pa.bool_(), nullable=False)))
 
 
 @dataclass(eq=False)

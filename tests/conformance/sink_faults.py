@@ -18,7 +18,7 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
     Superseded,
 )
-from tests.conformance.sink_case import SCHEMA, Hook, Pairs, SinkCase, Story, at_commit, nothing, rows
+from tests.conformance.sink_case import SCHEMA, Hook, Pairs, SinkCase, Story, at_commit, deleting, nothing, rows
 
 WRITES = ("put", "create", "delete", "commit", "widen", "claim")
 
@@ -88,6 +88,28 @@ def realigned(job: Story) -> Act:
     return Act(job.manifest.realigned(), shown(1, 2), shown(1, 2))
 
 
+def deleted(job: Story) -> Act:
+    """The next checkpoint, of a table of the latest rows, takes one of two rows away."""
+    job.go_on(2)
+    gone = deleting(rows((1, ""), (3, "main")), [1])
+    return Act(job.complete(gone, schema=gone.schema).target, shown(1, 2), shown(2, 3))
+
+
+def emptied(job: Story) -> Act:
+    """It takes all rows away."""
+    job.go_on(2)
+    gone = deleting(rows((1, ""), (2, "")), [1, 2])
+    return Act(job.complete(gone, schema=gone.schema).target, shown(1, 2), [])
+
+
+def brought_back(job: Story) -> Act:
+    """The table goes back to before a delete."""
+    main = job.go_on(2)
+    gone = deleting(rows((1, "")), [1])
+    job.publish(gone, schema=gone.schema)
+    return Act(job.manifest.switched(main[1]), [(2, "main")], shown(1, 2))
+
+
 def shown(*checkpoint_ids: int) -> Pairs:
     return [(one, "main") for one in checkpoint_ids]
 
@@ -134,6 +156,10 @@ class SinkFaultTests(SinkCase):
         self, tmp_path: Path, act: Callable[[Story], Act], killed: bool, after: bool
     ) -> None:
         """Order of writes: the mark's record, then the one commit, which is all that a reader sees."""
+        self.stop_at_any_call(tmp_path, act, killed, after)
+
+    def stop_at_any_call(self, tmp_path: Path, act: Callable[[Story], Act], killed: bool, after: bool) -> None:
+        """Stop a move at one call after another, each in a table of its own, and do it again."""
         calls: list[tuple[str, str]] = []
         counted = self.begin(tmp_path / "counted")
         self._move(
@@ -210,3 +236,16 @@ class SinkFaultTests(SinkCase):
 
     def _move(self, root: Path, act: Act, before: Hook = nothing) -> bool:
         return self.open_sink(root, before=before).move(act.target)
+
+
+class SinkDeleteFaultTests(SinkFaultTests):
+    """The same with deletes, of a table of the latest rows."""
+
+    @pytest.mark.parametrize("after", [False, True], ids=["before it is done", "after it was done"])
+    @pytest.mark.parametrize("killed", [True, False], ids=["killed", "no answer"])
+    @pytest.mark.parametrize("act", [deleted, emptied, brought_back], ids=lambda act: act.__name__)
+    def test_a_move_that_deletes_and_stops_at_any_call_is_done_again_and_ends_the_same(
+        self, tmp_path: Path, act: Callable[[Story], Act], killed: bool, after: bool
+    ) -> None:
+        """Of each move the rows go together, or none of them."""
+        self.stop_at_any_call(tmp_path, act, killed, after)

@@ -13,7 +13,8 @@ from milepost.dataflow.sinks.table.table_sink import COMPACT_FILES
 from tests.conformance.postgres_sink import PostgresCase
 from tests.conformance.sink import SinkTests
 from tests.conformance.sink_case import rows
-from tests.conformance.sink_faults import SinkFaultTests
+from tests.conformance.sink_deletes import SinkDeleteTests
+from tests.conformance.sink_faults import SinkDeleteFaultTests
 from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
 from tests.harness.stores.sink_machine import SinkMachine
@@ -61,5 +62,10 @@ class TestAnyHistory(PostgresCase):
 
 
 @pytest.mark.long
-class TestFaults(PostgresCase, SinkFaultTests):
+class TestFaults(PostgresCase, SinkDeleteFaultTests):
     every_call = False
+
+
+@pytest.mark.long
+class TestDeletes(PostgresCase, SinkDeleteTests):
+    """SQL reads the table, beside our own reader."""

@@ -18,14 +18,15 @@ from milepost.dataflow.sinks.contract import Sink, SinkMode, TableTarget
 from milepost.dataflow.sinks.records.committables import Committable
 from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.protocol.records.errors import CommitOutcomeUnknown, StateCorrupt, Superseded
-from tests.conformance.sink_case import LIFE, SinkCase, nothing
+from tests.conformance.sink_case import LIFE, SinkCase, deleting, nothing
 from tests.harness.stores.played_manifest import Completed, PlayedManifest
 
-SCHEMA = pa.schema([("k", pa.int64()), ("e", pa.int64())])
+SCHEMA = pa.schema([("k", pa.int64()), pa.field("e", pa.int64(), nullable=False)])
 WRITERS = 2
 OUTCOMES = ["", "", "", "killed before", "killed after", "unknown before", "unknown after"]
 
-Rows = tuple[tuple[int, int], ...]
+Rows = tuple[tuple[int, int | None], ...]
+"""Keys, each with its epoch; None: it is deleted."""
 
 
 class Killed(BaseException):
@@ -112,7 +113,8 @@ class SinkMachine(RuleBasedStateMachine):
 
     def model(self, checkpoint_id: int) -> list[tuple[int, int]]:
         rows = [row for one in self.lineage(checkpoint_id) for row in self.rows[one]]
-        return sorted(dict(rows).items()) if self.case.mode is SinkMode.UPSERT else rows
+        latest = sorted(dict(rows).items()) if self.case.mode is SinkMode.UPSERT else rows
+        return [(key, epoch) for key, epoch in latest if epoch is not None]
 
     def expected(self, step: TableTarget) -> bool | None:
         """What the step answers where the table stands now; None: superseded."""
@@ -172,14 +174,18 @@ class SinkMachine(RuleBasedStateMachine):
         at_once=st.booleans(),
     )
     def complete_an_epoch(self, data: st.DataObject, keys: list[set[int]], skip: int, who: int, at_once: bool) -> None:
-        """On the live timeline or a fork: stage, prepare, and pass the commit point. Aborted ids leave gaps."""
+        """On the live timeline or a fork: stage, prepare, and pass the commit point. Aborted ids leave gaps.
+
+        Of the latest rows some epochs may delete; their rows say so also where none does.
+        """
+        deleted = data.draw(st.none() | st.sets(st.integers(0, 5))) if self.case.mode is SinkMode.UPSERT else None
         fork = data.draw(st.sampled_from([None, None, *self.forks]))
         self.manifest.next_id += skip
         checkpoint_id = self.manifest.next_id
         owned = [sorted(key for key in part if key % len(keys) == i) for i, part in enumerate(keys)]
         sink = self.writers[who].sink
-        committable = self.staged(sink, owned, fork=fork)
-        rows = tuple((key, checkpoint_id) for part in owned for key in part)
+        committable = self.staged(sink, owned, fork=fork, deleted=deleted)
+        rows = tuple((key, None if key in (deleted or ()) else checkpoint_id) for part in owned for key in part)
         if fork is None:
             done = self.complete_live(sink, committable, rows)
             if at_once:
@@ -201,11 +207,22 @@ class SinkMachine(RuleBasedStateMachine):
         """A checkpoint passes its commit point."""
         self.done[done.checkpoint_id], self.rows[done.checkpoint_id] = done, rows
 
-    def staged(self, sink: Sink, parts: list[list[int]], token: int = 1, fork: str | None = None) -> Committable:
-        number = self.manifest.next_id
-        tables = [pa.table({"k": part, "e": [number] * len(part)}, schema=SCHEMA) for part in parts]
+    def staged(
+        self,
+        sink: Sink,
+        parts: list[list[int]],
+        token: int = 1,
+        fork: str | None = None,
+        deleted: set[int] | None = None,
+    ) -> Committable:
+        """Stage an epoch of these keys. Args: deleted: those that it deletes; None: its rows cannot say it."""
+        number, schema = self.manifest.next_id, SCHEMA
+        tables = [pa.table({"k": part, "e": [number] * len(part)}, schema=schema) for part in parts]
+        if deleted is not None:
+            tables = [deleting(table, deleted) for table in tables]
+            schema = tables[0].schema
         tip = None if fork is None else self.forks[fork]
-        return self.manifest.staged(sink, *tables, schema=SCHEMA, token=token, forked=fork is not None, on=tip)
+        return self.manifest.staged(sink, *tables, schema=schema, token=token, forked=fork is not None, on=tip)
 
     @rule(data=st.data(), who=st.integers(0, WRITERS - 1), at_once=st.booleans())
     def roll_back(self, data: st.DataObject, who: int, at_once: bool) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from milepost.dataflow.sinks.build import build_staging
-from milepost.dataflow.sinks.contract import Sink
+from milepost.dataflow.sinks.contract import Sink, SinkMode
+from milepost.dataflow.sinks.files.deletes import alike
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import Committable, RowsPiece, StagedFile, decode_schema
 from milepost.dataflow.sinks.records.contents import TableContents
@@ -55,11 +56,13 @@ def stage_copy(
         staging = build_staging(plan.spec, plan.rows, new.store, buckets, plan.owned)
     else:
         files = TableFiles(old.name, old.store)
-        parts = (
-            (RowsPiece(files.fetch(file, schema, verify=True)) for file in group)
-            for group in _groups(old.files(contents))
-        )
-        # What a changelog's rows are is in its columns already: it is copied as rows that are added.
+
+        def pieces(group: list[StagedFile]) -> Iterator[RowsPiece]:
+            tables = (files.fetch(file, schema, verify=True, deletes=True) for file in group)
+            return map(RowsPiece, alike(tables) if new.mode is SinkMode.UPSERT else tables)
+
+        parts = map(pieces, _groups(old.files(contents)))
+        # What a changelog's rows are is in its columns already, and of the latest rows each file stays what it is.
         staging = build_staging(plan.spec.model_copy(update={"mode": "append"}), plan.rows, new.store, None, None)
     checkpoint_id, token = owner
     staged = [

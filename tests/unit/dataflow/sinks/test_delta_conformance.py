@@ -14,11 +14,13 @@ from milepost.protocol.records.object_store import StoreConfig
 from tests.conformance.delta_sink import DeltaCase
 from tests.conformance.sink import SinkTests
 from tests.conformance.sink_case import Pairs, pairs
-from tests.conformance.sink_faults import SinkFaultTests
+from tests.conformance.sink_deletes import SinkDeleteTests
+from tests.conformance.sink_faults import SinkDeleteFaultTests, SinkFaultTests
 from tests.conformance.sink_foreign import SinkForeignTests
 from tests.conformance.sink_small_files import SmallFilesTests
 from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
+from tests.harness.readers.reading_engines import ReadingEngines
 
 
 class LocalCase(DeltaCase):
@@ -42,9 +44,22 @@ class TestFaults(LocalCase, SinkFaultTests):
 
 
 @pytest.mark.long
-class TestUpsertFaults(LocalCase, SinkFaultTests):
+class TestUpsertFaults(LocalCase, SinkDeleteFaultTests):
     mode = SinkMode.UPSERT
     every_call = False
+
+
+class TestDeletes(LocalCase, SinkDeleteTests):
+    """DuckDB reads the table."""
+
+    mode = SinkMode.UPSERT
+
+    @pytest.fixture(autouse=True)
+    def _read_by(self, reading_engines: ReadingEngines) -> None:
+        self.engines = reading_engines
+
+    def seen(self, root: Path) -> Pairs:
+        return pairs(self.engines.read("duckdb", root / "a table"))
 
 
 class TestForeign(LocalCase, SinkForeignTests):

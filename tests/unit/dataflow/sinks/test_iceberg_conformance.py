@@ -15,11 +15,13 @@ from milepost.protocol.records.object_store import StoreConfig
 from tests.conformance.iceberg_sink import TABLE, IcebergCase
 from tests.conformance.sink import SinkTests
 from tests.conformance.sink_case import Pairs, pairs
-from tests.conformance.sink_faults import SinkFaultTests
+from tests.conformance.sink_deletes import SinkDeleteTests
+from tests.conformance.sink_faults import SinkDeleteFaultTests, SinkFaultTests
 from tests.conformance.sink_foreign import SinkForeignTests
 from tests.conformance.sink_small_files import SmallFilesTests
 from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
+from tests.harness.readers.reading_engines import ReadingEngines
 from tests.harness.stores.iceberg_writers import compact
 
 
@@ -42,6 +44,30 @@ class TestFaults(LocalCase, SinkFaultTests):
 @pytest.mark.long
 class TestUpsert(LocalCase, SinkTimelineTests, SinkTests):
     mode = SinkMode.UPSERT
+
+
+@pytest.mark.long
+class TestUpsertFaults(LocalCase, SinkDeleteFaultTests):
+    mode = SinkMode.UPSERT
+    every_call = False
+
+
+@pytest.mark.long
+class TestDeletes(LocalCase, SinkDeleteTests):
+    """DuckDB reads the table."""
+
+    mode = SinkMode.UPSERT
+
+    @pytest.fixture(autouse=True)
+    def _read_by(self, reading_engines: ReadingEngines) -> None:
+        self.engines = reading_engines
+
+    def seen(self, root: Path) -> Pairs:
+        newest = self._table(root).metadata_location
+        return pairs(self.engines.read("duckdb", newest, table_format="iceberg"))
+
+    def _table(self, root: Path) -> Table:
+        return SqlCatalog("milepost", uri=self.catalog_uri(self.table_store(root))).load_table(TABLE)
 
 
 class TestForeign(LocalCase, SinkForeignTests):

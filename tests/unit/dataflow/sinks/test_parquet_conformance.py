@@ -5,7 +5,8 @@ from __future__ import annotations
 from milepost.dataflow.sinks.contract import SinkMode
 from tests.conformance.local_cases import LocalParquet
 from tests.conformance.sink import SinkTests
-from tests.conformance.sink_faults import SinkFaultTests
+from tests.conformance.sink_deletes import SinkDeleteTests
+from tests.conformance.sink_faults import SinkDeleteFaultTests, SinkFaultTests
 from tests.conformance.sink_small_files import SmallFilesTests
 from tests.conformance.sink_strangers import SinkStrangerTests
 from tests.conformance.sink_timelines import SinkTimelineTests
@@ -15,5 +16,9 @@ class TestAppend(LocalParquet, SmallFilesTests, SinkFaultTests, SinkStrangerTest
     mode = SinkMode.APPEND
 
 
-class TestUpsert(LocalParquet, SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests):
+class TestUpsert(LocalParquet, SinkDeleteFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests):
     mode = SinkMode.UPSERT
+
+
+class TestDeletes(LocalParquet, SinkDeleteTests):
+    pass

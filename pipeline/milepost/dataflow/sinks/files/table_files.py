@@ -14,6 +14,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from milepost.dataflow.sinks.files.deletes import alike, columns_with_deletes, latest_rows
 from milepost.dataflow.sinks.files.file_statistics import statistics_of
 from milepost.dataflow.sinks.files.partition_values import with_partition
 from milepost.dataflow.sinks.files.table_schema import conform
@@ -21,6 +22,7 @@ from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
 from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.storage.at_once import at_once
 
 _PARALLEL_READS = 8
@@ -107,12 +109,14 @@ class TableFiles:
         *,
         verify: bool = False,
         columns: tuple[str, ...] | None = None,
+        deletes: bool = False,
     ) -> pa.Table:
         """Return the rows of the files, in their order, with the table's columns.
 
         Args:
             verify: compare each file's SHA-256, not only its size.
             columns: only these of the table; every file must have them. None: all.
+            deletes: as in `fetch`; a file without such rows has none.
         Raises: StateCorrupt.
         """
         if columns is not None:
@@ -120,8 +124,27 @@ class TableFiles:
         if not files:
             return schema.empty_table()
         with ThreadPoolExecutor(min(_PARALLEL_READS, len(files))) as pool:
-            tables = list(pool.map(lambda file: self.fetch(file, schema, verify=verify, columns=columns), files))
-        return pa.concat_tables(tables)
+            fetched = pool.map(
+                lambda file: self.fetch(file, schema, verify=verify, columns=columns, deletes=deletes), files
+            )
+            tables = list(fetched)
+        return pa.concat_tables(alike(tables))
+
+    def latest(
+        self,
+        files: Sequence[StagedFile],
+        schema: pa.Schema,
+        key: tuple[str, ...],
+        *,
+        verify: bool = False,
+        columns: tuple[str, ...] | None = None,
+    ) -> pa.Table:
+        """Return the rows that a table shows by its files; with a key it is one of the latest rows.
+
+        Args, Raises: as `rows`.
+        """
+        rows = self.rows(files, schema, verify=verify, columns=columns, deletes=bool(key))
+        return latest_rows([rows], key) if key else rows
 
     def identified(self, file: StagedFile) -> StagedFile:
         """Return a file that others wrote with the SHA-256 of its content, which is read piece by piece.
@@ -150,7 +173,7 @@ class TableFiles:
         def problem(file: StagedFile) -> str | None:
             try:
                 if deep:
-                    self.fetch(file, schema, verify=True)
+                    self.fetch(file, schema, verify=True, deletes=True)
                 elif (size := self._store.stat(file.key).size) != file.size:
                     return f"sink {self._sink}: {file.key} has {size} bytes, recorded are {file.size}"
             except NotFound:
@@ -162,9 +185,20 @@ class TableFiles:
         return [found for found in at_once(self._store, problem, files) if found is not None]
 
     def fetch(
-        self, file: StagedFile, schema: pa.Schema, *, verify: bool, columns: tuple[str, ...] | None = None
+        self,
+        file: StagedFile,
+        schema: pa.Schema,
+        *,
+        verify: bool,
+        columns: tuple[str, ...] | None = None,
+        deletes: bool = False,
     ) -> pa.Table:
-        """Return the rows of one file. Raises StateCorrupt: missing, changed, unreadable, or of other columns."""
+        """Return the rows of one file, with the table's columns.
+
+        Args:
+            verify, columns: as in `rows`. deletes: also rows that are deletes (`deletes.py`), with what marks them.
+        Raises: StateCorrupt: missing, changed, unreadable, or of other columns.
+        """
         try:
             body = self._store.get(file.key)
         except NotFound as error:
@@ -176,7 +210,11 @@ class TableFiles:
             )
         try:
             parquet = pq.ParquetFile(pa.BufferReader(body), coerce_int96_timestamp_unit="us")
-            rows = _with_instants(parquet, parquet.read(list(columns) if columns is not None else None))
+            names = None if columns is None else list(columns)
+            if deletes and DELETED_COLUMN in parquet.schema_arrow.names:
+                schema = columns_with_deletes(schema)
+                names = None if names is None else [*names, DELETED_COLUMN]
+            rows = _with_instants(parquet, parquet.read(names))
             rows = with_partition(rows, file.partition, schema)
         except (pa.ArrowException, OSError) as error:
             raise StateCorrupt(f"sink {self._sink}: {file.key} is not readable as Parquet", key=file.key) from error

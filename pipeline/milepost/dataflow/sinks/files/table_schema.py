@@ -51,12 +51,10 @@ def changes_schema(schema: pa.Schema) -> pa.Schema:
     return schema.append(pa.field("_op", pa.string())).append(pa.field("_checkpoint", pa.int64()))
 
 
-def as_changes(rows: pa.Table, op: str, checkpoint_id: int) -> pa.Table:
+def as_changes(rows: pa.Table, ops: pa.Array, checkpoint_id: int) -> pa.Table:
     """Return rows as a changelog has them: what each is, and the checkpoint that published it."""
-    count = rows.num_rows
-    said = [pa.repeat(pa.scalar(op, pa.string()), count), pa.repeat(pa.scalar(checkpoint_id, pa.int64()), count)]
-    schema = changes_schema(rows.schema)
-    return pa.table([*rows.columns, *said], schema=schema)
+    checkpoints = pa.repeat(pa.scalar(checkpoint_id, pa.int64()), rows.num_rows)
+    return pa.table([*rows.columns, ops, checkpoints], schema=changes_schema(rows.schema))
 
 
 def merged_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> pa.Schema:

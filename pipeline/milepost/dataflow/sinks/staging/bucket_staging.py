@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from milepost.dataflow.sinks.files.deletes import alike, columns_with_deletes, rows_that_stay, stageable, table_columns
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.files.table_schema import conform, merged_schema, rows_to_stage, sorted_latest
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
@@ -24,6 +25,7 @@ from milepost.dataflow.sinks.staging.table_buckets import (
 )
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.storage.at_once import at_once
 
 _BUCKETS_AT_ONCE = 4
@@ -50,7 +52,7 @@ class BucketStaging:
         self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
     ) -> StagedRows:
         """Write the changed buckets durably, each named by its content; on a fork the changes alone."""
-        changes = list(rows_to_stage(self._name, pieces, self._key, upsert=True))
+        changes = [stageable(rows) for rows in rows_to_stage(self._name, pieces, self._key, upsert=True)]
         staged = StagedRows(sum(rows.num_rows for rows in changes))
         if self._plan.keeps_changes or not self._plan.rewrites:
             file = self._files.stage(changes, checkpoint_id, token, str(subtask), held_bytes)
@@ -64,7 +66,7 @@ class BucketStaging:
     ) -> StagedRows:
         schema = self._plan.schema
         if changes:
-            schema = merged_schema(self._name, schema, changes[0].schema)
+            schema = merged_schema(self._name, schema, table_columns(changes[0].schema))
         assert schema is not None, "a table with files has columns"
         changed, groups = self._changed(changes, schema)
         count = self._plan.count or bucket_count(
@@ -75,26 +77,26 @@ class BucketStaging:
         dirty = dirty_buckets(buckets, (at for at, part in enumerate(parts) if part.num_rows), self._buckets)
 
         def write(at: int) -> StagedFile | None:
-            rows = pa.concat_tables([*self._rows_of(buckets[at], schema), parts[at]])
-            latest = sorted_latest(rows, self._key)
+            rows = pa.concat_tables(alike([*self._rows_of(buckets[at], schema), parts[at]]))
+            latest = rows_that_stay(sorted_latest(rows, self._key))
             label = f"{subtask}-{buckets[at].start}"
             file = self._files.stage([latest], checkpoint_id, token, label, latest.nbytes)
             return None if file is None else replace(file, groups=buckets[at])
 
         written = at_once(self._store, write, dirty, locally=_BUCKETS_AT_ONCE)
         taken = [file for file in self._buckets if any(overlaps(file.groups or range(0), buckets[at]) for at in dirty)]
-        return replace(
-            staged,
-            buckets=tuple(file for file in written if file is not None),
-            replaced=tuple(file.key for file in (*self._shared, *taken)),
-        )
+        made = tuple(file for file in written if file is not None)
+        gone = tuple(file.key for file in (*self._shared, *taken))
+        if not made and not gone:  # deletes of what never was: as a change of its own it would be a file of the table
+            return StagedRows(staged.rows)
+        return replace(staged, buckets=made, replaced=gone)
 
     def _changed(self, changes: Sequence[pa.Table], schema: pa.Schema) -> tuple[pa.Table, Ints]:
-        """Return own rows of shared files, then those of the epoch, and the key group of each."""
+        """Return own rows of shared files, then those of the epoch, with deletes, and the key group of each."""
         own = self._owned
         tables, groups = [schema.empty_table()], [np.array([], dtype=np.int64)]
         for file in self._shared:
-            rows = self._files.fetch(file, schema, verify=True)
+            rows = self._files.fetch(file, schema, verify=True, deletes=True)
             among = own.key_groups(rows, self._key, own.of)
             mine = (among >= own.groups.start) & (among < own.groups.stop)
             tables.append(rows.filter(pa.array(mine)))
@@ -103,9 +105,10 @@ class BucketStaging:
             among = own.key_groups(rows, self._key, own.of)
             if rows.num_rows and not (own.groups.start <= among.min() and among.max() < own.groups.stop):
                 raise ProtocolViolation(f"sink {self._name}: rows with keys of another subtask. Nothing was published.")
-            tables.append(conform("rows of the epoch", rows.replace_schema_metadata(None), schema))
+            columns = columns_with_deletes(schema) if DELETED_COLUMN in rows.column_names else schema
+            tables.append(conform("rows of the epoch", rows.replace_schema_metadata(None), columns))
             groups.append(among)
-        return pa.concat_tables(tables), np.concatenate(groups)
+        return pa.concat_tables(alike(tables)), np.concatenate(groups)
 
     def _rows_of(self, bucket: range, schema: pa.Schema) -> list[pa.Table]:
         found = []

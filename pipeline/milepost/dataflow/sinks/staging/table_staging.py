@@ -7,9 +7,10 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from milepost.dataflow.sinks.contract import SinkMode
+from milepost.dataflow.sinks.files.deletes import changelog_rows, rows_that_stay, stageable, table_columns
 from milepost.dataflow.sinks.files.partitions import PartitionBy, PartitionFiles
 from milepost.dataflow.sinks.files.table_files import TableFiles
-from milepost.dataflow.sinks.files.table_schema import as_changes, changes_schema, rows_to_stage
+from milepost.dataflow.sinks.files.table_schema import changes_schema, rows_to_stage
 from milepost.dataflow.sinks.records.committables import (
     Committable,
     RowsPiece,
@@ -60,7 +61,8 @@ class TableStaging:
         a file for each partition."""
         rows = rows_to_stage(self.name, pieces, self.key, upsert=self.mode is SinkMode.UPSERT)
         if self.mode is SinkMode.CHANGELOG:
-            rows = (as_changes(one, self._op, checkpoint_id) for one in rows)
+            rows = (changelog_rows(one, self._op, checkpoint_id) for one in rows)
+        rows = map(stageable, rows)
         if self._partition is not None:
             parted = PartitionFiles(self.name, self._files, self._partition)
             files = parted.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
@@ -69,13 +71,18 @@ class TableStaging:
         return StagedRows() if file is None else StagedRows(file.rows, (file,))
 
     def committable(self, staged: Iterable[StagedRows], schema: pa.Schema) -> Committable:
-        columns = changes_schema(schema) if self.mode is SinkMode.CHANGELOG else schema
+        columns = table_columns(schema)
+        columns = changes_schema(columns) if self.mode is SinkMode.CHANGELOG else columns
         return Committable(self.name, encode_schema(columns), tuple(staged))
 
     def staged_table(self, committable: Committable) -> pa.Table:
-        """Return the rows this epoch would publish, checksums verified. Raises StateCorrupt."""
+        """Return the rows this epoch would publish, checksums verified; no deletes. Raises StateCorrupt."""
+        return rows_that_stay(self._staged_changes(committable))
+
+    def _staged_changes(self, committable: Committable) -> pa.Table:
+        """Return the same with deletes."""
         self.check_committable(committable)
-        return self._files.rows(committable.files, decode_schema(committable.schema), verify=True)
+        return self._files.rows(committable.files, decode_schema(committable.schema), verify=True, deletes=True)
 
     def check_committable(self, committable: Committable) -> None:
         """Refuse what another sink staged. Raises ProtocolViolation, StateCorrupt."""

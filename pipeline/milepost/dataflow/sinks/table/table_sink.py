@@ -23,8 +23,9 @@ from milepost.dataflow.sinks.contract import (
     TablePosition,
     TableTarget,
 )
+from milepost.dataflow.sinks.files.deletes import rows_that_stay, table_columns
 from milepost.dataflow.sinks.files.partitions import PartitionBy, check_partition
-from milepost.dataflow.sinks.files.table_schema import check_rows_schema, latest_per_key, merged_schema, widened_schema
+from milepost.dataflow.sinks.files.table_schema import check_rows_schema, merged_schema, widened_schema
 from milepost.dataflow.sinks.records.committables import Committable, JoinedFile, StagedFile, decode_schema
 from milepost.dataflow.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.dataflow.sinks.records.marks import Mark, MarkRecords
@@ -121,8 +122,8 @@ class TableSink(TableStaging):
         self._takeover.take(TableOwner(job, "", self.name), self._owner(identity), shown, target)
 
     def check_columns(self, schema: pa.Schema) -> None:
-        check_rows_schema(self.name, schema, self.key)
-        self._format.check_columns(schema)
+        check_rows_schema(self.name, columns := table_columns(schema), self.key)
+        self._format.check_columns(columns)
 
     def prepare(
         self, committable: Committable, base: TableContents | None, *, checkpoint_id: int, token: int, waits: bool
@@ -243,8 +244,9 @@ class TableSink(TableStaging):
         return self._records.files(contents)
 
     def read(self, contents: TableContents, *, verify: bool = False) -> pa.Table:
-        rows = self._files.rows(self._records.files(contents), decode_schema(contents.schema), verify=verify)
-        return self._sorted(latest_per_key(rows, self.key)) if self.mode is SinkMode.UPSERT else rows
+        schema = decode_schema(contents.schema)
+        rows = self._files.latest(self._records.files(contents), schema, self.key, verify=verify)
+        return self._sorted(rows) if self.mode is SinkMode.UPSERT else rows
 
     def verify(self, contents: TableContents, *, deep: bool = False) -> list[str]:
         """Every file must be there with its recorded size; with `deep` also its SHA-256, rows and columns agree."""
@@ -356,9 +358,10 @@ class TableSink(TableStaging):
         """Return the rows of an epoch that a table is asked about, after the format was: of a database all."""
         if not self._format.is_database:
             return pa.table({})
-        self._format.check_columns(decode_schema(committable.schema))
-        self._format.check_rows(rows := self.staged_table(committable))
-        return rows
+        changes, columns = self._staged_changes(committable), decode_schema(committable.schema)
+        self._format.check_columns(columns)
+        self._format.check_rows(changes.select(columns.names))  # it is told the keys of deletes, too
+        return rows_that_stay(changes)
 
     def _next_schema(self, committable: Committable, base: TableContents | None, table: OpenTable | None) -> pa.Schema:
         """Check what was staged; return the columns of the contents with it, which the table may have more than."""
@@ -380,21 +383,17 @@ class TableSink(TableStaging):
         files = (*known, *committable.files)
         if self.mode is not SinkMode.UPSERT or self.by_buckets or len(files) < COMPACT_FILES:
             return None
-        rows = latest_per_key(self._files.rows(files, schema, verify=True), self.key)
+        rows = self._files.latest(files, schema, self.key, verify=True)
         whole = self._files.stage([self._sorted(rows)], checkpoint_id, token, "all", rows.nbytes)
-        assert whole is not None, "a table of so many files has rows"
-        return ContentsChange((whole,), whole=True)
+        return ContentsChange(() if whole is None else (whole,), whole=True)
 
     def _count(self, contents: TableContents | None) -> int:
-        if contents is None:
-            return 0
-        if self.mode is not SinkMode.UPSERT:
-            return contents.rows
+        if contents is None or self.mode is not SinkMode.UPSERT:
+            return 0 if contents is None else contents.rows
         files, schema = self._records.files(contents), decode_schema(contents.schema)
         if all(file.groups is not None for file in files):
             return contents.rows
-        keys = self._files.rows(files, schema, columns=self.key)
-        return latest_per_key(keys, self.key).num_rows
+        return self._files.latest(files, schema, self.key, columns=self.key).num_rows
 
     def _sorted(self, rows: pa.Table) -> pa.Table:
         return rows.sort_by([(name, "ascending") for name in self.key])

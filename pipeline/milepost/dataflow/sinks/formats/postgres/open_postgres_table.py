@@ -12,7 +12,7 @@ from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.formats.postgres.database import Connection, Database
 from milepost.dataflow.sinks.formats.postgres.postgres_types import MARK, check_columns, required_type
 from milepost.dataflow.sinks.formats.postgres.refusals import refuse_table
-from milepost.dataflow.sinks.formats.postgres.row_changes import RowChanges, latest_rows, row_changes
+from milepost.dataflow.sinks.formats.postgres.row_changes import RowChanges, latest_lines, row_changes
 from milepost.dataflow.sinks.formats.postgres.row_lines import copy_bytes, lines_of
 from milepost.dataflow.sinks.formats.postgres.table_head import TableHead, TableName, move_head, read_head, widen_head
 from milepost.dataflow.sinks.records.committables import StagedFile
@@ -85,7 +85,7 @@ class OpenPostgresTable:
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
         place, schema = self._place, self._head.schema
-        lines = latest_rows(place.files, files, schema, place.key)
+        lines = latest_lines(place.files, files, schema, place.key)
         with place.database.look(f"{place.shown} was not compared") as connection:
             _copy(connection, _ROWS, schema, tuple(schema.names), lines)
             row = connection.execute(

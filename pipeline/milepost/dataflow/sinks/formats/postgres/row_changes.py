@@ -18,6 +18,7 @@ from itertools import takewhile
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from milepost.dataflow.sinks.files.deletes import deleted_keys, latest_rows, rows_that_stay
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.files.table_schema import latest_per_key
 from milepost.dataflow.sinks.formats.postgres.row_lines import lines_of
@@ -31,7 +32,7 @@ class RowChanges:
     """What a move does to the rows of a table.
 
     Attributes:
-        rows: lines of rows to write, one per key. gone: lines of the keys whose rows go.
+        rows: lines of rows to write, one per key. gone: lines of the keys whose rows go, also of some that have none.
         whole: `rows` is all that there is to be: other rows of ours go, and `gone` is empty.
     """
 
@@ -44,22 +45,23 @@ def row_changes(files: TableFiles, move: TableMove, key: tuple[str, ...]) -> Row
     """Return what a move does. Raises StateCorrupt: a file that it needs is gone or another."""
     none = pa.array([], pa.large_string())
     if move.before is None:
-        return RowChanges(latest_rows(files, move.after, move.schema, key), none, whole=True)
+        return RowChanges(latest_lines(files, move.after, move.schema, key), none, whole=True)
     same = sum(
         1 for _ in takewhile(lambda pair: pair[0].key == pair[1].key, zip(move.before, move.after, strict=False))
     )
     left, entered = move.before[same:], move.after[same:]
     if not left:
-        return RowChanges(latest_rows(files, entered, move.schema, key), none)
+        rows = latest_per_key(files.rows(entered, move.schema, verify=True, deletes=True), key)
+        return RowChanges(lines_of(rows_that_stay(rows)), lines_of(deleted_keys(rows, key)))
     try:
-        rows_left = files.rows(left, move.schema, verify=True)
+        rows_left = files.rows(left, move.schema, verify=True, deletes=True)
     except StateCorrupt:  # what the table is to show may be whole: going back may be how that is mended
-        return RowChanges(latest_rows(files, move.after, move.schema, key), none, whole=True)
-    rows_entered = files.rows(entered, move.schema, verify=True)
-    concerned = pc.unique(lines_of(pa.concat_tables([rows_left, rows_entered]).select(key)))
+        return RowChanges(latest_lines(files, move.after, move.schema, key), none, whole=True)
+    rows_entered = files.rows(entered, move.schema, verify=True, deletes=True)
+    concerned = pc.unique(lines_of(pa.concat_tables([rows_left.select(key), rows_entered.select(key)])))
     below = _rows_of_keys(files, move.before[:same], move.schema, key, concerned)
-    now = latest_per_key(pa.concat_tables([below, rows_left]), key)
-    then = latest_per_key(pa.concat_tables([below, rows_entered]), key)
+    now = latest_rows([*below, rows_left], key)
+    then = latest_rows([*below, rows_entered], key)
     lines_then = lines_of(then)
     changed = pc.invert(pc.is_in(lines_then, value_set=lines_of(now)))
     keys_now = lines_of(now.select(key))
@@ -67,17 +69,17 @@ def row_changes(files: TableFiles, move: TableMove, key: tuple[str, ...]) -> Row
     return RowChanges(lines_then.filter(changed), keys_now.filter(gone))
 
 
-def latest_rows(files: TableFiles, of: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...]) -> pa.Array:
+def latest_lines(files: TableFiles, of: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...]) -> pa.Array:
     """Return the lines of what a table of these files shows. Raises StateCorrupt."""
-    return lines_of(latest_per_key(files.rows(of, schema, verify=True), key))
+    return lines_of(files.latest(of, schema, key, verify=True))
 
 
 def _rows_of_keys(
     files: TableFiles, of: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...], wanted: pa.Array
-) -> pa.Table:
-    """Return the rows with these keys, file by file: of a large table a few are wanted."""
-    found = [schema.empty_table()]
+) -> list[pa.Table]:
+    """Return the rows with these keys, with deletes, file by file: of a large table a few are wanted."""
+    found = []
     for file in of:
-        rows = files.fetch(file, schema, verify=True)
+        rows = files.fetch(file, schema, verify=True, deletes=True)
         found.append(rows.filter(pc.is_in(lines_of(rows.select(key)), value_set=wanted)))
-    return pa.concat_tables(found)
+    return found
