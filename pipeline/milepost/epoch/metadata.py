@@ -158,7 +158,8 @@ class SinkSnapshot:
     """What one epoch publishes to a sink.
 
     Attributes:
-        rows: that it adds. predecessor: checkpoint that its table must show before; 0 for the empty table (I14).
+        rows: that it adds, deletes among them.
+        predecessor: checkpoint that its table must show before; 0 for the empty table (I14).
     """
 
     rows: Count

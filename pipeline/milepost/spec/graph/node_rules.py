@@ -210,9 +210,6 @@ def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]
         ]
     if sink.mode == "upsert" and not rows.key:
         return [Problem((*path, "mode"), f"{sink.input} has no key to upsert by; use mode: append")]
-    if rows.deletes:
-        refused = f"{sink.input} gives deletes: a sink of them is not available in this version"
-        return [Problem((*path, "input"), refused)]
     if sink.by_buckets and set(WINDOW_COLUMNS) <= set(rows.key):
         refused = f"{not_available('mode: upsert')} for windows and format: {sink.format}; use mode: changelog"
         return [Problem((*path, "mode"), refused)]

@@ -184,7 +184,7 @@ class SinkSpec(SpecModel):
         path: where the table is: an S3 or file URL, or a path relative to the spec, in no other table's place and in
             no source's. `${env:…}` may stand here. null: the table is in Postgres.
         mode: append keeps every row; upsert keeps the latest row per key, and needs an input with a key; changelog
-            keeps every change as a row, with `_op` (insert, upsert) and `_checkpoint`.
+            keeps every change as a row, with `_op` (insert, upsert, delete) and `_checkpoint`; a delete has its key.
         catalog: of an Iceberg table. null: the table is of another format.
         table: name of an Iceberg table in its catalog, `namespace.name`, or of a Postgres table, `schema.name`. null:
             the table is of another format.

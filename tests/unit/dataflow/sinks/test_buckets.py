@@ -21,18 +21,19 @@ from milepost.dataflow.sinks.staging.table_buckets import (
     buckets_of,
 )
 from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation
-from tests.conformance.sink_case import SCHEMA, rows
+from tests.conformance.sink_case import SCHEMA, deleting, rows
 from tests.harness.stores.played_manifest import Completed
 from tests.harness.tasks.staging import HASHER, KEY_GROUPS, stage, stage_buckets
 from tests.unit.dataflow.sinks.test_delta_conformance import LocalCase
 
 EPOCH = st.tuples(
     st.lists(st.integers(0, 30), min_size=0, max_size=12),
+    st.none() | st.sets(st.integers(0, 30), max_size=8),
     st.integers(1, 5),
     st.none() | st.integers(1, KEY_GROUPS),
     st.booleans(),
 )
-"""Keys that change, subtasks, buckets, and whether the buckets are written."""
+"""Keys that change, those that are deleted if any can be, subtasks, buckets, and whether the buckets are written."""
 
 
 class Case(LocalCase):
@@ -42,22 +43,25 @@ class Case(LocalCase):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(EPOCH, min_size=1, max_size=6))
 def test_each_key_has_its_latest_row_and_buckets_cover_their_key_groups(
-    epochs: list[tuple[list[int], int, int | None, bool]],
+    epochs: list[tuple[list[int], set[int] | None, int, int | None, bool]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         job = Case().begin(Path(folder))
         head: Completed | None = None
         latest: dict[int, str] = {}
-        for number, (keys, parallelism, count, rewrites) in enumerate(epochs):
+        for number, (keys, deleted, parallelism, count, rewrites) in enumerate(epochs):
             changed = [rows(*((key, f"{number}-{at}") for at, key in enumerate(keys)))] if keys else []
             latest |= {key: f"{number}-{at}" for at, key in enumerate(keys)}
+            if deleted is not None:
+                changed = [deleting(table, deleted) for table in (*changed, rows((99, "")).slice(1))]
+                latest = {key: value for key, value in latest.items() if key not in deleted & set(keys)}
             staged = stage_buckets(
                 job.sink,
                 None if head is None else head.contents,
                 job.manifest.next_id,
                 1,
                 *changed,
-                schema=SCHEMA,
+                schema=changed[0].schema if changed else SCHEMA,
                 rewrites=rewrites,
                 count=count,
                 parallelism=parallelism,

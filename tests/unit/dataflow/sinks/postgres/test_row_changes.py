@@ -16,12 +16,16 @@ from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
+from tests.conformance.sink_case import deleting
+
+GONE = "gone"
+"""In place of a value: the key is deleted."""
 
 Rows = dict[int, str | None]
 """Of one file: value by key."""
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
-ROWS = st.dictionaries(st.integers(0, 4), st.sampled_from([None, "", "a", "b", "\\N"]), min_size=1, max_size=4)
+ROWS = st.dictionaries(st.integers(0, 4), st.sampled_from([None, "", "a", "b", "\\N", GONE]), min_size=1, max_size=4)
 HISTORIES = st.lists(ROWS, max_size=5)
 
 
@@ -31,7 +35,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> TableFiles:
 
 
 def staged(files: TableFiles, rows: Rows, at: int) -> StagedFile:
-    file = files.stage([pa.table({"k": list(rows), "v": list(rows.values())}, schema=SCHEMA)], at, 1, "0", 1 << 20)
+    table = pa.table({"k": list(rows), "v": list(rows.values())}, schema=SCHEMA)
+    gone = [key for key, value in rows.items() if value == GONE]
+    file = files.stage([deleting(table, gone) if gone else table], at, 1, "0", 1 << 20)
     assert file is not None
     return file
 
@@ -39,6 +45,7 @@ def staged(files: TableFiles, rows: Rows, at: int) -> StagedFile:
 def shown(history: list[Rows]) -> dict[str, str]:
     """The line of each key's latest row, by the key's line."""
     latest = {key: value for rows in history for key, value in rows.items()}
+    latest = {key: value for key, value in latest.items() if value != GONE}
     table = pa.table({"k": list(latest), "v": list(latest.values())}, schema=SCHEMA)
     return dict(zip(lines_of(table.select(["k"])).to_pylist(), lines_of(table).to_pylist(), strict=True))
 
@@ -49,7 +56,7 @@ def applied(changes: RowChanges, before: dict[str, str]) -> dict[str, str]:
     if changes.whole:
         return rows
     gone = changes.gone.to_pylist()
-    assert set(gone) <= before.keys() and not set(gone) & rows.keys()
+    assert len(set(gone)) == len(gone) and not set(gone) & rows.keys()
     return {key: line for key, line in (before | rows).items() if key not in gone}
 
 
@@ -76,6 +83,7 @@ def test_the_changes_of_any_move_make_one_table_of_the_other(
     changes = row_changes(files, move_of(files, before if is_known else None, after), ("k",))
     assert applied(changes, shown(before)) == shown(after)
     if is_known and before != after[: len(before)]:
+        assert {*changes.gone.to_pylist()} <= shown(before).keys(), "no row goes that is not there"
         assert not {*changes.rows.to_pylist()} & {*shown(before).values()}, "no row is written that is there"
 
 

@@ -1,0 +1,145 @@
+"""Deletes among the rows of a sink: in a changelog, in copies of tables; without them nothing of a file changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from milepost.dataflow.sinks.contract import SinkMode
+from milepost.dataflow.sinks.files.deletes import rows_that_stay
+from milepost.dataflow.sinks.files.partitions import PartitionBy
+from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.records.committables import decode_schema
+from milepost.dataflow.sinks.staging.bucket_staging import BucketStaging
+from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
+from milepost.dataflow.sinks.staging.table_staging import TableStaging
+from milepost.dataflow.sinks.table_copy import CopyPlan, stage_copy
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.spec.graph.graph import SinkInput
+from milepost.spec.job.spec import SinkSpec
+from tests.conformance.local_cases import LocalParquet
+from tests.conformance.sink_case import SCHEMA, SinkCase, deleting, pairs, rows
+from tests.harness.tasks.staging import HASHER, KEY_GROUPS, stage, stage_buckets
+from tests.unit.dataflow.sinks.test_delta_conformance import LocalCase as LocalDelta
+
+STRICT = pa.schema([("k", pa.int64()), pa.field("v", pa.string(), nullable=False)])
+OWNED = OwnedKeys(range(KEY_GROUPS), KEY_GROUPS, HASHER.key_groups)
+
+
+class Upsert(LocalParquet):
+    mode = SinkMode.UPSERT
+
+
+class DeltaUpsert(LocalDelta):
+    mode = SinkMode.UPSERT
+
+
+class Changelog(LocalParquet):
+    mode = SinkMode.CHANGELOG
+
+
+class PartedChangelog(LocalDelta):
+    mode = SinkMode.CHANGELOG
+    partition = PartitionBy(("v",), takes_empty_text=False)
+
+
+@pytest.mark.parametrize("case", [Changelog(), PartedChangelog()], ids=["parquet", "delta by a column"])
+def test_a_changelog_says_of_each_row_whether_it_is_a_delete(tmp_path: Path, case: SinkCase) -> None:
+    """A delete has its key and no other value, which is also its partition."""
+    job = case.begin(tmp_path)
+    job.publish(rows((1, "a"), schema=STRICT), schema=STRICT)
+    marked = deleting(rows((1, ""), (2, "b"), schema=STRICT), [1])
+    done = job.publish(marked, schema=marked.schema)
+    table = job.sink.read(done.contents, verify=True)
+    assert table.column_names == ["k", "v", "_op", "_checkpoint"]
+    found = [tuple(row.values()) for row in table.to_pylist()]
+    assert sorted(found, key=str) == [(1, "a", "insert", 1), (1, None, "delete", 2), (2, "b", "insert", 2)]
+
+
+def test_without_deletes_the_files_of_every_mode_are_what_they_were(tmp_path: Path) -> None:
+    """Byte for byte, from before there were any: no column, no other order, no other encoding."""
+    store = Upsert().table_store(tmp_path)
+    given = rows((3, "a"), (1, "b"), (2, "c"), (1, "d"), schema=STRICT)
+    digests, schemas = {}, {}
+    for mode in SinkMode:
+        key = ("k",) if mode is SinkMode.UPSERT else ()
+        staging = TableStaging("table", mode=mode, key=key, store=store, op="upsert")
+        (file,) = stage(staging, given, checkpoint_id=1, token=1, subtask=0).files
+        digests[mode.value] = file.sha256[:16]
+        schemas[mode.value] = decode_schema(staging.committable([], STRICT).schema)
+    plan = BucketPlan((), None, 1, rewrites=True, keeps_changes=False)
+    buckets = BucketStaging("table", key=("k",), store=store, plan=plan, owned=OWNED)
+    (bucket,) = stage(buckets, given, checkpoint_id=1, token=1, subtask=0).buckets
+    assert digests | {"bucket": bucket.sha256[:16]} == {
+        "append": "c470f33c345035d4",
+        "upsert": "2381d4f38dfa5cbe",
+        "changelog": "486ff9e895f006d2",
+        "bucket": "fe0a8b37f2ba34d4",
+    }
+    assert schemas["append"].equals(STRICT) and schemas["upsert"].equals(STRICT)
+
+
+def test_rows_without_a_mark_are_not_copied() -> None:
+    table = rows((1, "a"))
+    assert rows_that_stay(table) is table
+
+
+def test_a_file_with_deletes_is_not_read_as_rows(tmp_path: Path) -> None:
+    """Whoever does not ask for deletes would take them for rows without values."""
+    job = Upsert().begin(tmp_path)
+    marked = deleting(rows((1, "")), [1])
+    done = job.publish(marked, schema=marked.schema)
+    files = TableFiles("table", Upsert().table_store(tmp_path))
+    with pytest.raises(StateCorrupt, match="column '__deleted' is not a column of the table"):
+        files.rows(job.sink.files(done.contents), SCHEMA)
+
+
+def test_columns_of_a_new_table_are_checked_without_the_mark(tmp_path: Path) -> None:
+    job = DeltaUpsert().begin(tmp_path)
+    job.sink.check_columns(deleting(rows((1, "")), []).schema)
+
+
+def test_deletes_of_what_never_was_are_no_file_of_a_table_of_buckets(tmp_path: Path) -> None:
+    """Engines would show them as rows."""
+    job = DeltaUpsert().begin(tmp_path)
+    marked = deleting(rows((1, ""), (2, "")), [1, 2])
+    done = job.publish(marked, schema=marked.schema)
+    assert job.sink.files(done.contents) == () and (done.contents.files, done.contents.rows) == (0, 0)
+
+
+def test_the_changes_of_a_fork_keep_their_deletes_until_the_buckets_are_written(tmp_path: Path) -> None:
+    """Below them lie the buckets that have the rows; the step before the switch takes them out."""
+    job = DeltaUpsert().begin(tmp_path)
+    head = base = job.publish(rows((1, "a"), (2, "b")))
+    changes = [deleting(rows((1, ""), (3, "c")), [1]), rows((4, "d"))]
+    for at, table in enumerate(changes, 2):
+        staged = stage_buckets(job.sink, head.contents, at, 1, table, schema=table.schema, rewrites=at == 3)
+        head = job.manifest.completed_on_fork(job.sink, staged, head, "fork")
+        assert pairs(job.sink.read(head.contents, verify=True)) == [(2, "b"), (3, "c"), (4, "d")][:at]
+        assert job.sink.verify(head.contents, deep=True) == []
+    files = job.sink.files(head.contents)
+    assert all(file.groups is not None for file in files)
+    assert pairs(TableFiles("table", job.sink.store).rows(files, SCHEMA)) == [(2, "b"), (3, "c"), (4, "d")]
+    assert pairs(job.sink.read(base.contents)) == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize("old", [Upsert(), DeltaUpsert()], ids=["from parquet", "from delta"])
+@pytest.mark.parametrize("new", [Upsert(), DeltaUpsert()], ids=["to parquet", "to delta"])
+def test_a_copy_of_a_table_shows_the_rows_that_it_showed(tmp_path: Path, old: SinkCase, new: SinkCase) -> None:
+    """Files of changes are copied with their deletes, some together with files that have none."""
+    job, copy = old.begin(tmp_path / "old"), new.begin(tmp_path / "new")
+    job.publish(rows((1, "a"), (2, "b"), (3, "c")))
+    for gone, come in ((1, 4), (4, 1), (2, 5)):
+        marked = deleting(rows((gone, ""), (come, "again")), [gone])
+        job.publish(marked, schema=marked.schema)
+    last = job.publish(rows((6, "f")))
+    spec = SinkSpec(name="table", input="x", format=new.format_name, path="file:///x", mode="upsert")  # type: ignore[arg-type]
+    plan = CopyPlan(spec, SinkInput("table", "x", "", "upsert", ("k",), {}, deletes=True), OWNED)
+    staged = stage_copy(job.sink, last.contents, copy.sink, plan, (CheckpointId(1), FencingToken(1)))
+    done = copy.manifest.completed(copy.sink, staged)
+    assert copy.sink.move(done.target) is True
+    assert new.published(tmp_path / "new") == old.published(tmp_path / "old")
+    assert pairs(copy.sink.read(done.contents)) == [(1, "again"), (3, "c"), (5, "again"), (6, "f")]
