@@ -156,15 +156,20 @@ class WindowLaw:
     def _lateness_us(self) -> int:
         return microseconds(self.spec.allowed_lateness)
 
+    @property
+    def _size_us(self) -> int:
+        assert self.spec.window.tumbling is not None
+        return microseconds(self.spec.window.tumbling)
+
     def _end_us(self, place: Place) -> str:
-        size = microseconds(self.spec.window.tumbling)
+        size = self._size_us
         return f"({place.time_us} - ({place.time_us} % {size} + {size}) % {size} + {size})"
 
     def late(self, place: Place) -> str | None:
         return f"{self._end_us(place)} + {self._lateness_us} <= __stamp"
 
     def batch(self, place: Place) -> str:
-        keys, size = names(self.spec.key), microseconds(self.spec.window.tumbling)
+        keys, size = names(self.spec.key), self._size_us
         on_time = place.on_time(self.late(place))
         rows = place.at_each(f"SELECT *, {self._end_us(place)} AS __end FROM ({on_time})")
         return (

@@ -48,6 +48,8 @@ BEGIN_MINUTES = -60
 
 DELAYS = ("0s", "10m", "1h")
 SIZES = ("1h", "30m", "7m")
+SLIDING = ({"size": "1h", "slide": "15m"}, {"size": "14m", "slide": "7m"}, {"size": "2h", "slide": "30m"})
+GAPS = ("30m", "15m", "1h", "1s")
 LATENESS = ("0s", "30m", "1h")
 TTLS = ("30m", "1h", "1s")
 CALLS = (
@@ -258,7 +260,12 @@ def _operator(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, A
         return operator | {"aggregates": digits.pick(rows.calls)}, True, None
     if kind == "window":
         lateness, calls = digits.pick(LATENESS), digits.pick(rows.calls)
-        operator |= {"window": {"tumbling": digits.pick(SIZES)}, "allowed_lateness": lateness, "aggregates": calls}
+        windows = digits.pick(("tumbling", "sliding", "session"))
+        of = digits.pick({"tumbling": SIZES, "sliding": SLIDING, "session": GAPS}[windows])
+        if windows == "session":
+            lateness, of = "0s", {"gap": of}
+            calls = {name: call for name, call in calls.items() if call not in ("sum(x)", "avg(x)")}
+        operator |= {"window": {windows: of}, "allowed_lateness": lateness, "aggregates": calls}
         if lateness != "0s":
             return operator, True, None
         keys = (("window_start",), (*key, "window_start"), key)

@@ -8,13 +8,14 @@ from typing import Any
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, StatefulSpec, WindowOperator
 from milepost.spec.job.top_spec import TopOperator
-from tests.harness.law.batch import AggregateLaw, DeduplicateLaw, Law, WindowLaw
+from tests.harness.law.batch import AggregateLaw, DeduplicateLaw, Law
 from tests.harness.law.join_law import JoinLaw
 from tests.harness.law.top_law import TopLaw
+from tests.harness.law.window_law import window_law
 
 LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {
     AggregateOperator: AggregateLaw,
-    WindowOperator: WindowLaw,
+    WindowOperator: window_law,
     DeduplicateOperator: DeduplicateLaw,
     JoinOperator: JoinLaw,
     TopOperator: TopLaw,

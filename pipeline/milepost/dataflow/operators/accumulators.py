@@ -73,7 +73,7 @@ class Accumulator(Protocol):
         """
 
     def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
-        """Return the new state columns; the rows of `partials` have this accumulator's columns. Only if it `merges`."""
+        """Return the new state columns; rows of `partials` have this accumulator's columns, and are taken in order."""
 
 
 class Count:
@@ -200,17 +200,19 @@ class FloatSum:
         self.column = column
         self.name = f"sum({column})"
         self.fields: tuple[pa.Field, ...] = (pa.field(self.name, pa.float64()),)
-        self.merges = False  # a sum of sums is rounded otherwise
+        self.merges = False  # a sum of sums is rounded otherwise: in the order in which they are merged
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
-        values, codes = grouped.valid(self.column)
+        return self._added(previous, *grouped.valid(self.column))
+
+    def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
+        return self._added(previous, *partials.valid(self.name))
+
+    def _added(self, previous: pa.Table, values: pa.Array, codes: Ints) -> list[pa.Array]:
         total = pc.fill_null(previous.column(self.name), 0.0).to_numpy().copy()
         with np.errstate(over="ignore", invalid="ignore"):
             np.add.at(total, codes, pc.cast(values, pa.float64()).to_numpy())
         return [pa.array(total)]
-
-    def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
-        raise AssertionError("unreachable: sums of floats are not merged")
 
 
 class Extreme:

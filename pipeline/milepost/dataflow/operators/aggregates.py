@@ -78,11 +78,19 @@ class Aggregates:
 
     def partials(self, rows: pa.Table, codes: Ints, count: int) -> pa.Table:
         """Return the accumulators of rows alone, without any state: one row per key number."""
-        schema = pa.schema(self.state_fields)
-        none = pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
-        grouped = Grouped(rows, codes, count)
+        none, grouped = self._none(count), Grouped(rows, codes, count)
         columns = [column for one in self._accumulators for column in one.update(none, grouped)]
-        return pa.table(columns, schema=schema)
+        return pa.table(columns, schema=none.schema)
+
+    def merged(self, partials: pa.Table, codes: Ints, count: int) -> pa.Table:
+        """Return what accumulators come to together, without any state: one row per number; taken in their order."""
+        none, grouped = self._none(count), Grouped(partials, codes, count)
+        columns = [column for one in self._accumulators for column in one.merge(none, grouped)]
+        return pa.table(columns, schema=none.schema)
+
+    def _none(self, count: int) -> pa.Table:
+        schema = pa.schema(self.state_fields)
+        return pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
 
     def merge(self, partials: pa.Table, key: Sequence[str], state: KeyedState) -> tuple[GroupedKeys, pa.Table]:
         """As `fold`, for rows that `partials` made, with their key columns."""

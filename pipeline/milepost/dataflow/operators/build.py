@@ -9,6 +9,8 @@ from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
 from milepost.dataflow.operators.interval_join import IntervalJoinByKey, JoinShape
 from milepost.dataflow.operators.process import ProcessByKey, ProcessFunction
+from milepost.dataflow.operators.session import SessionWindowByKey
+from milepost.dataflow.operators.sliding import SlidingWindowByKey
 from milepost.dataflow.operators.top import TopByKey
 from milepost.dataflow.operators.window import TumblingWindowByKey
 from milepost.protocol.records.errors import InvalidRequest
@@ -54,8 +56,7 @@ def build_operator(
     if isinstance(spec, AggregateOperator):
         return AggregateByKey(spec.uid, spec.key, spec.aggregates, input_.schema)
     if isinstance(spec, WindowOperator):
-        size, lateness = spec.window.tumbling, spec.allowed_lateness
-        return TumblingWindowByKey(spec.uid, spec.key, size, lateness, spec.aggregates, input_)
+        return _window(spec, input_)
     if isinstance(spec, TopOperator):
         return TopByKey(spec.uid, spec.key, spec.order_by, spec.n, spec.rank, input_.schema)
     if isinstance(spec, DeduplicateOperator):
@@ -63,3 +64,14 @@ def build_operator(
     raise InvalidRequest(
         f"`kind: {getattr(spec, 'kind', spec)}` is not available in this version. Nothing was changed."
     )
+
+
+def _window(spec: WindowOperator, input_: OperatorInput) -> StatefulOperator:
+    windows, lateness = spec.window, spec.allowed_lateness
+    if windows.sliding is not None:
+        lengths = windows.sliding.size, windows.sliding.slide, lateness
+        return SlidingWindowByKey(spec.uid, spec.key, lengths, spec.aggregates, input_)
+    if windows.session is not None:
+        return SessionWindowByKey(spec.uid, spec.key, windows.session.gap, spec.aggregates, input_)
+    assert windows.tumbling is not None, "the spec says which windows"
+    return TumblingWindowByKey(spec.uid, spec.key, windows.tumbling, lateness, spec.aggregates, input_)

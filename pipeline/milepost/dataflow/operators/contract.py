@@ -38,6 +38,9 @@ TIMER_COLUMN = "__timer"
 EXPIRES_COLUMN = "__expires"
 """State column (int64, us): the row is dead when it is <= the firing watermark; merges drop it. Optional."""
 
+TIMER_EVERY = b"milepost.timer_every/1"
+"""Field metadata of `TIMER_COLUMN`: a row is due again each so many microseconds, until it expires."""
+
 BEGINS_NULL = b"milepost.begins_null"
 """Field metadata of a state column: null is what it is until it is set, so it may be added to recorded state."""
 

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.aggregates import Aggregates
 from milepost.dataflow.operators.changed import ChangedKeys
-from milepost.dataflow.operators.columns import (
-    UTC_MICROSECONDS,
-    check_event_time,
-    check_key,
-    distinct_columns,
-    key_columns,
-    plain_schema,
-)
+from milepost.dataflow.operators.columns import UTC_MICROSECONDS, distinct_columns, key_columns
 from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
     ONLY_TABLE,
@@ -26,18 +19,14 @@ from milepost.dataflow.operators.contract import (
     CheckpointListener,
     Combiner,
     KeyedState,
-    OperatorFailed,
     OperatorInput,
     OperatorOutput,
     OutputKind,
     only_table,
 )
+from milepost.dataflow.operators.windowed import WINDOW_END, WINDOW_START, WindowedRows
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.aggregates import AggregateCall
-
-WINDOW_START = "window_start"
-WINDOW_END = "window_end"
 
 
 class TumblingWindowByKey:
@@ -59,32 +48,23 @@ class TumblingWindowByKey:
         calls: Mapping[str, AggregateCall],
         input_: OperatorInput,
     ) -> None:
-        check_key(uid, key, input_.schema)
-        taken = {WINDOW_START, WINDOW_END} & {*key, *calls}
-        if taken:
-            raise InvalidRequest(
-                f"operator {uid!r}: {sorted(taken)[0]!r} is a column that every window adds. Nothing was changed.",
-                hint="Rename the key or aggregate.",
-            )
-        self._event_time = check_event_time(uid, input_, "a window")
+        self.windowed = windowed = WindowedRows(uid, key, calls, input_)
         self._size_us = size // timedelta(microseconds=1)
         self._lateness_us = allowed_lateness // timedelta(microseconds=1)
-        self._input_schema = plain_schema(input_.schema)
-        self._aggregates = Aggregates(uid, calls, self._input_schema)
         self.uid = uid
-        self.routing_key = tuple(key)
+        self.routing_key = windowed.key
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
         self.key = (*key, WINDOW_START)
         self.combiner: Combiner | None = None
         self.output_kind = OutputKind.UPDATES if self._lateness_us else OutputKind.APPEND
         self.output_key = (*key, WINDOW_START, WINDOW_END) if self._lateness_us else ()
-        keys = [self._input_schema.field(name) for name in key]
+        self.output_schema = windowed.output_schema
         start = pa.field(WINDOW_START, UTC_MICROSECONDS)
         times = [pa.field(TIMER_COLUMN, pa.int64()), pa.field(EXPIRES_COLUMN, pa.int64())]
-        self.state_schema = distinct_columns(uid, [*keys, start, *self._aggregates.state_fields, *times])
+        self.state_schema = distinct_columns(
+            uid, [*windowed.key_fields, start, *windowed.aggregates.state_fields, *times]
+        )
         self.tables = only_table(self.key, self.routing_key, self.state_schema)
-        end = pa.field(WINDOW_END, UTC_MICROSECONDS)
-        self.output_schema = distinct_columns(uid, [*keys, start, end, *self._aggregates.output_fields])
 
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> WindowRun:
         """Start one subtask's epoch."""
@@ -92,11 +72,11 @@ class TumblingWindowByKey:
 
     def take_up(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> tuple[pa.Table | None, pa.Table]:
         """Fold on-time rows into their windows; return the state rows that changed, if any, and the late rows."""
-        late = self._input_schema.empty_table()
+        late = self.windowed.input_schema.empty_table()
         if not rows.num_rows:
             return None, late
-        rows = rows.select(self._input_schema.names).cast(self._input_schema)
-        times = self._event_time.of(rows)
+        rows = self.windowed.plain(rows)
+        times = self.windowed.event_time.of(rows)
         starts = self._starts(times)
         if lateness_us is not None:
             on_time = starts > lateness_us - (self._size_us + self._lateness_us)
@@ -113,38 +93,37 @@ class TumblingWindowByKey:
     def _refuse_unbounded(self, times: np.ndarray, starts: np.ndarray) -> None:
         """Raises OperatorFailed: a window starts or ends, lateness included, where no timestamp is."""
         last_start = END_OF_TIME_US - self._size_us - self._lateness_us
-        beyond = times[(starts > last_start) | (np.mod(starts, self._size_us) != 0)]
-        if len(beyond):
-            raise OperatorFailed(
-                self.uid,
-                f"the window of event time {int(beyond[0])} us since 1970 ({self._event_time.column}) has no bounds "
-                f"that a timestamp can hold, nor have those of {len(beyond) - 1} others; filter such rows before it",
-            )
+        self.windowed.refuse_unbounded(times[(starts > last_start) | (np.mod(starts, self._size_us) != 0)])
 
     def _fold(self, rows: pa.Table, starts: np.ndarray, state: KeyedState) -> pa.Table:
         keys = key_columns(rows, self.routing_key)
         keys = keys.append_column(self.state_schema.field(WINDOW_START), pa.array(starts, UTC_MICROSECONDS))
-        windows, changed = self._aggregates.fold(keys, rows, state)
+        windows, changed = self.windowed.aggregates.fold(keys, rows, state)
         ends = changed.column(WINDOW_START).cast(pa.int64()).to_numpy() + self._size_us
         changed = changed.append_column(TIMER_COLUMN, pa.array(ends))
         changed = changed.append_column(EXPIRES_COLUMN, pa.array(ends + self._lateness_us))
         windows.put(changed)
         return changed
 
-    def results(self, windows: pa.Table) -> pa.Table:
-        """Return what windows give out, by window and key. Raises OperatorFailed on overflow."""
-        if not windows.num_rows:
-            return self.output_schema.empty_table()
-        windows = windows.sort_by([(WINDOW_START, "ascending"), *((name, "ascending") for name in self.routing_key)])
-        ends = windows.column(TIMER_COLUMN).cast(UTC_MICROSECONDS)
-        columns = [*windows.select(list(self.key)).columns, ends, *self._aggregates.results(windows)]
-        return pa.table(columns, schema=self.output_schema)
+
+class WindowOperator(Protocol):
+    """What an operator with one state row per window is to its epoch: tumbling windows, and sessions."""
+
+    @property
+    def windowed(self) -> WindowedRows: ...
+    @property
+    def key(self) -> tuple[str, ...]: ...
+    @property
+    def state_schema(self) -> pa.Schema: ...
+
+    def take_up(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> tuple[pa.Table | None, pa.Table]:
+        """Take rows into windows; return the state rows that changed, if any, and the late rows."""
 
 
 class WindowRun:
-    """One subtask's epoch of a `TumblingWindowByKey`."""
+    """One subtask's epoch of an operator with one state row per window, whose timer is its end."""
 
-    def __init__(self, operator: TumblingWindowByKey, state: KeyedState, fired_us: int | None) -> None:
+    def __init__(self, operator: WindowOperator, state: KeyedState, fired_us: int | None) -> None:
         self._operator = operator
         self._state = state
         self._fired_us = fired_us
@@ -155,11 +134,11 @@ class WindowRun:
         changed, late = self._operator.take_up(rows, lateness_us, self._state)
         if changed is not None and self._fired_us is not None:
             self._again.add(changed.filter(pc.field(TIMER_COLUMN) <= self._fired_us))
-        yield OperatorOutput(self._operator.output_schema.empty_table(), late)
+        yield OperatorOutput(self._operator.windowed.output_schema.empty_table(), late)
 
     def advance(self, firing_us: int | None) -> pa.Table:
         """Emit the windows that end by then, by window and key."""
-        return self._operator.results(self._fire(firing_us))
+        return self._operator.windowed.results(self._fire(firing_us))
 
     def finish(self, firing_us: int | None) -> pa.Table:
         """Emit the windows that end by then, and those that were emitted before and have changed since."""
@@ -167,7 +146,7 @@ class WindowRun:
         again = self._again.current(self._state)
         if again is not None:
             fired = pa.concat_tables([fired, again.select(fired.column_names)])
-        return self._operator.results(fired)
+        return self._operator.windowed.results(fired)
 
     def _fire(self, firing_us: int | None) -> pa.Table:
         """State rows of the windows that `firing_us` reaches and no earlier firing did."""

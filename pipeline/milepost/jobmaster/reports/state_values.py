@@ -15,6 +15,7 @@ from milepost.dataflow.operators.contract import (
     WEIGHT_COLUMN,
     OperatorFailed,
 )
+from milepost.dataflow.operators.sliding import FIRST_END, PANE_START
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.epoch.renames import renames
 from milepost.jobmaster.compatibility.preflight import recorded_type
@@ -24,6 +25,7 @@ from milepost.spec.job.spec import AggregateOperator, WindowOperator
 from milepost.spec.load.load import from_text
 
 _SHOWN_AS = {TIMER_COLUMN: "next_timer", EXPIRES_COLUMN: "expires"}
+_PANES = {PANE_START: "pane_start", FIRST_END: "first_window_end"}
 _WINDOW_END = "window_end"
 _NUMBER = "rows"
 _SHOWABLE_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
@@ -34,7 +36,7 @@ def state_values(context: JobContext, metadata: CheckpointMetadata, table: Opera
     """Return rows of a table of an operator's state as a person reads them, in their order.
 
     An aggregate has its results in place of what they are computed from, by the spec that the checkpoint ran by; a
-    window has its end. Where that spec cannot be read any more, rows are as they are stored.
+    window has its end, a sliding one its panes. Where that spec cannot be read any more, rows are as they are stored.
 
     Raises: InvalidRequest: a result does not fit its type, which the next epoch with that key would decline for.
     """
@@ -52,11 +54,17 @@ def state_values(context: JobContext, metadata: CheckpointMetadata, table: Opera
             hint="--stored shows the state as it is stored",
         ) from None
     shown = rows.select(list(table.state.key))
-    if isinstance(calls, WindowOperator):
+    if isinstance(calls, WindowOperator) and calls.window.sliding is not None:
+        shown = shown.rename_columns([_free(_PANES.get(name, name), name, shown) for name in shown.column_names])
+    elif isinstance(calls, WindowOperator):
         shown = shown.append_column(_WINDOW_END, _times(rows.column(TIMER_COLUMN)))
     for field, column in zip(aggregates.output_fields, results, strict=True):
         shown = shown.append_column(field, column)
     return shown
+
+
+def _free(name: str, stored: str, rows: pa.Table) -> str:
+    return name if name == stored or name not in rows.column_names else stored
 
 
 def counted_rows(rows: pa.Table) -> pa.Table:

@@ -72,7 +72,7 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
         if operator.how != "inner":  # as which it is recorded where there is none
             signature["how"] = operator.how
     if isinstance(operator, WindowOperator):
-        signature["window"] = operator.window.model_dump(mode="json")
+        signature["window"] = operator.window.model_dump(mode="json", exclude_none=True)
         signature[_REMEMBERS] = format_duration(operator.allowed_lateness)
     if isinstance(operator, TopOperator):
         # Rows that others went before were not kept.

@@ -30,7 +30,7 @@ EVENT_TIME_RULES = (
         "window",
         "`window_end` less 1 µs: the last moment of the window",
         "`allowed_lateness`",
-        "window_end + allowed_lateness ≤ stamp",
+        "window_end + allowed_lateness ≤ stamp, of the last one that it is in; for sessions event time < stamp",
     ),
     EventTimeRule("aggregate", "none", NOTHING, NOTHING),
     EventTimeRule("top", "none", NOTHING, NOTHING),

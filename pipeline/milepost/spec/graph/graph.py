@@ -25,10 +25,10 @@ from milepost.spec.graph.node_rules import (
     source_rows,
     sql_rows,
     suite_problems,
-    window_rows,
 )
 from milepost.spec.graph.process_rules import process_rows
 from milepost.spec.graph.top_rules import bucketed_top_problems, top_rows
+from milepost.spec.graph.window_rules import window_rows
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.spec import (
     AggregateOperator,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from milepost.spec.graph.edges import BAD
 from milepost.spec.job.availability import not_available
@@ -15,7 +14,6 @@ from milepost.spec.job.spec import (
     SinkSpec,
     SourceSpec,
     SqlOperator,
-    WindowOperator,
 )
 from milepost.spec.sql.moments import check_moments
 from milepost.spec.sql.sql import check_row_wise, sql_plan
@@ -155,34 +153,11 @@ def _place(rows: OutputRows) -> int | None:
 def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
     """Running aggregates: one row per changed key, updates."""
     problems = append_problems(operator.kind, name, rows, path)
-    problems += key_problems(operator.key, name, rows, path) + _aggregate_problems(
-        operator.aggregates, name, rows, path
-    )
+    problems += key_problems(operator.key, name, rows, path) + aggregate_problems(operator.aggregates, name, rows, path)
     if problems:
         return problems
     columns: Columns = {column: rows.type_of(column) for column in operator.key}
-    return OutputRows({**columns, **_results(operator.aggregates, rows)}, None, UPDATES, operator.key)
-
-
-def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
-    """Aggregates per key and window: each window once, append; with allowed lateness updates of it."""
-    problems = append_problems(operator.kind, name, rows, path) + event_time_problems("a window", name, rows, path)
-    problems += key_problems(operator.key, name, rows, path) + _aggregate_problems(
-        operator.aggregates, name, rows, path
-    )
-    if problems:
-        return problems
-    columns: Columns = {column: rows.type_of(column) for column in operator.key}
-    columns |= dict.fromkeys(WINDOW_COLUMNS, WINDOW_TIME)
-    kind = UPDATES if operator.allowed_lateness else APPEND
-    return OutputRows(
-        {**columns, **_results(operator.aggregates, rows)},
-        WINDOW_END,
-        kind,
-        (*operator.key, *WINDOW_COLUMNS),
-        shift_us=LAST_MOMENT_US,
-        holdback_us=operator.allowed_lateness // timedelta(microseconds=1),
-    )
+    return OutputRows({**columns, **aggregate_columns(operator.aggregates, rows)}, None, UPDATES, operator.key)
 
 
 def deduplicate_rows(
@@ -305,7 +280,7 @@ def key_problems(key: tuple[str, ...], name: str, rows: OutputRows, path: Path) 
     return problems
 
 
-def _aggregate_problems(aggregates: dict[str, AggregateCall], name: str, rows: OutputRows, path: Path) -> list[Problem]:
+def aggregate_problems(aggregates: dict[str, AggregateCall], name: str, rows: OutputRows, path: Path) -> list[Problem]:
     problems = []
     for output, call in aggregates.items():
         if rows.known and call.column is not None and call.column not in rows.columns:
@@ -317,5 +292,5 @@ def _aggregate_problems(aggregates: dict[str, AggregateCall], name: str, rows: O
     return problems
 
 
-def _results(aggregates: dict[str, AggregateCall], rows: OutputRows) -> Columns:
+def aggregate_columns(aggregates: dict[str, AggregateCall], rows: OutputRows) -> Columns:
     return {output: result_type(call, rows.type_of(call.column)) for output, call in aggregates.items()}

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from milepost.spec.values.fields import ColumnName, Many, NodeName, SpecModel
+from milepost.spec.values.fields import Aggregate, ColumnName, Many, NodeName, SpecModel
 
 
 def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -19,6 +19,7 @@ def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
 
 KeyColumns = Annotated[Many[ColumnName], Field(min_length=1), AfterValidator(distinct)]
 OneInput = Annotated[Many[NodeName], Field(min_length=1, max_length=1)]
+Aggregates = Annotated[dict[ColumnName, Aggregate], Field(min_length=1)]
 
 
 class KeyedOperator(SpecModel):

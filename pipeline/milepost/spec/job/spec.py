@@ -6,24 +6,21 @@ Frozen pydantic models. What a key allows alone is checked here; what keys mean 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from milepost.spec.job.checkpointing_spec import MAX_KEY_GROUPS, CheckpointingSpec
 from milepost.spec.job.join_spec import JoinOperator
-from milepost.spec.job.keyed_spec import KeyedOperator, distinct
+from milepost.spec.job.keyed_spec import Aggregates, KeyedOperator, distinct
 from milepost.spec.job.process_spec import ProcessOperator
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.job.top_spec import TopOperator
+from milepost.spec.job.window_spec import WindowOperator
 from milepost.spec.values.fields import (
-    Aggregate,
     AssetUri,
-    ColumnName,
     ConnId,
     Cron,
-    Duration,
     JobName,
     Many,
     NodeName,
@@ -35,8 +32,6 @@ from milepost.spec.values.fields import (
     Text,
     TimeZone,
 )
-
-Aggregates = Annotated[dict[ColumnName, Aggregate], Field(min_length=1)]
 
 
 class StoreSpec(SpecModel):
@@ -81,33 +76,6 @@ class AggregateOperator(KeyedOperator):
 
     kind: Literal["aggregate"]
     aggregates: Aggregates
-
-
-class TumblingWindow(SpecModel):
-    """Windows of one size that touch, aligned to 1970-01-01T00:00Z.
-
-    Attributes:
-        tumbling: the length of each, above 0s.
-    """
-
-    tumbling: PositiveDuration
-
-
-class WindowOperator(KeyedOperator):
-    """Aggregates per key and event-time window; output has window_start and window_end, and `<uid>.late` its late rows.
-
-    Attributes:
-        inputs: the name of one source or operator; its rows are append, never updates, with an event time.
-        window: which windows a row belongs to.
-        aggregates: column of the output, and what it holds, as of an aggregate operator.
-        allowed_lateness: how long after its end a window still takes rows up. 0s: it is emitted once, then final
-            (append); more: again with each epoch that brings it rows (updates).
-    """
-
-    kind: Literal["window"]
-    window: TumblingWindow
-    aggregates: Aggregates
-    allowed_lateness: Duration = timedelta(0)
 
 
 class DeduplicateOperator(KeyedOperator):

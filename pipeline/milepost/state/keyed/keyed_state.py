@@ -30,7 +30,7 @@ from milepost.state.layers.row_identity import plain_columns
 from milepost.state.layers.take import Hits, found_of, take
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.state.statistics.row_statistics import EXPIRES_COLUMN, RowStatistics
+from milepost.state.statistics.row_statistics import EXPIRES_COLUMN, TIMER_COLUMN, RowStatistics
 
 
 class SubtaskState:
@@ -119,7 +119,9 @@ class SubtaskState:
         """Live rows of some key groups whose expiry is <= time_us; any order."""
         if EXPIRES_COLUMN not in self.schema.names:
             return self.schema.empty_table()
-        rows = self.due(time_us).filter(pc.field(EXPIRES_COLUMN) <= time_us)
+        return self._of_groups(self.due(time_us).filter(pc.field(EXPIRES_COLUMN) <= time_us), key_groups)
+
+    def _of_groups(self, rows: pa.Table, key_groups: range) -> pa.Table:
         if not rows.num_rows:
             return rows
         keys = self._identity.keys
@@ -160,6 +162,16 @@ class SubtaskState:
     def forget(self, rows: pa.Table) -> None:
         """Remove rows before the epoch begins: they are no part of the state at its start."""
         self.delete(rows)
+        self._forgotten = tuple(self._changes)
+
+    def pass_timers(self, key_groups: range, time_us: int) -> None:
+        """Move timers of some key groups that ring again behind a time at which they have rung, before the epoch."""
+        if not self._times.every_us:
+            return
+        rows = self._of_groups(self.due(time_us).filter(pc.field(TIMER_COLUMN) <= time_us), key_groups)
+        timers = self._times.next_timers(rows.column(TIMER_COLUMN).to_numpy(), time_us)
+        at = rows.column_names.index(TIMER_COLUMN)
+        self.upsert(rows.set_column(at, rows.field(at), pa.array(timers)))
         self._forgotten = tuple(self._changes)
 
     def add(self, rows: pa.Table) -> None:
@@ -268,6 +280,7 @@ def restore_state(
     for handle, fired_us in zip(handles, firing, strict=False):
         if fired_us is not None and fired_us != watermark_us:
             state.forget(state.expired(handle.key_groups, fired_us))
+            state.pass_timers(handle.key_groups, fired_us)
     return state
 
 

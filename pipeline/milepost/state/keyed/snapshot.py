@@ -41,7 +41,7 @@ class RestoredState:
 
     @property
     def times(self) -> Times:
-        return Times(tuple(self.identity.schema.names))
+        return Times.of(self.identity.stored)
 
 
 @dataclass(frozen=True, slots=True)

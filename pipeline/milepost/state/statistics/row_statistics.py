@@ -20,6 +20,9 @@ from milepost.state.layers.layer import Bools, KeySpec, Layer, match, not_hidden
 TIMER_COLUMN = "__timer"
 EXPIRES_COLUMN = "__expires"
 
+TIMER_EVERY = b"milepost.timer_every/1"
+"""Field metadata of the timer's column: a row's timer rings again each so many microseconds, until the row expires."""
+
 _NEVER = np.iinfo(np.int64).max
 _ROUNDS = 32
 """So many rows of a key group that newer ones hide are passed over one by one; then all rows are counted."""
@@ -38,10 +41,19 @@ class Times:
     """When rows are alive or due, for one state schema.
 
     Args:
-        names: of its columns.
+        names: of its columns. every_us: after which a timer rings again, until its row expires; 0: it rings once.
     """
 
     names: tuple[str, ...]
+    every_us: int = 0
+
+    @classmethod
+    def of(cls, stored: pa.Schema) -> Times:
+        """Return those of a table, whose columns have their metadata."""
+        every = (
+            (stored.field(TIMER_COLUMN).metadata or {}).get(TIMER_EVERY, b"0") if TIMER_COLUMN in stored.names else 0
+        )
+        return cls(tuple(stored.names), int(every))
 
     @property
     def has_timers(self) -> bool:
@@ -74,12 +86,23 @@ class Times:
         The end of time for others.
         """
         timers, valid = _values(layer, TIMER_COLUMN, rows)
+        if watermark_us is not None and self.every_us:
+            timers = self.next_timers(timers, watermark_us)
         waits = ~(layer.deleted if rows is None else layer.deleted[rows]) & self.alive(layer, watermark_us, rows)
         if valid is not None:
             waits &= valid
         if watermark_us is not None:
             waits &= timers > watermark_us
         return np.where(waits, timers, _NEVER)
+
+    def next_timers(self, timers: Ints, watermark_us: int) -> Ints:
+        """Return when timers that ring again do so next after a watermark; the end of time where that is never.
+
+        >>> Times((), every_us=10).next_timers(np.array([5, 25]), 15).tolist()
+        [25, 25]
+        """
+        rung = (watermark_us - timers) // self.every_us + 1
+        return np.where(timers > watermark_us, timers, timers + rung * self.every_us)
 
 
 def _at_most(layer: Layer, column: str, time_us: int, rows: Ints | None = None) -> Bools:

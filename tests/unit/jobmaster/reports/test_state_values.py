@@ -21,8 +21,14 @@ EDIT = {
     "cents: sum(d), low: min(v)}}\n"
     "  - {uid: hourly, kind: window, inputs: [rows], key: [k], window: {tumbling: 1h},\n"
     "     aggregates: {n: count(*), s: sum(v)}}\n"
+    "  - {uid: recent, kind: window, inputs: [rows], key: [k], window: {sliding: {size: 2h, slide: 1h}},\n"
+    "     aggregates: {n: count(*)}}\n"
+    "  - {uid: visits, kind: window, inputs: [rows], key: [k], window: {session: {gap: 1h}},\n"
+    "     aggregates: {n: count(*)}}\n"
     "  - {uid: once, kind: deduplicate, inputs: [rows], key: [k], ttl: 1d}",
     "sinks:\n": "sinks:\n  - {name: hours, input: hourly, format: parquet, path: ../lake/hours, mode: append}\n"
+    "  - {name: recent, input: recent, format: parquet, path: ../lake/recent, mode: append}\n"
+    "  - {name: visits, input: visits, format: parquet, path: ../lake/visits, mode: append}\n"
     "  - {name: firsts, input: once, format: parquet, path: ../lake/firsts, mode: append}\n",
     "retained: {last: 1}": "retained: {last: 5}",
 }
@@ -46,6 +52,10 @@ def test_aggregates_have_their_results_and_windows_their_ends(tmp_path: Path) ->
     start, end = (dt.datetime(2026, 1, 1, hour, tzinfo=dt.UTC) for hour in (0, 1))
     windows = job.master.state_values("hourly").to_pylist()
     assert windows[0] == {"k": 1, "window_start": start, "window_end": end, "n": 2, "s": 7}
+    pane = {"k": 1, "pane_start": start, "first_window_end": end, "n": 2}
+    assert job.master.state_values("recent").to_pylist()[0] == pane
+    visit = job.master.state_values("visits").to_pylist()[0]
+    assert [visit[name].minute for name in ("window_start", "window_end")] == [10, 20] and visit["n"] == 2
     firsts = job.master.state_values("once")
     assert firsts.column_names == ["k", "expires"] and firsts.to_pylist()[0]["expires"].date() == dt.date(2026, 1, 2)
 

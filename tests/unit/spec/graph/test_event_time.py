@@ -79,6 +79,12 @@ def window(folder: Path) -> None:
     assert times_of(graph, "again") == ("window_end", -1, 2 * HOUR_US)
     assert not late(spec, "hourly", folder, 0, HOUR_US - 1) and late(spec, "hourly", folder, 0, HOUR_US)
     assert not late(spec, "again", folder, 0, 3 * HOUR_US - 1) and late(spec, "again", folder, 0, 3 * HOUR_US)
+    of_sliding, of_session = {"sliding": {"size": "2h", "slide": "1h"}}, {"session": {"gap": "3h"}}
+    spec, graph = graph_of({**hourly, "uid": "last", "window": of_sliding}, {**hourly, "window": of_session})
+    assert times_of(graph, "last") == ("window_end", -1, 0) == times_of(graph, "hourly")
+    assert not late(spec, "last", folder, 0, 2 * HOUR_US - 1) and late(spec, "last", folder, 0, 2 * HOUR_US)
+    assert not late(spec, "hourly", folder, 5, 5) and late(spec, "hourly", folder, 4, 5)
+    spec, graph = graph_of(hourly)
     end_us = HOUR_US
     assert late(spec, "hourly", folder, end_us, HOUR_US, shift_us=-1), "a window's end is the moment after it"
 

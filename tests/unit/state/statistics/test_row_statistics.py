@@ -19,7 +19,7 @@ from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.statistics import row_statistics
-from milepost.state.statistics.row_statistics import RowStatistics
+from milepost.state.statistics.row_statistics import TIMER_EVERY, RowStatistics
 from milepost.storage.local import LocalStore
 from tests.harness.tasks.key_hashes import KEYED
 
@@ -30,9 +30,12 @@ TIMER, EXPIRES = "__timer", "__expires"
 class Lineage:
     """One operator's state beside a dictionary, over epochs that each change little of it."""
 
-    def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
+    def __init__(self, folder: Path, names: tuple[str, ...], every: int = 0) -> None:
         self.store = LocalStore(StoreConfig(f"file://{folder}"))
-        self.schema = pa.schema([("k", pa.int64()), *((name, pa.int64()) for name in names)])
+        self.every = every
+        rings = {TIMER: {TIMER_EVERY: str(every)}} if every else {}
+        fields = [pa.field(name, pa.int64(), metadata=rings.get(name)) for name in names]
+        self.schema = pa.schema([pa.field("k", pa.int64()), *fields])
         self.handles: list[StateHandle] = []
         self.model: dict[int, dict[str, Any]] = {}
         self.watermark: int | None = None
@@ -75,6 +78,8 @@ class Lineage:
         timers: dict[int, int] = {}
         for k, row in self.model.items():
             timer = row.get(TIMER)
+            while self.every and self.watermark is not None and timer <= self.watermark:
+                timer += self.every
             if timer is not None and (self.watermark is None or timer > self.watermark):
                 group = int(key_group(KEYED(pa.table({"k": [k]}), ["k"]), GROUPS)[0])
                 timers[group] = min(timer, timers.get(group, timer))
@@ -92,6 +97,7 @@ class Way:
     names: tuple[str, ...]
     looked_up: bool
     deletes: bool
+    every: int = 0
 
     def times(self, k: int, now: int, random: np.random.Generator) -> dict[str, Any]:
         if self.names == (TIMER,):  # set anew by each row, often unset
@@ -108,6 +114,7 @@ WAYS = {
     "window": Way((TIMER, EXPIRES), looked_up=True, deletes=False),
     "process": Way((TIMER,), looked_up=False, deletes=True),
     "deduplicate": Way((EXPIRES,), looked_up=True, deletes=False),
+    "sliding window": Way((TIMER, EXPIRES), looked_up=True, deletes=False, every=4),
     "all": Way((TIMER, EXPIRES), looked_up=False, deletes=True),
 }
 
@@ -120,7 +127,7 @@ def test_a_statistic_by_what_changed_is_that_of_all_rows(
 ) -> None:
     """DESIGN 5: a group is opened if its earliest timer is due, so a timer too late would lose what it fires."""
     random = np.random.default_rng(seed)
-    lineage = Lineage(tmp_path_factory.mktemp("statistics"), way.names)
+    lineage = Lineage(tmp_path_factory.mktemp("statistics"), way.names, way.every)
     now, keys = 0, 150
     for epoch in range(10):
         parallelism = 2 if epoch == rescale_at else 1

@@ -1,0 +1,308 @@
+"""`kind: window` with `sliding`: windows of one size that overlap, made of panes as long as the slide.
+
+A pane is what the windows that begin at multiples of `slide` have in common: with size 3 and slide 1, the window
+[0, 3) is the panes 0, 1 and 2, and pane 2 is also in [1, 4) and [2, 5). State has one row per key and pane, whatever
+the number of windows; what a window gives out is merged from its panes when it is done.
+
+A row may come when some of its windows are done and others are not. It counts for those that are not: they are the
+ones that end at `first_end` or later, which is part of what tells panes apart. So which rows are in a window is a
+function of the rows and their stamps, in whatever order they come and however far this subtask has fired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.dataflow.operators.columns import (
+    UTC_MICROSECONDS,
+    distinct_columns,
+    first_of_each,
+    group_rows,
+    key_columns,
+)
+from milepost.dataflow.operators.contract import (
+    EXPIRES_COLUMN,
+    ONLY_TABLE,
+    TIMER_COLUMN,
+    TIMER_EVERY,
+    CheckpointListener,
+    Combiner,
+    Ints,
+    KeyedState,
+    OperatorInput,
+    OperatorOutput,
+    OutputKind,
+    only_table,
+)
+from milepost.dataflow.operators.windowed import WINDOW_END, WINDOW_START, WindowedRows
+from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
+from milepost.spec.values.aggregates import AggregateCall
+
+PANE_START, FIRST_END = "__pane_start", "__first_end"
+"""State columns, timestamps: which pane it is, and the end of the first window that its rows count for."""
+
+PAIRS_AT_ONCE = 1_000_000
+"""Of a pane and a window: what is merged in one step, and at least one window of each key."""
+
+
+class SlidingWindowByKey:
+    """Aggregates over the rows of a key in each of the windows that begin every `slide`.
+
+    A row is late when allowed lateness after the end of the last window that it belongs to has passed the lateness
+    watermark. A window is emitted in the epoch whose firing watermark reaches its end; with an allowed lateness again
+    in each epoch that brings it rows.
+    """
+
+    listener: CheckpointListener | None = None
+
+    def __init__(
+        self,
+        uid: str,
+        key: Sequence[str],
+        lengths: tuple[timedelta, timedelta, timedelta],
+        calls: Mapping[str, AggregateCall],
+        input_: OperatorInput,
+    ) -> None:
+        """Args:
+        lengths: size, slide, allowed lateness; size is a multiple of slide.
+        """
+        self.windowed = windowed = WindowedRows(uid, key, calls, input_)
+        self.size_us, self.slide_us, self.lateness_us = (one // timedelta(microseconds=1) for one in lengths)
+        self.uid = uid
+        self.routing_key = windowed.key
+        self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
+        self.key = (*key, PANE_START, FIRST_END)
+        self.combiner: Combiner | None = None
+        self.output_kind = OutputKind.UPDATES if self.lateness_us else OutputKind.APPEND
+        self.output_key = (*key, WINDOW_START, WINDOW_END) if self.lateness_us else ()
+        self.output_schema = windowed.output_schema
+        bounds = [pa.field(name, UTC_MICROSECONDS) for name in (PANE_START, FIRST_END)]
+        timer = pa.field(TIMER_COLUMN, pa.int64(), metadata={TIMER_EVERY: str(self.slide_us)})
+        expires = pa.field(EXPIRES_COLUMN, pa.int64())
+        fields = [*windowed.key_fields, *bounds, *windowed.aggregates.state_fields, timer, expires]
+        self.state_schema = distinct_columns(uid, fields)
+        self.tables = only_table(self.key, self.routing_key, self.state_schema)
+
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> SlidingRun:
+        """Start one subtask's epoch."""
+        return SlidingRun(self, tables[ONLY_TABLE], previous_firing_us)
+
+    def take_up(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> tuple[pa.Table | None, pa.Table]:
+        """Fold on-time rows into their panes; return the panes that changed, if any, and the late rows."""
+        late = self.windowed.input_schema.empty_table()
+        if not rows.num_rows:
+            return None, late
+        rows = self.windowed.plain(rows)
+        given = self.windowed.event_time.of(rows)
+        times = np.clip(given, *self._bounds_us)
+        starts = times - np.mod(times, self.slide_us)
+        first_ends = starts + self.slide_us
+        if lateness_us is not None:
+            first_ends = np.maximum(first_ends, self.next_end(lateness_us - self.lateness_us))
+        on_time = first_ends <= starts + self.size_us
+        self.windowed.refuse_unbounded(given[on_time & (times != given)])
+        if not on_time.all():
+            late = rows.filter(pa.array(~on_time))
+            rows, starts, first_ends = rows.filter(pa.array(on_time)), starts[on_time], first_ends[on_time]
+        return (self._fold(rows, starts, first_ends, state) if rows.num_rows else None), late
+
+    @property
+    def _bounds_us(self) -> tuple[int, int]:
+        """The least and the greatest event time all of whose windows begin and end, lateness included, in time."""
+        return BEGINNING_OF_TIME_US + self.size_us, END_OF_TIME_US - self.size_us - self.slide_us - self.lateness_us
+
+    def until(self, panes: Panes, first: Ints, firing_us: int) -> Wanted:
+        """Return the windows of panes from some ends on that a firing watermark has reached."""
+        last = _microseconds(panes.rows, PANE_START) + self.size_us
+        reached = max(firing_us // self.slide_us * self.slide_us, BEGINNING_OF_TIME_US)
+        return Wanted(first, np.minimum(last, reached), self.slide_us)
+
+    def next_end(self, after_us: int) -> int:
+        """Return the end of the first window that ends after a time."""
+        end_us = (after_us // self.slide_us + 1) * self.slide_us
+        return min(max(end_us, BEGINNING_OF_TIME_US), END_OF_TIME_US)
+
+    def _fold(self, rows: pa.Table, starts: Ints, first_ends: Ints, state: KeyedState) -> pa.Table:
+        keys = key_columns(rows, self.routing_key)
+        for name, values in ((PANE_START, starts), (FIRST_END, first_ends)):
+            keys = keys.append_column(self.state_schema.field(name), pa.array(values, UTC_MICROSECONDS))
+        panes, changed = self.windowed.aggregates.fold(keys, rows, state)
+        changed = changed.append_column(TIMER_COLUMN, changed.column(FIRST_END).cast(pa.int64()))
+        expires = _microseconds(changed, PANE_START) + self.size_us + self.lateness_us
+        changed = changed.append_column(EXPIRES_COLUMN, pa.array(expires))
+        panes.put(changed)
+        return changed
+
+    def merged(self, panes: Panes, wanted: Wanted, *, only: Ends | None = None) -> pa.Table:
+        """Return windows of panes, merged: as state rows of windows, the end of each as its timer.
+
+        Args:
+            only: some windows of these; None: all.
+        """
+        parts = [self._merged(panes, part, only) for part in self._parts(wanted)]
+        return pa.concat_tables(parts) if parts else self.window_schema.empty_table()
+
+    def _parts(self, wanted: Wanted) -> Iterator[Wanted]:
+        """Divide windows by their ends until memory holds the pairs of each part, or it is of one end."""
+        pairs, (low, high) = int(wanted.counts.sum()), wanted.ends
+        if pairs > PAIRS_AT_ONCE and low < high:
+            middle = low + (high - low) // self.slide_us // 2 * self.slide_us
+            yield from self._parts(replace(wanted, last=np.minimum(wanted.last, middle)))
+            yield from self._parts(replace(wanted, first=np.maximum(wanted.first, middle + self.slide_us)))
+        elif pairs:
+            yield wanted
+
+    def _merged(self, panes: Panes, wanted: Wanted, only: Ends | None) -> pa.Table:
+        counts = wanted.counts
+        pane = np.repeat(np.arange(len(counts)), counts)
+        ends = wanted.first[pane] + _places(counts) * self.slide_us
+        moments = np.unique(ends)
+        windows = panes.owners[pane] * len(moments) + np.searchsorted(moments, ends)
+        if only is not None:
+            known = np.isin(only.ends, moments)
+            asked = only.owners[known] * len(moments) + np.searchsorted(moments, only.ends[known])
+            chosen = np.isin(windows, asked)
+            pane, ends, windows = pane[chosen], ends[chosen], windows[chosen]
+        _, first, codes = np.unique(windows, return_index=True, return_inverse=True)
+        partials = panes.rows.select(pa.schema(self.windowed.aggregates.state_fields).names).take(pa.array(pane))
+        accumulated = self.windowed.aggregates.merged(partials, codes, len(first))
+        keys = panes.rows.select(list(self.routing_key)).take(pa.array(pane[first]))
+        starts = pa.array(ends[first] - self.size_us, UTC_MICROSECONDS)
+        columns = [*keys.columns, starts, *accumulated.columns, pa.array(ends[first])]
+        return pa.table(columns, schema=self.window_schema)
+
+    @property
+    def window_schema(self) -> pa.Schema:
+        """Of merged windows: key, window_start, accumulators, and the end as a timer."""
+        start, end = pa.field(WINDOW_START, UTC_MICROSECONDS), pa.field(TIMER_COLUMN, pa.int64())
+        return pa.schema([*self.windowed.key_fields, start, *self.windowed.aggregates.state_fields, end])
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Windows, by the number of their key and their end."""
+
+    owners: Ints
+    ends: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Panes:
+    """State rows in the order in which they are merged. `owners`: of each the number of its key."""
+
+    rows: pa.Table
+    owners: Ints
+
+    @classmethod
+    def of(cls, rows: pa.Table, owners: Ints) -> Panes:
+        order = np.lexsort((_microseconds(rows, FIRST_END), _microseconds(rows, PANE_START)))
+        return cls(rows.take(pa.array(order)), owners[order])
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Windows that panes are in: of each pane the end of the first and of the last; none if that is before it."""
+
+    first: Ints
+    last: Ints
+    slide_us: int
+
+    @property
+    def counts(self) -> Ints:
+        """How many windows of each pane."""
+        return np.maximum(self.last - self.first, -self.slide_us) // self.slide_us + 1
+
+    def of(self, owners: Ints) -> Ends:
+        """Return them one by one, by the number of each pane's key."""
+        counts = self.counts
+        return Ends(np.repeat(owners, counts), np.repeat(self.first, counts) + _places(counts) * self.slide_us)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The end of the first window of all, and of the last."""
+        asked = self.last >= self.first
+        return (int(self.first[asked].min()), int(self.last[asked].max())) if asked.any() else (0, 0)
+
+
+class SlidingRun:
+    """One subtask's epoch of a `SlidingWindowByKey`."""
+
+    def __init__(self, operator: SlidingWindowByKey, state: KeyedState, fired_us: int | None) -> None:
+        self._operator = operator
+        self._state = state
+        self._fired_us = fired_us
+        self._again: list[pa.Table] = []
+
+    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
+        """Take up on-time rows; windows come out when they fire. Raises OperatorFailed."""
+        changed, late = self._operator.take_up(rows, lateness_us, self._state)
+        if changed is not None and self._fired_us is not None:
+            fired = changed.filter(pc.field(TIMER_COLUMN) <= self._fired_us)
+            if fired.num_rows:
+                self._again.append(fired.select(list(self._operator.key)))
+        yield OperatorOutput(self._operator.output_schema.empty_table(), late)
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Emit the windows that end by then, by window and key."""
+        return self._operator.windowed.results(self._fire(firing_us))
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Emit the windows that end by then, and those that were emitted before and have changed since."""
+        again = self._changed()
+        return self._operator.windowed.results(pa.concat_tables([again, self._fire(firing_us)]))
+
+    def _fire(self, firing_us: int | None) -> pa.Table:
+        """Windows that `firing_us` reaches and no earlier firing did."""
+        before_us, operator = self._fired_us, self._operator
+        if firing_us is None or (before_us is not None and firing_us <= before_us):
+            return operator.window_schema.empty_table()
+        self._fired_us = firing_us
+        rows = self._state.due(firing_us).filter(pc.field(TIMER_COLUMN) <= firing_us)
+        panes = Panes.of(rows, group_rows(rows.select(list(operator.routing_key)))[0])
+        first = panes.rows.column(TIMER_COLUMN).to_numpy()
+        if before_us is not None:
+            first = np.maximum(first, operator.next_end(before_us))
+        wanted = operator.until(panes, first, firing_us)
+        # Where windows come out again, one that another subtask has fired may be due for some of its panes alone.
+        return self._whole(panes, wanted) if operator.lateness_us else operator.merged(panes, wanted)
+
+    def _changed(self) -> pa.Table:
+        """Windows that have fired and that panes of them have changed since."""
+        operator = self._operator
+        if not self._again or self._fired_us is None:
+            return operator.window_schema.empty_table()
+        rows = pa.concat_tables(self._again)
+        panes = Panes.of(rows, group_rows(key_columns(rows, operator.routing_key))[0])
+        return self._whole(panes, operator.until(panes, _microseconds(panes.rows, FIRST_END), self._fired_us))
+
+    def _whole(self, panes: Panes, wanted: Wanted) -> pa.Table:
+        """Windows of some panes, merged from all that they have."""
+        operator = self._operator
+        if not wanted.counts.any():
+            return operator.window_schema.empty_table()
+        keys = key_columns(panes.rows, operator.routing_key)
+        owners, count = group_rows(keys)
+        found = self._state.lookup_all(keys.take(pa.array(first_of_each(owners, count))))
+        every = Panes.of(found.take(operator.state_schema.names), found.owners)
+        first, last = _microseconds(every.rows, FIRST_END), wanted.ends[1]
+        only = wanted.of(owners)
+        return operator.merged(every, operator.until(every, first, last), only=only)
+
+
+def _microseconds(rows: pa.Table, column: str) -> Ints:
+    return rows.column(column).cast(pa.int64()).to_numpy()
+
+
+def _places(counts: Ints) -> Ints:
+    """Return the place of each item in its group, from 0.
+
+    >>> _places(np.array([2, 0, 3])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)

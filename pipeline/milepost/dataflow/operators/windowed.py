@@ -1,0 +1,75 @@
+"""What all windows share: the rows that they take, the aggregates in them, and the rows that they give out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from milepost.dataflow.operators.aggregates import Aggregates
+from milepost.dataflow.operators.columns import (
+    UTC_MICROSECONDS,
+    check_event_time,
+    check_key,
+    distinct_columns,
+    plain_schema,
+)
+from milepost.dataflow.operators.contract import TIMER_COLUMN, Ints, OperatorFailed, OperatorInput
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.values.aggregates import AggregateCall
+
+WINDOW_START = "window_start"
+WINDOW_END = "window_end"
+
+
+class WindowedRows:
+    """The input and the output of a window operator.
+
+    Attributes:
+        key: columns of the rows that windows are of, with their `key_fields`.
+        event_time: of its rows. input_schema: of them, plain. aggregates: of the rows in a window.
+        output_schema: key, window_start, window_end, then the aggregates.
+    """
+
+    def __init__(self, uid: str, key: Sequence[str], calls: Mapping[str, AggregateCall], input_: OperatorInput) -> None:
+        check_key(uid, key, input_.schema)
+        taken = {WINDOW_START, WINDOW_END} & {*key, *calls}
+        if taken:
+            raise InvalidRequest(
+                f"operator {uid!r}: {sorted(taken)[0]!r} is a column that every window adds. Nothing was changed.",
+                hint="Rename the key or aggregate.",
+            )
+        self.uid = uid
+        self.key = tuple(key)
+        self.event_time = check_event_time(uid, input_, "a window")
+        self.input_schema = plain_schema(input_.schema)
+        self.aggregates = Aggregates(uid, calls, self.input_schema)
+        self.key_fields = [self.input_schema.field(name) for name in key]
+        bounds = [pa.field(name, UTC_MICROSECONDS) for name in (WINDOW_START, WINDOW_END)]
+        self.output_schema = distinct_columns(uid, [*self.key_fields, *bounds, *self.aggregates.output_fields])
+
+    def plain(self, rows: pa.Table) -> pa.Table:
+        """Return input rows with the columns and types that the operator knows."""
+        return rows.select(self.input_schema.names).cast(self.input_schema)
+
+    def results(self, windows: pa.Table) -> pa.Table:
+        """Return what windows give out, by window and key. Raises OperatorFailed on overflow.
+
+        Args:
+            windows: key, window_start, accumulators, and the end of each as its timer.
+        """
+        if not windows.num_rows:
+            return self.output_schema.empty_table()
+        windows = windows.sort_by([(WINDOW_START, "ascending"), *((name, "ascending") for name in self.key)])
+        ends = windows.column(TIMER_COLUMN).cast(UTC_MICROSECONDS)
+        columns = [*windows.select([*self.key, WINDOW_START]).columns, ends, *self.aggregates.results(windows)]
+        return pa.table(columns, schema=self.output_schema)
+
+    def refuse_unbounded(self, beyond: Ints) -> None:
+        """Raises OperatorFailed: there are event times whose window begins or ends where no timestamp is."""
+        if len(beyond):
+            raise OperatorFailed(
+                self.uid,
+                f"the window of event time {int(beyond[0])} us since 1970 ({self.event_time.column}) has no bounds "
+                f"that a timestamp can hold, nor have those of {len(beyond) - 1} others; filter such rows before it",
+            )

@@ -1,0 +1,75 @@
+"""Window rules derive the rows that aggregates per key and event-time window are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from milepost.spec.graph.node_rules import (
+    APPEND,
+    LAST_MOMENT_US,
+    UPDATES,
+    WINDOW_COLUMNS,
+    WINDOW_END,
+    WINDOW_TIME,
+    Columns,
+    OutputRows,
+    aggregate_columns,
+    aggregate_problems,
+    append_problems,
+    event_time_problems,
+    key_problems,
+)
+from milepost.spec.job.availability import not_available
+from milepost.spec.job.window_spec import WindowOperator
+from milepost.spec.values.problems import Path, Problem
+from milepost.spec.values.types import FLOATS
+
+_MERGED = ("count", "sum", "min", "max", "avg")
+"""Functions whose partial results are merged into those of a window."""
+
+
+def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
+    """Aggregates per key and window: each window once, append; with allowed lateness updates of it."""
+    problems = append_problems(operator.kind, name, rows, path) + event_time_problems("a window", name, rows, path)
+    problems += key_problems(operator.key, name, rows, path)
+    problems += aggregate_problems(operator.aggregates, name, rows, path)
+    problems += _merge_problems(operator, rows, path)
+    if problems:
+        return problems
+    columns: Columns = {column: rows.type_of(column) for column in operator.key}
+    columns |= dict.fromkeys(WINDOW_COLUMNS, WINDOW_TIME)
+    kind = UPDATES if operator.allowed_lateness else APPEND
+    return OutputRows(
+        {**columns, **aggregate_columns(operator.aggregates, rows)},
+        WINDOW_END,
+        kind,
+        (*operator.key, *WINDOW_COLUMNS),
+        shift_us=LAST_MOMENT_US,
+        holdback_us=operator.allowed_lateness // timedelta(microseconds=1),
+    )
+
+
+def _merge_problems(operator: WindowOperator, rows: OutputRows, path: Path) -> Iterator[Problem]:
+    """Yield what windows that are merged from parts cannot do: sliding ones from panes, sessions from sessions."""
+    if operator.window.tumbling is not None:
+        return
+    kind = "sliding" if operator.window.sliding is not None else "session"
+    if kind == "session" and operator.allowed_lateness:
+        message = f"{not_available('allowed_lateness')} for session windows: a late row may join two that were emitted"
+        yield Problem((*path, "allowed_lateness"), message)
+    for output, call in operator.aggregates.items():
+        type_ = rows.type_of(call.column)
+        if call.function not in _MERGED:
+            message = f"{not_available(str(call))} for {kind} windows; available: {', '.join(_MERGED)}"
+            yield Problem((*path, "aggregates", output), message)
+        elif kind == "session" and call.function in ("sum", "avg") and type_ is not None and type_.kind in FLOATS:
+            yield Problem((*path, "aggregates", output), session_float_problem(f"{call} of {type_}"))
+
+
+def session_float_problem(call: str) -> str:
+    """Return why a session cannot sum floats: rounding follows the order in which sessions are joined."""
+    return (
+        f"{not_available(call)} for session windows: a sum of floats depends on the order in which rows join sessions; "
+        "CAST the column to a decimal in a `sql` operator before it"
+    )

@@ -1,0 +1,95 @@
+"""The laws of windows that overlap, and of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from milepost.spec.job.spec import WindowOperator
+from tests.harness.law.batch import Claim, Law, Place, WindowLaw, differing, microseconds, names
+
+
+def window_law(spec: WindowOperator) -> Law:
+    """Return the law of a window operator, by its windows."""
+    if spec.window.sliding is not None:
+        return SlidingLaw(spec)
+    return WindowLaw(spec) if spec.window.session is None else SessionLaw(spec)
+
+
+def _claims(law: SlidingLaw | SessionLaw, place: Place) -> Iterator[Claim]:
+    key = (*law.spec.key, "window_start", "window_end")
+    every = names((*key, *law.spec.aggregates))
+    final = not law.spec.allowed_lateness
+    shown = place.appended(every) if final else place.newest(key, every)
+    yield Claim("windows are the batch aggregate of those that are done", differing(shown, law.batch(place)))
+    if final:
+        early = f'SELECT * FROM "{place.uid}" WHERE epoch_us(window_end) - 1 < __stamp'
+        yield Claim("a window's row is on time for its consumers", early)
+
+
+def _batch(spec: WindowOperator, place: Place, rows: str) -> str:
+    """Aggregate rows with `__start` and `__end` of their window, of those that are done."""
+    keys = names(spec.key)
+    return (
+        f"SELECT upto, {keys}, make_timestamptz(__start) AS window_start, make_timestamptz(__end) AS window_end, "
+        f"{place.calls(spec.aggregates)} FROM (SELECT * REPLACE ({place.keyed(spec.key)}) FROM ({rows})) "
+        f"JOIN mark USING (upto) WHERE node = '{place.uid}' AND __end <= watermark_us "
+        f"GROUP BY upto, {keys}, __start, __end"
+    )
+
+
+@dataclass(frozen=True)
+class SlidingLaw:
+    """A row is in each window around it that was not done by its stamp; late where there is none."""
+
+    spec: WindowOperator
+
+    def _last_end_us(self, place: Place) -> str:
+        size, slide = self._lengths_us
+        return f"({place.time_us} - ({place.time_us} % {slide} + {slide}) % {slide} + {size})"
+
+    @property
+    def _lengths_us(self) -> tuple[int, int]:
+        assert self.spec.window.sliding is not None
+        return microseconds(self.spec.window.sliding.size), microseconds(self.spec.window.sliding.slide)
+
+    def late(self, place: Place) -> str | None:
+        return f"{self._last_end_us(place)} + {microseconds(self.spec.allowed_lateness)} <= __stamp"
+
+    def batch(self, place: Place) -> str:
+        size, slide = self._lengths_us
+        ends = f"SELECT *, unnest(range({size // slide})) * {slide} AS __back, {self._last_end_us(place)} AS __last"
+        each = (
+            f"SELECT *, __last - __back AS __end, __last - __back - {size} AS __start FROM ({ends} FROM ({place.rows}))"
+        )
+        open_ = f"coalesce(__end + {microseconds(self.spec.allowed_lateness)} > __stamp, true)"
+        return _batch(self.spec, place, place.at_each(f"SELECT * FROM ({each}) WHERE {open_}"))
+
+    def claims(self, place: Place) -> Iterator[Claim]:
+        return _claims(self, place)
+
+
+@dataclass(frozen=True)
+class SessionLaw:
+    """On-time rows of a key, in order of time: one that comes `gap` after the last one or later begins a session."""
+
+    spec: WindowOperator
+
+    def late(self, place: Place) -> str | None:
+        return f"{place.time_us} < __stamp"
+
+    def batch(self, place: Place) -> str:
+        assert self.spec.window.session is not None
+        gap, by = microseconds(self.spec.window.session.gap), f"upto, {names(self.spec.key)}"
+        on_time = place.at_each(f"SELECT *, {place.time_us} AS __time FROM ({place.on_time(self.late(place))})")
+        rows = f"SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({on_time})"
+        last = f"lag(__time) OVER (PARTITION BY {by} ORDER BY __time)"
+        new = f"SELECT *, CASE WHEN __time - {last} < {gap} THEN 0 ELSE 1 END AS __new FROM ({rows})"
+        order = f"PARTITION BY {by} ORDER BY __time ROWS UNBOUNDED PRECEDING"
+        numbered = f"SELECT *, sum(__new) OVER ({order}) AS __session FROM ({new})"
+        bounds = f"OVER (PARTITION BY {by}, __session)"
+        each = f"SELECT *, min(__time) {bounds} AS __start, max(__time) {bounds} + {gap} AS __end FROM ({numbered})"
+        return _batch(self.spec, place, each)
+
+    def claims(self, place: Place) -> Iterator[Claim]:
+        return _claims(self, place)

@@ -1,0 +1,97 @@
+"""What windows give, and which of them there are, is decided from the spec alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.graph.compatibility import COMPATIBLE, NEW_UID, compare_signatures, state_signatures
+from milepost.spec.job.spec import JobSpec
+from milepost.spec.load.validation import validate_spec
+from tests.harness.jobs.graphs import build_graph
+
+CLICKS = {"visitor": "string", "at": "timestamp[us, UTC]", "x": "float64", "paid": "decimal(9, 2)"}
+WINDOW = {"uid": "win", "kind": "window", "inputs": ["clicks"], "key": ["visitor"], "aggregates": {"n": "count(*)"}}
+SLIDING = {"sliding": {"size": "1h", "slide": "15m"}}
+SESSION = {"session": {"gap": "30m"}}
+
+
+def document(**operator: Any) -> dict[str, Any]:
+    source = {"format": "json", "path": "in/*", "schema": CLICKS, "event_time": "at"}
+    return {"name": "job", "storage": "lake", "sources": {"clicks": source}, "operators": [{**WINDOW, **operator}]}
+
+
+def spec(**operator: Any) -> JobSpec:
+    return JobSpec.model_validate(document(**operator))
+
+
+@pytest.mark.parametrize("window", [SLIDING, SESSION])
+def test_a_window_of_any_kind_gives_final_rows_with_its_bounds(window: dict[str, Any]) -> None:
+    node = build_graph(spec(window=window)).nodes["win"]
+    assert list(node.columns) == ["visitor", "window_start", "window_end", "n"]
+    assert (node.event_time, node.shift_us, node.output_kind) == ("window_end", -1, "append")
+    assert node.key == ("visitor", "window_start", "window_end")
+
+
+def test_sliding_windows_with_allowed_lateness_give_updates() -> None:
+    node = build_graph(spec(window=SLIDING, allowed_lateness="1h")).nodes["win"]
+    assert (node.output_kind, node.holdback_us) == ("updates", 3_600_000_000)
+
+
+@pytest.mark.parametrize(
+    ("window", "says"),
+    [
+        ({}, "expected one of tumbling, sliding and session, got none"),
+        ({"tumbling": "1h", **SESSION}, "expected one of tumbling, sliding and session, got tumbling and session"),
+        ({"sliding": {"size": "1h", "slide": "25m"}}, "size: 1h is not a multiple of slide: 25m"),
+        ({"sliding": {"size": "1h", "slide": "2h"}}, "size: 1h is not a multiple of slide: 2h"),
+        ({"sliding": {"size": "1h", "slide": "60m"}}, "windows of 1h every 1h do not overlap: write tumbling: 1h"),
+        ({"sliding": {"size": "1001s", "slide": "1s"}}, "1001 times slide: 1s, at most 1000 times is available"),
+        ({"sliding": {"size": "1h", "slide": "0s"}}, "expected a duration above 0s"),
+        ({"session": {"gap": "0s"}}, "expected a duration above 0s"),
+        ({"tumbling": "1d", "timezone": "Europe/Berlin"}, "`timezone` is not available in this version"),
+        ({"tumbling": "1d", "offset": "6h"}, "`offset` is not available in this version"),
+    ],
+)
+def test_windows_that_there_are_not_are_refused(window: dict[str, Any], says: str) -> None:
+    found, problems = validate_spec(document(window=window))
+    assert found is None and [problem.message for problem in problems if says in problem.message], problems
+
+
+def test_a_thousand_panes_of_a_window_are_the_most() -> None:
+    assert spec(window={"sliding": {"size": "1000s", "slide": "1s"}}).operators
+
+
+@pytest.mark.parametrize(
+    ("operator", "says"),
+    [
+        ({"window": SESSION, "allowed_lateness": "1s"}, "`allowed_lateness` is not available in this version for sess"),
+        ({"window": SESSION, "aggregates": {"s": "sum(x)"}}, "a sum of floats depends on the order"),
+        ({"window": SESSION, "aggregates": {"s": "avg(x)"}}, "a sum of floats depends on the order"),
+    ],
+)
+def test_what_would_make_a_session_another_one_later_is_refused(operator: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidRequest, match=says):
+        build_graph(spec(**operator))
+    assert build_graph(spec(window=SESSION, aggregates={"s": "sum(paid)", "a": "avg(paid)", "m": "max(x)"}))
+    assert build_graph(spec(window=SLIDING, aggregates={"s": "sum(x)"}))
+
+
+def test_state_of_other_windows_is_of_another_operator() -> None:
+    one = spec(window=SLIDING, allowed_lateness="1h")
+    before = state_signatures(one, build_graph(one))
+    assert before["operators"]["win"]["window"] == {"sliding": {"size": "1h", "slide": "15m"}}
+    verdicts = []
+    for changed in (
+        {"window": {"sliding": {"size": "30m", "slide": "15m"}}, "allowed_lateness": "1h"},
+        {"window": {"sliding": {"size": "1h", "slide": "30m"}}, "allowed_lateness": "1h"},
+        {"window": SESSION},
+        {"window": {"session": {"gap": "1h"}}},
+        {"window": SLIDING, "allowed_lateness": "30m"},
+    ):
+        other = spec(**changed)
+        after = state_signatures(other, build_graph(other))
+        verdicts += [row["verdict"] for row in compare_signatures(before, after) if row["uid"] == "win"]
+    assert verdicts == [NEW_UID] * 4 + [COMPATIBLE]
