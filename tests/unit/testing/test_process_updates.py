@@ -141,3 +141,88 @@ def test_an_output_key_that_is_none_is_refused(folder: Path, change: tuple[str, 
 def test_rows_that_replace_each_other_feed_no_append_sink(folder: Path) -> None:
     (folder / "stock.yaml").write_text((folder / "stock.yaml").read_text().replace("mode: upsert", "mode: append"))
     assert "gives updates, which an append sink cannot take" in run(folder, epoch([])).faults[0]
+
+
+SOLD_OUT = (
+    STOCK.replace(
+        """            yield {"item": key, "place": row["place"], "n": left[row["place"]]}
+""",
+        """            if left[row["place"]]:
+                yield {"item": key, "place": row["place"], "n": left[row["place"]]}
+            else:
+                ctx.delete(place=row["place"])
+""",
+    )
+    .replace('yield {"item": key, "place": place, "n": -1}', "ctx.delete(place=place)")
+    .replace("    def on_timer", "        yield from ()\n\n    def on_timer")
+)
+
+
+def test_a_row_that_is_taken_back_is_gone_until_it_comes_again(folder: Path) -> None:
+    """Within an epoch and over epochs, back and forth; a delete of what never was changes nothing."""
+    (folder / "ops.py").write_text(SOLD_OUT)
+    first = epoch(
+        moves(("a", "x", 1, 1), ("a", "y", 2, 2), ("a", "x", -1, 3), ("b", "z", 0, 3)), stock=stock(("a", "y", 2))
+    )
+    second = epoch(moves(("a", "y", -2, 4), ("a", "x", 4, 4)), stock=stock(("a", "x", 4)))
+    third = epoch(moves(("a", "y", 5, 5)), stock=stock(("a", "x", 4), ("a", "y", 5)))
+    back = {"rollback": 2, "expect": {"tables": {"stock": stock(("a", "x", 4))}}}
+    assert run(folder, first, second, third, back, epoch([])).faults == ()
+
+
+def test_a_changelog_says_what_was_taken_back(folder: Path) -> None:
+    (folder / "ops.py").write_text(SOLD_OUT)
+    changes = [row | {"_op": "upsert"} for row in stock(("a", "x", 1), ("a", "y", 2))]
+    gone = {"item": "a", "place": "x", "n": None, "_op": "delete"}
+    given = epoch(moves(("a", "x", 1, 1), ("a", "y", 2, 1))), epoch(moves(("a", "x", -1, 2)), changes=[*changes, gone])
+    assert run(folder, *given).faults == ()
+
+
+def test_timers_take_rows_back(folder: Path) -> None:
+    (folder / "ops.py").write_text(SOLD_OUT)
+    fired = epoch(moves(("a", "x", 1, 1), ("b", "x", 1, 200)), stock=stock(("b", "x", 1)))
+    assert run(folder, fired).faults == ()
+
+
+def test_a_batch_takes_back_a_table_of_output_keys(folder: Path) -> None:
+    (folder / "ops.py").write_text(
+        """\
+import pyarrow.compute as pc
+
+
+class Stock:
+    output = {"item": "string", "place": "string", "n": "int64"}
+
+    def on_batch(self, batch, state, ctx):
+        rows = batch.select(["item", "place", "n"])
+        ctx.delete(rows.filter(pc.field("n") == 0).select(["place", "item"]))
+        return rows.filter(pc.field("n") != 0), None
+"""
+    )
+    first = epoch(moves(("a", "x", 1, 1), ("b", "x", 9, 1)), stock=stock(("a", "x", 1), ("b", "x", 9)))
+    assert run(folder, first, epoch(moves(("a", "x", 0, 2)), stock=stock(("b", "x", 9)))).faults == ()
+
+
+@pytest.mark.parametrize(
+    ("call", "refused"),
+    [
+        ("ctx.delete()", "delete: expected place=… beside the key"),
+        ("ctx.delete(place=1)", "delete: output column place is string, got int"),
+        ("ctx.delete(place='x', n=1)", "delete: expected place=… beside the key"),
+        ("ctx.delete(rows)", "delete: expected place=… beside the key"),
+    ],
+)
+def test_a_delete_that_names_no_row_is_refused_with_the_users_line(folder: Path, call: str, refused: str) -> None:
+    (folder / "ops.py").write_text(
+        STOCK.replace('            yield {"item": key', f'            {call}\n            yield {{"item": key', 1)
+    )
+    fault = run(folder, epoch(moves(("a", "x", 1, 1)))).faults[0]
+    assert refused in fault and "ops.py, line 12" in fault
+
+
+def test_without_an_output_key_nothing_is_taken_back(folder: Path) -> None:
+    spec = (folder / "stock.yaml").read_text().replace(", output_key: [item, place]", "").replace("upsert", "append")
+    (folder / "stock.yaml").write_text(spec)
+    (folder / "ops.py").write_text(SOLD_OUT)
+    given = epoch(moves(("a", "x", 0, 1)))
+    assert "delete: the spec has no output_key, so rows are final" in run(folder, given).faults[0]

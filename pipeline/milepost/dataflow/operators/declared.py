@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.subtask.subtask_commands import Notification
+from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.values.names import check_column_name, did_you_mean
 from milepost.spec.values.types import FLOATS, INTEGERS, ColumnType, parse_type, to_arrow
 
@@ -216,18 +217,25 @@ class KeyState(MutableMapping[str, Any]):
             raise KeyError(f"`state` declares no column {name}; {did_you_mean(str(name), list(self._columns))}")
 
 
+DELETED_FIELD = pa.field(DELETED_COLUMN, pa.bool_(), nullable=False)
+
+
 class Output:
     """Collects what a process function yields, in order, as rows of its declared output; made for one epoch.
 
     Attributes:
-        taken: how many rows were, so far.
+        schema: of its rows. taken: how many rows were, so far.
     """
 
-    def __init__(self, declared: Mapping[str, ColumnType]) -> None:
-        self.schema = schema_of(declared)
+    def __init__(self, declared: Mapping[str, ColumnType], *, deletes: bool = False) -> None:
+        """Args:
+        deletes: whether a row may be a delete: then they have `DELETED_COLUMN`.
+        """
+        self._declared = schema_of(declared)
+        self.schema = pa.schema([*self._declared, DELETED_FIELD]) if deletes else self._declared
         self._columns = columns_of("output", declared)
         self._tables: list[pa.Table] = []
-        self._open: dict[str, list[Any]] = {name: [] for name in declared}
+        self._open: dict[str, list[Any]] = {name: [] for name in self.schema.names}
         self._rows = 0
         self.taken = 0
 
@@ -235,17 +243,42 @@ class Output:
         """Take one yielded dict or table. Raises SchemaMismatch."""
         if isinstance(item, Mapping):
             self._names(item)
-            row = [column.stored(item[name]) for name, column in self._columns.items()]
-            for values, value in zip(self._open.values(), row, strict=True):
-                values.append(value)
-            self._rows += 1
-            self.taken += 1
+            self._row([column.stored(item[name]) for name, column in self._columns.items()], deleted=False)
         elif isinstance(item, pa.Table | pa.RecordBatch):
             self._close()
-            self._tables.append(fitted(item, self.schema, "output"))
-            self.taken += item.num_rows
+            self._table(fitted(item, self._declared, "output"), deleted=False)
         else:
             raise SchemaMismatch(f"expected a dict or a pyarrow Table as output, got {type(item).__name__}")
+
+    def delete(self, key: Mapping[str, object]) -> None:
+        """Take a delete of one output key, by all of its columns. Raises SchemaMismatch."""
+        row = [column.stored(key[name]) if name in key else None for name, column in self._columns.items()]
+        self._row(row, deleted=True)
+
+    def delete_all(self, keys: pa.Table) -> None:
+        """Take deletes of output keys, of the output's columns. Raises SchemaMismatch."""
+        wanted = pa.schema([field for field in self._declared if field.name in keys.column_names])
+        rows = fitted(keys, wanted, "deleted")
+        columns = [
+            rows.column(field.name) if field.name in wanted.names else pa.nulls(rows.num_rows, field.type)
+            for field in self._declared
+        ]
+        self._close()
+        self._table(pa.table(columns, schema=self._declared), deleted=True)
+
+    def _row(self, row: list[Any], *, deleted: bool) -> None:
+        if len(self._open) > len(row):
+            row.append(deleted)
+        for values, value in zip(self._open.values(), row, strict=True):
+            values.append(value)
+        self._rows += 1
+        self.taken += 1
+
+    def _table(self, rows: pa.Table, *, deleted: bool) -> None:
+        if len(self.schema) > len(self._declared):
+            rows = rows.append_column(DELETED_FIELD, pa.repeat(pa.scalar(deleted), rows.num_rows))
+        self._tables.append(rows)
+        self.taken += rows.num_rows
 
     def take(self) -> pa.Table:
         """Return the rows since the last call."""
@@ -261,7 +294,7 @@ class Output:
         if self._rows:
             columns = [pa.array(self._open[field.name], type=field.type) for field in self.schema]
             self._tables.append(pa.table(columns, schema=self.schema))
-            self._open = {name: [] for name in self._columns}
+            self._open = {name: [] for name in self._open}
             self._rows = 0
 
 

@@ -42,7 +42,9 @@ the same rows after a failure: no wall clock, no randomness, no effect outside.
   whose place a backfill took; `notify_subsumed` covers those that are left behind, once it passes them.
 
 With `output_key` in the spec, which has `key` in it, a row replaces the last one with its output key: of each an epoch
-gives the last row alone. A row's key columns are those of the key that it is yielded for.
+gives the last row alone. A row's key columns are those of the key that it is yielded for. `ctx.delete()` takes that row
+back, `ctx.delete(day=…)` where the output key has a column `day` beside the key, `ctx.delete(table of output keys)` in
+`on_batch`. Rows and deletes count in the order in which they are yielded and called.
 
 What the output declares comes out, nothing is added; key columns only when declared. An output column named as the
 input's event time is the event time again. A timestamp is a datetime with zone iff its type says UTC.
@@ -69,7 +71,7 @@ from milepost.dataflow.operators.contract import (
     OutputKind,
     only_table,
 )
-from milepost.dataflow.operators.declared import Declaration, schema_of
+from milepost.dataflow.operators.declared import DELETED_FIELD, Declaration, schema_of
 from milepost.dataflow.operators.join_columns import common_key_type
 from milepost.dataflow.operators.process_run import ProcessInput, ProcessParts, ProcessRun
 from milepost.dataflow.operators.user_code import UserCodeFailed, UserFunction
@@ -123,7 +125,8 @@ class ProcessByKey:
         state = [field.with_metadata({BEGINS_NULL: "1"}) for field in schema_of(declared.state)]
         self.state_schema = pa.schema([*key_schema, *state, pa.field(TIMER_COLUMN, pa.int64())])
         self.tables = only_table(self.key, self.routing_key, self.state_schema)
-        self.output_schema = schema_of(declared.output)
+        declared_output = schema_of(declared.output)
+        self.output_schema = pa.schema([*declared_output, DELETED_FIELD]) if output_key else declared_output
         self.output_key = tuple(output_key)
         self.output_kind = OutputKind.UPDATES if output_key else OutputKind.APPEND
         self.listener: CheckpointListener | None = _Listener(self) if declared.notified else None

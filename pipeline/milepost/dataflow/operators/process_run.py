@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,19 +34,38 @@ def _moment(time_us: int | None) -> datetime | None:
     return None if time_us is None else _EPOCH + timedelta(microseconds=max(_FIRST_US, min(time_us, _LAST_US)))
 
 
-class ProcessContext:
-    """What a process function may ask: the watermark, whose rows these are, and a timer for its key."""
+Deletes: TypeAlias = Callable[[pa.Table | None, Mapping[str, object]], None]
+"""Takes rows back; arguments as of `ProcessContext.delete`."""
 
-    __slots__ = ("_after_us", "_refusal", "_timer_us", "input", "watermark")
+
+class ProcessContext:
+    """What a process function may ask: the watermark, whose rows these are, a timer for its key, and deletes."""
+
+    __slots__ = ("_after_us", "_delete", "_refusal", "_timer_us", "input", "watermark")
 
     def __init__(
-        self, watermark_us: int | None, timer_us: int | None, refusal: str = "", input_: str | None = None
+        self,
+        watermark_us: int | None,
+        timer_us: int | None,
+        delete: Deletes,
+        refusal: str = "",
+        input_: str | None = None,
     ) -> None:
         self.watermark = _moment(watermark_us)
         self.input = input_
+        self._delete = delete
         self._timer_us = timer_us
         self._after_us: int | None = None
         self._refusal = refusal
+
+    def delete(self, keys: pa.Table | None = None, /, **columns: object) -> None:
+        """Take the row of an output key back.
+
+        Args:
+            keys: in `on_batch`, all columns of the output keys. columns: else those that the output key has beside
+                the key of this call.
+        """
+        self._delete(keys, columns)
 
     def set_timer(self, time: datetime) -> None:
         """Call `on_timer` of this key once the watermark reaches `time`; replaces the timer that it has."""
@@ -100,7 +120,7 @@ class ProcessRun:
         self._function = parts.function
         self._instance = instance
         self._state = state
-        self._output = Output(parts.declared.output)
+        self._output = Output(parts.declared.output, deletes=bool(parts.output_key))
         self._latest = LatestOutput(parts.key, parts.output_key, self._output.schema) if parts.output_key else None
         self._columns = columns_of("state", parts.declared.state)
         self._fired_us = fired_us
@@ -140,6 +160,32 @@ class ProcessRun:
         """Return rows that nothing replaces."""
         return self._output.take() if self._latest is None else self._output.schema.empty_table()
 
+    def _delete(self, key: Any, keys: pa.Table | None, columns: Mapping[str, object]) -> None:
+        """Take back a row of the key that a method was called for. Raises what the user's code shall see."""
+        own, output_key = self._parts.key, self._parts.output_key
+        if not output_key:
+            raise ValueError("delete: the spec has no output_key, so rows are final")
+        wanted = [name for name in output_key if name not in own]
+        if keys is not None or sorted(columns) != sorted(wanted):
+            raise TypeError(f"delete: expected {', '.join(f'{name}=…' for name in wanted) or 'nothing'} beside the key")
+        values = (key,) if len(own) == 1 else key
+        try:
+            self._output.delete({**dict(zip(own, values, strict=True)), **columns})
+        except SchemaMismatch as problem:
+            raise TypeError(f"delete: {problem}") from None
+
+    def _delete_all(self, keys: pa.Table | None, columns: Mapping[str, object]) -> None:
+        """Take back rows of output keys. Raises what the user's code shall see."""
+        output_key = self._parts.output_key
+        if not output_key:
+            raise ValueError("delete: the spec has no output_key, so rows are final")
+        if columns or not isinstance(keys, pa.Table) or sorted(keys.column_names) != sorted(output_key):
+            raise TypeError(f"delete: expected a table with the columns {', '.join(output_key)}")
+        try:
+            self._output.delete_all(keys)
+        except SchemaMismatch as problem:
+            raise TypeError(f"delete: {problem}") from None
+
     def _put_out(self, method: str, keys: pa.Table, owners: Ints | None) -> None:
         """Take what a method has yielded for some keys; arguments as of `LatestOutput.add`."""
         if self._latest is None:
@@ -163,7 +209,8 @@ class ProcessRun:
             part = rows.slice(bounds[index], bounds[index + 1] - bounds[index])
             view = KeyState(self._columns, changes.before(index))
             before_us = changes.timer_before(index)
-            ctx = ProcessContext(self._lateness_us, before_us, self._parts.no_timers, own.name)
+            delete = partial(self._delete, key)
+            ctx = ProcessContext(self._lateness_us, before_us, delete, self._parts.no_timers, own.name)
             self._call(self._instance.on_rows, key, part, view, ctx, view=view)
             changes.record(index, view, ctx._timer_us)
             put_out.append(self._output.taken)
@@ -188,7 +235,7 @@ class ProcessRun:
         owners: list[int] = []
         while waiting:
             time_us, index = heapq.heappop(waiting)
-            ctx = ProcessContext(firing_us, None, self._parts.no_timers)
+            ctx = ProcessContext(firing_us, None, partial(self._delete, names[index]), self._parts.no_timers)
             ctx._after_us = time_us
             calls[index] += 1
             if firing_us == END_OF_TIME_US and calls[index] > MOST_TIMERS_AT_THE_END:
@@ -210,7 +257,7 @@ class ProcessRun:
         keys = normal.take(pa.array(first_of_each(codes, count)))
         stored = self._stored(keys)
         known = stored.filter(find_rows(keys, self._state.lookup(keys)).is_valid()).drop_columns([TIMER_COLUMN])
-        ctx = ProcessContext(self._lateness_us, None, self._parts.no_timers, own.name)
+        ctx = ProcessContext(self._lateness_us, None, self._delete_all, self._parts.no_timers, own.name)
         answer = self._guarded(lambda: self._instance.on_batch(rows, known, ctx))
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise self._mismatch(f"on_batch: expected (output, state), got {type(answer).__name__}", None)

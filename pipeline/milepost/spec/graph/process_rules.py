@@ -37,9 +37,10 @@ def process_rows(
     if output_key and event_time not in output_key:
         event_time = None
     if declared is None:
-        return OutputRows({}, event_time, kind, output_key, known=False, shift_us=shift_us)
+        return OutputRows({}, event_time, kind, output_key, known=False, shift_us=shift_us, deletes=bool(output_key))
     timed = (type_ := declared.get(event_time or "")) is not None and type_.kind == "timestamp"
-    return OutputRows(dict(declared), event_time if timed else None, kind, output_key, shift_us=shift_us)
+    time = event_time if timed else None
+    return OutputRows(dict(declared), time, kind, output_key, shift_us=shift_us, deletes=bool(output_key))
 
 
 def _output_key_problems(
