@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
-from milepost.spec.graph.compatibility import RENAMED_FROM, with_rows_of
+from milepost.spec.graph.compatibility import RENAMED_FROM, with_rows_of, with_updates_of
 from milepost.spec.job.spec import JobSpec, SqlOperator
 
 
@@ -32,6 +32,7 @@ def with_names_of(spec: JobSpec, metadata: CheckpointMetadata) -> CheckpointMeta
             recorded[uid] = {**recorded.pop(former), RENAMED_FROM: former}
             if former in operators:
                 operators[uid] = _renamed(operators.pop(former), uid)
+            recorded = {name: with_updates_of(one, former, uid) for name, one in recorded.items()}
             sinks = {name: with_rows_of(sink, former, uid) for name, sink in sinks.items()}
     if recorded.keys() == metadata.signatures.get("operators", {}).keys():
         return metadata

@@ -16,7 +16,7 @@ Spark's batch answer is the truth for scalars and types; where DuckDB gives anot
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
 
@@ -66,12 +66,21 @@ class Place:
         Of a source that is the watermark when the epoch began; of an operator their own, less what it holds back.
         """
         node = self.graph.nodes[self.input]
+        assert node.output_kind == "append", "of updates the newest rows are its input: `present`"
         if node.level > 0:
             return f'SELECT * REPLACE (__stamp - {node.holdback_us} AS __stamp) FROM "{self.input}"'
         return (
             f'SELECT i.* REPLACE (b.stamp_us AS __stamp) FROM "{self.input}" i JOIN began b '
             f"ON b.node = '{self.uid}' AND b.__epoch = i.__epoch"
         )
+
+    @property
+    def present(self) -> str:
+        """Its input's rows at each checkpoint: all that came so far; of updates the newest row of each key."""
+        node = self.graph.nodes[self.input]
+        if node.output_kind == "append":
+            return self.at_each(self.rows)
+        return replace(self, uid=self.input).newest(node.key, names(tuple(self.columns)))
 
     def at_each(self, rows: str) -> str:
         """Rows as often as there are checkpoints that they led to, with the checkpoint in `upto`."""
@@ -230,6 +239,18 @@ class DeduplicateLaw:
             "WHERE NOT (coalesce(x.stamp_us > y.until_us, false) OR coalesce(y.stamp_us > x.until_us, false))"
         )
         yield Claim("a key comes again only when it may be forgotten", again)
+
+
+def retraction_claims(place: Place) -> Iterator[Claim]:
+    """Yield what holds of the rows that a node takes back and makes, where operators read them."""
+    node = place.graph.nodes[place.uid]
+    columns = names(tuple(node.columns))
+    read = place.at_each(f'SELECT * FROM "{node.read}"')
+    left = f"SELECT upto, {columns}, sum(__weight) AS weight FROM ({read}) GROUP BY ALL HAVING weight <> 0"
+    shown = place.newest(node.key, columns)
+    yield Claim("what is left of retractions is the newest rows", differing(left, f"SELECT *, 1 FROM ({shown})"))
+    unread = f"SELECT upto, __epoch, {columns} FROM ({read}) GROUP BY ALL HAVING sum(__weight) = 0 OR count(*) > 1"
+    yield Claim("a row that is as it was is not read again", unread)
 
 
 def late_claims(law: Law, place: Place, output: str, late_columns: Sequence[str]) -> Iterator[Claim]:

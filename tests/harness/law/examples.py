@@ -204,6 +204,7 @@ class _Rows:
     calls: tuple[dict[str, str], ...]
     event_time: str
     columns: tuple[str, ...] = ()
+    updates: bool = False
 
 
 def job_document(
@@ -249,15 +250,16 @@ def _operator(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, A
     kind = digits.pick(("window", "deduplicate", "aggregate", "window", "ttl", "join", "top"))
     if kind == "join":
         return _join(uid, digits, nodes)
+    if kind == "top":
+        return _top(uid, digits, digits.pick(nodes))
+    nodes = [node for node in nodes if not node.updates]
     rows = digits.pick(nodes)
     key = digits.pick([one for one in rows.keys if kind != "window" or "window_start" not in one])
     operator: dict[str, Any] = {"uid": uid, "kind": kind, "inputs": [rows.name], "key": list(key)}
-    if kind == "top":
-        order = list(dict.fromkeys(digits.pick(ORDERS if rows.event_time == "t" else WINDOW_ORDERS)))
-        by = [{name: digits.pick(("desc", "asc"))} for name in order]
-        return operator | {"order_by": by, "n": digits.pick((2, 1, 3)), "rank": "place"}, True, None
     if kind == "aggregate":
-        return operator | {"aggregates": digits.pick(rows.calls)}, True, None
+        calls = digits.pick(rows.calls)
+        parts = tuple((name,) for name in key)
+        return operator | {"aggregates": calls}, True, _Rows(uid, (*parts, key), (), "", updates=True)
     if kind == "window":
         lateness, calls = digits.pick(LATENESS), digits.pick(rows.calls)
         windows = digits.pick(("tumbling", "sliding", "session"))
@@ -275,6 +277,20 @@ def _operator(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, A
         operator |= {"kind": "deduplicate", "ttl": digits.pick(TTLS)}
         operator["key"] = list(dict.fromkeys((*key, *digits.pick(((rows.event_time,), ())))))
     return operator, False, replace(rows, name=uid)
+
+
+def _top(uid: str, digits: Digits, rows: _Rows) -> tuple[dict[str, Any], bool, _Rows | None]:
+    key = digits.pick(rows.keys)
+    if rows.updates:
+        order = digits.pick((("n",), (*key, "n")))
+    else:
+        order = digits.pick(ORDERS if rows.event_time == "t" else WINDOW_ORDERS)
+    operator = {"uid": uid, "kind": "top", "inputs": [rows.name], "key": list(key), "rank": f"place_{uid}",
+                "order_by": [{name: digits.pick(("desc", "asc"))} for name in dict.fromkeys(order)],
+                "n": digits.pick((2, 1, 3))}  # fmt: skip
+    keys = (*((name,) for name in key), key, (*key, f"place_{uid}"), (f"place_{uid}",))
+    ranks = _Rows(uid, keys, (), "", updates=True) if rows.event_time != "t" else None
+    return operator, True, ranks
 
 
 def _join(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, Any], bool, _Rows]:

@@ -14,7 +14,7 @@ from milepost.protocol.exchange.watermarks import END_OF_TIME_US, held_back, ope
 from milepost.spec.graph.edges import edge_names, late_output
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec, SqlOperator
-from tests.harness.law.batch import Place, late_claims, microseconds
+from tests.harness.law.batch import Place, late_claims, microseconds, retraction_claims
 from tests.harness.law.captured import EPOCH, ORDER, STAMP, Captured
 from tests.harness.law.laws import law_of
 
@@ -67,6 +67,8 @@ def check(
             law, edges = law_of(operator), edge_names(node.inputs)
             places = [Place(graph, node.uid, _types(schemas[name]), at) for at, name in enumerate(node.inputs)]
             claims = [law.claims(places[0])]
+            if node.retracts:
+                claims.append(retraction_claims(places[0]))
             for place in places:
                 late = late_output(node.uid, edges, place.position)
                 claims.append(late_claims(law, place, late, schemas.get(late, schemas[place.input]).names))

@@ -19,7 +19,7 @@ class TopLaw:
         return None
 
     def batch(self, place: Place) -> str:
-        rows = f"SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({place.at_each(place.rows)})"
+        rows = f"SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({place.present})"
         declared = [self._declared(place, name, descends) for name, descends in self.spec.order_by]
         order = ", ".join([*declared, *(one for name in place.columns for one in self._whole(place, name))])
         rank = f"row_number() OVER (PARTITION BY upto, {names(self.spec.key)} ORDER BY {order})"

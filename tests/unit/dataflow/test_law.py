@@ -41,7 +41,7 @@ def spec_of(*operators: dict[str, Any], delay: str = "0s") -> JobSpec:
     source = source_document("a", delay) | {"schema": {"k": "string", "v": "int64", "t": "timestamp[us, UTC]"}}
     sinks = [
         {"name": f"s{place}", "input": one["uid"], "format": "parquet", "path": f"../lake/{place}",
-         "mode": "upsert" if one["kind"] == "aggregate" or "allowed_lateness" in one else "append"}
+         "mode": "upsert" if one["kind"] in ("aggregate", "top") or "allowed_lateness" in one else "append"}
         for place, one in enumerate(operators)
     ]  # fmt: skip
     return JobSpec.model_validate(
@@ -132,6 +132,25 @@ def test_nothing_fires_beyond_rows_that_are_in_flight(tmp_path: Path) -> None:
     history.epoch([("c", 0, 201.0)], cut_ms=4)
     history.epoch([("c", 0, 261.0)])
     assert not history.head.in_flight and not history.plane.captured.rows("hourly.late")
+    history.check()
+
+
+RANKS = {"uid": "ranks", "kind": "top", "inputs": ["totals"], "key": ["k"], "order_by": [{"n": "desc"}, "v"], "n": 3,
+         "rank": "place"}  # fmt: skip
+
+
+def test_a_cut_between_a_row_that_is_taken_back_and_its_new_one_is_made_good(tmp_path: Path) -> None:
+    """Retractions in flight, at another parallelism each time; ranks are those of the totals once all have come."""
+    history = History(tmp_path, TOTALS | {"key": ["k", "v"]}, RANKS)
+    left = 0
+    for epoch, (parallelism, cut_ms) in enumerate(((2, 12), (3, 16), (1, 14), (2, 18), (3, 13))):
+        keys = [(f"k{number % 7}", number % 60, 0.0) for number in range(epoch, 400, epoch + 1)]
+        history.epoch(keys, parallelism=parallelism, cut_ms=cut_ms)
+        channels = history.head.states["ranks"].channels
+        left += sum(one.buffers for one in channels if one is not None)
+    assert left, "rows of mode retract were in flight"
+    history.epoch(parallelism=2)
+    assert not history.head.in_flight
     history.check()
 
 

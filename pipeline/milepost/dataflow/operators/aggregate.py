@@ -28,6 +28,7 @@ from milepost.dataflow.operators.contract import (
     OutputKind,
     only_table,
 )
+from milepost.dataflow.operators.retractions import NONE, retractions, with_weights
 from milepost.spec.values.aggregates import AggregateCall
 
 ROWS_COLUMN = "__rows"
@@ -96,6 +97,7 @@ class AggregateRun:
         self._operator = operator
         self._state = state
         self._changed = ChangedKeys(operator.key)
+        self._emitted = operator.output_schema.empty_table()
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Fold the rows; nothing is emitted yet, and nothing is ever late."""
@@ -114,7 +116,17 @@ class AggregateRun:
     def finish(self, firing_us: int | None) -> pa.Table:
         """Emit each changed key once, in the order of their state hash. Raises OperatorFailed on overflow."""
         changed = self._changed.current(self._state)
-        return self._operator.output_schema.empty_table() if changed is None else self._operator.results(changed)
+        if changed is not None:
+            self._emitted = self._operator.results(changed)
+        return self._emitted
+
+    def retractions(self) -> pa.Table:
+        """Return the rows of changed keys as they were when the epoch began, taken back, and as they are."""
+        now = self._emitted
+        if not now.num_rows:
+            return with_weights(now, NONE, now, NONE)
+        before, known = self._state.group(now.select(list(self._operator.key))).find_at_start()
+        return retractions(self._operator.results(before.filter(pa.array(known))), now, np.flatnonzero(known))
 
 
 class AggregateCombiner:

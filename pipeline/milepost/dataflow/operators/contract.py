@@ -20,7 +20,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,10 @@ IDENTITY_COLUMNS = ("__row_1", "__row_2")
 """State columns (int64) of a table that keeps the rows of a key one by one: which row it is."""
 
 WEIGHT_COLUMN = "__weight"
-"""State column (int64) of such a table: how many rows are equal to it."""
+"""State column (int64) of such a table: how many rows are equal to it; below 0 while the row itself is still to come.
+
+In the rows of an input (int64): its mode is retract, and a row came (above 0) or is taken back (below 0) so many times.
+"""
 
 SCALE = b"milepost.scale"
 """Field metadata of a state column that holds a sum of decimals as a whole number: its decimal places."""
@@ -165,6 +168,9 @@ class GroupedKeys(Protocol):
     def find(self) -> tuple[pa.Table, Bools]:
         """Return the state of each key, in order, null beside the key where there is none; and where there is one."""
 
+    def find_at_start(self) -> tuple[pa.Table, Bools]:
+        """Return as `find` does the state of each key when the epoch began."""
+
     def put(self, rows: pa.Table, kept: Bools | None = None) -> None:
         """Insert or replace: a row of the state schema for each key, in order; of those in `kept` when it is given."""
 
@@ -207,8 +213,14 @@ class KeyedState(Protocol):
     def lookup_all_at_start(self, routing_keys: pa.Table) -> RowsOfKeys:
         """Find the rows that routing keys had when the epoch began, as `lookup_all` does."""
 
+    def rows(self) -> pa.Table:
+        """Return all live rows."""
+
     def add(self, rows: pa.Table) -> None:
-        """Add rows to a table of `multi_row_table`, one by one: all columns but their identity and number."""
+        """Add rows to a table of `multi_row_table`, one by one: all columns but their identity and number.
+
+        With `WEIGHT_COLUMN` among them a row comes, or goes, so many times.
+        """
 
 
 class OperatorRun(Protocol):
@@ -243,6 +255,31 @@ class OperatorRun(Protocol):
 
         Args:
             firing_us: never below one that `advance` or the previous checkpoint reached.
+        """
+
+
+@runtime_checkable
+class RetractingRun(Protocol):
+    """A run that tells by how much its output has changed: its rows are updates, and operators read them."""
+
+    def retractions(self) -> pa.Table:
+        """Return, after `finish`, the rows that are taken back, as they were when the epoch began, and the new ones.
+
+        Output schema and `WEIGHT_COLUMN`, -1 and 1, key after key: -1 first. A row that is as it was is not there.
+        """
+
+
+@runtime_checkable
+class UpdatedRun(Protocol):
+    """A run over an input of mode retract."""
+
+    def check_settled(self, *, all_keys: bool) -> None:
+        """Look, after `finish` and with nothing in flight, that no row was taken back that never came.
+
+        Args:
+            all_keys: rows were in flight before, so keys may be short of one that nothing has come for now.
+        Raises:
+            OperatorFailed: a weight is below 0.
         """
 
 

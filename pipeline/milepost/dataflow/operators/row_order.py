@@ -45,6 +45,22 @@ def sorted_rows(rows: pa.Table, groups: Ints, order_by: OrderBy) -> tuple[Ints, 
     return order, ~ties
 
 
+def same_values(one: pa.Table, other: pa.Table) -> Bools:
+    """Return of each row whether it is, to the bit, the other table's row: there is one NaN, and -0.0 is not 0.0."""
+    same = np.ones(one.num_rows, dtype=np.bool_)
+    for name in one.column_names:
+        first, second = _array(one.column(name)), _array(other.column(name))
+        if pa.types.is_nested(first.type):
+            for code in _codes(pa.concat_arrays([first, second])):
+                same &= code[: len(same)] == code[len(same) :]
+            continue
+        if pa.types.is_floating(first.type):
+            first, second = _float_bits(first), _float_bits(second)
+        nulls = pc.and_(first.is_null(), second.is_null())
+        same &= np.asarray(pc.or_(pc.fill_null(pc.equal(first, second), False), nulls))
+    return same
+
+
 def _lexsort(codes: Sequence[Ints]) -> Ints:
     return np.lexsort(tuple(reversed(codes)))
 

@@ -1,15 +1,17 @@
 """`kind: top`: the first n rows of each key; each epoch emits the ranks of which the row is another one.
 
-Over rows that stay the state has what can still be among the first n: a row that n others go before will never be.
-Equal rows are kept once, with how many of them came.
+Over rows that stay the state has what can still be among the first n: a row that n others go before will never be. Over
+updates it has all rows, because those before one may be taken back. Equal rows are kept once, with their number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from milepost.dataflow.operators.columns import (
     check_key,
@@ -28,17 +30,22 @@ from milepost.dataflow.operators.contract import (
     Combiner,
     Ints,
     KeyedState,
+    OperatorFailed,
     OperatorOutput,
     OutputKind,
     RowsOfKeys,
     StateTable,
     multi_row_table,
 )
+from milepost.dataflow.operators.retractions import NONE, with_weights
 from milepost.dataflow.operators.row_order import OrderBy, sorted_rows
 from milepost.protocol.records.errors import InvalidRequest
 
 RANK = pa.int32()
 """Type of a rank, as of Spark's `row_number`."""
+
+_Ranks: TypeAlias = tuple[pa.Table, Ints]
+"""Rows of the output, and the place of each among all ranks of the keys that the epoch changed."""
 
 
 class TopByKey:
@@ -55,7 +62,8 @@ class TopByKey:
         check_key(uid, key, schema)
         _check_order(uid, order_by, schema)
         self.uid, self.key, self.order_by, self.n, self.rank = uid, tuple(key), order_by, n, rank
-        self.input_schema = plain_schema(schema)
+        self.over_updates = WEIGHT_COLUMN in schema.names
+        self.input_schema = pa.schema([field for field in plain_schema(schema) if field.name != WEIGHT_COLUMN])
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.key,)
         self.output_key = (*self.key, rank)
         self.output_schema = distinct_columns(uid, [*self.input_schema, pa.field(rank, RANK)])
@@ -67,13 +75,26 @@ class TopByKey:
         return TopRun(self, tables[ONLY_TABLE])
 
     def take_up(self, rows: pa.Table, state: KeyedState) -> pa.Table:
-        """Keep the rows that are among the first of their key now, and no others; return the distinct keys."""
+        """Keep rows that may come to be among the first of their key, and no others; return the distinct keys."""
+        weights = rows.column(WEIGHT_COLUMN) if self.over_updates else None
         rows = rows.select(self.input_schema.names).cast(self.input_schema)
         keys = key_columns(rows, self.key)
         for name in self.key:
             rows = rows.set_column(rows.column_names.index(name), name, keys.column(name))
         groups, count = group_rows(keys)
         keys = keys.take(pa.array(first_of_each(groups, count)))
+        if weights is not None:
+            state.add(rows.append_column(WEIGHT_COLUMN, weights))
+        else:
+            self._keep_first(rows, groups, keys, state)
+        return keys
+
+    def _keep_first(self, rows: pa.Table, groups: Ints, keys: pa.Table, state: KeyedState) -> None:
+        """Keep the rows that are among the first now, of those that there were and of new ones.
+
+        Args:
+            groups: of each row the number of its key in `keys`.
+        """
         stored = state.lookup_all(keys)
         known = stored.take(self.state_columns)
         both = pa.concat_tables([known.select(rows.column_names), rows])
@@ -85,19 +106,25 @@ class TopByKey:
         gone = pa.array(np.flatnonzero(~kept[: known.num_rows]))
         state.delete(known.select([*self.key, *IDENTITY_COLUMNS]).take(gone))
         state.add(rows.filter(pa.array(kept[known.num_rows :])))
-        return keys
 
-    def changed(self, keys: pa.Table, state: KeyedState) -> pa.Table:
-        """Return the ranks that have another row than when the epoch began, of some distinct keys, in their order."""
+    def changed(self, keys: pa.Table, state: KeyedState) -> tuple[_Ranks, _Ranks]:
+        """Return the ranks of distinct keys that have another row than when the epoch began: as they were, and are.
+
+        A rank that has no row any more is in the first alone.
+        """
         keys = keys.take(pa.array(sorted_rows(keys, np.zeros(keys.num_rows, dtype=np.int64), ())[0]))
         now, place = self._first_rows(state.lookup_all(keys))
         before, place_before = self._first_rows(state.lookup_all_at_start(keys))
-        at = np.searchsorted(place, place_before)  # no rank is given up over rows that stay: each is there
-        same = np.zeros(now.num_rows, dtype=np.bool_)
-        same[at] = np.logical_and.reduce(
-            [now.column(name).to_numpy()[at] == before.column(name).to_numpy() for name in IDENTITY_COLUMNS]
+        _, at, at_before = np.intersect1d(place, place_before, assume_unique=True, return_indices=True)
+        same = np.logical_and.reduce(
+            [now.column(name).to_numpy()[at] == before.column(name).to_numpy()[at_before] for name in IDENTITY_COLUMNS]
         )
-        return now.filter(pa.array(~same)).select(self.output_schema.names)
+        others = np.delete(np.arange(now.num_rows), at[same]), np.delete(np.arange(before.num_rows), at_before[same])
+        now, before = (
+            rows.select(self.output_schema.names).take(pa.array(positions))
+            for rows, positions in zip((now, before), others, strict=True)
+        )
+        return (before, place_before[others[1]]), (now, place[others[0]])
 
     def results(self, state_rows: pa.Table) -> pa.Table:
         """Return the output of all rows of some state, by key and rank."""
@@ -111,7 +138,7 @@ class TopByKey:
 
     def _ranked(self, state_rows: pa.Table, owners: Ints) -> tuple[pa.Table, Ints]:
         """Return the first rows of each key with their rank, by key and rank, and the number of the key of each."""
-        weights = _weights(state_rows)
+        weights = np.maximum(_weights(state_rows), 0)  # below 0 a row is absent
         order, _, before = self._places(state_rows.select(self.input_schema.names), owners, weights)
         shown = np.clip(self.n - before, 0, weights[order])
         positions = np.repeat(order, shown)
@@ -141,6 +168,8 @@ class TopRun:
         self._operator = operator
         self._state = state
         self._keys: list[pa.Table] = []
+        nothing: _Ranks = operator.output_schema.empty_table(), NONE
+        self._before, self._now = nothing, nothing
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Keep the rows that are among the first; nothing is emitted yet, and nothing is ever late."""
@@ -154,11 +183,33 @@ class TopRun:
 
     def finish(self, firing_us: int | None) -> pa.Table:
         """Emit each rank that has another row than when the epoch began, by key and rank."""
-        if not self._keys:
-            return self._operator.output_schema.empty_table()
+        if self._keys:
+            self._before, self._now = self._operator.changed(self._changed_keys(), self._state)
+        return self._now[0]
+
+    def retractions(self) -> pa.Table:
+        """Return the rows of changed ranks as they were when the epoch began, taken back, and as they are."""
+        return with_weights(*self._before, *self._now)
+
+    def check_settled(self, *, all_keys: bool) -> None:
+        """Raises OperatorFailed: a row was taken back that never came."""
+        if not self._operator.over_updates or not (self._keys or all_keys):
+            return
+        columns = [*self._operator.key, WEIGHT_COLUMN]
+        rows = self._state.rows() if all_keys else self._state.lookup_all(self._changed_keys()).take(columns)
+        short = rows.select(columns).filter(pc.field(WEIGHT_COLUMN) < 0)
+        if short.num_rows:
+            key = ", ".join(f"{name} = {short.column(name)[0]}" for name in self._operator.key)
+            raise OperatorFailed(
+                self._operator.uid,
+                f"{short.num_rows} rows were taken back that never came, as of {key}, and nothing is in flight: its "
+                "input makes other rows than before; roll back, and give this operator and all behind it new uids",
+            )
+
+    def _changed_keys(self) -> pa.Table:
         keys = pa.concat_tables(self._keys)
         groups, count = group_rows(keys)
-        return self._operator.changed(keys.take(pa.array(first_of_each(groups, count))), self._state)
+        return keys.take(pa.array(first_of_each(groups, count)))
 
 
 def _weights(state_rows: pa.Table) -> Ints:

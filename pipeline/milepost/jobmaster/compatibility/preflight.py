@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import ONLY_TABLE, SCALE, OperatorInput, StatefulOperator
+from milepost.dataflow.operators.contract import ONLY_TABLE, SCALE, WEIGHT_COLUMN, OperatorInput, StatefulOperator
 from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
@@ -305,6 +305,8 @@ def _expected_input(graph: JobGraph, name: str, needed: list[str], recorded: pa.
     for column in dict.fromkeys([*node.columns, *needed]):
         known = _known_type(graph, node.uid, node.columns.get(column))
         fields.append(pa.field(column, recorded_type(recorded, column) if known is None else known))
+    if node.retracts:
+        fields.append(pa.field(WEIGHT_COLUMN, pa.int64()))
     return OperatorInput(pa.schema(fields), node.event_time, node.shift_us)
 
 

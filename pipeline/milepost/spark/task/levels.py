@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
+from milepost.dataflow.operators.contract import WEIGHT_COLUMN, OperatorInput, StatefulOperator
 from milepost.dataflow.operators.top import TopByKey
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import SalvagingReader
@@ -150,6 +150,8 @@ def _schemas(
             )
             operators[node.uid] = operator
             schemas[node.uid] = operator.output_schema
+            if node.retracts:
+                schemas[node.read] = operator.output_schema.append(pa.field(WEIGHT_COLUMN, pa.int64()))
             edges = edge_names(node.inputs)
             schemas |= {late_output(node.uid, edges, at): one.schema for at, one in enumerate(own)}
     return schemas, inputs, operators
@@ -160,9 +162,9 @@ def _inputs(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> tu
     needed = consumed_columns(plan.spec, plan.graph, node.uid)
     found = []
     for name in node.inputs:
-        schema = schemas[name]
+        schema = schemas[plan.graph.nodes[name].read]
         if needed is not None:
-            schema = pa.schema([field for field in schema if field.name in needed])
+            schema = pa.schema([field for field in schema if field.name in {*needed, WEIGHT_COLUMN}])
         found.append(OperatorInput(schema, plan.graph.nodes[name].event_time, plan.graph.nodes[name].shift_us))
     return tuple(found)
 
@@ -198,13 +200,15 @@ def _max_ahead_us(source: SourceSpec) -> int | None:
 def _outputs(plan: EpochPlan, level: int) -> list[tuple[str, Node, tuple[str, ...]]]:
     """Return every output of a level: its name, its node, and the sinks it feeds.
 
-    A name is `uid`, `uid.late`, `uid.bad` or `uid.whole`.
+    A name is `uid`, `uid.retract`, `uid.late`, `uid.bad` or `uid.whole`.
     """
     found = []
     for node in plan.graph.nodes.values():
         if level in node.levels:
             filled = tuple(name for name in node.sinks if name in plan.filled)
             found.append((node.uid, node, tuple(name for name in node.sinks if name not in filled)))
+            if node.retracts:
+                found.append((node.read, node, ()))
             late = [plan.graph.sink_inputs[name] for name in node.late_sinks]
             for output in dict.fromkeys(one.output for one in late):
                 found.append((output, node, tuple(one.sink for one in late if one.output == output)))
@@ -241,11 +245,11 @@ def _output(
             name=edge,
         )
         for name, node, _ in _outputs(plan, level)
-        if name == node.uid
+        if name == node.read
         for uid in node.consumers
         if uid in operators
         for position, (edge, one) in enumerate(zip(edge_names(plan.graph.nodes[uid].inputs), inputs[uid], strict=True))
-        if plan.graph.nodes[uid].inputs[position] == name
+        if plan.graph.nodes[uid].inputs[position] == node.uid
     )
     return OutputPlan(
         checkpoint_id=plan.checkpoint_id,
@@ -294,7 +298,7 @@ def _sql(plan: EpochPlan, level: int, schemas: Mapping[str, pa.Schema]) -> SqlSt
     kept = {
         name: schemas[name]
         for name, node, sinks in _outputs(plan, level)
-        if sinks or (name == node.uid and stateful.intersection(node.consumers))
+        if sinks or (name == node.read and stateful.intersection(node.consumers))
     }
     read = {*kept, *(name for uid in sql for name in plan.graph.nodes[uid].inputs)}
     produced = {name: schemas[name] for name, _, _ in _outputs(plan, level) if name in read and name not in sql}
@@ -328,6 +332,7 @@ def _stateful(
             signature=plan.input_signatures[node.uid],
             clocks=_clocks(plan, node),
             whole=_whole_output(operators[node.uid]) if node.uid in whole else None,
+            retract=node.read if node.retracts else None,
         )
         for node in plan.graph.at_level(level)
     )

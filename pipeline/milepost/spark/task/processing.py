@@ -16,7 +16,8 @@ from operator import attrgetter
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorRun
+from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorRun, RetractingRun, UpdatedRun
+from milepost.dataflow.operators.retractions import count_rows
 from milepost.protocol.exchange.watermarks import firing_watermark, latest, operator_watermark
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.spark.task.input_gate import Chunk
@@ -195,7 +196,7 @@ class Processing:
             return
         own = self._item.inputs[position]
         rows = pa.concat_tables(piece.select(own.schema.names).cast(own.schema) for piece in plain)
-        self.rows_in += rows.num_rows
+        self.rows_in += count_rows(rows)
         for output in opened.run.rows(position, rows, stamp_us):
             self.late_rows += output.late.num_rows
             yield from self._emit(output.rows, stamp_us, part)
@@ -206,6 +207,11 @@ class Processing:
         before_us = self.fired_us
         self.fired_us = firing_watermark(before_us, self._watermark_us, in_flight)
         yield from self._emit(opened.run.finish(self.fired_us), before_us, part, distinct=self._updates)
+        if self._item.retract is not None:
+            assert isinstance(opened.run, RetractingRun), f"operator {self._uid} cannot tell what it replaces"
+            yield Rows(self._item.retract, opened.run.retractions(), before_us)
+        if isinstance(opened.run, UpdatedRun) and not in_flight:
+            opened.run.check_settled(all_keys=any(one is not None and one.buffers for one in self._item.channels))
         if (whole := self._item.whole) is not None:
             rows = whole.operator.results(opened.tables[ONLY_TABLE].rows())
             yield Rows(whole.node, rows, before_us, distinct=True, part=part)

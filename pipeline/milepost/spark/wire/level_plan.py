@@ -115,6 +115,7 @@ class OperatorPlan:
         signature: of its inputs, recorded with its channel state.
         clocks: of its inputs; those without event time have none and hold nobody back.
         whole: what of all its state rows is put out as well, for sinks that begin; None: there are none.
+        retract: output with what its updates change, for operators that read them; None: there are none.
     """
 
     operator: StatefulOperator
@@ -126,6 +127,7 @@ class OperatorPlan:
     signature: str
     clocks: tuple[Clock, ...]
     whole: WholeOutput | None = None
+    retract: str | None = None
 
     @property
     def routing_keys(self) -> dict[str, tuple[str, ...]]:

@@ -38,6 +38,8 @@ _MODES = "modes of its inputs"
 """Of each input append or updates: state made of rows that stay cannot tell which of them an update replaces."""
 _ROWS_OF = "rows_of"
 """The operator whose latest rows a table shows. Rows of another one beside them would be a table of neither."""
+_UPDATES_OF = "updates of "
+"""Of an input of mode retract: its operator, and what its rows are made of."""
 _SECTIONS = ("operators", "sources", "sinks", "job")
 
 
@@ -77,6 +79,9 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     if isinstance(operator, TopOperator):
         # Rows that others went before were not kept.
         signature |= {"order_by": operator.order_texts, "n": operator.n}
+    for name in node.inputs:
+        if graph.nodes[name].retracts:
+            signature |= _updates_of(spec, graph.nodes[name])
     if isinstance(operator, DeduplicateOperator):
         signature[_REMEMBERS] = _FOR_EVER if operator.ttl is None else format_duration(operator.ttl)
     return signature
@@ -86,6 +91,31 @@ def _modes(graph: JobGraph, node: Node) -> list[str]:
     """Return the mode of each input; of a process function which there are: its class may get a further one."""
     modes = [graph.nodes[name].output_kind for name in node.inputs]
     return sorted({*modes}) if node.kind == "process" else modes
+
+
+def _updates_of(spec: JobSpec, producer: Node) -> dict[str, Any]:
+    """Return what the rows of updates are made of: one that is taken back must be the row that was added.
+
+    What is behind the producer is not here: it takes back what its state gave out, and its state is restored under the
+    same name, or it is another producer.
+    """
+    operator = spec.operator(producer.uid)
+    made = {name: str(call) for name, call in getattr(operator, "aggregates", {}).items()}
+    parts = {
+        "key": list(producer.key),
+        "columns": {name: "?" if type_ is None else str(type_) for name, type_ in producer.columns.items()},
+        "aggregates": made,
+    }
+    return {f"{_UPDATES_OF}{producer.uid}: {part}": value for part, value in parts.items()}
+
+
+def with_updates_of(operator: Mapping[str, Any], former: str, uid: str) -> dict[str, Any]:
+    """Return an operator's signature as it is when one that it reads has got another uid."""
+    before = f"{_UPDATES_OF}{former}: "
+    return {
+        f"{_UPDATES_OF}{uid}: {key.removeprefix(before)}" if key.startswith(before) else key: value
+        for key, value in operator.items()
+    }
 
 
 def _sink(sink: SinkSpec, graph: JobGraph) -> dict[str, Any]:

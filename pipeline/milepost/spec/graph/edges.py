@@ -10,6 +10,8 @@ LATE, BAD = ".late", ".bad"
 DELETED_COLUMN = "__deleted"
 """Column (bool, never null) of rows that may be deletes, and of no others: a delete has its key alone, the other
 columns are null. No column of a spec begins with "__"."""
+RETRACT = ".retract"
+"""Behind an operator's name: its updates as rows that are taken back and new ones, each with a weight."""
 
 
 def edge_names(inputs: Sequence[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from milepost.spec.graph.checks import late_outputs, structure_problems
-from milepost.spec.graph.edges import BAD, LATE
+from milepost.spec.graph.edges import BAD, LATE, RETRACT
 from milepost.spec.graph.join_rules import join_rows
 from milepost.spec.graph.node_rules import (
     APPEND,
@@ -44,6 +44,9 @@ from milepost.spec.values.types import ColumnType
 
 STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process", "join", "top")
 
+RETRACTING_KINDS = ("aggregate", "top")
+"""Kinds whose updates operators may read: they can tell the rows that an epoch replaces."""
+
 Outputs = Mapping[str, Mapping[str, ColumnType]]
 """Per process operator what its class declares; without an entry its columns are not known."""
 
@@ -66,6 +69,7 @@ class Node:
         output_kind: append (a row is final) or updates (a row replaces the last one with its key).
         key: key columns of its output; () for rows without one.
         deletes: whether a row of it may be a delete: then its rows have `DELETED_COLUMN` behind `columns`.
+        retracts: whether operators read its updates, with the rows that they replace.
         sources: the sources it descends from, which make its watermark.
         known: whether `columns` is: not below a process operator whose class was not loaded.
     """
@@ -84,6 +88,7 @@ class Node:
     shift_us: int = 0
     holdback_us: int = 0
     deletes: bool = False
+    retracts: bool = False
     consumers: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
     late_sinks: tuple[str, ...] = ()
@@ -92,6 +97,11 @@ class Node:
     @property
     def is_stateful(self) -> bool:
         return self.kind in STATEFUL_KINDS
+
+    @property
+    def read(self) -> str:
+        """The name of the output that operators read: its rows, or of updates what they change."""
+        return f"{self.uid}{RETRACT}" if self.retracts else self.uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +203,7 @@ class _Builder:
         nodes = {
             uid: replace(
                 node,
+                retracts=node.output_kind == UPDATES and self._is_kept(uid),
                 consumers=tuple(operator.uid for operator in operators if uid in operator.inputs),
                 sinks=self._sinks_of(uid),
                 late_sinks=tuple(
@@ -203,6 +214,10 @@ class _Builder:
             for uid, node in self.nodes.items()
         }
         return JobGraph(nodes, self.sink_inputs)
+
+    def _is_kept(self, uid: str) -> bool:
+        """Return whether an operator with state reads a node."""
+        return any(uid in one.inputs for one in self.spec.operators if not isinstance(one, SqlOperator))
 
     def _keyed_by(self, node: Node) -> Node:
         return node if node.is_stateful or not node.inputs else self._keyed_by(self.nodes[node.inputs[0]])
@@ -319,4 +334,5 @@ def _rows_of(node: Node) -> OutputRows:
         known=node.known,
         shift_us=node.shift_us,
         deletes=node.deletes,
+        retracts=node.output_kind == UPDATES and node.kind in RETRACTING_KINDS,
     )

@@ -56,6 +56,7 @@ class OutputRows:
 
     Attributes:
         shift_us: what is added to the event time, as in `Node`. holdback_us, deletes: as there.
+        retracts: of updates whether operators may read them, with the rows that they replace.
         known: whether the columns are. They are not below a process operator whose class was not loaded (`lint` and DAG
             files load none): then nothing is said about names, and event time and key are taken to be kept.
     """
@@ -68,6 +69,7 @@ class OutputRows:
     shift_us: int = 0
     holdback_us: int = 0
     deletes: bool = False
+    retracts: bool = False
 
     def type_of(self, column: str | None) -> ColumnType | None:
         """Return a column's type as far as it is known."""

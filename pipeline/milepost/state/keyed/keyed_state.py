@@ -62,15 +62,15 @@ class SubtaskState:
         rows, found = self.group(keys).find()
         return rows.filter(pa.array(found))
 
-    def find(self, keys: pa.Table, hashes: Hashes) -> tuple[pa.Table, Bools]:
+    def find(self, keys: pa.Table, hashes: Hashes, *, at_start: bool = False) -> tuple[pa.Table, Bools]:
         """The live row of each key, in order and null beside the key where there is none; and where there is one.
 
         Args:
-            keys: distinct. hashes: state hash of each, ascending.
+            keys: distinct. hashes: state hash of each, ascending. at_start: those of when the epoch began.
         """
         hits: list[Hits] = []
         open_, sought = np.arange(len(hashes)), hashes
-        for layer in self._newest_first():
+        for layer in self._at_start() if at_start else self._newest_first():
             query, rows = match(layer, sought, keys, self._identity.keys, open_)
             if not query.size:
                 continue
@@ -177,23 +177,35 @@ class SubtaskState:
     def add(self, rows: pa.Table) -> None:
         """Add rows to a multi-row table, one by one: all columns but their identity and number.
 
+        With `WEIGHT_COLUMN` each comes so many times, or goes as often; one that is there no time is removed.
+
         Raises InvalidRequest: two different rows have one identity.
         """
         if not rows.num_rows:
             return
         identity = RowIdentity.of(self._identity)
+        once = WEIGHT_COLUMN not in rows.column_names
         rows, plain = identity.identified(rows)
         grouped = self.group(rows)
         identity.check_same(plain, np.arange(rows.num_rows), plain, grouped.first[grouped.codes])
         stored, known = grouped.find()
         weight = np.bincount(grouped.codes, minlength=len(grouped.first)).astype(np.int64)
+        if not once:
+            weight[:] = 0
+            np.add.at(weight, grouped.codes, rows.column(WEIGHT_COLUMN).to_numpy())
         if known.any():
             before = stored.filter(pa.array(known))
             there = plain_columns(before.select(list(identity.columns)))
             identity.check_same(plain, grouped.first[known], there, np.arange(before.num_rows))
             weight[known] += before.column(WEIGHT_COLUMN).to_numpy()
         rows = rows.take(pa.array(grouped.first))
-        grouped.put(rows.set_column(rows.column_names.index(WEIGHT_COLUMN), WEIGHT_COLUMN, pa.array(weight)))
+        rows = rows.set_column(rows.column_names.index(WEIGHT_COLUMN), WEIGHT_COLUMN, pa.array(weight))
+        there = weight != 0
+        if bool(there.all()):
+            grouped.put(rows)
+            return
+        grouped.put(rows.filter(pa.array(there)), there)
+        self.delete(grouped.keys.filter(pa.array(~there & known)))
 
     def rows(self) -> pa.Table:
         """Return all live rows, in the order of their state hash."""
@@ -324,6 +336,10 @@ class KeysOfRows:
         """Return the live row of each key, null beside the key where there is none; and where there is one."""
         rows, self._found = self._state.find(self._keys, self._numbered.hashes)
         return rows, self._found
+
+    def find_at_start(self) -> tuple[pa.Table, Bools]:
+        """Return as `find` does the rows of when the epoch began."""
+        return self._state.find(self._keys, self._numbered.hashes, at_start=True)
 
     def put(self, rows: pa.Table, kept: Bools | None = None) -> None:
         """Insert or replace the keys, or those in `kept`: a row for each, in order."""

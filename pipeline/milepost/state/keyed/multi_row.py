@@ -44,7 +44,8 @@ class RowIdentity:
         schema = self.state.schema
         plain = plain_columns(rows.select(list(self.columns)))
         once = dict(zip(IDENTITY_COLUMNS, identity_of(plain, self.state.keys.hasher), strict=True))
-        once[WEIGHT_COLUMN] = np.ones(rows.num_rows, dtype=np.int64)
+        if WEIGHT_COLUMN not in rows.column_names:
+            once[WEIGHT_COLUMN] = np.ones(rows.num_rows, dtype=np.int64)
         columns = [pa.array(once[name]) if name in once else rows.column(name) for name in schema.names]
         return pa.table(columns, names=schema.names).cast(schema), plain
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from milepost.dataflow.operators.contract import OperatorFailed
 from milepost.dataflow.operators.row_order import sorted_rows
 from milepost.dataflow.operators.top import TopByKey
 from milepost.protocol.records.errors import InvalidRequest
@@ -113,3 +114,57 @@ def test_rows_that_differ_in_nested_columns_alone_have_one_order() -> None:
 def test_columns_that_do_not_fit_are_refused(schema: pa.Schema, says: str) -> None:
     with pytest.raises(InvalidRequest, match=says):
         top(schema=schema)
+
+
+def weighed(*rows: tuple[int | None, str | None, int | None, int]) -> pa.Table:
+    weights = pa.array([weight for *_, weight in rows], pa.int64())
+    return views(*(row[:3] for row in rows)).append_column("__weight", weights)
+
+
+UPDATED = VIEWS.append(pa.field("__weight", pa.int64()))
+
+
+def test_over_updates_a_row_that_is_taken_back_makes_room_for_the_next_one(tmp_path: Path) -> None:
+    run = started(tmp_path, top(2, schema=UPDATED))
+    run.epoch(weighed((1, "a", 5, 1), (1, "b", 3, 1), (1, "c", 1, 1)))
+    assert run.state().num_rows == 3, "those behind the last rank may come to be among the first"
+    assert listed(run.epoch(weighed((1, "a", 5, -1), (1, "a", 2, 1))).rows) == [(1, "b", 3, 1), (1, "a", 2, 2)]
+    assert not run.epoch(weighed((1, "c", 1, -1), (1, "c", 0, 1))).rows.num_rows
+    assert run.state().num_rows == 3
+
+
+def test_a_row_may_be_taken_back_before_it_comes(tmp_path: Path) -> None:
+    """From another sender, in another piece or epoch: until then it counts as absent, and nothing is lost of it."""
+    run = started(tmp_path, top(2, schema=UPDATED))
+    run.epoch(weighed((1, "a", 5, 1), (1, "b", 3, -1), (1, "c", 2, 1)))
+    assert sorted(run.state().column("__weight").to_pylist()) == [-1, 1, 1]
+    assert not run.epoch(weighed((1, "b", 3, 1))).rows.num_rows
+    assert run.state().num_rows == 2
+    assert listed(run.epoch(weighed((1, "b", 3, 1))).rows) == [(1, "b", 3, 2)]
+
+
+@pytest.mark.parametrize("all_keys", [False, True])
+def test_a_weight_below_zero_with_nothing_in_flight_is_refused_with_its_key(tmp_path: Path, all_keys: bool) -> None:
+    operator = top(2, schema=UPDATED)
+    run = started(tmp_path, operator)
+    run.epoch(weighed((1, "a", 5, -1)))
+    opened = operator.begin({"": run.restore(0, 1)}, None)
+    assert [*opened.rows(0, weighed((2, "a", 5, 1)), None)] == []
+    opened.finish(None)
+    if not all_keys:
+        opened.check_settled(all_keys=False)
+        assert [*opened.rows(0, weighed((1, "b", 1, 1)), None)] == []
+    with pytest.raises(OperatorFailed, match=r"1 rows were taken back that never came, as of hour = 1"):
+        opened.check_settled(all_keys=all_keys)
+
+
+def test_ranks_tell_what_they_replace(tmp_path: Path) -> None:
+    operator = top(2, schema=UPDATED)
+    run = started(tmp_path, operator)
+    run.epoch(weighed((1, "a", 5, 1), (1, "b", 3, 1)))
+    opened = operator.begin({"": run.restore(0, 1)}, None)
+    assert [*opened.rows(0, weighed((1, "b", 3, -1), (1, "b", 9, 1)), None)] == []
+    opened.finish(None)
+    assert listed(opened.retractions()) == [
+        (1, "a", 5, 1, -1), (1, "b", 9, 1, 1), (1, "b", 3, 2, -1), (1, "a", 5, 2, 1)
+    ]  # fmt: skip

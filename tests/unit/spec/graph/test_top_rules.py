@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.graph.compatibility import NEW_UID, compare_signatures, state_signatures
+from milepost.spec.graph.compatibility import NEW_UID, compare_signatures, state_signatures, with_updates_of
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.job.top_spec import TopOperator
 from tests.harness.jobs.graphs import build_graph
@@ -65,11 +65,49 @@ def test_what_says_no_order_or_number_is_refused(changed: dict[str, Any]) -> Non
         TopOperator.model_validate({**TOP, **changed})
 
 
-def test_updates_are_refused_as_its_input() -> None:
-    totals = {"uid": "totals", "kind": "aggregate", "inputs": ["clicks"], "key": ["page"],
-              "aggregates": {"n": "count(*)"}}  # fmt: skip
+TOTALS = {"uid": "totals", "kind": "aggregate", "inputs": ["clicks"], "key": ["page", "at"],
+          "aggregates": {"n": "count(*)"}}  # fmt: skip
+RANKS = {**TOP, "inputs": ["totals"], "order_by": [{"n": "desc"}]}
+
+
+def test_updates_are_read_with_the_rows_that_they_replace() -> None:
+    """Only where an operator keeps them: what a sink alone reads is as it ever was."""
+    graph = build_graph(spec(RANKS, TOTALS))
+    assert graph.nodes["totals"].retracts and graph.nodes["totals"].read == "totals.retract"
+    assert not graph.nodes["first"].retracts and graph.nodes["first"].read == "first"
+    again = {**RANKS, "uid": "again", "inputs": ["first"], "key": ["place"], "rank": "r"}
+    assert build_graph(spec(again, TOTALS, RANKS)).nodes["first"].retracts
+
+
+def test_a_key_that_is_no_part_of_that_of_its_updates_is_refused() -> None:
+    """A row may move from one key to another: then a rank of the first one would end."""
+    by_number = {**RANKS, "key": ["n"], "order_by": ["page"]}
+    with pytest.raises(InvalidRequest, match=r"from one n to another.*available: columns of its key \(page, at\)"):
+        build_graph(spec(by_number, TOTALS))
+
+
+def test_updates_whose_former_rows_are_not_known_are_refused() -> None:
+    window = {"uid": "totals", "kind": "window", "inputs": ["clicks"], "key": ["page"], "window": {"tumbling": "1h"},
+              "allowed_lateness": "1h", "aggregates": {"n": "count(*)"}}  # fmt: skip
     with pytest.raises(InvalidRequest, match="top over updates"):
-        build_graph(spec({**TOP, "inputs": ["totals"], "order_by": ["n"]}, totals))
+        build_graph(spec(RANKS, window))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"aggregates": {"n": "count(x)"}}, {"aggregates": {"n": "count(*)", "high": "max(x)"}}, {"uid": "counts"}],
+)
+def test_what_the_rows_of_updates_are_made_of_is_signed(changed: dict[str, Any]) -> None:
+    after = {**TOTALS, **changed}
+    jobs = spec(RANKS, TOTALS), spec({**RANKS, "inputs": [after["uid"]]}, after)
+    before, now = (state_signatures(one, build_graph(one)) for one in jobs)
+    row = next(row for row in compare_signatures(before, now) if row["name"] == "first")
+    assert row["verdict"] == NEW_UID and "updates of totals: " in row["detail"]
+    if "uid" in changed:
+        operators = before["operators"].items()
+        before["operators"] = {name: with_updates_of(one, "totals", "counts") for name, one in operators}
+        row = next(row for row in compare_signatures(before, now) if row["name"] == "first")
+        assert row["verdict"] == "compatible", "it is the same operator under another name"
 
 
 @pytest.mark.parametrize("format_", ["delta", "iceberg"])

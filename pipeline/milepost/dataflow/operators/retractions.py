@@ -1,0 +1,46 @@
+"""Retractions say by how much an output has changed: rows that are taken back, weight -1, and new ones, weight 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.dataflow.operators.contract import WEIGHT_COLUMN, Ints
+from milepost.dataflow.operators.row_order import same_values
+
+NONE: Ints = np.empty(0, dtype=np.int64)
+"""The places of no rows."""
+
+
+def retractions(before: pa.Table, now: pa.Table, places: Ints) -> pa.Table:
+    """Return rows as they were and as they are, key after key; those that are as they were are left out.
+
+    Args:
+        before: the rows that were there. now: one for each key, in order. places: where its key is in `now`.
+
+    >>> before, now = pa.table({"k": ["b", "c"], "n": [1, 2]}), pa.table({"k": ["a", "b", "c"], "n": [9, 1, 3]})
+    >>> [tuple(row.values()) for row in retractions(before, now, np.array([1, 2])).to_pylist()]
+    [('a', 9, 1), ('c', 2, -1), ('c', 3, 1)]
+    """
+    same = same_values(before, now.take(pa.array(places)))
+    changed = np.ones(now.num_rows, dtype=np.bool_)
+    changed[places[same]] = False
+    return with_weights(
+        before.filter(pa.array(~same)), places[~same], now.filter(pa.array(changed)), np.flatnonzero(changed)
+    )
+
+
+def with_weights(before: pa.Table, places_before: Ints, now: pa.Table, places: Ints) -> pa.Table:
+    """Return rows that are taken back and new ones with their weights, by their places, -1 first."""
+    weights = np.repeat(np.array([-1, 1], dtype=np.int64), [before.num_rows, now.num_rows])
+    rows = pa.concat_tables([before, now]).append_column(WEIGHT_COLUMN, pa.array(weights))
+    order = np.argsort(np.concatenate([places_before, places]), kind="stable")
+    return rows.take(pa.array(order))
+
+
+def count_rows(rows: pa.Table) -> int:
+    """Return for how many rows these stand: of mode retract the sum of their weights, whatever their sign."""
+    if WEIGHT_COLUMN not in rows.column_names:
+        return int(rows.num_rows)
+    return int(pc.sum(pc.abs(rows.column(WEIGHT_COLUMN))).as_py() or 0)
