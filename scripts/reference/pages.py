@@ -11,6 +11,9 @@ from milepost.cli.main import app
 from milepost.protocol.records.errors import Action, CheckpointError
 from milepost.protocol.records.reasons import RESERVED, CheckpointFailureReason
 from milepost.spec.graph.event_time import EVENT_TIME_RULES
+from milepost.spec.load.lint import lint_report
+from milepost.spec.load.load import load_job
+from milepost.spec.picture.graph_picture import graph_picture
 from milepost.spec.values.docstrings import parse_docstring
 from scripts.processes import ROOT
 from scripts.reference.api_page import api_page, class_names, first_paragraph
@@ -123,11 +126,17 @@ def decisions_page() -> str:
     ])  # fmt: skip
 
 
+def graph_svg() -> str:
+    """Return the picture of an example's graph."""
+    return graph_picture(lint_report(load_job(ROOT / "config" / "examples" / "join.yaml")))
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/spec.md": spec_page,
     "docs/reference/cli.md": cli_page,
     "docs/reference/errors.md": errors_page,
     "docs/reference/event-time.md": event_time_page,
+    "docs/reference/graph.svg": graph_svg,
     "docs/reference/abort-reasons.md": reasons_page,
     "docs/reference/api.md": api_page,
     "docs/reference/process.md": process_page,

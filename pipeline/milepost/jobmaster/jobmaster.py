@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.reports import Reports
     from milepost.jobmaster.reports.series import EpochFigures
     from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
+    from milepost.jobmaster.reports.state_sizes import StateSize
     from milepost.jobmaster.reports.status import Status
     from milepost.jobmaster.reports.upsert_price import UpsertPrice
     from milepost.jobmaster.retention.fsck import Audit, StoredObject
@@ -68,6 +69,7 @@ _HOMES = {
     "reports.series": ("EpochFigures",),
     "reports.source_health": ("SourceHealth", "source_checks"),
     "reports.status": ("Status",),
+    "reports.state_sizes": ("StateSize",),
     "reports.upsert_price": ("UpsertPrice",),
     "retention.fsck": ("Audit", "StoredObject"),
     "retention.garbage_collection": ("Collection",),
@@ -159,6 +161,7 @@ class JobMaster:
     fsck = _UseCase(lambda master: master._reports.fsck)
     compatibility = _UseCase(lambda master: master._reports.compatibility)
     upsert_prices = _UseCase(lambda master: master._reports.upsert_prices)
+    state_sizes = _UseCase(lambda master: master._reports.state_sizes)
     check_sink_columns = _UseCase(lambda master: master._reports.check_sink_columns)
     refused_tables = _UseCase(lambda master: master._reports.refused_tables)
 

@@ -8,7 +8,8 @@ from types import ModuleType
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.protocol.records.errors import StoreUnavailable
+from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
+from milepost.spec.load.load import LoadedJob
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.servers.kept_dags import keep_dags
 from tests.harness.stores.faulty_store import Effect, Fault
@@ -43,6 +44,23 @@ def test_it_tells_the_live_timeline_and_what_a_rollback_has_left(plugin: ModuleT
     assert f"timeline {timeline}" in page and "sinks that have yet to follow it: seen" in page
     assert page.count('<tr class="left">') == page.count("completed (not live)") == 1
     assert "TimelineSwitched" in page and "&lt;b&gt;wrong&lt;/b&gt;" in page, "text of people is escaped"
+
+
+def test_it_shows_the_graph_where_names_are_escaped(
+    plugin: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the rest of the page where the spec is refused by now."""
+    job = CountedJob.with_epochs(tmp_path / "job", 1)
+    page = shown(plugin, job)
+    assert page.count("<svg") == 1 and 'aria-labelledby="milepost-graph-title' in page and "● " not in page
+    assert "▲ grows with distinct k" in page
+
+    def refused(self: LoadedJob) -> None:
+        raise InvalidRequest("not any more")
+
+    monkeypatch.setattr(LoadedJob, "graph", refused)
+    page = shown(plugin, job)
+    assert "<svg" not in page and "<h2>Graph</h2>" not in page and "completed" in page
 
 
 def test_a_checkpoint_has_a_page_of_where_its_time_went(

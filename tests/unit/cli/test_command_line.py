@@ -21,8 +21,10 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, QualityGateFailed, StateCorrupt
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
+from milepost.spec.picture.graph_picture import graph_picture
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.processes import REPOSITORY
 
 COMMANDS = (
     "init lint schema doctor run list show history status read state verify abort cancel rollback start resume".split()  # noqa: SIM905
@@ -149,6 +151,21 @@ def test_lint_shows_the_graph_and_the_kinds_of_output(workdir: Path) -> None:
         "totals": "updates",
     }
     assert data["compatibility"] == []
+
+
+def test_lint_explains_states_and_late_rows_and_draws_the_graph(workdir: Path) -> None:
+    spec = str(REPOSITORY / "config" / "examples" / "join.yaml")
+    result = milepost("lint", spec, "--output", "graph.svg")
+    shown = " ".join(result.stdout.split())
+    assert "paid.left bounded: until event time + 30m < W rows of orders" in shown
+    assert "late_payments event time < stamp, of either input" in shown
+    assert "paid.late.orders counted, not kept" in shown
+    assert "event time ordered_at; holds back 30m" in shown
+    drawn = Path("graph.svg").read_text(encoding="utf-8")
+    assert drawn == graph_picture(lint_report(load_job(spec)))
+    again = milepost("lint", spec, "--output", "graph.svg")
+    assert again.exit_code == 2 and "graph.svg already exists" in again.stderr
+    assert milepost("lint", spec, "--output", "graph.png").exit_code == 2
 
 
 def test_lint_says_the_way_out_of_what_a_run_would_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

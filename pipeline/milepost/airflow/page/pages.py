@@ -138,7 +138,20 @@ def _read(job: LoadedJob) -> dict[str, Any]:
         "storage": job.spec.storage,
         "checkpoints": to_json(master.list_checkpoints(limit=SHOWN_CHECKPOINTS)),
         "events": master.history(limit=SHOWN_EVENTS),
+        "picture": _picture(job),
     }
+
+
+def _picture(job: LoadedJob) -> str:
+    """Return the SVG of the job's graph, in which names are escaped; "" of a graph that is refused by now."""
+    from milepost.protocol.records.errors import InvalidRequest
+    from milepost.spec.load.lint import lint_report
+    from milepost.spec.picture.graph_picture import graph_picture
+
+    try:
+        return graph_picture(lint_report(job))
+    except InvalidRequest:
+        return ""
 
 
 def _silent(master: JobMaster) -> list[str]:
@@ -157,6 +170,7 @@ def _page(status_code: int, template: str = "checkpoints_page.html", /, **shown:
         "silent": [],
         "checkpoints": [],
         "events": [],
+        "picture": "",
         "others": [],
     } | shown
     html = templates.get_template(template).render(values)

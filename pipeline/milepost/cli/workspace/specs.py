@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,12 +14,13 @@ from milepost.cli.terminal.completion import job_names
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.cli.terminal.prices import show_prices
+from milepost.cli.workspace.explained import add_sizes, show_graph, write_picture
 from milepost.extras import install_command, missing_libraries
 from milepost.protocol.codec.records import to_json
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import UpsertPrice
+    from milepost.jobmaster.jobmaster import StateSize, UpsertPrice
     from milepost.spec.load.load import LoadedJob
 
 
@@ -57,8 +59,18 @@ def init(
         output.note(f"Its table is Parquet for now: one that other engines read needs `{install_command('delta')}`.")
 
 
-def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
-    """Validate a spec, show its graph, and compare it with the job's head."""
+def lint(
+    ctx: typer.Context,
+    job: Job,
+    file: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE.svg", help="Draw the graph to a file that does not exist.")
+    ] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Validate a spec, explain its graph, and compare it with the job's head."""
+    if file is not None and file.suffix != ".svg":
+        raise InvalidRequest(f"{file} is no .svg: a graph is drawn as SVG. Nothing was written.")
     from milepost.jobmaster.jobmaster import JobMaster, advice
     from milepost.spec.load.lint import lint_report
     from milepost.spec.load.load import load_job, shown_path
@@ -71,16 +83,18 @@ def lint(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
     report["compatibility"], report["compatibility_unknown"] = with_head.rows, with_head.unknown
     report["refused_tables"] = list(with_head.refused_tables)
     report["upsert"] = [to_json(price) for price in with_head.prices]
+    add_sizes(report, with_head.sizes)
+    if file is not None:
+        write_picture(report, file)
     refused = [row for row in report["compatibility"] if row["outcome"] == "refused"]
     hint = output.as_typed(advice(str(report["job"]), refused)) if refused else None
     if output.json:
         output.document(report | {"hint": hint}, ok=not refused)
         raise typer.Exit(2 if refused else 0)
-    nodes = report["nodes"]
-    rows = [[node["uid"], node["kind"], node["level"], ", ".join(node["inputs"]), node["output"]] for node in nodes]
-    keys = [f"key {', '.join(node['key'])}" if node["key"] else "" for node in nodes]
     output.text(f"{shown_path(loaded.path)}: job {report['job']} is valid; exchanges per epoch: {report['levels']}")
-    output.table(["uid", "kind", "level", "inputs", "output"], rows, optional=("level",), notes=keys)
+    show_graph(report, output)
+    if file is not None:
+        output.note(f"the graph is drawn to {file}")
     if report["columns_unknown"]:
         names = ", ".join(report["columns_unknown"])
         output.note(f"note: lint loads no process function: what reads the columns of {names} is checked by `run`")
@@ -109,13 +123,15 @@ class _WithHead:
 
     Attributes:
         rows: verdicts against the job's head. unknown: why what is stored could not be asked; None: it was.
-        prices: what its upserts cost. refused_tables: of each new table that `run` would refuse now, why.
+        prices: what its upserts cost. sizes: of its state at the head. refused_tables: of each new table that `run`
+        would refuse now, why.
     """
 
     rows: list[dict[str, Any]]
     unknown: str | None = None
     prices: tuple[UpsertPrice, ...] = ()
     refused_tables: tuple[str, ...] = ()
+    sizes: Mapping[str, StateSize] = field(default_factory=dict)
 
 
 def _compared(loaded: LoadedJob) -> _WithHead:
@@ -125,7 +141,8 @@ def _compared(loaded: LoadedJob) -> _WithHead:
     try:
         master = JobMaster(loaded)
         refused = tuple(f"{error.message} What to do: {error.hint}" for error in master.refused_tables())
-        return _WithHead(list(master.compatibility()), None, master.upsert_prices(), refused)
+        rows, prices = list(master.compatibility()), master.upsert_prices()
+        return _WithHead(rows, None, prices, refused, master.state_sizes())
     except (StoreUnavailable, EnvironmentUnusable) as error:
         # A spec can be checked where its store cannot be reached, as in CI; what was not compared is said.
         return _WithHead([], error.message.splitlines()[0])

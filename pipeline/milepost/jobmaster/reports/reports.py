@@ -5,6 +5,7 @@ Each imports what it needs when it is asked for.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.diff import Difference
     from milepost.jobmaster.reports.job_report import JobState
     from milepost.jobmaster.reports.series import EpochFigures
+    from milepost.jobmaster.reports.state_sizes import StateSize
     from milepost.jobmaster.reports.status import Status
     from milepost.jobmaster.reports.tables import VerifiedObjects
     from milepost.jobmaster.reports.upsert_price import UpsertPrice
@@ -65,6 +67,19 @@ class Reports:
             return upsert_prices(self._context)
         except StateCorrupt:
             return ()
+
+    def state_sizes(self) -> Mapping[str, StateSize]:
+        """Return how large each table of state is at the head, and how fast it grows, by `uid` or `uid.table`.
+
+        {} where something of that is damaged: what asks is a report or a check of the spec, and `verify` names it.
+        """
+        from milepost.jobmaster.reports.state_sizes import state_sizes
+        from milepost.protocol.records.errors import StateCorrupt
+
+        try:
+            return state_sizes(self._context)
+        except StateCorrupt:
+            return {}
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the manifest log, newest first."""

@@ -1,4 +1,4 @@
-"""Lint shows of a valid spec its kinds of output, event times, levels and types."""
+"""Lint shows of a valid spec its kinds of output, event times, levels, types, state, and what is late."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from milepost.spec.graph.checks import bad_names
 from milepost.spec.graph.edges import BAD
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
+from milepost.spec.load.explain import explained_edges, explained_node
 from milepost.spec.load.load import LoadedJob
 
 
@@ -32,9 +33,11 @@ def lint_report(job: LoadedJob) -> dict[str, Any]:
                 "key": list(node.key),
                 "event_time": node.event_time,
                 "columns": {name: None if type_ is None else str(type_) for name, type_ in node.columns.items()},
+                **explained_node(job.spec, graph, node),
             }
             for node in graph.nodes.values()
         ],
+        "edges": explained_edges(job.spec, graph),
         "sinks": [
             {"name": sink.name, "input": sink.input, "format": sink.format, "mode": sink.mode, "path": sink.place}
             for sink in job.spec.sinks

@@ -1,0 +1,77 @@
+"""An explained graph as a person reads it: what each edge is, what bounds each state, where late rows go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from milepost.cli.terminal.output import Output, show_bytes, show_count
+from milepost.cli.terminal.tables import new_file
+from milepost.protocol.codec.records import to_json
+
+if TYPE_CHECKING:
+    from milepost.jobmaster.jobmaster import StateSize
+
+_FIGURES = ("rows", "size", "rows a day")
+
+
+def add_sizes(report: dict[str, Any], sizes: Mapping[str, StateSize]) -> None:
+    """Add to each state of a report of `lint_report` its size at the head, null where none is known."""
+    for state in _states(report):
+        size = sizes.get(state["name"])
+        state["size"] = None if size is None else to_json(size)
+
+
+def write_picture(report: Mapping[str, Any], file: Path) -> None:
+    """Draw the graph to a new file. Raises: as `new_file`."""
+    from milepost.spec.picture.graph_picture import graph_picture
+
+    picture = graph_picture(report).encode()
+    with new_file(file) as stream:
+        stream.write(picture)
+
+
+def show_graph(report: Mapping[str, Any], output: Output) -> None:
+    """Print the nodes with what they give; then, where there are some, states and late rows."""
+    nodes = report["nodes"]
+    rows = [[node["uid"], node["kind"], node["level"], ", ".join(node["inputs"]), node["output"]] for node in nodes]
+    notes = ["; ".join(_told(node)) for node in nodes]
+    output.table(["uid", "kind", "level", "inputs", "output"], rows, optional=("level",), notes=notes)
+    states = list(_states(report))
+    if states:
+        output.text()
+        figures = [_figures(state["size"]) for state in states]
+        shown = [name for name in _FIGURES if any(name in one for one in figures)]
+        rows = [
+            [state["name"], *(of_state.get(name, "") for name in shown), state["bound"]]
+            for state, of_state in zip(states, figures, strict=True)
+        ]
+        columns = ["state", *shown, "bound (W: its watermark)"]
+        output.table(columns, rows, notes=[state["holds"] for state in states], figures=shown)
+    late = [late for node in nodes for late in node["late"]]
+    if late:
+        output.text()
+        rows = [[one["output"], ", ".join(one["sinks"]) or "counted, not kept"] for one in late]
+        output.table(["late rows", "sink"], rows, notes=[one["rule"] for one in late])
+
+
+def _told(node: Mapping[str, Any]) -> Iterator[str]:
+    if node["key"]:
+        yield f"key {', '.join(node['key'])}"
+    if node["event_time"] is not None:
+        yield f"event time {node['event_time']}"
+        if node["holds_back"] not in (None, "0s"):
+            yield f"holds back {node['holds_back']}"
+
+
+def _figures(size: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return what is known of a state's size, by the name of its column."""
+    if size is None:
+        return {}
+    figures = {"rows": show_count(size["rows"]), "size": show_bytes(size["bytes"])}
+    return figures if size["rows_per_day"] is None else figures | {"rows a day": f"{size['rows_per_day']:+,}"}
+
+
+def _states(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    return (state for node in report["nodes"] for state in node["state"])

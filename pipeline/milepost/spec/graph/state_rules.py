@@ -1,0 +1,120 @@
+"""State rules say, for each kind of operator, what its state holds and what bounds it.
+
+One function per kind: a kind without one has no entry here, and a test names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import singledispatch
+
+from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.process_spec import ProcessOperator
+from milepost.spec.job.spec import (
+    AggregateOperator,
+    DeduplicateOperator,
+    SqlOperator,
+    StatefulSpec,
+    WindowOperator,
+)
+from milepost.spec.job.top_spec import TopOperator
+from milepost.spec.values.durations import format_duration
+
+
+@dataclass(frozen=True, slots=True)
+class StateBound:
+    """What one table of an operator's state holds, and for how long.
+
+    Attributes:
+        table: its name; "" where the operator has one.
+        holds: its rows. until: what is true of a row that leaves, W being how far the operator has fired; None: none
+            does. grows_with: what it grows for ever with; None: nothing.
+    """
+
+    table: str
+    holds: str
+    until: str | None = None
+    grows_with: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What bounds it, in words."""
+        if self.grows_with is not None:
+            return f"grows for ever with: {self.grows_with}"
+        return "bounded" if self.until is None else f"bounded: until {self.until}"
+
+
+@singledispatch
+def state_bounds(operator: SqlOperator | StatefulSpec) -> tuple[StateBound, ...]:
+    """Return what an operator keeps: an entry per table of its state, () of one that keeps nothing."""
+    raise NotImplementedError(f"spec/graph/state_rules.py: say what bounds the state of kind: {operator.kind}")
+
+
+@state_bounds.register
+def _sql(operator: SqlOperator) -> tuple[StateBound, ...]:
+    return ()
+
+
+@state_bounds.register
+def _aggregate(operator: AggregateOperator) -> tuple[StateBound, ...]:
+    return (_per_key("a row", operator.key),)
+
+
+@state_bounds.register
+def _top(operator: TopOperator) -> tuple[StateBound, ...]:
+    return (_per_key(f"at most {operator.n:,} rows", operator.key),)
+
+
+@state_bounds.register
+def _window(operator: WindowOperator) -> tuple[StateBound, ...]:
+    windows, lateness = operator.window, _plus(operator.allowed_lateness)
+    per_key = f" and {_named(operator.key)}" if operator.key else ""
+    if windows.session is not None:
+        until = f"its last event time{_plus(windows.session.gap)} ≤ W"
+        return (StateBound("", f"a row per open session{per_key}", until),)
+    if windows.sliding is not None:
+        pane = f"a row per pane of {format_duration(windows.sliding.slide)}{per_key}"
+        return (StateBound("", pane, f"start of the pane{_plus(windows.sliding.size)}{lateness} ≤ W"),)
+    return (StateBound("", f"a row per window{per_key}", f"window_end{lateness} ≤ W"),)
+
+
+@state_bounds.register
+def _deduplicate(operator: DeduplicateOperator) -> tuple[StateBound, ...]:
+    if operator.ttl is None:
+        return (_per_key("a key", operator.key),)
+    return (StateBound("", f"a key per {_named(operator.key)}", f"event time{_plus(operator.ttl)} < W"),)
+
+
+@state_bounds.register
+def _join(operator: JoinOperator) -> tuple[StateBound, ...]:
+    low, high = operator.bounds
+    without = " that nothing has paired with yet" if operator.how in ("semi", "anti") else ""
+    return (
+        StateBound("left", f"rows of {operator.inputs[0]}{without}", f"event time{_plus(high)} < W"),
+        StateBound("right", f"rows of {operator.inputs[1]}", f"event time{_plus(-low)} < W"),
+    )
+
+
+@state_bounds.register
+def _process(operator: ProcessOperator) -> tuple[StateBound, ...]:
+    grows_with = f"distinct {_named(operator.key)}, but for those that {operator.function} clears"
+    return (StateBound("", f"what {operator.function} keeps per {_named(operator.key)}", grows_with=grows_with),)
+
+
+def _per_key(what: str, key: Sequence[str]) -> StateBound:
+    if not key:
+        return StateBound("", f"{what} in all")
+    return StateBound("", f"{what} per {_named(key)}", grows_with=f"distinct {_named(key)}")
+
+
+def _named(key: Sequence[str]) -> str:
+    return ", ".join(key)
+
+
+def _plus(value: timedelta) -> str:
+    """Return a length of time as it is added to a moment; nothing for none."""
+    if not value:
+        return ""
+    return f" + {format_duration(value)}" if value > timedelta(0) else f" − {format_duration(-value)}"

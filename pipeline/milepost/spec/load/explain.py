@@ -1,0 +1,104 @@
+"""An explained graph says of each edge its mode, key and event time, of each state its bound, and what is late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from milepost.spec.graph.checks import late_outputs
+from milepost.spec.graph.event_time import EVENT_TIME_RULES
+from milepost.spec.graph.graph import JobGraph, Node
+from milepost.spec.graph.node_rules import APPEND, UPDATES
+from milepost.spec.graph.state_rules import state_bounds
+from milepost.spec.job.spec import JobSpec
+from milepost.spec.values.durations import format_duration
+
+_LATE_RULES = {rule.kind: rule.late for rule in EVENT_TIME_RULES}
+
+
+def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
+    """Return what is to be known of a node beside its columns, JSON-compatible.
+
+    Returns:
+        ``mode``: append, upsert(key) or as the graph calls it. ``holds_back``: how much older than its watermark its
+        rows may be, a duration, or null. ``sources``: those that make its watermark. ``state``: per table ``{"table",
+        "name", "holds", "until", "grows_with", "bound"}``. ``late``: per output of late rows ``{"output", "rule",
+        "sinks"}``.
+    """
+    source = node.kind == "source"
+    bounds = () if source else state_bounds(spec.operator(node.uid))
+    return {
+        "mode": mode_of(node),
+        "event_time_shift_us": node.shift_us,
+        "holds_back": _holds_back(spec, node),
+        "sources": list(node.sources),
+        "state": [
+            {
+                "table": bound.table,
+                "name": f"{node.uid}.{bound.table}" if bound.table else node.uid,
+                "holds": bound.holds,
+                "until": bound.until,
+                "grows_with": bound.grows_with,
+                "bound": bound.text,
+            }
+            for bound in bounds
+        ],
+        "late": [
+            {"output": output, "rule": _late_rule(node.kind), "sinks": _readers(graph, output)}
+            for output, (uid, _) in late_outputs(spec).items()
+            if uid == node.uid
+        ],
+    }
+
+
+def explained_edges(spec: JobSpec, graph: JobGraph) -> list[dict[str, Any]]:
+    """Return each edge of a graph, in the order of its nodes: to operators, then to sinks.
+
+    Returns:
+        ``{"from", "part", "to", "sink", "mode", "key", "event_time", "exchanged"}``; part: "" for rows, ``.late…`` or
+        ``.bad`` for those instead; sink: whether `to` is one; exchanged: rows go to other tasks, by the key of `to`.
+    """
+    return [*_edges(spec, graph)]
+
+
+def mode_of(node: Node) -> str:
+    """Return the mode of a node's rows: append, upsert(key) or as the graph calls it; and whether some are deletes."""
+    deletes = " with deletes" if node.deletes else ""
+    return (f"upsert({', '.join(node.key)})" if node.output_kind == UPDATES else node.output_kind) + deletes
+
+
+def _edges(spec: JobSpec, graph: JobGraph) -> Iterator[dict[str, Any]]:
+    late = late_outputs(spec)
+    for node in graph.nodes.values():
+        rows = {"mode": mode_of(node), "key": list(node.key), "event_time": node.event_time}
+        for consumer in dict.fromkeys(node.consumers):
+            exchanged = graph.nodes[consumer].is_stateful
+            yield {"from": node.uid, "part": "", "to": consumer, "sink": False, **rows, "exchanged": exchanged}
+        for sink in graph.sink_inputs.values():
+            if sink.uid == node.uid:
+                of_part = _beside(graph, node, late.get(sink.output)) if sink.part else rows
+                ends = {"from": node.uid, "part": sink.part, "to": sink.sink, "sink": True}
+                yield {**ends, **of_part, "exchanged": False}
+
+
+def _beside(graph: JobGraph, node: Node, late: tuple[str, int] | None) -> dict[str, Any]:
+    """Return what rows beside a node's output are: late ones are as they came, dead letters have no time."""
+    event_time = None if late is None else graph.nodes[node.inputs[late[1]]].event_time
+    return {"mode": APPEND, "key": [], "event_time": event_time}
+
+
+def _late_rule(kind: str) -> str:
+    """Return the rule by which rows of a kind are late, without where they are."""
+    return _LATE_RULES[kind].partition(": `<uid>")[0]
+
+
+def _readers(graph: JobGraph, output: str) -> list[str]:
+    return [sink.sink for sink in graph.sink_inputs.values() if sink.output == output]
+
+
+def _holds_back(spec: JobSpec, node: Node) -> str | None:
+    if node.kind == "source":
+        source = spec.sources[node.uid]
+        return format_duration(source.watermark_delay) if source.event_time is not None else None
+    return format_duration(timedelta(microseconds=node.holdback_us)) if node.event_time is not None else None

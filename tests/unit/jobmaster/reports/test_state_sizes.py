@@ -1,0 +1,50 @@
+"""How large each state is, and how fast it grows: by the head, and the oldest checkpoint that is retained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from milepost.jobmaster.reports import state_sizes
+from milepost.jobmaster.reports.state_sizes import LEAST_SPAN_MS
+from milepost.protocol.records.checkpoints import CompletedCheckpoint
+from milepost.protocol.retention.lineage import lineage
+from tests.harness.jobs.backfill_job import BackfillJob
+
+
+def test_before_the_first_epoch_nothing_is_known(tmp_path: Path) -> None:
+    assert BackfillJob.create(tmp_path, 0).master.state_sizes() == {}
+
+
+def test_rows_and_bytes_are_the_heads(tmp_path: Path) -> None:
+    job = BackfillJob.create(tmp_path, 4)
+    (size,) = job.master.state_sizes().values()
+    assert size.rows == job.table().num_rows and size.checkpoint_id == 4
+    handles = job.small.context.metadata(job.state.checkpoints[-1]).operators["latest"].handles
+    assert size.bytes == sum(handle.full_bytes for handle in handles) > 0
+    assert size.rows_per_day is None, "epochs of one minute say nothing of a day"
+
+
+def test_growth_is_by_the_oldest_retained_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = BackfillJob.create(tmp_path, 5)
+
+    def apart(*given: object) -> tuple[CompletedCheckpoint, ...]:
+        found = lineage(*given)  # type: ignore[arg-type]
+        return tuple(replace(one, trigger_time_ms=int(one.checkpoint_id) * LEAST_SPAN_MS // 4) for one in found)
+
+    monkeypatch.setattr(state_sizes, "lineage", apart)
+    size = job.master.state_sizes()["latest"]
+    first = job.small.context.metadata(job.state.checkpoints[0]).operators["latest"]
+    before = sum(handle.live_rows for handle in first.handles)
+    assert size.rows > before
+    assert size.rows_per_day == (size.rows - before) * 24, "in one hour"
+
+
+def test_a_renamed_operator_keeps_its_size(tmp_path: Path) -> None:
+    job = BackfillJob.create(tmp_path, 2)
+    size = job.master.state_sizes()["latest"]
+    job.edit("uid: latest,", "uid: newest, renamed_from: latest,")
+    job.edit("input: latest,", "input: newest,")
+    assert job.master.state_sizes() == {"newest": size}

@@ -1,0 +1,122 @@
+"""Every kind of operator explains itself: what it keeps, what bounds that, and which rows are late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pyarrow as pa
+import pytest
+
+from milepost.dataflow.operators.build import build_operator
+from milepost.dataflow.operators.contract import OperatorInput
+from milepost.spec.graph.event_time import EVENT_TIME_RULES
+from milepost.spec.graph.graph import STATEFUL_KINDS
+from milepost.spec.graph.state_rules import state_bounds
+from milepost.spec.job.availability import OPERATOR_KINDS
+from milepost.spec.job.spec import SqlOperator
+from milepost.spec.load.lint import lint_report
+from milepost.spec.load.load import from_text, load_job
+from milepost.spec.values.types import to_arrow
+from tests.harness.servers.processes import REPOSITORY
+
+ALL_KEYS = REPOSITORY / "config" / "examples" / "all_keys.yaml"
+SPEC = """\
+name: small
+storage: ../store
+sources:
+  rows: {format: csv, path: ../landing/*.csv, schema: {k: int64, v: int64, at: "timestamp[us, UTC]"}, event_time: at}
+operators:
+  - {uid: kept, inputs: [rows], OPERATOR}
+"""
+
+
+def test_the_example_has_every_kind_and_each_says_what_bounds_its_state() -> None:
+    """A kind that fails here has no rule in `spec/graph/state_rules.py`, or none in `event_time.py`."""
+    nodes = lint_report(load_job(ALL_KEYS))["nodes"]
+    assert {node["kind"] for node in nodes} == {"source", *OPERATOR_KINDS}
+    assert {node["kind"] for node in nodes if node["state"]} == set(STATEFUL_KINDS)
+    assert {rule.kind for rule in EVENT_TIME_RULES} == {"source", *OPERATOR_KINDS}
+    for state in (state for node in nodes for state in node["state"]):
+        assert state["holds"] and state["bound"].startswith(("bounded", "grows for ever with: "))
+
+
+@pytest.mark.parametrize("kind", get_args(SqlOperator.model_fields["kind"].annotation) + STATEFUL_KINDS)
+def test_a_kind_has_a_rule_of_its_own(kind: str) -> None:
+    spec = load_job(ALL_KEYS).spec
+    assert [state_bounds(operator) for operator in spec.operators if operator.kind == kind]
+
+
+def test_what_is_explained_are_the_tables_that_an_operator_keeps() -> None:
+    """As `milepost state` names them; a process function is not loaded here: it has one."""
+    job = load_job(ALL_KEYS)
+    graph = job.graph()
+    for node in graph.stateful:
+        if node.kind == "process":
+            continue
+        operator = job.spec.operator(node.uid)
+        assert not isinstance(operator, SqlOperator)
+        read = [graph.nodes[name] for name in node.inputs]
+        given = [OperatorInput(arrow_schema(one.columns), one.event_time, one.shift_us) for one in read]
+        tables = build_operator(operator, given).tables
+        assert [bound.table for bound in state_bounds(operator)] == list(tables), node.uid
+
+
+def arrow_schema(columns: dict[str, Any]) -> pa.Schema:
+    return pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
+
+
+def explained(operator: str, inputs: str = "rows") -> dict[str, Any]:
+    text = SPEC.replace("[rows], OPERATOR", f"[{inputs}], {operator}")
+    report = lint_report(from_text(text, Path("/jobs/config/small.yaml")))
+    node: dict[str, Any] = report["nodes"][-1]
+    return node
+
+
+@pytest.mark.parametrize(
+    ("operator", "bounds"),
+    [
+        ("kind: deduplicate, key: [k], ttl: 3d", ["bounded: until event time + 3d < W"]),
+        ("kind: deduplicate, key: [k, v]", ["grows for ever with: distinct k, v"]),
+        ("kind: aggregate, key: [k], aggregates: {n: count(*)}", ["grows for ever with: distinct k"]),
+        (
+            "kind: window, key: [k], window: {tumbling: 1h}, aggregates: {n: count(*)}, allowed_lateness: 2h",
+            ["bounded: until window_end + 2h ≤ W"],
+        ),
+        (
+            "kind: window, key: [k], window: {sliding: {size: 1h, slide: 5m}}, aggregates: {n: count(*)}",
+            ["bounded: until start of the pane + 1h ≤ W"],
+        ),
+        (
+            "kind: window, key: [k], window: {session: {gap: 30m}}, aggregates: {n: count(*)}",
+            ["bounded: until its last event time + 30m ≤ W"],
+        ),
+    ],
+)
+def test_options_are_in_the_bound(operator: str, bounds: list[str]) -> None:
+    assert [state["bound"] for state in explained(operator)["state"]] == bounds
+
+
+def test_of_a_join_each_side_has_its_own() -> None:
+    operator = "kind: join, key: [k], within: [-1h, 2h], columns: {w: right.v, then: right.at}"
+    node = explained(operator, "rows, rows")
+    assert [(state["name"], state["bound"]) for state in node["state"]] == [
+        ("kept.left", "bounded: until event time + 2h < W"),
+        ("kept.right", "bounded: until event time + 1h < W"),
+    ]
+    assert (node["mode"], node["event_time"], node["holds_back"]) == ("append", "at", "2h")
+    assert [(late["output"], late["sinks"]) for late in node["late"]] == [
+        ("kept.late.rows", []),
+        ("kept.late.rows.2", []),
+    ]
+
+
+def test_edges_have_the_mode_key_and_event_time_of_their_rows() -> None:
+    edges = {(edge["from"] + edge["part"], edge["to"]): edge for edge in lint_report(load_job(ALL_KEYS))["edges"]}
+    exchanged = edges["clean", "unique"]
+    assert (exchanged["mode"], exchanged["event_time"], exchanged["exchanged"]) == ("append", "time_hour", True)
+    assert not edges["clean", "moments"]["exchanged"], "SQL runs where the rows are"
+    shown = edges["carriers", "by_carrier"]
+    assert (shown["sink"], shown["mode"], shown["key"]) == (True, "upsert(carrier)", ["carrier"])
+    assert edges["hourly.late", "late_flights"]["event_time"] == "time_hour", "as it came"
+    assert edges["flights.bad", "bad_flights"]["event_time"] is None

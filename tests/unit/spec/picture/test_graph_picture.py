@@ -1,0 +1,122 @@
+"""The picture of a graph: one report has one, everybody can read it, and no name breaks out of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from milepost.spec.load.lint import lint_report
+from milepost.spec.load.load import from_text, load_job
+from milepost.spec.picture.graph_picture import PALETTES, graph_picture
+from tests.harness.servers.processes import REPOSITORY
+
+EXAMPLES = REPOSITORY / "config" / "examples"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def report(name: str = "all_keys") -> dict[str, Any]:
+    return lint_report(load_job(EXAMPLES / f"{name}.yaml"))
+
+
+def texts(svg: str) -> list[str]:
+    return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_it_shows_mode_time_holdback_bound_and_what_is_lost_of_each_node() -> None:
+    shown = texts(graph_picture(report()))
+    for text in (
+        "upsert(carrier)",
+        "time time_hour, holds back 2h",
+        "▲ grows with distinct carrier",
+        "● until window_end ≤ W",
+        "● left: until event time + 30m < W",
+        "late.unique: not kept",
+        "of overtaken.late.unique.2",
+    ):
+        assert text in shown
+
+
+def test_sizes_are_shown_where_the_report_has_them() -> None:
+    found = report("join")
+    found["nodes"][-1]["state"][0]["size"] = {"checkpoint_id": 3, "rows": 1234, "bytes": 56_700, "rows_per_day": None}
+    assert "  1,234 rows, 56.7 kB" in texts(graph_picture(found))
+
+
+def test_each_link_has_the_style_of_its_mode_and_says_what_it_is() -> None:
+    paths = ElementTree.fromstring(graph_picture(report())).iter(f"{SVG}path")
+    styles = {title.text: path.get("class") for path in paths if (title := path.find(f"{SVG}title")) is not None}
+    assert styles["clean to unique: append, time time_hour"] == "exchanged"
+    assert styles["carriers to by_carrier: upsert(carrier), key carrier"] == "updates"
+    assert styles["hourly.late to late_flights: append, time time_hour"] == "beside"
+    assert styles["moments to moments: append"] is None
+
+
+def test_those_who_do_not_see_it_are_told_the_graph() -> None:
+    root = ElementTree.fromstring(graph_picture(report("join")))
+    title, told = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
+    assert root.get("role") == "img" and title is not None and told is not None and told.text is not None
+    assert root.get("aria-labelledby") == f"{title.get('id')} {told.get('id')}"
+    assert "paid (join) reads orders, payments; gives append; state paid.left: rows of orders" in told.text
+    assert "Sink late_payments" in told.text
+
+
+def test_no_name_breaks_out_of_it() -> None:
+    text = (EXAMPLES / "join.yaml").read_text(encoding="utf-8")
+    found = lint_report(from_text(text, Path("/jobs/config/paid.yaml")))
+    hostile = '</text><script>alert("1")</script>\x00\u202e&'
+    former = found["nodes"][0]["uid"]
+    found["job"] = found["nodes"][0]["uid"] = hostile
+    for edge in found["edges"]:
+        edge["from"] = hostile if edge["from"] == former else edge["from"]
+    svg = graph_picture(found)
+    assert "<script" not in svg and "\x00" not in svg
+    root = ElementTree.fromstring(svg)
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
+        "svg", "title", "desc", "style", "rect", "g", "path", "text"
+    }  # fmt: skip
+
+
+def test_it_asks_no_server_for_anything() -> None:
+    svg = graph_picture(report()).replace('xmlns="http://www.w3.org/2000/svg"', "")
+    assert "http" not in svg and "url(" not in svg and "@import" not in svg and "href" not in svg
+
+
+def test_one_report_has_one_picture_whatever_the_hash_seed() -> None:
+    code = (
+        "from milepost.spec.load.lint import lint_report; from milepost.spec.load.load import load_job;"
+        "from milepost.spec.picture.graph_picture import graph_picture; import sys;"
+        "print(graph_picture(lint_report(load_job(sys.argv[1]))), end='')"
+    )
+    words = [sys.executable, "-c", code, str(EXAMPLES / "all_keys.yaml")]
+    environ = {"PYTHONPATH": str(REPOSITORY / "pipeline"), "PYTHONHASHSEED": "7"}
+    made = subprocess.run(words, capture_output=True, text=True, check=True, env=environ)
+    assert made.stdout == graph_picture(report())
+
+
+@pytest.mark.parametrize("palette", PALETTES)
+@pytest.mark.parametrize("ink", ["text", "soft", "good", "grows"])
+def test_text_stands_out_from_what_is_behind_it(palette: str, ink: str) -> None:
+    """WCAG 2.2, 1.4.3: at least 4.5 to 1."""
+    inks = PALETTES[palette]
+    for ground in ("ground", "box"):
+        lighter, darker = sorted((_luminance(inks[ink]), _luminance(inks[ground])), reverse=True)
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5
+
+
+@pytest.mark.parametrize("palette", PALETTES)
+def test_lines_stand_out_too(palette: str) -> None:
+    """WCAG 2.2, 1.4.11: at least 3 to 1."""
+    inks = PALETTES[palette]
+    lighter, darker = sorted((_luminance(inks["line"]), _luminance(inks["ground"])), reverse=True)
+    assert (lighter + 0.05) / (darker + 0.05) >= 3
+
+
+def _luminance(color: str) -> float:
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

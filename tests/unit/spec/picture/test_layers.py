@@ -1,0 +1,65 @@
+"""Boxes of a picture never overlap, and each is right of what it reads."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from milepost.spec.picture.layers import BETWEEN_BOXES, BETWEEN_LAYERS, placed
+
+SIZES = st.tuples(st.integers(40, 260), st.integers(20, 120))
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[dict[str, tuple[int, int]], list[tuple[str, str]]]:
+    count = draw(st.integers(1, 14))
+    sizes = {f"b{at}": draw(SIZES) for at in range(count)}
+    pairs = [(f"b{first}", f"b{second}") for first, second in combinations(range(count), 2)]
+    links = draw(st.lists(st.sampled_from(pairs), max_size=24)) if pairs else []
+    return sizes, links
+
+
+@settings(max_examples=100, deadline=None)
+@given(graph=graphs())
+def test_boxes_do_not_overlap_and_links_go_right(
+    graph: tuple[dict[str, tuple[int, int]], list[tuple[str, str]]],
+) -> None:
+    sizes, links = graph
+    found = placed(sizes, links)
+    assert list(found.corners) == list(sizes) and len(found.routes) == len(links)
+    for one, other in combinations(sizes, 2):
+        (x, y), (to_x, to_y) = found.corners[one], found.corners[other]
+        beside = x + sizes[one][0] <= to_x or to_x + sizes[other][0] <= x
+        apart = y + sizes[one][1] + BETWEEN_BOXES <= to_y + 1e-6 or to_y + sizes[other][1] + BETWEEN_BOXES <= y + 1e-6
+        assert beside or apart, (one, other)
+    for (source, target), route in zip(links, found.routes, strict=True):
+        xs = [x for x, _ in route]
+        assert xs == sorted(xs) and xs[-1] - xs[0] >= BETWEEN_LAYERS
+        assert route[0][0] == found.corners[source][0] + sizes[source][0]
+        assert route[-1][0] == found.corners[target][0]
+    for name, (x, y) in found.corners.items():
+        assert x >= 0 and y >= 0
+        assert x + sizes[name][0] <= found.width and y + sizes[name][1] <= found.height + 1e-6
+
+
+@settings(max_examples=50, deadline=None)
+@given(graph=graphs())
+def test_a_link_that_passes_a_layer_passes_no_box_of_it(
+    graph: tuple[dict[str, tuple[int, int]], list[tuple[str, str]]],
+) -> None:
+    sizes, links = graph
+    found = placed(sizes, links)
+    for route in found.routes:
+        for (from_x, from_y), (to_x, to_y) in zip(route[1:-1:2], route[2:-1:2], strict=True):
+            assert from_y == to_y
+            for name, (x, y) in found.corners.items():
+                crosses = from_x < x + sizes[name][0] and x < to_x
+                assert not (crosses and y < from_y < y + sizes[name][1]), name
+
+
+def test_one_graph_has_one_place_for_each() -> None:
+    sizes = dict.fromkeys("abcdef", (50, 30))
+    links = [("a", "c"), ("b", "c"), ("a", "d"), ("c", "f"), ("a", "f"), ("e", "f")]
+    assert placed(sizes, links) == placed(dict(sizes), list(links))
