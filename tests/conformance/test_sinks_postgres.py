@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from milepost.dataflow.sinks.table import table_sink
 from milepost.dataflow.sinks.table.table_sink import COMPACT_FILES
+from milepost.protocol.records.errors import InvalidRequest
 from tests.conformance.postgres_sink import PostgresCase
 from tests.conformance.sink import SinkTests
-from tests.conformance.sink_case import rows
+from tests.conformance.sink_case import deleting, rows
 from tests.conformance.sink_deletes import SinkDeleteTests
 from tests.conformance.sink_faults import SinkDeleteFaultTests
 from tests.conformance.sink_strangers import SinkStrangerTests
@@ -69,3 +71,20 @@ class TestFaults(PostgresCase, SinkDeleteFaultTests):
 @pytest.mark.long
 class TestDeletes(PostgresCase, SinkDeleteTests):
     """SQL reads the table, beside our own reader."""
+
+    def test_a_delete_leaves_the_row_of_another_writer(self, tmp_path: Path) -> None:
+        """Nobody could bring it back."""
+        job = self.begin(tmp_path)
+        job.publish(rows((1, "a"), (2, "b")))
+        self.database.run(f"INSERT INTO {self.table(tmp_path)} (k, v) VALUES (9, 'theirs')")
+        self.deleting(job, 1, 9)
+        assert self.sql_rows(tmp_path) == [(2, "b"), (9, "theirs")]
+
+    def test_a_key_that_the_database_cannot_hold_is_refused_in_a_delete_too(self, tmp_path: Path) -> None:
+        """Beyond the commit point its transaction would fail for ever."""
+        schema = pa.schema([("k", pa.string()), ("v", pa.string())])
+        job = self.begin(tmp_path)
+        job.publish(rows(("1", "a"), schema=schema), schema=schema)
+        marked = deleting(rows(("1\0", ""), schema=schema), ["1\0"])
+        with pytest.raises(InvalidRequest, match="'k' has a NUL character in 1 rows"):
+            job.complete(marked, schema=marked.schema)

@@ -26,7 +26,7 @@ from milepost.spec.graph.node_rules import (
     sql_rows,
     suite_problems,
 )
-from milepost.spec.graph.process_rules import process_rows
+from milepost.spec.graph.process_rules import bucketed_process_problems, process_rows
 from milepost.spec.graph.top_rules import bucketed_top_problems, top_rows
 from milepost.spec.graph.window_rules import window_rows
 from milepost.spec.job.join_spec import JoinOperator
@@ -34,6 +34,7 @@ from milepost.spec.job.spec import (
     AggregateOperator,
     JobSpec,
     ProcessOperator,
+    SinkSpec,
     SqlOperator,
     StatefulSpec,
     WindowOperator,
@@ -292,8 +293,8 @@ class _Builder:
                 columns = BAD_COLUMNS if part == BAD else rows.columns
                 rows = replace(rows, columns=columns, kind=APPEND, key=(), deletes=False)
             problems = sink_problems(sink, rows, ("sinks", index))
-            if sink.by_buckets and self._keyed_by(node).kind == "top":
-                problems += bucketed_top_problems(sink, ("sinks", index))
+            if sink.by_buckets:
+                problems += self._bucket_problems(sink, node, ("sinks", index))
             if origin.known:
                 problems += partition_problems(sink, rows.columns, ("sinks", index))
             self.problems += problems
@@ -304,6 +305,14 @@ class _Builder:
                 self.sink_inputs[sink.name] = SinkInput(
                     sink.name, uid, part, sink.mode, key, columns, origin.known, op, rows.deletes
                 )
+
+    def _bucket_problems(self, sink: SinkSpec, node: Node, path: Path) -> list[Problem]:
+        """Return why the subtasks that have the rows of a table of buckets do not own its buckets."""
+        keyed = self._keyed_by(node)
+        if keyed.kind == "top":
+            return bucketed_top_problems(sink, path)
+        operator = next((one for one in self.spec.operators if one.uid == keyed.uid), None)
+        return bucketed_process_problems(operator, sink, path) if isinstance(operator, ProcessOperator) else []
 
     def _idle(self) -> None:
         """A source that no operator reads beside another one holds nobody back: to time it out would do nothing."""
