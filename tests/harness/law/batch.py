@@ -23,9 +23,7 @@ from typing import Protocol
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.spec.values.aggregates import AggregateCall
-
-INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
-FLOATS = ("FLOAT", "DOUBLE")
+from tests.harness.law.aggregate_calls import FLOATS, said, shown
 
 
 @dataclass(frozen=True)
@@ -112,14 +110,10 @@ class Place:
         return ", ".join(values)
 
     def calls(self, aggregates: Mapping[str, AggregateCall]) -> str:
-        texts = []
-        for name, call in aggregates.items():
-            text = f"{call.function}(*)" if call.column is None else f'{call.function}("{call.column}")'
-            if call.function == "sum" and call.column is not None:
-                type_ = self.columns[call.column]
-                text = f"CAST({text} AS BIGINT)" if type_ in INTEGERS else f"f{text}" if type_ in FLOATS else text
-            texts.append(f'{text} AS "{name}"')
-        return ", ".join(texts)
+        event_time = self.graph.nodes[self.input].event_time
+        return ", ".join(
+            f'{said(call.timed(event_time), self.columns)} AS "{name}"' for name, call in aggregates.items()
+        )
 
 
 class Law(Protocol):
@@ -150,8 +144,7 @@ class AggregateLaw:
         return f"SELECT upto, {keys}, {place.calls(self.spec.aggregates)} FROM ({rows}) GROUP BY upto, {keys}"
 
     def claims(self, place: Place) -> Iterator[Claim]:
-        every = names((*self.spec.key, *self.spec.aggregates))
-        newest = place.newest(self.spec.key, every)
+        newest = place.newest(self.spec.key, f"{names(self.spec.key)}, {shown(self.spec.aggregates)}")
         yield Claim("the newest rows are the batch aggregate", differing(newest, self.batch(place)))
 
 
@@ -190,9 +183,9 @@ class WindowLaw:
 
     def claims(self, place: Place) -> Iterator[Claim]:
         key = (*self.spec.key, "window_start", "window_end")
-        every = names((*key, *self.spec.aggregates))
-        shown = place.newest(key, every) if self._lateness_us else place.appended(every)
-        yield Claim("windows are the batch aggregate of those that are done", differing(shown, self.batch(place)))
+        every = f"{names(key)}, {shown(self.spec.aggregates)}"
+        rows = place.newest(key, every) if self._lateness_us else place.appended(every)
+        yield Claim("windows are the batch aggregate of those that are done", differing(rows, self.batch(place)))
         if not self._lateness_us:
             early = f'SELECT * FROM "{place.uid}" WHERE epoch_us(window_end) - 1 < __stamp'
             yield Claim("a window's row is on time for its consumers", early)

@@ -49,6 +49,8 @@ DIFFERENCES = (
     ),
     _same_words("division by zero", "SELECT CAST(1 AS DOUBLE) / CAST(0 AS DOUBLE)", REFUSED, float("inf")),
     _same_words("a text as a whole number", "SELECT CAST('2.5' AS INT)", REFUSED, 3),
+    _same_words("a null in the row of the largest key",
+                "SELECT max_by(v, k) FROM (VALUES ('a', 1), (NULL, 2)) AS t(v, k)", None, "a"),
     Difference("a large float as text", "SELECT CAST(1e20D AS STRING)", "1.0E20",
                "SELECT CAST(1e20::DOUBLE AS VARCHAR)", "1e+20"),
     Difference("a time as text", "SELECT CAST(TIMESTAMP '2013-01-01 00:00:00' AS STRING)", "2013-01-01 00:00:00",
@@ -64,6 +66,13 @@ DIFFERENCES = (
 
 SAME = (
     ("the deviation of one row", "SELECT stddev(x) FROM (VALUES (CAST(1 AS DOUBLE))) AS t(x)", None),
+    ("the variance of NaN",
+     "SELECT isnan(var_samp(x)) FROM (VALUES (CAST(1 AS DOUBLE)), (CAST('NaN' AS DOUBLE))) AS t(x)", True),
+    ("what a filter drops", "SELECT sum(x) FILTER (WHERE x > 1) FROM (VALUES (1), (2), (NULL)) AS t(x)", 2),
+    ("a condition that is null", "SELECT count(*) FILTER (WHERE b) FROM (VALUES (true), (NULL), (false)) AS t(b)", 1),
+    ("true in some rows", "SELECT bool_or(b) FROM (VALUES (CAST(NULL AS BOOLEAN)), (true)) AS t(b)", True),
+    ("true in all rows", "SELECT bool_and(b) FROM (VALUES (CAST(NULL AS BOOLEAN)), (true)) AS t(b)", True),
+    ("true in no rows", "SELECT bool_or(b) FROM (VALUES (CAST(NULL AS BOOLEAN))) AS t(b)", None),
     ("the row of the largest key", "SELECT max_by(v, k) FROM (VALUES ('a', 1), ('b', NULL)) AS t(v, k)", "a"),
     ("the largest of NaN and numbers",
      "SELECT isnan(max(x)) FROM (VALUES (CAST(1 AS DOUBLE)), (CAST('NaN' AS DOUBLE))) AS t(x)", True),

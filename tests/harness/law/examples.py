@@ -27,11 +27,13 @@ SCHEMA = pa.schema(
         ("i", pa.int32()),
         ("x", pa.float64()),
         ("d", pa.decimal128(9, 2)),
+        ("b", pa.bool_()),
         ("t", pa.timestamp("us", tz="UTC")),
     ]
 )
 _TYPES = {
-    "k": "string", "f": "float64", "i": "int32", "x": "float64", "d": "decimal(9,2)", "t": "timestamp[us, UTC]",
+    "k": "string", "f": "float64", "i": "int32", "x": "float64", "d": "decimal(9,2)", "b": "bool",
+    "t": "timestamp[us, UTC]",
 }  # fmt: skip
 
 KEYS = ("a", "b", None, "", "AA", "a longer key, which is no inlined one")
@@ -40,6 +42,7 @@ WHOLE = (0, 1, -1, None, 2**31 - 1, -(2**31))
 VALUES = (0.25, -0.5, 1024.0, None, float("nan"), -0.0)
 """Sums of them are exact in whatever order: what is left of floats are zeros and NaN."""
 PRICES = (Decimal("0.01"), Decimal("-9999999.99"), None, Decimal("12.50"))
+FLAGS = (True, False, None)
 MINUTES = (0, 30, 59, 60, -1, -30, -60, -90, 45, 15, 90, -20)
 EDGES_US = (0, 0, -1, 1)
 STEP_MINUTES = 30
@@ -57,7 +60,13 @@ CALLS = (
     {"n": "count(*)", "low": "min(x)", "high": "max(f)", "mean": "avg(x)"},
     {"n": "count(i)", "money": "sum(d)", "least": "min(d)", "first": "min(t)", "name": "max(k)"},
     {"n": "count(*)", "sum_x": "sum(x)", "mean_i": "avg(i)"},
-)
+    {"n": "count(*)", "spread": "var(i)", "of_x": "stddev(x)", "of_d": "var(d) filter (where b)", "some": "any(b)"},
+    {"n": "count(b)", "first_k": "first(k)", "last_x": "last(x)", "at_most": "arg_max(i, d)", "every": "every(b)"},
+    {"n": "count(*) filter (where b)", "total": "sum(i) filter (where b)", "low": "arg_min(k, x) filter (where b)",
+     "last_d": "last(d) filter (where b)", "mean": "avg(x) filter (where b)"},
+)  # fmt: skip
+ROUNDING = ("sum(x)", "avg(x)", "stddev(x)")
+"""Sums of floats, which sessions do not have."""
 ORDERS = (("x",), ("f", "x"), ("k",), ("d", "i"), ("t",))
 WINDOW_ORDERS = (("n",), ("window_start", "n"))
 BASE_KEYS = (("k",), ("f",), ("k", "f"), ("i",), ("k", "i"))
@@ -74,7 +83,7 @@ class Digits:
         return choices[digit]
 
 
-_ROWS = len(KEYS) * len(FLOAT_KEYS) * len(WHOLE) * len(VALUES) * len(PRICES) * len(MINUTES) * len(EDGES_US)
+_ROWS = len(KEYS) * len(FLOAT_KEYS) * len(WHOLE) * len(VALUES) * len(PRICES) * len(FLAGS) * len(MINUTES) * len(EDGES_US)
 _LARGE = 1 << 40
 
 
@@ -84,7 +93,7 @@ def rows_table(numbers: Sequence[int], epoch: int) -> pa.Table:
     for number in numbers:
         digits = Digits(number)
         minute, edge = digits.pick(MINUTES), digits.pick(EDGES_US)
-        values = [digits.pick(choices) for choices in (KEYS, FLOAT_KEYS, WHOLE, VALUES, PRICES)]
+        values = [digits.pick(choices) for choices in (KEYS, FLOAT_KEYS, WHOLE, VALUES, PRICES, FLAGS)]
         rows.append((*values, (BEGIN_MINUTES + STEP_MINUTES * epoch + minute) * MINUTE_US + edge))
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(SCHEMA)
     return pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
@@ -266,12 +275,15 @@ def _operator(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, A
         of = digits.pick({"tumbling": SIZES, "sliding": SLIDING, "session": GAPS}[windows])
         if windows == "session":
             lateness, of = "0s", {"gap": of}
-            calls = {name: call for name, call in calls.items() if call not in ("sum(x)", "avg(x)")}
+            calls = {name: call for name, call in calls.items() if not call.startswith(ROUNDING)}
         operator |= {"window": {windows: of}, "allowed_lateness": lateness, "aggregates": calls}
         if lateness != "0s":
             return operator, True, None
         keys = (("window_start",), (*key, "window_start"), key)
-        more = ({"n": "count(*)", "last": "max(window_end)", "sum_n": "sum(n)"},)
+        more = (
+            {"n": "count(*)", "last": "max(window_end)", "sum_n": "sum(n)"},
+            {"n": "last(n)", "least": "arg_min(window_start, n)", "spread": "var(n)"},
+        )
         return operator, False, _Rows(uid, keys, more, "window_end")
     if kind == "ttl":
         operator |= {"kind": "deduplicate", "ttl": digits.pick(TTLS)}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from milepost.spec.job.spec import WindowOperator
+from tests.harness.law.aggregate_calls import shown
 from tests.harness.law.batch import Claim, Law, Place, WindowLaw, differing, microseconds, names
 
 
@@ -18,10 +19,10 @@ def window_law(spec: WindowOperator) -> Law:
 
 def _claims(law: SlidingLaw | SessionLaw, place: Place) -> Iterator[Claim]:
     key = (*law.spec.key, "window_start", "window_end")
-    every = names((*key, *law.spec.aggregates))
+    every = f"{names(key)}, {shown(law.spec.aggregates)}"
     final = not law.spec.allowed_lateness
-    shown = place.appended(every) if final else place.newest(key, every)
-    yield Claim("windows are the batch aggregate of those that are done", differing(shown, law.batch(place)))
+    rows = place.appended(every) if final else place.newest(key, every)
+    yield Claim("windows are the batch aggregate of those that are done", differing(rows, law.batch(place)))
     if final:
         early = f'SELECT * FROM "{place.uid}" WHERE epoch_us(window_end) - 1 < __stamp'
         yield Claim("a window's row is on time for its consumers", early)

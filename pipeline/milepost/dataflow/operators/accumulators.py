@@ -3,6 +3,7 @@
 Results do not depend on how rows were cut into buffers and epochs: integer and decimal sums are exact (128 bits in two
 int64 columns, for decimals 192 bits in three), float sums add row by row in plan order from the stored sum, minima and
 maxima follow a total order in which NaN is the largest (as in Spark SQL). Aggregates over a column share accumulators.
+State columns are called by their argument, which is the column; of a filtered one, column and filter.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.contract import BEGINS_NULL, SCALE, Bools, Ints
+from milepost.dataflow.operators.contract import BEGINS_NULL, SCALE, TYPE_OF, Bools, Ints
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
@@ -40,6 +41,11 @@ class Grouped:
     codes: Ints
     count: int
 
+    def where(self, column: str) -> Grouped:
+        """Return the rows in which a column is true, of the same keys."""
+        keep = pc.fill_null(self.rows.column(column), False)
+        return Grouped(self.rows.filter(keep), self.codes[keep.to_numpy().astype(np.bool_)], self.count)
+
     def valid(self, column: str) -> tuple[pa.Array, Ints]:
         """Return the non-null values of a column, and their keys' numbers, in row order."""
         values = self.rows.column(column)
@@ -53,6 +59,32 @@ def _one_chunk(values: pa.ChunkedArray) -> pa.Array:
     if values.num_chunks == 1:
         return values.chunk(0)
     return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What an accumulator takes up: the values of a column, perhaps only of some rows.
+
+    Attributes:
+        column: of the input; None: rows themselves. where: column that is true in those rows; None: in all.
+    """
+
+    column: str | None
+    where: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What it is called in state; no column name contains a back quote."""
+        return (self.column or "*") + ("" if self.where is None else f" where `{self.where}`")
+
+    def of_its_type(self, field: pa.Field) -> pa.Field:
+        """Return a state field that is of the column's type, and says so where its name does not tell."""
+        return field if self.where is None else typed_by(field, str(self.column))
+
+
+def typed_by(field: pa.Field, column: str) -> pa.Field:
+    """Return a state field that says of which input column it tells the type."""
+    return field.with_metadata({**(field.metadata or {}), TYPE_OF: column.encode()})
 
 
 class Accumulator(Protocol):
@@ -79,9 +111,9 @@ class Accumulator(Protocol):
 class Count:
     """Counts rows, or the non-null values of a column. State: one int64."""
 
-    def __init__(self, column: str | None) -> None:
-        self.column = column
-        self.name = f"count({column or '*'})"
+    def __init__(self, argument: Argument) -> None:
+        self.column = argument.column
+        self.name = f"count({argument.label})"
         self.fields: tuple[pa.Field, ...] = (pa.field(self.name, pa.int64()),)
         self.merges = True
 
@@ -113,6 +145,10 @@ class Sums:
         carried += (carry > high).astype(np.int64)
         return Sums(low, high, self.top + other.top + carried)
 
+    def columns(self) -> list[pa.Array]:
+        """Return its parts as state has them, the lowest first."""
+        return [pa.array(part) for part in (self.low.view(np.int64), self.high.view(np.int64), self.top)]
+
     @property
     def in_128_bits(self) -> Bools:
         """Which of them need no more."""
@@ -120,18 +156,18 @@ class Sums:
         return within
 
 
-def stored_sums(rows: pa.Table, column: str) -> Sums:
-    """Return the sums of a column as state has them; one that was stored without its top part has the sign there.
+def stored_sums(rows: pa.Table, name: str) -> Sums:
+    """Return sums as state has them under a name; one that was stored without its top part has the sign there.
 
     A sum that had left 128 bits then stays beyond them.
     """
-    low, high = _stored(rows, f"sum({column}).low"), _stored(rows, f"sum({column}).high")
+    low, high = _stored(rows, f"{name}.low"), _stored(rows, f"{name}.high")
     top = high >> _63
-    if f"sum({column}).top" in rows.column_names:
-        stored = rows.column(f"sum({column}).top")
+    if f"{name}.top" in rows.column_names:
+        stored = rows.column(f"{name}.top")
         without = stored.is_null().to_numpy()
         beyond = without & (high == _OVERFLOWED)
-        top = np.where(without, top, _stored(rows, f"sum({column}).top"))
+        top = np.where(without, top, _stored(rows, f"{name}.top"))
         top[beyond] = _OVERFLOWED >> np.int64(1)
     return Sums(low.view(np.uint64), high.view(np.uint64), top)
 
@@ -145,11 +181,12 @@ class ExactSum:
         scale: decimal places of the values; None for integers.
     """
 
-    def __init__(self, column: str, scale: int | None) -> None:
-        self.column = column
-        low = pa.field(f"sum({column}).low", pa.int64(), metadata={SCALE: str(scale or 0)})
-        high = pa.field(f"sum({column}).high", pa.int64())
-        top = pa.field(f"sum({column}).top", pa.int64(), metadata={BEGINS_NULL: "1"})
+    def __init__(self, argument: Argument, scale: int | None) -> None:
+        self.column = str(argument.column)
+        self.name = f"sum({argument.label})"
+        low = argument.of_its_type(pa.field(f"{self.name}.low", pa.int64(), metadata={SCALE: str(scale or 0)}))
+        high = pa.field(f"{self.name}.high", pa.int64())
+        top = pa.field(f"{self.name}.top", pa.int64(), metadata={BEGINS_NULL: "1"})
         self.fields: tuple[pa.Field, ...] = (low, high) if scale is None else (low, high, top)
         self.merges = True
 
@@ -157,16 +194,13 @@ class ExactSum:
         values, codes = grouped.valid(self.column)
         if not pa.types.is_decimal(values.type) and _fit_in_64_bits(values):
             return self._plus(previous, _whole(pc.cast(values, pa.int64()).to_numpy(), codes, grouped.count))
-        low, high = _halves(values)
-        return self._plus(previous, _added(Sums(low, high.view(np.uint64), high >> _63), codes, grouped.count))
+        return self._plus(previous, sums_by_key(_wide(values), codes, grouped.count))
 
     def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
-        return self._plus(previous, _added(stored_sums(partials.rows, self.column), partials.codes, partials.count))
+        return self._plus(previous, sums_by_key(stored_sums(partials.rows, self.name), partials.codes, partials.count))
 
     def _plus(self, previous: pa.Table, added: Sums) -> list[pa.Array]:
-        total = stored_sums(previous, self.column).plus(added)
-        parts = (total.low.view(np.int64), total.high.view(np.int64), total.top)
-        return [pa.array(part) for part in parts[: len(self.fields)]]
+        return stored_sums(previous, self.name).plus(added).columns()[: len(self.fields)]
 
 
 def _whole(values: Ints, codes: Ints, count: int) -> Sums:
@@ -177,7 +211,7 @@ def _whole(values: Ints, codes: Ints, count: int) -> Sums:
     return Sums(total.view(np.uint64), sign.view(np.uint64), sign)
 
 
-def _added(values: Sums, codes: Ints, count: int) -> Sums:
+def sums_by_key(values: Sums, codes: Ints, count: int) -> Sums:
     """Return the sum of values for each key."""
     # Sums of 32-bit limbs cannot overflow int64 below 2^31 rows; carries are settled once per key.
     limbs = np.zeros((4, count), dtype=np.uint64)
@@ -196,10 +230,10 @@ def _added(values: Sums, codes: Ints, count: int) -> Sums:
 class FloatSum:
     """Sums floats in row order, starting from the stored sum. State: one float64."""
 
-    def __init__(self, column: str) -> None:
-        self.column = column
-        self.name = f"sum({column})"
-        self.fields: tuple[pa.Field, ...] = (pa.field(self.name, pa.float64()),)
+    def __init__(self, argument: Argument) -> None:
+        self.column = str(argument.column)
+        self.name = f"sum({argument.label})"
+        self.fields: tuple[pa.Field, ...] = (argument.of_its_type(pa.field(self.name, pa.float64())),)
         self.merges = False  # a sum of sums is rounded otherwise: in the order in which they are merged
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
@@ -218,11 +252,11 @@ class FloatSum:
 class Extreme:
     """Keeps the smallest or largest value of a column. State: one value of the column's type."""
 
-    def __init__(self, column: str, data_type: pa.DataType, largest: bool) -> None:
-        self.column = column
+    def __init__(self, argument: Argument, data_type: pa.DataType, largest: bool) -> None:
+        self.column = str(argument.column)
         self.largest = largest
-        self.name = f"{'max' if largest else 'min'}({column})"
-        self.fields: tuple[pa.Field, ...] = (pa.field(self.name, data_type),)
+        self.name = f"{'max' if largest else 'min'}({argument.label})"
+        self.fields: tuple[pa.Field, ...] = (argument.of_its_type(pa.field(self.name, data_type)),)
         self.merges = True
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
@@ -301,6 +335,12 @@ def _fit_in_64_bits(values: pa.Array) -> bool:
     bounds = pc.min_max(values).as_py()
     largest = max(abs(bounds["min"] or 0), abs(bounds["max"] or 0))
     return int(largest) * len(values) < 2**63
+
+
+def _wide(values: pa.Array) -> Sums:
+    """Return each value as a sum of its own."""
+    low, high = _halves(values)
+    return Sums(low, high.view(np.uint64), high >> _63)
 
 
 def _halves(values: pa.Array) -> tuple[Words, Ints]:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from milepost.dataflow.operators.accumulators import (
     Accumulator,
+    Argument,
     Count,
     ExactSum,
     Extreme,
@@ -22,8 +23,21 @@ from milepost.dataflow.operators.accumulators import (
     stored_sums,
 )
 from milepost.dataflow.operators.contract import Bools, GroupedKeys, Ints, KeyedState, OperatorFailed
+from milepost.dataflow.operators.picked import Picked, picked_name
+from milepost.dataflow.operators.variances import Moments, SquareSum, is_exact, variances
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.aggregates import AggregateCall
+
+EXTREMES = {"min": "min", "max": "max", "every": "min", "any": "max"}
+"""Functions that are a least or greatest value: true is greater than false."""
+
+
+def timed_calls(uid: str, calls: Mapping[str, AggregateCall], event_time: str | None) -> dict[str, AggregateCall]:
+    """Return an operator's aggregates, first and last over its event time. Raises InvalidRequest: it has none."""
+    try:
+        return {name: call.timed(event_time) for name, call in calls.items()}
+    except ValueError as problem:
+        raise InvalidRequest(f"operator {uid!r}: {problem}. Nothing was changed.") from None
 
 
 class Aggregates:
@@ -32,22 +46,22 @@ class Aggregates:
     Attributes:
         state_fields: state columns of all accumulators.
         output_fields: one per aggregate, by its name in the spec. count and sums of integers: int64; sums of decimals:
-            decimal(38, s); sums of floats and all averages: float64; min and max: the column's type.
+            decimal(38, s); sums of floats, averages and deviations: float64; any and every: bool; others: the column's.
     """
 
     def __init__(self, uid: str, calls: Mapping[str, AggregateCall], schema: pa.Schema) -> None:
         self._uid = uid
         self._calls = dict(calls)
-        self._types = {
-            call.column: _type_of(uid, call.column, schema) for call in calls.values() if call.column is not None
-        }
-        accumulators: dict[str, Accumulator] = {}
+        self._types = {column: _type_of(uid, column, schema) for call in calls.values() for column in call.columns}
+        accumulators: dict[str, tuple[str | None, Accumulator]] = {}
         outputs: list[pa.Field] = []
         for name, call in self._calls.items():
             outputs.append(pa.field(name, self._result_type(name, call)))
             for accumulator in self._needed(call):
-                accumulators.setdefault(accumulator.fields[0].name, accumulator)
-        self._accumulators = list(accumulators.values())
+                accumulators.setdefault(accumulator.fields[0].name, (call.where, accumulator))
+        self._filters = list(dict.fromkeys(call.where for call in calls.values()))
+        self._filtered = list(accumulators.values())
+        self._accumulators = [accumulator for _, accumulator in self._filtered]
         self.state_fields = tuple(field for accumulator in self._accumulators for field in accumulator.fields)
         self.output_fields = tuple(outputs)
 
@@ -61,9 +75,12 @@ class Aggregates:
         occurring = state.group(keys)
         previous, _ = occurring.find()
         grouped = Grouped(rows, occurring.codes, occurring.keys.num_rows)
-        return occurring, self._changed(
-            occurring, [column for one in self._accumulators for column in one.update(previous, grouped)]
-        )
+        return occurring, self._changed(occurring, self._updated(previous, grouped))
+
+    def _updated(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
+        """Return the new state columns: each accumulator takes up the rows that its filter lets through."""
+        rows = {where: grouped if where is None else grouped.where(where) for where in self._filters}
+        return [column for where, one in self._filtered for column in one.update(previous, rows[where])]
 
     def _changed(self, occurring: GroupedKeys, columns: Sequence[pa.Array]) -> pa.Table:
         changed = occurring.keys
@@ -78,9 +95,8 @@ class Aggregates:
 
     def partials(self, rows: pa.Table, codes: Ints, count: int) -> pa.Table:
         """Return the accumulators of rows alone, without any state: one row per key number."""
-        none, grouped = self._none(count), Grouped(rows, codes, count)
-        columns = [column for one in self._accumulators for column in one.update(none, grouped)]
-        return pa.table(columns, schema=none.schema)
+        none = self._none(count)
+        return pa.table(self._updated(none, Grouped(rows, codes, count)), schema=none.schema)
 
     def merged(self, partials: pa.Table, codes: Ints, count: int) -> pa.Table:
         """Return what accumulators come to together, without any state: one row per number; taken in their order."""
@@ -106,45 +122,68 @@ class Aggregates:
         return [self._result(name, call, state_rows) for name, call in self._calls.items()]
 
     def _needed(self, call: AggregateCall) -> Sequence[Accumulator]:
+        argument = _argument(call)
         if call.function == "count":
-            return (Count(call.column),)
-        column = str(call.column)
-        data_type = self._types[column]
-        if call.function in ("min", "max"):
-            return (Extreme(column, data_type, largest=call.function == "max"),)
+            return (Count(argument),)
+        data_type = self._types[str(call.column)]
+        if call.function in EXTREMES:
+            return (Extreme(argument, data_type, largest=EXTREMES[call.function] == "max"),)
+        if call.by is not None:
+            types = (data_type, self._types[call.by])
+            return (Picked(argument, call.by, types, largest=call.function == "arg_max"),)
+        scale = data_type.scale if pa.types.is_decimal(data_type) else None
+        if call.function in ("var", "stddev"):
+            if is_exact(data_type):
+                return (Count(argument), ExactSum(argument, scale), SquareSum(argument, scale))
+            return (Count(argument), Moments(argument, scale))
         if pa.types.is_floating(data_type):
-            return (Count(column), FloatSum(column))
-        return (Count(column), ExactSum(column, data_type.scale if pa.types.is_decimal(data_type) else None))
+            return (Count(argument), FloatSum(argument))
+        return (Count(argument), ExactSum(argument, scale))
 
     def _result_type(self, name: str, call: AggregateCall) -> pa.DataType:
+        if call.where is not None and not pa.types.is_boolean(self._types[call.where]):
+            raise self._refused(name, call, self._types[call.where])
         if call.function == "count":
             return pa.int64()
         data_type = self._types[str(call.column)]
+        if call.by is not None and not pa.types.is_nested(self._types[call.by]):
+            return data_type
+        if call.function in ("any", "every") and pa.types.is_boolean(data_type):
+            return data_type
         if call.function in ("min", "max") and not pa.types.is_nested(data_type):
             return data_type
-        if call.function == "avg" and _is_number(data_type):
+        if call.function in ("avg", "var", "stddev") and _is_number(data_type):
             return pa.float64()
         if call.function == "sum" and _is_number(data_type):
             if pa.types.is_decimal(data_type):
                 return pa.decimal128(38, data_type.scale)
             return pa.float64() if pa.types.is_floating(data_type) else pa.int64()
-        raise InvalidRequest(
+        raise self._refused(name, call, data_type if call.by is None else self._types[call.by])
+
+    def _refused(self, name: str, call: AggregateCall, data_type: pa.DataType) -> InvalidRequest:
+        return InvalidRequest(
             f"operator {self._uid!r}: {name} = {call} does not work on type {data_type}. Nothing was changed.",
             hint="Cast the column in a `sql` operator.",
         )
 
     def _result(self, name: str, call: AggregateCall, rows: pa.Table) -> pa.ChunkedArray | pa.Array:
+        argument = _argument(call)
         if call.function == "count":
-            return rows.column(f"count({call.column or '*'})")
-        if call.function in ("min", "max"):
-            return rows.column(f"{call.function}({call.column})")
-        count = rows.column(f"count({call.column})").to_numpy()
-        none = count == 0
+            return rows.column(f"count({argument.label})")
+        if call.function in EXTREMES:
+            return rows.column(f"{EXTREMES[call.function]}({argument.label})")
+        if call.by is not None:
+            return rows.column(picked_name(argument, call.by, largest=call.function == "arg_max"))
         data_type = self._types[str(call.column)]
+        if call.function in ("var", "stddev"):
+            values, none = variances(rows, argument, data_type)
+            return pa.array(np.sqrt(values) if call.function == "stddev" else values, pa.float64(), mask=none)
+        count = rows.column(f"count({argument.label})").to_numpy()
+        none = count == 0
         if pa.types.is_floating(data_type):
-            total = rows.column(f"sum({call.column})").to_numpy()
+            total = rows.column(f"sum({argument.label})").to_numpy()
         else:
-            sums = stored_sums(rows, str(call.column))
+            sums = stored_sums(rows, f"sum({argument.label})")
             if call.function == "sum":
                 return self._exact_sum(name, call, sums, none)
             self._refuse_overflow(name, call, "128 bits", ~sums.in_128_bits)
@@ -173,6 +212,10 @@ class Aggregates:
                 f"{name} = {call} is beyond {limit} for {int(too_large.sum())} of {len(too_large)} keys; "
                 "cast the column to a wider decimal or a double before it",
             )
+
+
+def _argument(call: AggregateCall) -> Argument:
+    return Argument(call.column, call.where)
 
 
 def _type_of(uid: str, column: str, schema: pa.Schema) -> pa.DataType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from milepost.dataflow.operators.aggregate import AggregateByKey
+from milepost.dataflow.operators.aggregates import timed_calls
 from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
 from milepost.dataflow.operators.interval_join import IntervalJoinByKey, JoinShape
@@ -54,7 +55,9 @@ def build_operator(
         )
     (input_,) = inputs  # all others have one
     if isinstance(spec, AggregateOperator):
-        return AggregateByKey(spec.uid, spec.key, spec.aggregates, input_.schema)
+        return AggregateByKey(
+            spec.uid, spec.key, timed_calls(spec.uid, spec.aggregates, input_.event_time), input_.schema
+        )
     if isinstance(spec, WindowOperator):
         return _window(spec, input_)
     if isinstance(spec, TopOperator):
@@ -68,10 +71,11 @@ def build_operator(
 
 def _window(spec: WindowOperator, input_: OperatorInput) -> StatefulOperator:
     windows, lateness = spec.window, spec.allowed_lateness
+    calls = timed_calls(spec.uid, spec.aggregates, input_.event_time)
     if windows.sliding is not None:
         lengths = windows.sliding.size, windows.sliding.slide, lateness
-        return SlidingWindowByKey(spec.uid, spec.key, lengths, spec.aggregates, input_)
+        return SlidingWindowByKey(spec.uid, spec.key, lengths, calls, input_)
     if windows.session is not None:
-        return SessionWindowByKey(spec.uid, spec.key, windows.session.gap, spec.aggregates, input_)
+        return SessionWindowByKey(spec.uid, spec.key, windows.session.gap, calls, input_)
     assert windows.tumbling is not None, "the spec says which windows"
-    return TumblingWindowByKey(spec.uid, spec.key, windows.tumbling, lateness, spec.aggregates, input_)
+    return TumblingWindowByKey(spec.uid, spec.key, windows.tumbling, lateness, calls, input_)

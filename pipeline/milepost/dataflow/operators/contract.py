@@ -59,6 +59,9 @@ In the rows of an input (int64): its mode is retract, and a row came (above 0) o
 SCALE = b"milepost.scale"
 """Field metadata of a state column that holds a sum of decimals as a whole number: its decimal places."""
 
+TYPE_OF = b"milepost.type_of"
+"""Field metadata of a state column whose name does not tell it: the input column whose type it has."""
+
 
 class OutputKind(Enum):
     """APPEND: a row is final. UPDATES: a row replaces the last one with its key."""

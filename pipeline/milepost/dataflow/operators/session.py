@@ -59,8 +59,8 @@ class SessionWindowByKey:
         self.windowed = windowed = WindowedRows(uid, key, calls, input_)
         if not windowed.aggregates.merges:
             raise InvalidRequest(
-                f"operator {uid!r}: a sum or average of floats in a session depends on the order in which rows join "
-                "sessions. Nothing was changed.",
+                f"operator {uid!r}: a sum, average or deviation of floats in a session depends on the order in "
+                "which rows join sessions. Nothing was changed.",
                 hint="CAST the column to a decimal in a `sql` operator before it.",
             )
         self._gap_us = gap // timedelta(microseconds=1)

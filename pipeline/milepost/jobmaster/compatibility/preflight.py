@@ -7,13 +7,20 @@ code differ from the head's, and nothing is planned while anything is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import ONLY_TABLE, SCALE, WEIGHT_COLUMN, OperatorInput, StatefulOperator
+from milepost.dataflow.operators.contract import (
+    ONLY_TABLE,
+    SCALE,
+    TYPE_OF,
+    WEIGHT_COLUMN,
+    OperatorInput,
+    StatefulOperator,
+)
 from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
@@ -41,6 +48,7 @@ from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.spec import ProcessOperator, SqlOperator, StatefulSpec
 from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.load.load import from_text
+from milepost.spec.values.aggregates import EXACT_DIGITS, AggregateCall
 from milepost.spec.values.types import ColumnType, to_arrow
 from milepost.state.runs.evolution import SchemaChange, compare_schemas
 
@@ -284,8 +292,9 @@ def expected_operator(
     function = None if loaded is None else loaded.functions.get(spec.uid)
     if not is_known(graph, spec.uid) or (isinstance(spec, ProcessOperator) and function is None):
         return None
+    calls = getattr(spec, "aggregates", {}).values()
     inputs = [
-        _expected_input(graph, name, columns, recorded.get(table, pa.schema([])))
+        _expected_input(graph, name, columns, recorded_types(recorded.get(table, pa.schema([])), columns, calls))
         for name, (table, columns) in zip(spec.inputs, _needed_columns(spec), strict=True)
     ]
     return build_operator(spec, inputs, function)
@@ -296,22 +305,21 @@ def _needed_columns(spec: StatefulSpec) -> list[tuple[str, list[str]]]:
     if isinstance(spec, JoinOperator):
         return [(side, [pair[at] for pair in spec.key]) for at, side in enumerate(SIDES)]
     ordered = [name for name, _ in spec.order_by] if isinstance(spec, TopOperator) else []
-    needed = [*spec.key, *ordered, *(call.column for call in _calls(spec) if call.column)]
+    calls = getattr(spec, "aggregates", {}).values()
+    needed = [*spec.key, *ordered, *(column for call in calls for column in call.columns)]
     return [(ONLY_TABLE, needed)] * len(spec.inputs)
 
 
-def _expected_input(graph: JobGraph, name: str, needed: list[str], recorded: pa.Schema) -> OperatorInput:
+def _expected_input(
+    graph: JobGraph, name: str, needed: list[str], recorded: Mapping[str, pa.DataType]
+) -> OperatorInput:
     node, fields = graph.nodes[name], []
     for column in dict.fromkeys([*node.columns, *needed]):
         known = _known_type(graph, node.uid, node.columns.get(column))
-        fields.append(pa.field(column, recorded_type(recorded, column) if known is None else known))
+        fields.append(pa.field(column, recorded.get(column, pa.int64()) if known is None else known))
     if node.retracts:
         fields.append(pa.field(WEIGHT_COLUMN, pa.int64()))
     return OperatorInput(pa.schema(fields), node.event_time, node.shift_us)
-
-
-def _calls(spec: StatefulSpec) -> list[Any]:
-    return list(getattr(spec, "aggregates", {}).values())
 
 
 def _known_type(graph: JobGraph, uid: str, type_: ColumnType | None) -> pa.DataType | None:
@@ -329,16 +337,26 @@ def _through_sql(graph: JobGraph, uid: str) -> bool:
     return node.kind == "sql" or any(_through_sql(graph, name) for name in node.inputs)
 
 
-def recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:
-    """Return the type that an input column had, as far as recorded state shows it."""
-    for name in (column, f"min({column})", f"max({column})"):
-        if name in recorded.names:
-            return recorded.field(name).type
-    if f"sum({column})" in recorded.names:
-        return pa.float64()
-    low = f"sum({column}).low"
-    scale = (recorded.field(low).metadata or {}).get(SCALE) if low in recorded.names else None
-    return pa.decimal128(38, int(scale)) if scale is not None and int(scale) else pa.int64()
+def recorded_types(
+    recorded: pa.Schema, columns: Iterable[str], calls: Iterable[AggregateCall]
+) -> dict[str, pa.DataType]:
+    """Return the types that input columns had, as far as recorded state shows them: one that filters is of bool."""
+    conditions = {call.where for call in calls}
+    return {name: pa.bool_() if name in conditions else _recorded_type(recorded, name) for name in columns}
+
+
+def _recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:
+    """Return the type that state tells: of values of the column as they are, else of what they were made."""
+    named = [recorded.field(name) for name in (column, f"min({column})", f"max({column})") if name in recorded.names]
+    named += [field for field in recorded if (field.metadata or {}).get(TYPE_OF) == column.encode()]
+    named.sort(key=lambda field: SCALE in (field.metadata or {}))
+    named += [recorded.field(name) for name in (f"sum({column})", f"sum({column}).low") if name in recorded.names]
+    if not named:
+        return pa.int64()
+    told = named[0]
+    scale = int((told.metadata or {}).get(SCALE, 0))
+    digits = EXACT_DIGITS if told.name.startswith("squares(") else 38
+    return pa.decimal128(digits, scale) if scale else told.type
 
 
 def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, graph: JobGraph) -> None:

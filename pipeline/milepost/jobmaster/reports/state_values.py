@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.aggregates import Aggregates
+from milepost.dataflow.operators.aggregates import Aggregates, timed_calls
 from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
     IDENTITY_COLUMNS,
@@ -18,11 +18,12 @@ from milepost.dataflow.operators.contract import (
 from milepost.dataflow.operators.sliding import FIRST_END, PANE_START
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.epoch.renames import renames
-from milepost.jobmaster.compatibility.preflight import recorded_type
+from milepost.jobmaster.compatibility.preflight import recorded_types
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.job.spec import AggregateOperator, WindowOperator
 from milepost.spec.load.load import from_text
+from milepost.spec.values.aggregates import AggregateCall
 
 _SHOWN_AS = {TIMER_COLUMN: "next_timer", EXPIRES_COLUMN: "expires"}
 _PANES = {PANE_START: "pane_start", FIRST_END: "first_window_end"}
@@ -40,12 +41,12 @@ def state_values(context: JobContext, metadata: CheckpointMetadata, table: Opera
 
     Raises: InvalidRequest: a result does not fit its type, which the next epoch with that key would decline for.
     """
-    calls = _aggregates(context, metadata, table.uid)
-    if calls is None:
+    operator, calls = _aggregates(context, metadata, table.uid)
+    if operator is None:
         return _with_times(rows)
-    fields = {call.column: recorded_type(table.state.schema, call.column) for call in calls.aggregates.values()
-              if call.column is not None}  # fmt: skip
-    aggregates = Aggregates(table.uid, calls.aggregates, pa.schema(list(fields.items())))
+    columns = {column for call in calls.values() for column in call.columns}
+    types = recorded_types(table.state.schema, sorted(columns), calls.values())
+    aggregates = Aggregates(table.uid, calls, pa.schema(list(types.items())))
     try:
         results = aggregates.results(rows)
     except OperatorFailed as error:
@@ -54,9 +55,9 @@ def state_values(context: JobContext, metadata: CheckpointMetadata, table: Opera
             hint="--stored shows the state as it is stored",
         ) from None
     shown = rows.select(list(table.state.key))
-    if isinstance(calls, WindowOperator) and calls.window.sliding is not None:
+    if isinstance(operator, WindowOperator) and operator.window.sliding is not None:
         shown = shown.rename_columns([_free(_PANES.get(name, name), name, shown) for name in shown.column_names])
-    elif isinstance(calls, WindowOperator):
+    elif isinstance(operator, WindowOperator):
         shown = shown.append_column(_WINDOW_END, _times(rows.column(TIMER_COLUMN)))
     for field, column in zip(aggregates.output_fields, results, strict=True):
         shown = shown.append_column(field, column)
@@ -78,17 +79,18 @@ def counted_rows(rows: pa.Table) -> pa.Table:
 
 def _aggregates(
     context: JobContext, metadata: CheckpointMetadata, uid: str
-) -> AggregateOperator | WindowOperator | None:
+) -> tuple[AggregateOperator | WindowOperator | None, dict[str, AggregateCall]]:
     """Return the aggregating operator as the checkpoint's own spec has it, under this uid or a former one."""
     try:
-        operators = from_text(metadata.spec_text, context.job.path).spec.operators
+        job = from_text(metadata.spec_text, context.job.path)
+        nodes = job.graph().nodes
     except InvalidRequest:  # written by another version of the language
-        return None
+        return None, {}
     names = set(_names(context, uid))
-    for operator in operators:
+    for operator in job.spec.operators:
         if operator.uid in names and isinstance(operator, AggregateOperator | WindowOperator):
-            return operator
-    return None
+            return operator, timed_calls(uid, operator.aggregates, nodes[operator.inputs[0]].event_time)
+    return None, {}
 
 
 def _names(context: JobContext, uid: str) -> Iterator[str]:

@@ -22,8 +22,9 @@ def consumed_columns(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str]
     node, operator = graph.nodes[uid], spec.operator(uid)
     if node.late_sinks or not isinstance(operator, AggregateOperator | WindowOperator):
         return None
-    needed = {*operator.key, *(call.column for call in operator.aggregates.values() if call.column is not None)}
     event_time = graph.nodes[node.inputs[0]].event_time
+    calls = [call.timed(event_time) for call in operator.aggregates.values()]
+    needed = {*operator.key, *(column for call in calls for column in call.columns)}
     if isinstance(operator, WindowOperator) and event_time is not None:
         needed.add(event_time)
     return frozenset(needed)

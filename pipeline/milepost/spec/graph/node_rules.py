@@ -285,13 +285,22 @@ def key_problems(key: tuple[str, ...], name: str, rows: OutputRows, path: Path) 
 def aggregate_problems(aggregates: dict[str, AggregateCall], name: str, rows: OutputRows, path: Path) -> list[Problem]:
     problems = []
     for output, call in aggregates.items():
-        if rows.known and call.column is not None and call.column not in rows.columns:
-            message: str | None = f"{name} has no column {call.column}; {did_you_mean(call.column, rows.columns)}"
+        absent = [column for column in call.columns if rows.known and column not in rows.columns]
+        if absent:
+            message: str | None = f"{name} has no column {absent[0]}; {did_you_mean(absent[0], rows.columns)}"
         else:
-            message = type_problem(call, rows.type_of(call.column))
+            message = type_problem(call, rows.columns) or _time_problem(call, rows)
         if message:
             problems.append(Problem((*path, "aggregates", output), message))
     return problems
+
+
+def _time_problem(call: AggregateCall, rows: OutputRows) -> str | None:
+    try:
+        call.timed(rows.event_time)
+    except ValueError as problem:
+        return str(problem)
+    return None
 
 
 def aggregate_columns(aggregates: dict[str, AggregateCall], rows: OutputRows) -> Columns:

@@ -22,11 +22,8 @@ from milepost.spec.graph.node_rules import (
 )
 from milepost.spec.job.availability import not_available
 from milepost.spec.job.window_spec import WindowOperator
+from milepost.spec.values.aggregates import rounds
 from milepost.spec.values.problems import Path, Problem
-from milepost.spec.values.types import FLOATS
-
-_MERGED = ("count", "sum", "min", "max", "avg")
-"""Functions whose partial results are merged into those of a window."""
 
 
 def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
@@ -51,19 +48,15 @@ def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Pat
 
 
 def _merge_problems(operator: WindowOperator, rows: OutputRows, path: Path) -> Iterator[Problem]:
-    """Yield what windows that are merged from parts cannot do: sliding ones from panes, sessions from sessions."""
-    if operator.window.tumbling is not None:
+    """Yield what sessions, which are merged from sessions, cannot do."""
+    if operator.window.session is None:
         return
-    kind = "sliding" if operator.window.sliding is not None else "session"
-    if kind == "session" and operator.allowed_lateness:
+    if operator.allowed_lateness:
         message = f"{not_available('allowed_lateness')} for session windows: a late row may join two that were emitted"
         yield Problem((*path, "allowed_lateness"), message)
     for output, call in operator.aggregates.items():
         type_ = rows.type_of(call.column)
-        if call.function not in _MERGED:
-            message = f"{not_available(str(call))} for {kind} windows; available: {', '.join(_MERGED)}"
-            yield Problem((*path, "aggregates", output), message)
-        elif kind == "session" and call.function in ("sum", "avg") and type_ is not None and type_.kind in FLOATS:
+        if rounds(call, type_):
             yield Problem((*path, "aggregates", output), session_float_problem(f"{call} of {type_}"))
 
 

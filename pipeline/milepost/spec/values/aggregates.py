@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
+from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.types import FLOATS, INTEGERS, ColumnType
 
-AVAILABLE = ("count", "sum", "min", "max", "avg")
-UNAVAILABLE = ("stddev", "var", "first", "last", "approx_distinct")
-_CALL = re.compile(r"\s*([A-Za-z_]+)\s*\(\s*(.*?)\s*\)\s*", re.DOTALL)
-_QUOTED = re.compile(r"`([^`]+)`")
+ARGUMENTS: Mapping[str, int] = {
+    **dict.fromkeys(("count", "sum", "min", "max", "avg", "stddev", "var", "first", "last", "any", "every"), 1),
+    **dict.fromkeys(("arg_min", "arg_max"), 2),
+}
+"""How many columns each available function takes."""
+
+UNAVAILABLE = ("approx_distinct", "approx_percentile")
+BY_EVENT_TIME: Mapping[str, str] = {"first": "arg_min", "last": "arg_max"}
+"""What a function is over the event time of its input."""
+
+EXACT_DIGITS = 18
+"""Decimals of so many digits are int64 inside: their squares are summed exactly."""
+
+SYNTAX = (
+    "count(*), count(x), sum(x), min(x), max(x), avg(x), stddev(x), var(x), first(x), last(x), arg_min(x, y), "
+    "arg_max(x, y), any(x), every(x); each also with filter (where z)"
+)
+_COLUMN = r"(?:`[^`]+`|[^\s()`,*]+)"
+_CALL = re.compile(
+    r"\s*([A-Za-z_]+)\s*\(\s*((?:`[^`]*`|[^`])*?)\s*\)\s*(?:filter\s*\(\s*where\s+(.*?)\s*\)\s*)?",
+    re.DOTALL | re.IGNORECASE,
+)
+_COLUMNS = re.compile(rf"{_COLUMN}(?:\s*,\s*{_COLUMN})*")
 _BARE = re.compile(r"[^\s()`,*]+")
 
 
@@ -19,20 +40,40 @@ class AggregateCall:
     """One aggregate of an operator.
 
     Attributes:
-        function: one of AVAILABLE.
+        function: one of ARGUMENTS.
         column: the input column; None only for ``count(*)``.
+        by: of arg_min and arg_max the column that is smallest or largest in the row that is meant.
+        where: a column of true or false; rows where it is not true do not count. None: all rows do.
     """
 
     function: str
     column: str | None
+    by: str | None = None
+    where: str | None = None
 
     def __str__(self) -> str:
         """Return the canonical text, which `parse_aggregate` reads back."""
-        if self.column is None:
-            return f"{self.function}(*)"
-        return (
-            f"{self.function}({self.column})" if _BARE.fullmatch(self.column) else f"{self.function}(`{self.column}`)"
-        )
+        arguments = ", ".join(_written(name) for name in (self.column, self.by) if name is not None) or "*"
+        filtered = "" if self.where is None else f" filter (where {_written(self.where)})"
+        return f"{self.function}({arguments}){filtered}"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The input columns that it reads, beside the event time of its input."""
+        return tuple(dict.fromkeys(name for name in (self.column, self.by, self.where) if name is not None))
+
+    def timed(self, event_time: str | None) -> AggregateCall:
+        """Return the call with first and last said over the column that times its input. Raises ValueError: none."""
+        if self.function not in BY_EVENT_TIME:
+            return self
+        if event_time is None:
+            raise ValueError(f"{self.function} is by event time, and its input has none; name a column: "
+                             f"{BY_EVENT_TIME[self.function]}({self.column}, …)")  # fmt: skip
+        return replace(self, function=BY_EVENT_TIME[self.function], by=event_time)
+
+
+def _written(name: str) -> str:
+    return name if _BARE.fullmatch(name) else f"`{name}`"
 
 
 def parse_aggregate(text: object) -> AggregateCall:
@@ -45,47 +86,83 @@ def parse_aggregate(text: object) -> AggregateCall:
         return text
     match = _CALL.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f"expected an aggregate such as count(*) or sum(x), got {text!r}")
-    function, argument = match[1].lower(), match[2]
+        raise ValueError(f"expected an aggregate such as count(*) or sum(x) filter (where y), got {text!r}")
+    function, argument, condition = match[1].lower(), match[2], match[3]
     if function in UNAVAILABLE:
-        raise ValueError(f"`{function}` is not available in this version; available: {', '.join(AVAILABLE)}")
-    if function not in AVAILABLE:
-        raise ValueError(f"{text!r}: there is no aggregate `{function}`; available: {', '.join(AVAILABLE)}")
+        raise ValueError(f"`{function}` is not available in this version; available: {', '.join(ARGUMENTS)}")
+    if function not in ARGUMENTS:
+        raise ValueError(f"{text!r}: there is no aggregate `{function}`; {did_you_mean(function, ARGUMENTS)}")
     if re.match(r"distinct\b", argument, re.IGNORECASE):
         raise ValueError(f"`{function}(distinct …)` is not available in this version; deduplicate first")
+    where = None if condition is None else _one_column(text, condition)
     if argument == "*":
         if function != "count":
             raise ValueError(f"{text!r}: only count takes *; name a column")
-        return AggregateCall("count", None)
-    quoted = _QUOTED.fullmatch(argument)
-    if quoted is None and not _BARE.fullmatch(argument):
+        return AggregateCall("count", None, where=where)
+    if ARGUMENTS[function] == 1:
+        return AggregateCall(function, _one_column(text, argument), where=where)
+    columns = _columns(argument)
+    if len(columns) != ARGUMENTS[function]:
+        raise ValueError(f"{text!r}: expected {function}(x, y): a column, and the one that it is picked by")
+    return AggregateCall(function, columns[0], by=columns[1], where=where)
+
+
+def _one_column(text: object, argument: str) -> str:
+    columns = _columns(argument)
+    if len(columns) != 1:
         raise ValueError(
             f"{text!r}: expected one column, got {argument!r}; compute an expression in a sql operator first"
         )
-    return AggregateCall(function, quoted[1] if quoted else argument)
+    return columns[0]
 
 
-def type_problem(call: AggregateCall, type_: ColumnType | None) -> str | None:
-    """Return why `call` cannot take a column of this type, or None. An unknown type (None) is not judged here."""
-    if type_ is None or call.function == "count":
+def _columns(argument: str) -> list[str]:
+    """Return the columns of a list; empty: it is none."""
+    if not _COLUMNS.fullmatch(argument):
+        return []
+    return [name.strip("`") for name in re.findall(_COLUMN, argument)]
+
+
+def type_problem(call: AggregateCall, types: Mapping[str, ColumnType | None]) -> str | None:
+    """Return why `call` cannot take columns of these types, or None. An unknown type (None) is not judged here."""
+    condition = None if call.where is None else types.get(call.where)
+    if condition is not None and condition.kind != "bool":
+        return f"a filter needs a column of true and false, but {call.where} is {condition}"
+    by = None if call.by is None else types.get(call.by)
+    if by is not None and not _is_ordered(by):
+        return f"{call.function} cannot order values of type {by}"
+    type_ = None if call.column is None else types.get(call.column)
+    if type_ is None or call.function in ("count", "arg_min", "arg_max", "first", "last"):
         return None
-    if call.function in ("sum", "avg") and not type_.is_number:
-        return f"{call.function} needs numbers, but {call.column} is {type_}"
-    if type_.is_nested or (call.function in ("min", "max") and type_.kind == "binary"):
-        return f"{call.function} cannot order values of type {type_}"
-    return None
+    if call.function in ("any", "every"):
+        return None if type_.kind == "bool" else f"{call.function} needs true and false, but {call.column} is {type_}"
+    if call.function in ("min", "max"):
+        return None if _is_ordered(type_) else f"{call.function} cannot order values of type {type_}"
+    return None if type_.is_number else f"{call.function} needs numbers, but {call.column} is {type_}"
+
+
+def rounds(call: AggregateCall, type_: ColumnType | None) -> bool:
+    """Return whether sums of floats, which the order of rows rounds, decide the result."""
+    if type_ is None or call.function not in ("sum", "avg", "stddev", "var"):
+        return False
+    wide = call.function in ("stddev", "var") and type_.kind == "decimal" and type_.precision > EXACT_DIGITS
+    return type_.kind in FLOATS or wide
+
+
+def _is_ordered(type_: ColumnType) -> bool:
+    return not type_.is_nested and type_.kind != "binary"
 
 
 def result_type(call: AggregateCall, type_: ColumnType | None) -> ColumnType | None:
     """Return the type of the aggregate's column, or None when it follows from a type that only Spark knows."""
     if call.function == "count":
         return ColumnType("int64")
-    if call.function in ("min", "max"):
-        return type_
-    if call.function == "avg":
+    if call.function in ("any", "every"):
+        return ColumnType("bool")
+    if call.function in ("avg", "stddev", "var"):
         return ColumnType("float64")
-    if type_ is None:
-        return None
+    if call.function != "sum" or type_ is None:
+        return type_
     if type_.kind in INTEGERS:
         return ColumnType("int64")
     if type_.kind in FLOATS:

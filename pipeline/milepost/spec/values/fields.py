@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 
 from milepost.spec.values import names
-from milepost.spec.values.aggregates import AggregateCall, parse_aggregate
+from milepost.spec.values.aggregates import SYNTAX, AggregateCall, parse_aggregate
 from milepost.spec.values.docstrings import parse_docstring
 from milepost.spec.values.durations import (
     format_duration,
@@ -106,7 +106,7 @@ Aggregate = Annotated[
     AggregateCall,
     BeforeValidator(parse_aggregate),
     PlainSerializer(str, return_type=str),
-    _text_schema(None, "count(*), count(x), sum(x), min(x), max(x), avg(x)"),
+    _text_schema(None, SYNTAX),
 ]
 
 JobName = Annotated[str, AfterValidator(names.check_job_name)]

@@ -203,7 +203,7 @@ def test_sums_that_were_stored_in_128_bits_go_on(started: Any) -> None:
         parts = {"sum(d).low": [-5] * len(highs), "sum(d).high": highs, "sum(d).top": [None] * len(highs)}
         return pa.table({name: pa.array(part, pa.int64()) for name, part in parts.items()})
 
-    before = stored_sums(stored(-1, 5 * 10**18, 2**63 - 1), "d")
+    before = stored_sums(stored(-1, 5 * 10**18, 2**63 - 1), "sum(d)")
     sums, too_large = exact_sums_as_decimal(before.plus(before), pa.decimal128(38, 0))
     assert too_large.tolist() == [False, True, True] and sums[0].as_py() == Decimal(-10)
     assert exact_sums_as_decimal(before, pa.decimal128(38, 0))[1].tolist() == [False, False, True]

@@ -117,6 +117,9 @@ def test_the_canonical_text_of_a_type_reads_back(type_: ColumnType) -> None:
         (" SUM( dep_delay ) ", AggregateCall("sum", "dep_delay")),
         ("max(`two words`)", AggregateCall("max", "two words")),
         ("avg(x)", AggregateCall("avg", "x")),
+        ("arg_max(x,`last one`)", AggregateCall("arg_max", "x", by="last one")),
+        ("count(*) FILTER (WHERE paid)", AggregateCall("count", None, where="paid")),
+        ("sum(`a) filter (where b`)filter(where `c)`)", AggregateCall("sum", "a) filter (where b", where="c)")),
     ],
 )
 def test_an_aggregate_is_a_function_of_one_column(text: str, expected: AggregateCall) -> None:
@@ -128,10 +131,16 @@ def test_an_aggregate_is_a_function_of_one_column(text: str, expected: Aggregate
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("stddev(x)", "`stddev` is not available in this version"),
+        ("approx_percentile(x)", "`approx_percentile` is not available in this version"),
         ("approx_distinct(x)", "`approx_distinct` is not available in this version"),
         ("count(distinct x)", "not available in this version"),
-        ("summ(x)", "there is no aggregate `summ`"),
+        ("summ(x)", 'there is no aggregate `summ`; did you mean "sum"'),
+        ("argmax(x, y)", 'did you mean "arg_max"'),
+        ("arg_max(x)", "a column, and the one that it is picked by"),
+        ("sum(x, y)", "expected one column"),
+        ("sum(x) filter (where y = 1)", "expected one column, got 'y = 1'; compute an expression in a sql operator"),
+        ("sum(x) filter (y)", "expected one column"),
+        ("min(`a`b)", "expected one column"),
         ("sum(*)", "only count takes"),
         ("sum(a + b)", "sql operator first"),
         ("sum()", "sql operator first"),
@@ -144,13 +153,25 @@ def test_an_aggregate_that_does_not_work_is_refused_by_name(text: object, reason
         parse_aggregate(text)
 
 
-def test_sums_and_averages_take_only_numbers() -> None:
-    text, number = ColumnType("string"), ColumnType("int32")
-    assert type_problem(AggregateCall("sum", "x"), text) == "sum needs numbers, but x is string"
-    assert type_problem(AggregateCall("avg", "x"), number) is None
-    assert type_problem(AggregateCall("max", "x"), text) is None
-    assert type_problem(AggregateCall("max", "x"), parse_type("list<int32>")) is not None
-    assert type_problem(AggregateCall("sum", "x"), None) is None
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("sum(s)", "sum needs numbers, but s is string"),
+        ("stddev(s)", "stddev needs numbers, but s is string"),
+        ("max(l)", "max cannot order values of type list<int32>"),
+        ("arg_min(i, l)", "arg_min cannot order values of type list<int32>"),
+        ("any(i)", "any needs true and false, but i is int32"),
+        ("count(*) filter (where i)", "a filter needs a column of true and false, but i is int32"),
+        ("avg(i)", None),
+        ("max(s)", None),
+        ("arg_max(l, s) filter (where b)", None),
+        ("every(b)", None),
+        ("sum(unknown)", None),
+    ],
+)
+def test_an_aggregate_takes_types_that_it_can_work_with(text: str, problem: str | None) -> None:
+    types = {"s": "string", "i": "int32", "l": "list<int32>", "b": "bool"}
+    assert type_problem(parse_aggregate(text), {name: parse_type(type_) for name, type_ in types.items()}) == problem
 
 
 def test_result_types_of_aggregates_are_fixed() -> None:
@@ -163,3 +184,7 @@ def test_result_types_of_aggregates_are_fixed() -> None:
     assert result("sum", "decimal(10,2)") == "decimal(38,2)"
     assert result("avg", "int32") == "float64"
     assert result("max", "date") == "date"
+    assert result("var", "int32") == result("stddev", "decimal(10,2)") == "float64"
+    assert result("every", "bool") == "bool"
+    assert result("arg_max", "list<string>") == "list<string>"
+    assert result("last", "timestamp[us, UTC]") == "timestamp[us, UTC]"

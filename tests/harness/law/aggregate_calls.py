@@ -1,0 +1,54 @@
+"""Aggregate calls in DuckDB's words, with Spark's answers: `differences.py` says where the two are not one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from milepost.spec.values.aggregates import AggregateCall
+
+INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
+FLOATS = ("FLOAT", "DOUBLE")
+_ROUNDED = ("var", "stddev")
+"""Each engine rounds them in its own way: digits that all of them get right are compared."""
+
+
+def said(call: AggregateCall, types: Mapping[str, str]) -> str:
+    """Return the expression for one call, first and last said over event time.
+
+    Args:
+        types: of the columns of its input, as DuckDB calls them.
+    """
+    where = "true" if call.where is None else f'"{call.where}"'
+    if call.column is None:
+        return f"count(*) FILTER ({where})"
+    column, only = f'"{call.column}"', f"FILTER ({where})"
+    if call.by is not None:
+        order = "ASC NULLS FIRST" if call.function == "arg_min" else "DESC NULLS LAST"
+        return (
+            f'first({column} ORDER BY "{call.by}" {order}, {column} {order}) FILTER ({where} AND "{call.by}" NOTNULL)'
+        )
+    if call.function in _ROUNDED:
+        return _digits(f"{call.function}_samp({column}) {only}")
+    if call.function in ("any", "every"):
+        return f"bool_{'or' if call.function == 'any' else 'and'}({column}) {only}"
+    if call.function == "sum":
+        if types[call.column] in INTEGERS:
+            return f"CAST(sum({column}) {only} AS BIGINT)"
+        return f"{'fsum' if types[call.column] in FLOATS else 'sum'}({column}) {only}"
+    return f"{call.function}({column}) {only}"
+
+
+def shown(aggregates: Mapping[str, AggregateCall]) -> str:
+    """Return the columns of an operator's output as `said` has them."""
+    return ", ".join(
+        f'{_digits(_name(name))} AS "{name}"' if call.function in _ROUNDED else _name(name)
+        for name, call in aggregates.items()
+    )
+
+
+def _name(column: str) -> str:
+    return f'"{column}"'
+
+
+def _digits(value: str) -> str:
+    return f"printf('%.11e', {value})"
