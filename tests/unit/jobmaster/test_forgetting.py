@@ -165,3 +165,17 @@ def test_a_clock_that_goes_back_forgets_nothing_more(dated: DatedJob, monkeypatc
         dated.next_day(day)
     assert dated.job.master.status().sources["rows"].horizon == before
     assert len(dated.remembered(2 * MAX_RUNS + 2)) == 5 + MAX_RUNS + 1
+
+
+def test_a_job_that_starts_from_a_savepoint_remembers_as_much(dated: DatedJob) -> None:
+    job = dated.job
+    head = dated.remembered(MAX_RUNS + 1)
+    horizon = job.master.status().sources["rows"].horizon
+    job.master.create_savepoint("before")
+    job.master.cancel()
+    job.master.start("before")
+    assert dated.remembered(int(job.state.timeline().head)) == head
+    assert job.master.status().sources["rows"].horizon == horizon is not None
+    dated.put_back()
+    with pytest.raises(SourceChanged, match="are not remembered"):
+        job.epoch()
