@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
 
+from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.spec.values.aggregates import AggregateCall
@@ -78,7 +79,7 @@ class Place:
         node = self.graph.nodes[self.input]
         if node.output_kind == "append":
             return self.at_each(self.rows)
-        return replace(self, uid=self.input).newest(node.key, names(tuple(self.columns)))
+        return replace(self, uid=self.input).shown(node.key, names(tuple(node.columns)))
 
     def at_each(self, rows: str) -> str:
         """Rows as often as there are checkpoints that they led to, with the checkpoint in `upto`."""
@@ -96,6 +97,13 @@ class Place:
             f'SELECT upto, {columns} FROM ({self.at_each(f"""SELECT * FROM "{self.uid}" """)}) '
             f"QUALIFY row_number() OVER (PARTITION BY upto, {names(key)} ORDER BY __order DESC) = 1"
         )
+
+    def shown(self, key: Sequence[str], columns: str) -> str:
+        """What a table shows: the newest rows that are no deletes."""
+        if not self.graph.nodes[self.uid].deletes:
+            return self.newest(key, columns)
+        newest = self.newest(key, f'{columns}, "{DELETED_COLUMN}"')
+        return f'SELECT upto, {columns} FROM ({newest}) WHERE NOT "{DELETED_COLUMN}"'
 
     def appended(self, columns: str) -> str:
         return f'SELECT upto, {columns} FROM ({self.at_each(f"""SELECT * FROM "{self.uid}" """)})'
@@ -240,7 +248,7 @@ def retraction_claims(place: Place) -> Iterator[Claim]:
     columns = names(tuple(node.columns))
     read = place.at_each(f'SELECT * FROM "{node.read}"')
     left = f"SELECT upto, {columns}, sum(__weight) AS weight FROM ({read}) GROUP BY ALL HAVING weight <> 0"
-    shown = place.newest(node.key, columns)
+    shown = place.shown(node.key, columns)
     yield Claim("what is left of retractions is the newest rows", differing(left, f"SELECT *, 1 FROM ({shown})"))
     unread = f"SELECT upto, __epoch, {columns} FROM ({read}) GROUP BY ALL HAVING sum(__weight) = 0 OR count(*) > 1"
     yield Claim("a row that is as it was is not read again", unread)

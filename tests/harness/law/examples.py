@@ -268,7 +268,7 @@ def _operator(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, A
     if kind == "aggregate":
         calls = digits.pick(rows.calls)
         parts = tuple((name,) for name in key)
-        return operator | {"aggregates": calls}, True, _Rows(uid, (*parts, key), (), "", updates=True)
+        return operator | {"aggregates": calls}, True, _Rows(uid, (*parts, ("n",), key), (), "", updates=True)
     if kind == "window":
         lateness, calls = digits.pick(LATENESS), digits.pick(rows.calls)
         windows = digits.pick(("tumbling", "sliding", "session"))

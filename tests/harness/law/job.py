@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from milepost.dataflow.sinks.files.deletes import rows_that_stay
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.job.context import JobContext
@@ -155,6 +156,7 @@ class _Watched(SparklessRunner):
 
 
 def newest(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Return the last row of each key."""
+    """Return the last row of each key, but for those that are deletes."""
     last = {repr(tuple(row[name] for name in key)): place for place, row in enumerate(rows.to_pylist())}
-    return rows.take(pa.array(sorted(last.values()), pa.int64()))
+    found = rows.take(pa.array(sorted(last.values()), pa.int64()))
+    return rows_that_stay(found)

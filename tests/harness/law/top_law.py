@@ -28,7 +28,7 @@ class TopLaw:
 
     def claims(self, place: Place) -> Iterator[Claim]:
         every = names((*place.columns, self.spec.rank))
-        newest = place.newest((*self.spec.key, self.spec.rank), every)
+        newest = place.shown((*self.spec.key, self.spec.rank), every)
         yield Claim("the newest rows are the first ones of each key", differing(newest, self.batch(place)))
 
     def _declared(self, place: Place, name: str, descends: bool) -> str:

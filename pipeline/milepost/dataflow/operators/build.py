@@ -61,7 +61,7 @@ def build_operator(
     if isinstance(spec, WindowOperator):
         return _window(spec, input_)
     if isinstance(spec, TopOperator):
-        return TopByKey(spec.uid, spec.key, spec.order_by, spec.n, spec.rank, input_.schema)
+        return TopByKey(spec.uid, spec.key, spec.order_by, spec.n, spec.rank, input_)
     if isinstance(spec, DeduplicateOperator):
         return DeduplicateByKey(spec.uid, spec.key, spec.ttl, input_)
     raise InvalidRequest(

@@ -83,11 +83,14 @@ class OperatorInput:
         schema: the columns that it needs.
         event_time: column that times them; None: none does.
         shift_us: what is added to it: -1 for the end of a window, which is the first moment that is not in it.
+        stays: of mode retract: columns by which a row that is there never goes: it is replaced by one that has the same
+            values there.
     """
 
     schema: pa.Schema
     event_time: str | None
     shift_us: int = 0
+    stays: tuple[str, ...] = ()
 
 
 ONLY_TABLE = ""

@@ -31,12 +31,14 @@ from milepost.dataflow.operators.contract import (
     Ints,
     KeyedState,
     OperatorFailed,
+    OperatorInput,
     OperatorOutput,
     OutputKind,
     RowsOfKeys,
     StateTable,
     multi_row_table,
 )
+from milepost.dataflow.operators.declared import DELETED_FIELD
 from milepost.dataflow.operators.retractions import NONE, with_weights
 from milepost.dataflow.operators.row_order import OrderBy, sorted_rows
 from milepost.protocol.records.errors import InvalidRequest
@@ -55,10 +57,13 @@ class TopByKey:
     combiner: Combiner | None = None
     listener: CheckpointListener | None = None
 
-    def __init__(self, uid: str, key: Sequence[str], order_by: OrderBy, n: int, rank: str, schema: pa.Schema) -> None:
+    def __init__(
+        self, uid: str, key: Sequence[str], order_by: OrderBy, n: int, rank: str, input_: OperatorInput
+    ) -> None:
         """Args:
-        order_by: as Spark sorts. n: how many rows of a key. rank: column that has their places. schema: of the input.
+        order_by: as Spark sorts. n: how many rows of a key. rank: column that has their places.
         """
+        schema = input_.schema
         check_key(uid, key, schema)
         _check_order(uid, order_by, schema)
         self.uid, self.key, self.order_by, self.n, self.rank = uid, tuple(key), order_by, n, rank
@@ -66,7 +71,9 @@ class TopByKey:
         self.input_schema = pa.schema([field for field in plain_schema(schema) if field.name != WEIGHT_COLUMN])
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.key,)
         self.output_key = (*self.key, rank)
-        self.output_schema = distinct_columns(uid, [*self.input_schema, pa.field(rank, RANK)])
+        self.ranked_schema = distinct_columns(uid, [*self.input_schema, pa.field(rank, RANK)])
+        self.deletes = self.over_updates and not set(key) <= set(input_.stays)
+        self.output_schema = self.ranked_schema.append(DELETED_FIELD) if self.deletes else self.ranked_schema
         self.tables: Mapping[str, StateTable] = {ONLY_TABLE: multi_row_table(self.key, self.input_schema)}
         self.state_columns = (*self.input_schema.names, *IDENTITY_COLUMNS, WEIGHT_COLUMN)
 
@@ -121,7 +128,7 @@ class TopByKey:
         )
         others = np.delete(np.arange(now.num_rows), at[same]), np.delete(np.arange(before.num_rows), at_before[same])
         now, before = (
-            rows.select(self.output_schema.names).take(pa.array(positions))
+            rows.select(self.ranked_schema.names).take(pa.array(positions))
             for rows, positions in zip((now, before), others, strict=True)
         )
         return (before, place_before[others[1]]), (now, place[others[0]])
@@ -129,7 +136,21 @@ class TopByKey:
     def results(self, state_rows: pa.Table) -> pa.Table:
         """Return the output of all rows of some state, by key and rank."""
         groups, _ = group_rows(key_columns(state_rows, self.key))
-        return self._ranked(state_rows, groups)[0].select(self.output_schema.names)
+        return self.marked(self._ranked(state_rows, groups)[0].select(self.ranked_schema.names))
+
+    def marked(self, rows: pa.Table, ended: pa.Table | None = None) -> pa.Table:
+        """Return rows as they are put out: where ranks may end, with the deletes of those that have ended."""
+        if not self.deletes:
+            return rows
+        deleted = np.zeros(rows.num_rows, dtype=np.bool_)
+        if ended is not None:
+            columns = [
+                ended.column(field.name) if field.name in self.output_key else pa.nulls(ended.num_rows, field.type)
+                for field in self.ranked_schema
+            ]
+            rows = pa.concat_tables([rows, pa.table(columns, schema=self.ranked_schema)])
+            deleted = np.concatenate([deleted, np.ones(ended.num_rows, dtype=np.bool_)])
+        return rows.append_column(DELETED_FIELD, pa.array(deleted))
 
     def _first_rows(self, found: RowsOfKeys) -> tuple[pa.Table, Ints]:
         """Return the first rows of keys with their identity, and the place of each among those of all keys."""
@@ -168,7 +189,7 @@ class TopRun:
         self._operator = operator
         self._state = state
         self._keys: list[pa.Table] = []
-        nothing: _Ranks = operator.output_schema.empty_table(), NONE
+        nothing: _Ranks = operator.ranked_schema.empty_table(), NONE
         self._before, self._now = nothing, nothing
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
@@ -182,10 +203,15 @@ class TopRun:
         return self._operator.output_schema.empty_table()
 
     def finish(self, firing_us: int | None) -> pa.Table:
-        """Emit each rank that has another row than when the epoch began, by key and rank."""
+        """Emit each rank that has another row than when the epoch began, by key and rank, then those that have ended.
+
+        Where rows never go, a rank ends only while a row that takes its place is in flight.
+        """
         if self._keys:
             self._before, self._now = self._operator.changed(self._changed_keys(), self._state)
-        return self._now[0]
+        before, place_before = self._before
+        ended = ~np.isin(place_before, self._now[1])
+        return self._operator.marked(self._now[0], before.filter(pa.array(ended)))
 
     def retractions(self) -> pa.Table:
         """Return the rows of changed ranks as they were when the epoch began, taken back, and as they are."""

@@ -319,7 +319,7 @@ def _expected_input(
         fields.append(pa.field(column, recorded.get(column, pa.int64()) if known is None else known))
     if node.retracts:
         fields.append(pa.field(WEIGHT_COLUMN, pa.int64()))
-    return OperatorInput(pa.schema(fields), node.event_time, node.shift_us)
+    return OperatorInput(pa.schema(fields), node.event_time, node.shift_us, node.stays)
 
 
 def _known_type(graph: JobGraph, uid: str, type_: ColumnType | None) -> pa.DataType | None:

@@ -40,7 +40,7 @@ from milepost.spark.wire.level_plan import (
     input_plans,
     start_watermark_us,
 )
-from milepost.spec.graph.edges import BAD, edge_names, late_output
+from milepost.spec.graph.edges import BAD, DELETED_COLUMN, edge_names, late_output
 from milepost.spec.graph.graph import Node
 from milepost.spec.graph.in_flight import consumed_columns
 from milepost.spec.job.source_spec import SourceSpec
@@ -151,7 +151,8 @@ def _schemas(
             operators[node.uid] = operator
             schemas[node.uid] = operator.output_schema
             if node.retracts:
-                schemas[node.read] = operator.output_schema.append(pa.field(WEIGHT_COLUMN, pa.int64()))
+                rows = [field for field in operator.output_schema if field.name != DELETED_COLUMN]
+                schemas[node.read] = pa.schema([*rows, pa.field(WEIGHT_COLUMN, pa.int64())])
             edges = edge_names(node.inputs)
             schemas |= {late_output(node.uid, edges, at): one.schema for at, one in enumerate(own)}
     return schemas, inputs, operators
@@ -165,7 +166,8 @@ def _inputs(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> tu
         schema = schemas[plan.graph.nodes[name].read]
         if needed is not None:
             schema = pa.schema([field for field in schema if field.name in {*needed, WEIGHT_COLUMN}])
-        found.append(OperatorInput(schema, plan.graph.nodes[name].event_time, plan.graph.nodes[name].shift_us))
+        node_read = plan.graph.nodes[name]
+        found.append(OperatorInput(schema, node_read.event_time, node_read.shift_us, node_read.stays))
     return tuple(found)
 
 

@@ -100,6 +100,11 @@ class Node:
         return self.kind in STATEFUL_KINDS
 
     @property
+    def stays(self) -> tuple[str, ...]:
+        """Columns by which a row that is there never goes: those of its key, unless there are deletes."""
+        return () if self.deletes else self.key
+
+    @property
     def read(self) -> str:
         """The name of the output that operators read: its rows, or of updates what they change."""
         return f"{self.uid}{RETRACT}" if self.retracts else self.uid

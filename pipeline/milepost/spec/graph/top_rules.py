@@ -17,7 +17,8 @@ RANK = ColumnType("int32")
 
 def top_rows(operator: TopOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
     """Return the columns of the input and the rank: updates by the key and the rank, without an event time."""
-    problems = _mode_problems(operator, name, rows, path) + key_problems(operator.key, name, rows, path)
+    problems = [] if rows.retracts else append_problems(operator.kind, name, rows, path)
+    problems += key_problems(operator.key, name, rows, path)
     problems += _order_problems(operator, name, rows, path)
     taken = [column for column in rows.columns if column.casefold() == operator.rank.casefold()]
     if taken:
@@ -26,19 +27,9 @@ def top_rows(operator: TopOperator, name: str, rows: OutputRows, path: Path) -> 
     if problems:
         return problems
     columns = rows.columns | {operator.rank: RANK} if rows.known else {}
-    return OutputRows(columns, None, UPDATES, (*operator.key, operator.rank), known=rows.known)
-
-
-def _mode_problems(operator: TopOperator, name: str, rows: OutputRows, path: Path) -> list[Problem]:
-    """Return why updates cannot be read: what they replace is not known, or ranks could come to have no row."""
-    if not rows.retracts:
-        return append_problems(operator.kind, name, rows, path)
-    if set(operator.key) <= set(rows.key):
-        return []
-    others = ", ".join(column for column in operator.key if column not in rows.key)
-    message = f"a row of {name} may move from one {others} to another, so that ranks end: that is not available in this"
-    available = ", ".join(rows.key)
-    return [Problem((*path, "key"), f"{message} version; available: columns of its key ({available})")]
+    # A row that moves from one key to another, or goes, may end a rank.
+    deletes = rows.retracts and (rows.deletes or not set(operator.key) <= set(rows.key))
+    return OutputRows(columns, None, UPDATES, (*operator.key, operator.rank), known=rows.known, deletes=deletes)
 
 
 def bucketed_top_problems(sink: SinkSpec, path: Path) -> list[Problem]:

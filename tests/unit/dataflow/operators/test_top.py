@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.operators.contract import OperatorFailed
+from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput
 from milepost.dataflow.operators.row_order import sorted_rows
 from milepost.dataflow.operators.top import TopByKey
 from milepost.protocol.records.errors import InvalidRequest
@@ -24,7 +24,7 @@ VIEWS = pa.schema([("hour", pa.int32()), ("page", pa.string()), ("views", pa.int
 
 
 def top(n: int = 2, order: tuple[tuple[str, bool], ...] = (("views", True),), schema: pa.Schema = VIEWS) -> TopByKey:
-    return TopByKey("top", ("hour",), order, n, "place", schema)
+    return TopByKey("top", ("hour",), order, n, "place", OperatorInput(schema, None, stays=("hour", "page")))
 
 
 def views(*rows: tuple[int | None, str | None, int | None]) -> pa.Table:
@@ -168,3 +168,15 @@ def test_ranks_tell_what_they_replace(tmp_path: Path) -> None:
     assert listed(opened.retractions()) == [
         (1, "a", 5, 1, -1), (1, "b", 9, 1, 1), (1, "b", 3, 2, -1), (1, "a", 5, 2, 1)
     ]  # fmt: skip
+
+
+def test_a_rank_that_ends_is_deleted_where_rows_may_move_from_key_to_key(tmp_path: Path) -> None:
+    operator = TopByKey(
+        "top", ("views",), (("page", False),), 2, "place", OperatorInput(UPDATED, None, stays=("page",))
+    )
+    run = started(tmp_path, operator)
+    first = run.epoch(weighed((1, "a", 5, 1), (1, "b", 5, 1))).rows
+    assert listed(first) == [(1, "a", 5, 1, False), (1, "b", 5, 2, False)]
+    moved = run.epoch(weighed((1, "a", 5, -1), (1, "a", 6, 1))).rows
+    assert listed(moved) == [(1, "b", 5, 1, False), (1, "a", 6, 1, False), (None, None, 5, 2, True)]
+    assert operator.results(run.state()).column("__deleted").to_pylist() == [False, False]

@@ -69,3 +69,32 @@ def test_another_order_or_number_is_refused(job: LawJob, changed: dict[str, Any]
     job.land("a", rows(("z", 0)))
     with pytest.raises(InvalidRequest, match="first"):
         job.run()
+
+
+def test_ranks_are_those_of_the_aggregates_own_table_through_rollbacks_and_backfills(tmp_path: Path) -> None:
+    """Keys by how often they came: a key moves from one number to the next, and the ranks that it leaves end."""
+    document = deepcopy(DOCUMENT)
+    totals = {"uid": "totals", "kind": "aggregate", "inputs": ["a"], "key": ["k"], "aggregates": {"n": "count(*)"}}
+    document["operators"] = [totals, FIRST | {"inputs": ["totals"], "key": ["n"], "order_by": ["k"]}]
+    for sink, mode in (("totals", "upsert"), ("first", "changelog")):
+        document["sinks"].append({"name": f"{sink}_{mode}", "input": sink, "format": "parquet", "mode": mode,
+                                  "path": f"../lake/{sink}_{mode}"})  # fmt: skip
+    job = LawJob.create(tmp_path / "job", document)
+    for parallelism, keys in ((1, "xyz"), (3, "xy"), (2, "x"), (1, "zw")):
+        job.land("a", rows(*((key, 1) for key in keys)))
+        job.set_parallelism(parallelism)
+        job.run()
+        assert shown(job) == ranks(job)
+    assert {row["_op"] for row in job.master.read("first_changelog").to_pylist()} == {"upsert", "delete"}
+    job.rollback(2)
+    assert shown(job) == ranks(job) == [("x", 2, 1), ("y", 2, 2), ("z", 1, 1)]
+    job.run()
+    job.backfill(1, ranges_per_epoch=2)
+    assert shown(job) == ranks(job)
+
+
+def ranks(job: LawJob) -> list[tuple[Any, ...]]:
+    """The first two keys of each number, of the totals that their own table shows."""
+    totals = sorted((n, k) for k, n in shown(job, "totals_upsert"))
+    places = [(k, n, sum(m == n and j <= k for m, j in totals)) for n, k in totals]
+    return sorted(one for one in places if one[-1] <= 2)

@@ -79,11 +79,14 @@ def test_updates_are_read_with_the_rows_that_they_replace() -> None:
     assert build_graph(spec(again, TOTALS, RANKS)).nodes["first"].retracts
 
 
-def test_a_key_that_is_no_part_of_that_of_its_updates_is_refused() -> None:
-    """A row may move from one key to another: then a rank of the first one would end."""
-    by_number = {**RANKS, "key": ["n"], "order_by": ["page"]}
-    with pytest.raises(InvalidRequest, match=r"from one n to another.*available: columns of its key \(page, at\)"):
-        build_graph(spec(by_number, TOTALS))
+def test_ranks_may_end_where_rows_move_from_key_to_key_or_go() -> None:
+    """The aggregate's key never goes; a row whose number is the key moves, and behind that one nothing stays."""
+    by_number = {**RANKS, "uid": "ranks", "key": ["n"], "order_by": ["page"]}
+    behind = {**TOP, "inputs": ["ranks"], "key": ["n"], "order_by": ["page"], "rank": "r"}
+    graph = build_graph(spec(behind, TOTALS, by_number))
+    assert [graph.nodes[uid].deletes for uid in ("totals", "ranks", "first")] == [False, True, True]
+    assert (graph.nodes["totals"].stays, graph.nodes["ranks"].stays) == (("page", "at"), ())
+    assert not build_graph(spec(RANKS, TOTALS)).nodes["first"].deletes
 
 
 def test_updates_whose_former_rows_are_not_known_are_refused() -> None:
