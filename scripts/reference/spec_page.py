@@ -40,6 +40,7 @@ HEADINGS = {
     "SessionWindows": "operators: window.window.session",
     "DeduplicateOperator": "operators: deduplicate",
     "JoinOperator": "operators: join",
+    "LookupOperator": "operators: lookup",
     "TopOperator": "operators: top",
     "ProcessOperator": "operators: process",
     "SinkSpec": "sinks",

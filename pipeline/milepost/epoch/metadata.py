@@ -15,6 +15,7 @@ from milepost.dataflow.sinks.records.committables import ArrowSchema
 from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.dataflow.sources.bad_input import BadInput
 from milepost.dataflow.sources.event_times import RowsAhead
+from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import ThroughputEstimate
 from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
@@ -198,6 +199,7 @@ class CheckpointMetadata:
         sinks: what the epoch publishes, by sink.
         tables: what the table of every sink of this lineage consists of, also of those that the spec has dropped: a
             sink that comes back goes on from there.
+        dimensions: what its epoch looked rows up in, by static source.
         unaligned: a subtask stopped before the end of its input.
         held_back: why the epoch read less than its sources' limits allow; None when it did not.
         throughput: how much input its subtasks can take.
@@ -233,6 +235,7 @@ class CheckpointMetadata:
     started_ms: Count | None = None
     timings: Mapping[str, Count] = field(default_factory=dict)
     tasks: tuple[TaskTimes, ...] = ()
+    dimensions: Mapping[str, DimensionSnapshot] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return its canonical JSON: handles say their digest once, records of one kind are columns."""
@@ -241,6 +244,8 @@ class CheckpointMetadata:
         tables = {name: _packed_table(item) for name, item in document["tables"].items()}
         document |= {"plan": shortened(document["plan"]), "sources": sources, "tables": tables}
         document["tasks"] = packed(document["tasks"])
+        if not document["dimensions"]:  # most jobs have none
+            del document["dimensions"]
         return dump(document)
 
     def handles(self) -> list[ObjectHandle]:
@@ -253,6 +258,7 @@ class CheckpointMetadata:
             found += [ObjectHandle(one.key, one.size, one.sha256) for one in operator.channels if one is not None]
         for table in self.tables.values():
             found += table.records
+        found += [dimension.copy for dimension in self.dimensions.values()]
         return list(dict.fromkeys(found))  # operators of one task share a file of rows in flight
 
     @property
@@ -289,7 +295,7 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
         whole["tasks"] = unpacked(document["tasks"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateCorrupt(f"{key}: not a readable checkpoint: {error!r}", hint=_VERIFY) from error
-    metadata = from_json(CheckpointMetadata, {**document, **whole}, key, hint=_VERIFY)
+    metadata = from_json(CheckpointMetadata, {"dimensions": {}, **document, **whole}, key, hint=_VERIFY)
     for reference in metadata.references():
         require_own_key(reference)
     return metadata

@@ -7,7 +7,7 @@ a replay reads. The plan adds what the trigger and the rebind granted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from milepost.dataflow.operators.contract import StatefulOperator
@@ -17,6 +17,7 @@ from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.dataflow.sources.forgetting import Forgotten
 from milepost.dataflow.sources.plan import SourcePlan, assign_splits
+from milepost.epoch.dimensions import DimensionInput, DimensionSnapshot
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.protocol.codec.records import dump, from_json, load_document, to_json
 from milepost.protocol.records.checkpoints import SubtaskKey
@@ -108,7 +109,8 @@ class InputRecord:
     """All that an epoch is to read.
 
     Attributes:
-        sources: in name order. final: the epoch is the job's last one.
+        sources: those that are no static ones, in name order. dimensions: of each static one what is looked up in.
+        final: the epoch is the job's last one.
         held_back: why less new input was planned than the sources' limits allow; None when it was not.
     """
 
@@ -117,6 +119,7 @@ class InputRecord:
     sources: tuple[SourceInput, ...]
     final: bool = False
     held_back: str | None = None
+    dimensions: Mapping[str, DimensionInput] = field(default_factory=dict)
 
     @property
     def summary(self) -> dict[str, dict[str, int]]:
@@ -135,6 +138,8 @@ def encode_input_record(record: InputRecord) -> bytes:
     """Return the canonical JSON of the input record; its sources are stored by name."""
     document = to_json(record)
     document["sources"] = {source.pop("name"): source for source in document["sources"]}
+    if not document["dimensions"]:
+        del document["dimensions"]
     return dump(document)
 
 
@@ -144,7 +149,7 @@ def decode_input_record(body: bytes) -> InputRecord:
     sources = from_json(dict[str, dict[str, Any]], document.get("sources"), f"{_WHAT}: sources")
     # A record from before sources forgot anything does not say what leaves.
     named = [{"forgets": None, **source, "name": name} for name, source in sorted(sources.items())]
-    return from_json(InputRecord, {**document, "sources": named}, _WHAT)
+    return from_json(InputRecord, {"dimensions": {}, **document, "sources": named}, _WHAT)
 
 
 def split_inputs(
@@ -209,6 +214,7 @@ class EpochPlan:
         filled: sinks that take all rows of an operator's state, not only those that the epoch changes.
         joins: per sink whose table has small files, which of them its subtasks join.
         server: the Spark Connect server it runs on; None: a session of its own.
+        dimensions: per static source, what lookups read.
     """
 
     job: LoadedJob
@@ -240,6 +246,7 @@ class EpochPlan:
     code_hash: str
     cache_directory: str
     timeout_ms: int
+    dimensions: Mapping[str, DimensionSnapshot] = field(default_factory=dict)
 
     def tables(self, operator: StatefulOperator) -> dict[str, StateTableSnapshot]:
         """Return an operator's tables as this epoch restores them: handles of the base, columns of this epoch.

@@ -12,13 +12,13 @@ from typing import Any
 
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.spec.graph.compatibility import RENAMED_FROM, with_rows_of, with_updates_of
-from milepost.spec.job.spec import JobSpec, SqlOperator
+from milepost.spec.job.spec import JobSpec, RowWiseSpec
 
 
 def renames(spec: JobSpec) -> Iterator[tuple[str, str]]:
     """(former uid, uid) of each operator that was renamed."""
     for operator in spec.operators:
-        if not isinstance(operator, SqlOperator) and operator.renamed_from is not None:
+        if not isinstance(operator, RowWiseSpec) and operator.renamed_from is not None:
             yield operator.renamed_from, operator.uid
 
 

@@ -5,6 +5,7 @@
     chk-<id>/t<token>/state/<uid>/<sha256>.parquet      state runs
     chk-<id>/t<token>/channel/<sha256>.arrow            buffers that an unaligned checkpoint overtook
     chk-<id>/t<token>/consumed/<source>-<sha256>.parquet    object versions that a source consumed
+    chk-<id>/t<token>/dimensions/<source>-<sha256>.arrow    what a static source held
     chk-<id>/t<token>/contents/<sink>-<sha256>.json     what the checkpoint did to the files of a table
     chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>.json    what each Spark attempt measured
     chk-<id>/t<token>/metrics/after-<step>.json         what the driver measured from the commit on
@@ -59,6 +60,7 @@ __all__ = [
     "checkpoint_prefix",
     "consumed_prefix",
     "contents_prefix",
+    "dimensions_prefix",
     "heartbeat_key",
     "manifest_key",
     "manifest_version",
@@ -104,6 +106,11 @@ def channel_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
 def consumed_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
     """Return where the runs of the sets of consumed objects of this checkpoint lie."""
     return f"{token_prefix(checkpoint_id, token)}consumed/"
+
+
+def dimensions_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
+    """Return where the copies of what this checkpoint was the first to look up in lie."""
+    return f"{token_prefix(checkpoint_id, token)}dimensions/"
 
 
 def contents_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:

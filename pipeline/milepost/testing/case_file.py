@@ -70,7 +70,8 @@ class Step(SpecModel):
     """One thing that happens to the job.
 
     Attributes:
-        epoch: objects that land, by source, as rows or as a file; then one epoch runs.
+        epoch: objects that land, by source, as rows or as a file, of a static source in place of what it held; then one
+            epoch runs.
         kill: of an epoch: its process ends after its tasks, before the commit point (run), or after that, before the
             tables show it (complete). The next step comes upon what it left.
         rollback: to this checkpoint. backfill: recorded input is processed again, and takes the live timeline's place.

@@ -82,8 +82,10 @@ def _sink(sink: SinkSpec, folder: Path) -> SinkSpec:
 
 
 def _source(name: str, source: SourceSpec, folder: Path) -> SourceSpec:
-    changes = {"path": f"{file_url(folder / 'landing' / name)}/**/*", "limits_per_epoch": EpochLimits()}
-    return source.model_copy(update={**changes, "settle": type(source.settle)(0), "start": "earliest"})
+    changes: dict[str, object] = {"path": f"{file_url(folder / 'landing' / name)}/**/*"}
+    if not source.static:
+        changes |= {"limits_per_epoch": EpochLimits(), "start": "earliest"}
+    return source.model_copy(update={**changes, "settle": type(source.settle)(0)})
 
 
 def _checkpointing(spec: CheckpointingSpec) -> CheckpointingSpec:
@@ -94,7 +96,7 @@ def _checkpointing(spec: CheckpointingSpec) -> CheckpointingSpec:
 
 
 def land(job: LoadedJob, folder: Path, number: int, objects: Mapping[str, Sequence[Mapping[str, Any]] | File]) -> None:
-    """Let objects land, by source.
+    """Let objects land, by source; of a static one in place of those that were there.
 
     Args:
         number: of the step: later objects come later in the order of a source. folder: as in `under_test`.
@@ -105,6 +107,8 @@ def land(job: LoadedJob, folder: Path, number: int, objects: Mapping[str, Sequen
         if source is None:
             raise NotFound(f"job {job.spec.name} has no source {name}; it has {', '.join(job.spec.sources)}")
         target = folder / "landing" / name
+        if source.static:  # what is given is all that it holds from then on
+            shutil.rmtree(target, ignore_errors=True)
         if isinstance(rows, File):
             _copy(job, Path(rows.file), target / f"{number:06}")
         else:

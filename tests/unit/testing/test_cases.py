@@ -192,3 +192,33 @@ def test_what_came_is_recorded_and_passes(folder: Path) -> None:
     assert run_case(load_cases(path), "it", LocalRunner()).faults == ()
     path.write_text(text.replace("total: 3", "total: 4"))
     assert not run_case(load_cases(path), "it", LocalRunner()).passed
+
+
+LOOKUP = """\
+name: counts
+storage: s3://nobody/asks/for/it
+sources:
+  rows: {format: csv, path: "s3://landing/rows/*.csv", schema: {k: string}}
+  names: {format: csv, path: "s3://names/*.csv", schema: {k: string, name: string}, static: true}
+operators:
+  - {uid: named, kind: lookup, inputs: [rows, names], key: [k], how: left}
+sinks:
+  - {name: named, input: named, format: parquet, path: s3://lake/named, mode: append}
+"""
+
+
+def test_rows_of_a_static_source_are_what_it_holds_from_then_on(folder: Path) -> None:
+    """Each epoch is looked up in what was given last, and a backfill in what each of them had."""
+    (folder / "counts.yaml").write_text(LOOKUP)
+    first, *later = (
+        {"epoch": {"rows": [{"k": "a"}]} | ({"names": [{"k": "a", "name": name}]} if name else {})}
+        for name in ("one", None, "uno", "ichi")
+    )
+    names = ["one", "one", "uno", "ichi"]
+    expected = [{"k": "a", "name": name} for name in names]
+    backfill = {"backfill": {"from_checkpoint": 1}, "expect": {"tables": {"named": expected}}}
+    result = run(folder, first | {"expect": {"tables": {"named": expected[:1]}}}, *later, backfill)
+    assert result.passed, result.faults
+    twice = {"epoch": {"rows": [{"k": "a"}], "names": [{"k": "a", "name": "x"}, {"k": "a", "name": "y"}]}}
+    result = run(folder, twice | {"expect": {"refused": "several rows with one k: a"}})
+    assert result.passed, result.faults

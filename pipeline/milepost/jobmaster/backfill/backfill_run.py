@@ -26,6 +26,7 @@ from milepost.jobmaster.backfill.forks import (
     thaw_for,
 )
 from milepost.jobmaster.backfill.plan import BackfillPlan, is_judged
+from milepost.jobmaster.backfill.recorded_dimensions import replayed_dimensions
 from milepost.jobmaster.backfill.replay import (
     Consumed,
     ConsumedVersions,
@@ -202,7 +203,9 @@ class Backfill:
         pending, opened = leadership.own_pending(at.state, session), None
         if pending is None:
             known = {name for item in at.left for name in item.objects}.union(at.tip.sources if at.tip else ())
-            record = replay_record(now, later, known & set(context.spec.sources), full)
+            lineage = plan.live.up_to_head(at.state)
+            dimensions = replayed_dimensions(context, at.state, now, lineage, at.tip)
+            record = replay_record(now, later, known & set(context.spec.streams), full, dimensions)
             claim = leadership.claim(session, at.state, record, plan.code.hash)
             pending, fresh = granted(leadership, claim, session)
             if fresh:

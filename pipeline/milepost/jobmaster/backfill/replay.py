@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from milepost.dataflow.sources.consumed import load
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.dataflow.sources.objects import list_objects, named_objects
+from milepost.epoch.dimensions import DimensionInput
 from milepost.epoch.iso_times import watermark_text
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record
@@ -239,7 +240,7 @@ def _check_complete(
                 hint="backfill from a checkpoint after them: --from-checkpoint ID",
                 source=name,
             )
-    spec = context.spec.sources
+    spec = context.spec.streams
     dropped = sorted({name for item in ranges for name, added in item.versions.items() if added and name not in spec})
     if dropped:
         raise InvalidRequest(
@@ -320,14 +321,17 @@ def replay_record(
     later: Sequence[RecordedRange],
     sources: Iterable[str],
     held_back: str | None,
+    dimensions: Mapping[str, DimensionInput],
 ) -> InputRecord:
     """Return the input record of a fork epoch that replays these ranges, in order.
 
     Args:
         ranges: in order; none: the epoch only works off rows in flight. later: what is left after them.
         sources: of the record: those that the fork, or a range, has read. held_back: why `ranges` is empty.
+        dimensions: what its rows are looked up in.
     """
-    return InputRecord(tuple(_replayed(name, ranges, later) for name in sorted(sources)), held_back=held_back)
+    replayed = tuple(_replayed(name, ranges, later) for name in sorted(sources))
+    return InputRecord(replayed, held_back=held_back, dimensions=dimensions)
 
 
 def _replayed(name: str, ranges: Sequence[RecordedRange], later: Sequence[RecordedRange]) -> SourceInput:

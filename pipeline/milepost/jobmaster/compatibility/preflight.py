@@ -45,7 +45,7 @@ from milepost.spec.graph.compatibility import (
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.graph.join_rules import SIDES
 from milepost.spec.job.join_spec import JoinOperator
-from milepost.spec.job.spec import ProcessOperator, SqlOperator, StatefulSpec
+from milepost.spec.job.spec import ProcessOperator, RowWiseSpec, StatefulSpec
 from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.load.load import from_text
 from milepost.spec.values.aggregates import EXACT_DIGITS, AggregateCall
@@ -118,8 +118,13 @@ def _recorded(base: CheckpointMetadata, graph: JobGraph) -> dict[str, Any]:
     }
 
 
+def _rules_of(operator: RowWiseSpec) -> dict[str, Any]:
+    """Return what an operator makes of its input, as its spec has it."""
+    return operator.model_dump(mode="json", exclude={"uid", "inputs"})
+
+
 def _other_rules(context: JobContext, base: CheckpointMetadata) -> Iterator[dict[str, str]]:
-    """A row for each source and SQL that makes other rows of the same input now: compatible, and easily overlooked."""
+    """A row for each source, SQL and lookup that makes other rows of the same input now: compatible, easily missed."""
     if base.spec_hash == context.job.spec_hash:
         return
     try:
@@ -127,11 +132,11 @@ def _other_rules(context: JobContext, base: CheckpointMetadata) -> Iterator[dict
     except InvalidRequest:  # a spec of another version: what it made of its input is not known
         return
     now = context.job.spec
-    former = {one.uid: one.sql for one in before.operators if isinstance(one, SqlOperator)}
-    found = [
-        ("sql", one.uid, one.uid, "its SQL")
+    former = {one.uid: _rules_of(one) for one in before.operators if isinstance(one, RowWiseSpec)}
+    found: list[tuple[str, str, str, str]] = [
+        (one.kind, one.uid, one.uid, "its SQL" if one.kind == "sql" else "how it looks up")
         for one in now.operators
-        if isinstance(one, SqlOperator) and former.get(one.uid, one.sql) != one.sql
+        if isinstance(one, RowWiseSpec) and former.get(one.uid, _rules_of(one)) != _rules_of(one)
     ]
     found += [
         ("source", name, f"source {name}", "how it reads its objects")
@@ -233,7 +238,7 @@ def _operator(
     """Judge the columns of an operator's state; complete its row."""
     uid = row["name"]
     spec = None if uid not in graph.nodes else context.job.spec.operator(uid)
-    if spec is None or isinstance(spec, SqlOperator) or row["verdict"] != COMPATIBLE:
+    if spec is None or isinstance(spec, RowWiseSpec) or row["verdict"] != COMPATIBLE:
         return outcome
     if outcome == NEW:
         if spec.renamed_from is not None:

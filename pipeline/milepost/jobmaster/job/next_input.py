@@ -64,7 +64,7 @@ def _warn_of_silent_sources(context: JobContext, base: CheckpointMetadata | None
 def _planned(
     context: JobContext, base: CheckpointMetadata | None, graph: JobGraph, plans: SourcePlans, *, drain: bool
 ) -> InputRecord | None:
-    timed = any(spec.idle_timeout is not None for spec in context.spec.sources.values())
+    timed = any(spec.idle_timeout is not None for spec in context.spec.streams.values())
     planned_ms = context.store.clock_ms() if timed or any(plan.objects for plan in plans.values()) else 0
     found = tuple(source_input(name, plan, planned_ms) for name, plan in plans.items())
     inputs, held_back = _paced(context, base, tuple(_waited_for(context, base, one, planned_ms) for one in found))
@@ -102,7 +102,7 @@ def idle_sources(inputs: Iterable[SourceInput]) -> frozenset[str]:
 
 
 def plan_sources(context: JobContext, base: CheckpointMetadata | None) -> SourcePlans:
-    """Plan every source, in name order, within its own limits. Reads listings only, never data.
+    """Plan every source but static ones, in name order, within its own limits. Reads listings only, never data.
 
     Raises:
         SourceChanged: a consumed object has another version now, and the source says `on_change: fail`.
@@ -110,7 +110,7 @@ def plan_sources(context: JobContext, base: CheckpointMetadata | None) -> Source
         StateCorrupt: the set of consumed objects cannot be read.
         EnvironmentUnusable: a bucket is missing, or access is denied.
     """
-    return {name: plan_one(context, base, name) for name in sorted(context.spec.sources)}
+    return {name: plan_one(context, base, name) for name in sorted(context.spec.streams)}
 
 
 def plan_one(context: JobContext, base: CheckpointMetadata | None, name: str) -> SourcePlan:
@@ -153,9 +153,7 @@ def nothing_new(context: JobContext, plans: SourcePlans) -> str:
     words = [f"job {context.spec.name}: no new input; no epoch was triggered"]
     for name, plan in plans.items():
         if plan.settling:
-            settle = format_duration(context.spec.sources[name].settle)
-            recent = counted(plan.settling, "object")
-            words.append(f"source {name}: {recent} modified less than {settle} ago may still be written")
+            words.append(f"source {name}: {settling(context, name, plan)}")
         if plan.bad_names:
             words.append(f"source {name}: {left_out(plan)}")
         if plan.unknown:
@@ -165,6 +163,12 @@ def nothing_new(context: JobContext, plans: SourcePlans) -> str:
         elif not plan.listed:
             words.append(f"source {name}: {no_match(context, name, plan)}")
     return "; ".join(words)
+
+
+def settling(context: JobContext, name: str, plan: SourcePlan) -> str:
+    """Return how many of a source's objects may still be written."""
+    settle = format_duration(context.spec.sources[name].settle)
+    return f"{counted(plan.settling, 'object')} modified less than {settle} ago may still be written"
 
 
 def no_match(context: JobContext, name: str, plan: SourcePlan) -> str:
@@ -286,4 +290,4 @@ def _has_unrecorded_start(context: JobContext, base: CheckpointMetadata | None) 
     Its first epoch runs even when it finds nothing: else what lands before the second trigger would pass for old.
     """
     known = base.sources if base is not None else {}
-    return any(spec.start == "latest" and name not in known for name, spec in context.spec.sources.items())
+    return any(spec.start == "latest" and name not in known for name, spec in context.spec.streams.items())

@@ -29,6 +29,7 @@ from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.retention.vetoes import stage_veto
 from milepost.jobmaster.run.bad_input import check_bad_input
 from milepost.jobmaster.run.bucket_plans import bucket_plans
+from milepost.jobmaster.run.dimensions import dimensions_of
 from milepost.jobmaster.run.join_plans import join_plans
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.results import build_metadata, task_times
@@ -76,7 +77,7 @@ def run_opened_epoch(
         for sink in context.spec.sinks:
             context.reserve(sink.name)
         buckets = bucket_plans(context, opened)
-    plan = _plan(context, opened, buckets, clock.started_ms)
+    plan = replace(_plan(context, opened, buckets, clock.started_ms), dimensions=dimensions_of(context, opened))
     clock("session")
     runner.prepare(plan)
     begin_loading(context.spec.quality if judged else ())

@@ -25,7 +25,7 @@ def check_bad_input(context: JobContext, pending: PendingCheckpoint, verified: V
     Judged are the records of each trigger by themselves: a backfill that reads several epochs' input at once comes to
     the same as they did.
     """
-    for name, spec in sorted(context.spec.sources.items()):
+    for name, spec in sorted(context.spec.streams.items()):
         beyond = _beyond(name, spec, bad_input(verified, name))
         if beyond is not None:
             raise SubtaskDeclined(

@@ -102,6 +102,7 @@ def build_metadata(
         held_back=plan.held_back,
         throughput=_throughput(plan, base, snapshots, tasks),
         tasks=tasks,
+        dimensions=plan.dimensions,
     )
 
 
@@ -183,7 +184,7 @@ def _sources(
     snapshots = {
         name: replace(item.at_rest(), finished=False)
         for name, item in (base.sources.items() if base is not None else ())
-        if name not in context.spec.sources
+        if name not in context.spec.streams
     }
     for item in plan.inputs:
         spec = context.spec.sources[item.name]

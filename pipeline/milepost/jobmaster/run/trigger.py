@@ -19,6 +19,7 @@ from milepost.jobmaster.compatibility.rows_in_flight import check_continuable, i
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext, TransactResult
+from milepost.jobmaster.job.next_dimensions import dimension_inputs, may_still_be_written, plan_dimensions
 from milepost.jobmaster.job.next_input import nothing_new, plan_epoch, plan_sources, settles_in_ms
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import first_head, require_stores
@@ -140,6 +141,10 @@ class Trigger:
         record = plan_epoch(context, base, loaded.graph, plans, drain=asked.drain)
         if record is None:
             return NothingToDo("empty", nothing_new(context, plans), settles_in_ms(plans))
+        dimensions = plan_dimensions(context)
+        if settling := settles_in_ms(dimensions):
+            return NothingToDo("empty", may_still_be_written(context, dimensions), settling)
+        record = replace(record, dimensions=dimension_inputs(dimensions))
         require_stores(context)
         check_new_tables(context, base)
         claim = self._claim(session, state, record, code.hash)

@@ -115,7 +115,7 @@ def _problem(metadata: CheckpointMetadata) -> str | None:
         return "its signatures are not per section and name"
     if metadata.verdict.vetoes:
         return "its quality gate refused it: it was never completed"
-    for name in (*metadata.operators, *metadata.sources):
+    for name in (*metadata.operators, *metadata.sources, *metadata.dimensions):
         if not _PART_OF_A_KEY.fullmatch(name):
             return f"{name!r} cannot be the name of an operator or source"
     for uid, snapshot in metadata.operators.items():

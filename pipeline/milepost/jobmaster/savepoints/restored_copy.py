@@ -10,6 +10,7 @@ from dataclasses import replace
 from milepost.dataflow.sinks.contract import TableTarget
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.contents import ContentsChange, TableContents
+from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSnapshot, SourceSnapshot
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
@@ -23,7 +24,7 @@ from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import RunHandle, StateHandle
 from milepost.storage.copying import Copy, copy_objects
-from milepost.storage.layout import channel_prefix, consumed_prefix, contents_prefix, state_prefix
+from milepost.storage.layout import channel_prefix, consumed_prefix, contents_prefix, dimensions_prefix, state_prefix
 
 
 def own_metadata(context: JobContext, metadata: CheckpointMetadata, loaded: LoadedCode) -> CheckpointMetadata:
@@ -84,6 +85,7 @@ class SavepointCopier:
         tables = {
             name: self._table(pending, name, table) for name, table in self.tables.items() if name not in self._takes
         }
+        dimensions = {name: self._dimension(pending, name, item) for name, item in metadata.dimensions.items()}
         copy_objects(self._wanted.values())
         for name in self._takes:  # last: until here nothing of others is changed
             tables[name] = self._taken(pending, timeline, name)
@@ -91,6 +93,7 @@ class SavepointCopier:
             as_imported(metadata, pending, timeline),
             sources=sources,
             operators=operators,
+            dimensions=dimensions,
             sinks={name: SinkSnapshot(table.rows, 0) for name, table in tables.items() if name in metadata.sinks},
             tables=tables,
             acknowledged=acknowledged_by_writer(hashlib.sha256(self._saved.document.encode()).hexdigest()),
@@ -101,6 +104,10 @@ class SavepointCopier:
         directory = consumed_prefix(pending.checkpoint_id, pending.token)
         consumed = tuple(self._own(run, f"{directory}{name}-{run.sha256}.parquet") for run in item.consumed)
         return replace(item, consumed=consumed, rows=0, objects=0, missing=(), finished=False)
+
+    def _dimension(self, pending: PendingCheckpoint, name: str, item: DimensionSnapshot) -> DimensionSnapshot:
+        directory = dimensions_prefix(pending.checkpoint_id, pending.token)
+        return replace(item, copy=self._own(item.copy, f"{directory}{name}-{item.copy.sha256}.arrow"))
 
     def _operator(self, pending: PendingCheckpoint, uid: str, item: OperatorSnapshot) -> OperatorSnapshot:
         directory = state_prefix(pending.checkpoint_id, pending.token, OperatorUid(uid))

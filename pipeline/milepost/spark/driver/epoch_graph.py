@@ -15,7 +15,9 @@ from milepost.epoch.plan import EpochPlan
 from milepost.spark.driver.sql_projection import decode_output, encode_output, project, wide_type
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import Batches, OperatorStage, OutputStage, epoch_tasks
-from milepost.spark.task.levels import EpochLevels, Level, SqlStep
+from milepost.spark.task.levels import EpochLevels, Level
+from milepost.spark.task.lookup_stage import LookupStage
+from milepost.spark.task.row_wise import SqlStep
 from milepost.spark.wire.exchange import EXCHANGE_SCHEMA
 from milepost.spark.worker.task_memory import task_memory
 from milepost.spark.worker.worker_memory import worker_budget
@@ -35,12 +37,13 @@ class FusedTask:
     """Operator stage and output stage in one Python function: a level without SQL."""
 
     operators: OperatorStage
+    lookups: LookupStage
     output: OutputStage
     spill_directory: str
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.spill_directory) as attempt:
-            yield from self.output.run(attempt, self.operators.run(attempt, batches))
+            yield from self.output.run(attempt, self.lookups.run(attempt, self.operators.run(attempt, batches)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,32 @@ class WideOperatorStage:
     """The operator stage alone, before Spark's projection."""
 
     operators: OperatorStage
+    lookups: LookupStage
     sql: SqlStep
     spill_directory: str
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.spill_directory) as attempt:
-            yield from encode_output(self.operators.run(attempt, batches), self.sql.produced)
+            items = self.lookups.run(attempt, self.operators.run(attempt, batches))
+            yield from encode_output(items, self.sql.produced)
+
+
+@dataclass(frozen=True, slots=True)
+class WideLookupStage:
+    """Lookups between two projections of Spark's.
+
+    Attributes:
+        sql: the projection before. then: the one behind.
+    """
+
+    sql: SqlStep
+    then: SqlStep
+    spill_directory: str
+
+    def __call__(self, batches: Batches) -> Batches:
+        with _attempt(self.spill_directory) as attempt:
+            items = self.sql.lookups.run(attempt, decode_output(batches, self.sql.kept, self.sql.columns))
+            yield from encode_output(items, self.then.produced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +89,8 @@ class WideOutputStage:
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.spill_directory) as attempt:
-            yield from self.output.run(attempt, decode_output(batches, self.sql.kept, self.sql.columns))
+            items = self.sql.lookups.run(attempt, decode_output(batches, self.sql.kept, self.sql.columns))
+            yield from self.output.run(attempt, items)
 
 
 def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels) -> DataFrame:
@@ -81,12 +105,17 @@ def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels) -> D
 
 
 def _stage(frame: DataFrame, operators: OperatorStage, output: OutputStage, level: Level, spill: str) -> DataFrame:
-    rows = _exchange_type()
-    if level.sql is None:
-        return frame.mapInArrow(FusedTask(operators, output, spill), rows)
-    wide = frame.mapInArrow(WideOperatorStage(operators, level.sql, spill), wide_type(level.sql.produced))
-    projected = project(wide, level.sql.expressions, level.sql.columns)
-    return projected.mapInArrow(WideOutputStage(output, level.sql, spill), rows)
+    rows, lookups, sql = _exchange_type(), level.row_wise.lookups, level.row_wise.sql
+    if sql is None:
+        return frame.mapInArrow(FusedTask(operators, lookups, output, spill), rows)
+    frame = frame.mapInArrow(WideOperatorStage(operators, lookups, sql, spill), wide_type(sql.produced))
+    for step in level.row_wise.steps:
+        frame = project(frame, step.expressions, step.columns)
+        if step.then is not None:
+            frame = frame.mapInArrow(WideLookupStage(step, step.then, spill), wide_type(step.then.produced))
+        else:
+            frame = frame.mapInArrow(WideOutputStage(output, step, spill), rows)
+    return frame
 
 
 def _exchange_type() -> StructType:

@@ -18,7 +18,8 @@ from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.task.attempt import Attempt, wall_clock_ms
 from milepost.spark.task.epoch_tasks import OperatorStage, OutputStage, subtask_answers
-from milepost.spark.task.levels import Level, SqlStep
+from milepost.spark.task.levels import Level
+from milepost.spark.task.row_wise import SqlStep
 from milepost.spark.wire.epoch_clock import Clock
 from milepost.spark.wire.task_output import TaskOutput
 from milepost.spark.worker.task_memory import task_memory
@@ -29,7 +30,7 @@ Tasks = tuple[Level, OperatorStage, OutputStage]
 """What the tasks of one level run, as `epoch_tasks` has it."""
 
 Between = Callable[[SqlStep | None, Iterable[TaskOutput]], Iterable[TaskOutput]]
-"""Stands between a task's stages: evaluates the SQL operators of its level; None: there are none."""
+"""Stands between a task's stages: evaluates the SQL operators of one projection; None: the level has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,12 @@ def run_levels(
         for subtask in range(operators.subtasks):
             with task_memory(plan.cache_directory, here.budget) as memory:
                 attempt = Attempt(subtask, 0, memory, here.opener, _AtOnce, here.clock)
-                items = operators.run(attempt, iter(rows_for(subtask, rows)))
-                sent += output.run(attempt, between(level.sql, items))
+                items = level.row_wise.lookups.run(attempt, operators.run(attempt, iter(rows_for(subtask, rows))))
+                for step in level.row_wise.steps:
+                    items = step.lookups.run(attempt, between(step, items))
+                if level.row_wise.sql is None:
+                    items = between(None, items)
+                sent += output.run(attempt, items)
         rows = sent
     return subtask_answers((row["kind"], row["payload"]) for batch in rows for row in batch.to_pylist())
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import WEIGHT_COLUMN, OperatorInput, StatefulOperator
+from milepost.dataflow.operators.lookup import Lookup
 from milepost.dataflow.operators.top import TopByKey
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import SalvagingReader
@@ -23,9 +24,11 @@ from milepost.epoch.plan import EpochPlan, split_inputs
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.watermarks import latest, operator_watermark
 from milepost.protocol.records.ids import OperatorUid
+from milepost.spark.task.lookup_stage import LookupPlan
 from milepost.spark.task.output_stage import OutputPlan
+from milepost.spark.task.row_wise import Output, RowWise, row_wise
 from milepost.spark.task.source_task import SourceSplit
-from milepost.spark.task.sql_expression import SqlExpression, column_of, level_sql
+from milepost.spark.task.sql_expression import SqlExpression
 from milepost.spark.task.whole_objects import WholeObjects
 from milepost.spark.wire.epoch_clock import LevelShare
 from milepost.spark.wire.exchange import BufferLimits, Edge, OwnStamp, Stamp
@@ -43,8 +46,9 @@ from milepost.spark.wire.level_plan import (
 from milepost.spec.graph.edges import BAD, DELETED_COLUMN, edge_names, late_output
 from milepost.spec.graph.graph import Node
 from milepost.spec.graph.in_flight import consumed_columns
+from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.job.source_spec import SourceSpec
-from milepost.spec.job.spec import SqlOperator
+from milepost.spec.job.spec import RowWiseSpec
 from milepost.storage.layout import channel_prefix, state_prefix
 
 _MICROSECOND = 1_000_000
@@ -59,27 +63,11 @@ WHOLE = ".whole"
 
 
 @dataclass(frozen=True, slots=True)
-class SqlStep:
-    """The Spark projection of one level.
-
-    Attributes:
-        produced: schema of each node that the operator stage puts out and SQL or the output stage reads.
-        expressions: of its SQL operators, in topological order.
-        kept: schema of each node that the output stage reads. columns: of the wide frame that have its rows.
-    """
-
-    produced: Mapping[str, pa.Schema]
-    expressions: tuple[SqlExpression, ...]
-    kept: Mapping[str, pa.Schema]
-    columns: Mapping[str, tuple[str, ...]]
-
-
-@dataclass(frozen=True, slots=True)
 class Level:
-    """One level: its output, its SQL if there is any, and for stateful levels what its subtasks run."""
+    """One level: its output, its SQL and lookups, and for stateful levels what its subtasks run."""
 
     output: OutputPlan
-    sql: SqlStep | None
+    row_wise: RowWise
     stateful: LevelPlan | None
 
 
@@ -95,7 +83,7 @@ class EpochLevels:
     @property
     def sql(self) -> tuple[SqlExpression, ...]:
         """The Spark expressions of all SQL operators."""
-        return tuple(one for level in self.levels if level.sql is not None for one in level.sql.expressions)
+        return tuple(one for level in self.levels for step in level.row_wise.steps for one in step.expressions)
 
 
 OperatorInputs = Mapping[str, tuple[OperatorInput, ...]]
@@ -111,13 +99,13 @@ def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLeve
     Raises: InvalidRequest when the spec does not fit its schemas, SubtaskDeclined for SQL.
     """
     readers = {node.uid: build_reader(node.uid, plan.spec.sources[node.uid]) for node in plan.graph.sources}
-    schemas, inputs, operators = _schemas(plan, readers, sql_schema)
+    schemas, inputs, operators, lookups = _schemas(plan, readers, sql_schema)
     schemas |= {uid + WHOLE: schemas[uid] for uid in _whole(plan)}
     splits = _splits(plan, readers)
     levels = tuple(
         Level(
             output=_output(plan, number, inputs, operators, len(splits)),
-            sql=_sql(plan, number, schemas),
+            row_wise=row_wise(plan, number, _outputs(plan, number), schemas, lookups),
             stateful=_stateful(plan, number, len(splits), slots, inputs, operators) if number else None,
         )
         for number in range(plan.graph.levels + 1)
@@ -127,20 +115,26 @@ def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLeve
 
 def _schemas(
     plan: EpochPlan, readers: Mapping[str, SalvagingReader], sql_schema: SqlSchema
-) -> tuple[dict[str, pa.Schema], OperatorInputs, dict[str, StatefulOperator]]:
+) -> tuple[dict[str, pa.Schema], OperatorInputs, dict[str, StatefulOperator], dict[str, LookupPlan]]:
     schemas: dict[str, pa.Schema] = {}
     inputs: dict[str, tuple[OperatorInput, ...]] = {}
     operators: dict[str, StatefulOperator] = {}
+    lookups: dict[str, LookupPlan] = {}
     for node in plan.graph.nodes.values():
         if node.kind == "source":
             schemas[node.uid] = readers[node.uid].schema
             schemas[node.uid + BAD] = DEAD_LETTERS
+        elif node.kind == "static":
+            schemas[node.uid] = build_reader(node.uid, plan.spec.sources[node.uid]).schema
         elif node.kind == "sql":
             schemas[node.uid] = sql_schema(node, {name: schemas[name] for name in node.inputs})
+        elif node.kind == "lookup":
+            lookups[node.uid] = _lookup(plan, node, schemas)
+            schemas[node.uid] = lookups[node.uid].lookup.output_schema
         else:
             own = inputs[node.uid] = _inputs(plan, node, schemas)
             spec = plan.spec.operator(node.uid)
-            assert not isinstance(spec, SqlOperator)
+            assert not isinstance(spec, RowWiseSpec)
             operator = build_operator(
                 spec,
                 own,
@@ -155,7 +149,16 @@ def _schemas(
                 schemas[node.read] = pa.schema([*rows, pa.field(WEIGHT_COLUMN, pa.int64())])
             edges = edge_names(node.inputs)
             schemas |= {late_output(node.uid, edges, at): one.schema for at, one in enumerate(own)}
-    return schemas, inputs, operators
+    return schemas, inputs, operators, lookups
+
+
+def _lookup(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> LookupPlan:
+    spec = plan.spec.operator(node.uid)
+    assert isinstance(spec, LookupOperator)
+    left, right = (schemas[name] for name in node.inputs)
+    dimension = plan.dimensions[spec.dimension]
+    lookup = Lookup.of(spec, left, right)
+    return LookupPlan(lookup, dimension, right, plan.hasher, plan.cache_directory, int(plan.base))
 
 
 def _inputs(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> tuple[OperatorInput, ...]:
@@ -199,7 +202,7 @@ def _max_ahead_us(source: SourceSpec) -> int | None:
     return None if ahead is None else ahead // timedelta(microseconds=1)
 
 
-def _outputs(plan: EpochPlan, level: int) -> list[tuple[str, Node, tuple[str, ...]]]:
+def _outputs(plan: EpochPlan, level: int) -> list[Output]:
     """Return every output of a level: its name, its node, and the sinks it feeds.
 
     A name is `uid`, `uid.retract`, `uid.late`, `uid.bad` or `uid.whole`.
@@ -291,23 +294,6 @@ def _stamp(plan: EpochPlan, level: int, producer: Node, receiver: Node) -> Stamp
     return OwnStamp(holdback_us, Stamp(start) if len(clocks) > 1 else None, fired)
 
 
-def _sql(plan: EpochPlan, level: int, schemas: Mapping[str, pa.Schema]) -> SqlStep | None:
-    made = level_sql(plan.spec, plan.graph, level, schemas)
-    if not made.expressions:
-        return None
-    sql = {one.uid for one in made.expressions}
-    stateful = {node.uid for node in plan.graph.stateful}
-    kept = {
-        name: schemas[name]
-        for name, node, sinks in _outputs(plan, level)
-        if sinks or (name == node.read and stateful.intersection(node.consumers))
-    }
-    read = {*kept, *(name for uid in sql for name in plan.graph.nodes[uid].inputs)}
-    produced = {name: schemas[name] for name, _, _ in _outputs(plan, level) if name in read and name not in sql}
-    columns = {name: made.columns.get(name, (column_of(name),)) for name in kept}
-    return SqlStep(produced, made.expressions, kept, columns)
-
-
 def _stateful(
     plan: EpochPlan,
     level: int,
@@ -371,7 +357,7 @@ def _clocks(plan: EpochPlan, node: Node) -> tuple[Clock, ...]:
 def _clocks_of(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
     """Return what tells how far a producer is. Nothing where no source with event time reaches it."""
     node = plan.graph.nodes[producer]
-    if node.kind == "sql":
+    if node.kind in ("sql", "lookup"):
         return _clocks(plan, node)
     if not _reaching(plan, producer):
         return ()

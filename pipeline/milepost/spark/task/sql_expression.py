@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -57,18 +57,25 @@ class LevelSql:
     columns: Mapping[str, tuple[str, ...]]
 
 
-def level_sql(spec: JobSpec, graph: JobGraph, level: int, schemas: Mapping[str, pa.Schema]) -> LevelSql:
+def level_sql(
+    spec: JobSpec,
+    graph: JobGraph,
+    level: int,
+    schemas: Mapping[str, pa.Schema],
+    own: Collection[str] | None = None,
+) -> LevelSql:
     """Return the SQL of one level: an expression for each path on which rows come to a SELECT of one of its operators.
 
     Args:
         schemas: of every node's rows.
+        own: its operators of one projection: the rows of any other are there already; None: all of the level's.
     """
     columns: dict[str, tuple[str, ...]] = {}
     expressions = []
     for node in graph.nodes.values():
         if level not in node.levels:
             continue
-        if node.kind != "sql":
+        if node.kind != "sql" or (own is not None and node.uid not in own):
             columns[node.uid] = (column_of(node.uid),)
             continue
         operator = spec.operator(node.uid)

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from milepost.protocol.records.locations import endpoint_problem, location_problem
 from milepost.spec.graph.edges import BAD, LATE, edge_names, late_output
+from milepost.spec.graph.static_rules import static_problems
 from milepost.spec.job.availability import not_available
 from milepost.spec.job.environment import literal_text, reference_problems, referenced_variables
 from milepost.spec.job.join_spec import JoinOperator
@@ -15,8 +16,8 @@ from milepost.spec.job.spec import (
     BUCKET_FORMATS,
     DeduplicateOperator,
     JobSpec,
+    RowWiseSpec,
     SourceSpec,
-    SqlOperator,
     WindowOperator,
 )
 from milepost.spec.values.durations import format_duration
@@ -50,6 +51,7 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
         *_partitions(spec),
         *_adopted(spec),
         *_sources(spec),
+        *static_problems(spec),
         *_locations(spec),
         *_sizes(spec),
         *_spark(spec),
@@ -193,7 +195,7 @@ def _names(spec: JobSpec) -> Iterator[Problem]:
     for name, source in spec.sources.items():
         yield from _columns(("sources", name, "schema"), [*source.columns, *source.partitions])
     for index, operator in enumerate(spec.operators):
-        if not isinstance(operator, SqlOperator | JoinOperator):
+        if not isinstance(operator, RowWiseSpec | JoinOperator):
             own = ("window_start", "window_end") if isinstance(operator, WindowOperator) else ()
             names = [*operator.key, *own, *getattr(operator, "aggregates", {})]
             yield from _columns(("operators", index), names)
@@ -203,7 +205,7 @@ def _renames(spec: JobSpec) -> Iterator[Problem]:
     uids = {operator.uid for operator in spec.operators}
     taken: dict[str, str] = {}
     for index, operator in enumerate(spec.operators):
-        former = None if isinstance(operator, SqlOperator) else operator.renamed_from
+        former = None if isinstance(operator, RowWiseSpec) else operator.renamed_from
         if former is None:
             continue
         path: Path = ("operators", index, "renamed_from")
@@ -271,14 +273,11 @@ def _quality(spec: JobSpec) -> Iterator[Problem]:
     names = [sink.name for sink in spec.sinks]
     seen: set[str] = set()
     for index, suite in enumerate(spec.quality):
+        of_sink: Path = ("quality", index, "sink")
         if suite.sink not in names:
-            yield Problem(
-                ("quality", index, "sink"), f"there is no sink {suite.sink}; {did_you_mean(suite.sink, names)}"
-            )
+            yield Problem(of_sink, f"there is no sink {suite.sink}; {did_you_mean(suite.sink, names)}")
         elif suite.sink in seen:
-            yield Problem(
-                ("quality", index, "sink"), f"{suite.sink} already has a suite; write its expectations together"
-            )
+            yield Problem(of_sink, f"{suite.sink} already has a suite; write its expectations together")
         seen.add(suite.sink)
         for number, expectation in enumerate(suite.expectations):
             problem = expectation_problem(expectation.type, expectation.arguments)

@@ -51,7 +51,7 @@ def state_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, dict[str, Any]
     """
     return {
         "operators": {node.uid: _operator(spec, graph, node) for node in graph.stateful},
-        "sources": {name: {"root": _root(source.path)} for name, source in spec.sources.items()},
+        "sources": {name: {"root": _root(source.path)} for name, source in spec.streams.items()},
         "sinks": {sink.name: _sink(sink, graph) for sink in spec.sinks},
         "job": {"job": {"max_parallelism": spec.checkpointing.max_parallelism}},
     }

@@ -25,6 +25,7 @@ NOTHING = "nothing"
 EVENT_TIME_RULES = (
     EventTimeRule("source", "the column `event_time`; without it none, and no watermark", "`watermark_delay`", NOTHING),
     EventTimeRule("sql", "its input's, under its own name; else none", NOTHING, NOTHING),
+    EventTimeRule("lookup", "its input's; the static source has none, and holds nobody back", NOTHING, NOTHING),
     EventTimeRule("deduplicate", "its input's", NOTHING, "with a `ttl`: event time < stamp − ttl"),
     EventTimeRule(
         "window",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from milepost.spec.graph.checks import late_outputs, structure_problems
 from milepost.spec.graph.edges import BAD, LATE, RETRACT
 from milepost.spec.graph.join_rules import join_rows
+from milepost.spec.graph.lookup_rules import lookup_rows
 from milepost.spec.graph.node_rules import (
     APPEND,
     BAD_COLUMNS,
@@ -30,10 +31,12 @@ from milepost.spec.graph.process_rules import bucketed_process_problems, process
 from milepost.spec.graph.top_rules import bucketed_top_problems, top_rows
 from milepost.spec.graph.window_rules import window_rows
 from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.job.spec import (
     AggregateOperator,
     JobSpec,
     ProcessOperator,
+    RowWiseSpec,
     SinkSpec,
     SqlOperator,
     StatefulSpec,
@@ -57,9 +60,10 @@ class Node:
     """One source or operator in its place.
 
     Attributes:
-        uid: its name. kind: source, sql, aggregate, window, deduplicate, process, join or top.
-        level: 0 for sources; one above its inputs for a stateful operator; the highest of its inputs' for sql.
-        levels: at which its rows come: of sql each at which rows of an input do; of any other its own.
+        uid: its name. kind: source, static (a source whose rows are looked up), or that of an operator.
+        level: 0 for sources; one above its inputs for a stateful operator; the highest of its inputs' for others.
+        levels: at which its rows come: of sql and lookup each at which rows of an input do; of a static source none,
+            of any other its own.
         inputs: names of the nodes it reads.
         consumers: operators that read its rows, in the order of the spec.
         sinks, late_sinks, bad_sinks: sinks that read its rows, its late rows, and its records that cannot be read.
@@ -190,7 +194,9 @@ class _Builder:
 
     def run(self) -> None:
         for name, source in self.spec.sources.items():
-            self._add(name, "source", (0,), (), source_rows(source), (name,))
+            stream = not source.static
+            kind, levels, own = ("source", (0,), (name,)) if stream else ("static", (), ())
+            self._add(name, kind, levels, (), source_rows(source), own)
         waiting = dict(enumerate(self.spec.operators))
         visited = set(self.spec.sources)
         while waiting:
@@ -231,7 +237,7 @@ class _Builder:
     def _sinks_of(self, output: str) -> tuple[str, ...]:
         return tuple(rows.sink for rows in self.sink_inputs.values() if rows.output == output)
 
-    def _visit(self, path: Path, operator: SqlOperator | StatefulSpec) -> None:
+    def _visit(self, path: Path, operator: RowWiseSpec | StatefulSpec) -> None:
         sources = [self.nodes[name] for name in operator.inputs]
         inputs = [_rows_of(node) for node in sources]
         source, rows = sources[0], inputs[0]
@@ -239,6 +245,8 @@ class _Builder:
             result = join_rows(operator, inputs, path)
         elif isinstance(operator, SqlOperator):
             result = sql_rows(operator, dict(zip(operator.inputs, inputs, strict=True)), path)
+        elif isinstance(operator, LookupOperator):
+            result = lookup_rows(operator, inputs, path)
         elif isinstance(operator, AggregateOperator):
             result = aggregate_rows(operator, source.uid, rows, path)
         elif isinstance(operator, WindowOperator):
@@ -253,7 +261,7 @@ class _Builder:
             self.problems += result
         else:
             levels = tuple(sorted({level for node in sources for level in node.levels}))
-            if not isinstance(operator, SqlOperator):
+            if not isinstance(operator, RowWiseSpec):
                 levels = (levels[-1] + 1,)
             descends_from = tuple(dict.fromkeys(name for node in sources for name in node.sources))
             self._add(operator.uid, operator.kind, levels, operator.inputs, result, descends_from)
@@ -270,7 +278,7 @@ class _Builder:
         self.nodes[uid] = Node(
             uid=uid,
             kind=kind,
-            level=levels[-1],
+            level=max(levels, default=0),
             inputs=inputs,
             columns=rows.columns,
             event_time=rows.event_time,

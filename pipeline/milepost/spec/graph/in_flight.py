@@ -11,7 +11,8 @@ import json
 from typing import Any
 
 from milepost.spec.graph.graph import JobGraph, Node
-from milepost.spec.job.spec import AggregateOperator, JobSpec, SqlOperator, WindowOperator, key_texts
+from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.spec import AggregateOperator, JobSpec, RowWiseSpec, SqlOperator, WindowOperator, key_texts
 
 
 def consumed_columns(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str] | None:
@@ -33,8 +34,8 @@ def consumed_columns(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str]
 def input_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, str]:
     """Return per stateful operator a digest of its key, the columns and modes it consumes, and how they are made.
 
-    How: the columns of each source, the texts of SQL between, and of a stateful producer its kind and columns; what is
-    behind that one matters only where it decides a type that the spec does not tell.
+    How: the columns of each source, the texts of SQL and the options of lookups between, and of a stateful producer its
+    kind and columns; what is behind that one matters only where it decides a type that the spec does not tell.
     """
     return {node.uid: _digest(_inputs(spec, graph, node)) for node in graph.stateful}
 
@@ -56,10 +57,12 @@ def _made(spec: JobSpec, graph: JobGraph, node: Node, needed: frozenset[str] | N
         if needed is None or name in needed
     ]
     made: dict[str, Any] = {"uid": node.uid, "kind": node.kind, "columns": columns, "event_time": node.event_time}
-    operator = None if node.kind == "source" else spec.operator(node.uid)
+    operator = None if node.uid in spec.sources else spec.operator(node.uid)
     if isinstance(operator, SqlOperator):
         made["sql"] = operator.sql
-    if isinstance(operator, SqlOperator) or any(type_ is None for _, type_ in columns):
+    if isinstance(operator, LookupOperator):
+        made["lookup"] = operator.model_dump(mode="json", include={"key", "how", "order_by", "columns"})
+    if isinstance(operator, RowWiseSpec) or any(type_ is None for _, type_ in columns):
         made["inputs"] = [_made(spec, graph, graph.nodes[name]) for name in node.inputs]
     return made
 

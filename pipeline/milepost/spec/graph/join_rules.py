@@ -14,9 +14,13 @@ from milepost.spec.graph.node_rules import (
     key_problems,
 )
 from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import FLOATS, INTEGERS, ColumnType
+
+Paired = JoinOperator | LookupOperator
+"""Operators whose rows have the columns of two inputs."""
 
 SIDES = ("left", "right")
 """Names of the inputs by position: of the tables that keep their rows, and in `columns`."""
@@ -37,14 +41,14 @@ def join_rows(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) 
         problems += append_problems(operator.kind, name, rows, path, position)
         problems += event_time_problems(f"the {SIDES[position]} input of a join", name, rows, path, position)
         problems += key_problems(tuple(pair[position] for pair in operator.key), name, rows, path)
-    problems += _key_types(operator, left, right, path)
+    problems += key_type_problems(operator, left, right, path)
     if operator.how == "right" and not problems:
         problems += _right_alone_problems(operator, left, right, path)
     if operator.how in LEFT_ALONE and operator.columns:
         message = f"`how: {operator.how}` puts out the columns of the left input alone: there is nothing to rename"
         problems.append(Problem((*path, "columns"), message))
     elif operator.how not in LEFT_ALONE and left.known and right.known:
-        problems += _column_problems(operator, left, right, path)
+        problems += pair_column_problems(operator, left, right, path)
     if problems:
         return problems
     low, high = (bound // timedelta(microseconds=1) for bound in operator.bounds)
@@ -62,18 +66,24 @@ def join_rows(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) 
 def _columns(operator: JoinOperator, left: OutputRows, right: OutputRows) -> Columns:
     if operator.how in LEFT_ALONE:
         return left.columns
+    return joined_columns(operator, left, right)
+
+
+def joined_columns(operator: Paired, left: OutputRows, right: OutputRows) -> Columns:
+    """Return the left columns, then the right ones without their key; {} where not all are known."""
     if not (left.known and right.known):
         return {}
     new = {column: name for name, column in operator.renamed.items()}
     return left.columns | {new.get(name, name): type_ for name, type_ in _right_columns(operator, right)}
 
 
-def _right_columns(operator: JoinOperator, right: OutputRows) -> Iterator[tuple[str, ColumnType | None]]:
+def _right_columns(operator: Paired, right: OutputRows) -> Iterator[tuple[str, ColumnType | None]]:
     keys = {pair[1] for pair in operator.key}
     return ((name, type_) for name, type_ in right.columns.items() if name not in keys)
 
 
-def _column_problems(operator: JoinOperator, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:
+def pair_column_problems(operator: Paired, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:
+    """Yield names that would come twice, and renamed columns that the right input does not have."""
     own = [name for name, _ in _right_columns(operator, right)]
     for name, column in operator.renamed.items():
         if column not in own:
@@ -89,14 +99,17 @@ def _column_problems(operator: JoinOperator, left: OutputRows, right: OutputRows
             yield Problem((*path, "columns"), f"{message} one: columns: {{right_{column}: right.{column}}}")
 
 
-def _key_types(operator: JoinOperator, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:
+def key_type_problems(operator: Paired, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:
+    """Yield pairs of key columns whose values are not values of each other."""
     for index, (one, other) in enumerate(operator.key):
         types = left.type_of(one), right.type_of(other)
         if types[0] is None or types[1] is None or types[0].is_nested or types[1].is_nested:
             continue
         if key_family(types[0]) != key_family(types[1]):
             message = f"{one} is {types[0]}, {other} is {types[1]}: values of one are not values of the other"
-            yield Problem((*path, "key", index), f"{message}; CAST one of them in a `sql` operator before the join")
+            yield Problem(
+                (*path, "key", index), f"{message}; CAST one of them in a `sql` operator before the {operator.kind}"
+            )
 
 
 def _right_alone_problems(operator: JoinOperator, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:

@@ -18,10 +18,10 @@ UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {
 }
 """(model, key) -> values."""
 
-UNAVAILABLE_KINDS = frozenset({"latest", "lookup"})
+UNAVAILABLE_KINDS = frozenset({"latest"})
 """Kinds of operators."""
 
-OPERATOR_KINDS = ("sql", "aggregate", "window", "deduplicate", "process", "join", "top")
+OPERATOR_KINDS = ("sql", "aggregate", "window", "deduplicate", "process", "join", "top", "lookup")
 
 
 def not_available(what: str) -> str:

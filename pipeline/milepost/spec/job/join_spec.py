@@ -10,13 +10,19 @@ from pydantic import AfterValidator, Field
 from milepost.spec.values.fields import ColumnName, KeyPair, Many, NodeName, RightColumn, SignedDuration, SpecModel
 
 
-def _distinct_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def distinct_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return pairs of columns, each of which is there once on its side. Raises ValueError: one occurs twice."""
     for side in range(2):
         columns = [pair[side] for pair in pairs]
         twice = sorted({column for column in columns if columns.count(column) > 1})
         if twice:
             raise ValueError(f"{twice[0]} occurs twice")
     return pairs
+
+
+def pair_texts(pairs: tuple[tuple[str, str], ...]) -> list[str]:
+    """Return each pair of columns as one text: ``left = right``, or the one name that both have."""
+    return [left if left == right else f"{left} = {right}" for left, right in pairs]
 
 
 def _ascending(bounds: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
@@ -52,7 +58,7 @@ class JoinOperator(SpecModel):
     kind: Literal["join"]
     renamed_from: NodeName | None = None
     inputs: Annotated[Many[NodeName], Field(min_length=2, max_length=2)]
-    key: Annotated[Many[KeyPair], Field(min_length=1), AfterValidator(_distinct_pairs)]
+    key: Annotated[Many[KeyPair], Field(min_length=1), AfterValidator(distinct_pairs)]
     within: Annotated[Many[SignedDuration], Field(min_length=2, max_length=2), AfterValidator(_ascending)]
     how: Literal["inner", "left", "right", "semi", "anti"] = "inner"
     columns: dict[ColumnName, RightColumn] = Field(default_factory=dict)
@@ -66,7 +72,7 @@ class JoinOperator(SpecModel):
     @property
     def key_texts(self) -> list[str]:
         """Each pair of its key as one text: ``left = right``, or the one name that both have."""
-        return [left if left == right else f"{left} = {right}" for left, right in self.key]
+        return pair_texts(self.key)
 
     @property
     def renamed(self) -> dict[str, str]:

@@ -42,7 +42,12 @@ class SourceSpec(SpecModel):
         options: of the format's pyarrow reader, by their names there; json and parquet have none.
         partitions: further columns, taken from `name=value` parts of the object's key.
         columns: the columns of the objects, by name. A csv cannot hold lists and structs.
-        event_time: timestamp column that times rows; null: a static source, without watermark.
+        static: what its objects hold is looked up, as it is when an epoch is triggered, and is no stream: it may feed
+            lookups only, has no watermark, and no object of it is ever consumed. Only `format`, `path`, `options`,
+            `partitions`, `schema`, `on_bad_name`, `settle` and `dimension_limit` go with it.
+        dimension_limit: bytes in memory that the rows of a static source may take; an epoch with more is refused.
+            Needs `static`.
+        event_time: timestamp column that times rows; null: none, and no watermark.
         watermark_delay: how far the watermark stays behind the newest event time read. Needs `event_time`.
         max_event_time_ahead: a row whose event time is further ahead of the trigger of its epoch is kept, and does not
             move the watermark; null: every row does. Needs `event_time`.
@@ -78,6 +83,8 @@ class SourceSpec(SpecModel):
     options: dict[str, Any] = Field(default_factory=dict)
     partitions: dict[ColumnName, Type] = Field(default_factory=dict)
     columns: Annotated[dict[ColumnName, Type], Field(alias="schema", min_length=1)]
+    static: bool = False
+    dimension_limit: Annotated[Size, Field(ge=1)] = 256_000_000
     event_time: ColumnName | None = None
     watermark_delay: Duration = timedelta(0)
     max_event_time_ahead: Duration | None = timedelta(days=7)

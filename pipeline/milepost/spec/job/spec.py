@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from milepost.spec.job.checkpointing_spec import MAX_KEY_GROUPS, CheckpointingSpec
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.keyed_spec import Aggregates, KeyedOperator, distinct
+from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.job.process_spec import ProcessOperator
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.job.top_spec import TopOperator
@@ -92,22 +93,18 @@ class DeduplicateOperator(KeyedOperator):
     ttl: PositiveDuration | None = None
 
 
-Operator = Annotated[
-    SqlOperator
-    | AggregateOperator
-    | WindowOperator
-    | DeduplicateOperator
-    | ProcessOperator
-    | JoinOperator
-    | TopOperator,
-    Field(discriminator="kind"),
-]
+RowWiseSpec = SqlOperator | LookupOperator
+"""Operators without state: they cost no exchange."""
 StatefulSpec = AggregateOperator | WindowOperator | DeduplicateOperator | ProcessOperator | JoinOperator | TopOperator
 
+Operator = Annotated[RowWiseSpec | StatefulSpec, Field(discriminator="kind")]
 
-def key_texts(operator: SqlOperator | StatefulSpec) -> list[str]:
-    """Return the key of an operator as signatures have it: columns, of a join ``left = right``; [] of sql."""
-    return operator.key_texts if isinstance(operator, JoinOperator) else list(getattr(operator, "key", ()))
+
+def key_texts(operator: RowWiseSpec | StatefulSpec) -> list[str]:
+    """Return the key of an operator as signatures have it: columns, of two inputs ``left = right``; [] of sql."""
+    if isinstance(operator, JoinOperator | LookupOperator):
+        return operator.key_texts
+    return list(getattr(operator, "key", ()))
 
 
 class CatalogSpec(SpecModel):
@@ -327,7 +324,17 @@ class JobSpec(SpecModel):
     schedule: ScheduleSpec | None = None
     airflow: AirflowSpec = AirflowSpec()
 
-    def operator(self, uid: str) -> SqlOperator | StatefulSpec:
+    @property
+    def streams(self) -> dict[str, SourceSpec]:
+        """The sources whose objects are consumed, each once."""
+        return {name: source for name, source in self.sources.items() if not source.static}
+
+    @property
+    def dimensions(self) -> dict[str, SourceSpec]:
+        """The static sources: what lookups read."""
+        return {name: source for name, source in self.sources.items() if source.static}
+
+    def operator(self, uid: str) -> RowWiseSpec | StatefulSpec:
         """Return the operator with this uid. Raises KeyError."""
         return next((o for o in self.operators if o.uid == uid), None) or _missing(uid)
 

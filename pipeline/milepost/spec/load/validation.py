@@ -169,6 +169,8 @@ def _wrong_value(owner: type[BaseModel] | None, path: Path, annotation: Any, val
 
 
 def _wrong_length(path: Path, kind: str, context: dict[str, Any]) -> str:
+    if path[-1] == "inputs" and context.get("min_length", context.get("max_length")) != 1:
+        return f"expected two inputs, got {context['actual_length']}"
     if path[-1] == "inputs":
         return f"exactly one input is available in this version, got {context['actual_length']}"
     if path[-1] == "expectations":

@@ -48,8 +48,8 @@ from milepost.state.statistics.row_statistics import EXPIRES_COLUMN, TIMER_COLUM
 CACHE_FORMAT = "milepost.cache/1"
 _HASH_COLUMN = "__hash"
 _DRIFT_COLUMN = "__drift"
-_SUFFIX = ".arrow"
-_TEMPORARY = ".tmp"
+SUFFIX = ".arrow"
+TEMPORARY = ".tmp"
 _COMPLETED = ".completed"
 _STALE_TEMPORARY_S = 3_600
 
@@ -83,7 +83,7 @@ class StateCache:
         try:
             if not self._is_private():
                 return None
-            for path in sorted(folder.glob(f"{digest}.*{_SUFFIX}")):
+            for path in sorted(folder.glob(f"{digest}.*{SUFFIX}")):
                 layer = _read(path, identity.stored, keep=self._keep_mapped)
                 if layer is not None:
                     return layer
@@ -109,14 +109,14 @@ class StateCache:
             if not self._is_private():
                 return False
             folder.mkdir(exist_ok=True, mode=0o700)
-            descriptor, name = tempfile.mkstemp(prefix=f"{digest}-", suffix=_TEMPORARY, dir=folder)
+            descriptor, name = tempfile.mkstemp(prefix=f"{digest}-", suffix=TEMPORARY, dir=folder)
             temporary = Path(name)
             os.close(descriptor)
             _write(temporary, layer)
-            size, checksum = temporary.stat().st_size, _crc32(temporary)
-            entry = folder / f"{digest}.{size}.{checksum:08x}.{_writer_of(run)}{_SUFFIX}"
+            size, checksum = temporary.stat().st_size, crc32_of(temporary)
+            entry = folder / f"{digest}.{size}.{checksum:08x}.{_writer_of(run)}{SUFFIX}"
             temporary.replace(entry)
-            _checked[entry] = _version(entry)
+            _checked[entry] = version_of(entry)
             return True
         except (OSError, MemoryError, pa.ArrowException) as error:
             logger.warning(
@@ -158,10 +158,10 @@ class StateCache:
             match what:
                 case Notification.COMPLETE:
                     for folder in self._folders(uid, own):
-                        _mark(folder, checkpoint_id)
+                        mark(folder, checkpoint_id)
                 case Notification.ABORTED:
                     for folder in self._folders(uid, own):
-                        for path in folder.glob(f"*.{checkpoint_id}{_SUFFIX}"):
+                        for path in folder.glob(f"*.{checkpoint_id}{SUFFIX}"):
                             path.unlink(missing_ok=True)
                 case Notification.SUBSUMED:
                     # Subtasks of one epoch begin one after the other: what the last one used is not marked yet.
@@ -187,15 +187,19 @@ class StateCache:
         return self._directory / (f"{name}-{table}" if table else name)
 
     def _is_private(self) -> bool:
-        """Return whether only this user can have written the entries: others on the machine are not trusted."""
-        try:
-            status = self._directory.stat()
-        except FileNotFoundError:
-            return False
-        if status.st_uid == os.getuid() and not status.st_mode & 0o022:
-            return True
-        logger.warning("state cache %s is ignored: others own it or may write there (chmod 700 it)", self._directory)
+        return is_private(self._directory)
+
+
+def is_private(directory: Path) -> bool:
+    """Return whether only this user can have written what is in a folder: others on the machine are not trusted."""
+    try:
+        status = directory.stat()
+    except FileNotFoundError:
         return False
+    if status.st_uid == os.getuid() and not status.st_mode & 0o022:
+        return True
+    logger.warning("state cache %s is ignored: others own it or may write there (chmod 700 it)", directory)
+    return False
 
 
 def _operator_digest(uid: str) -> str:
@@ -233,7 +237,7 @@ def _writer_of(run: RunHandle) -> int:
 
 def _checkpoint_of(path: Path) -> int:
     """Return the checkpoint that an entry or a mark names; 0 for a temporary file."""
-    return int(path.name.split(".")[-2]) if path.suffix in (_SUFFIX, _COMPLETED) else 0
+    return int(path.name.split(".")[-2]) if path.suffix in (SUFFIX, _COMPLETED) else 0
 
 
 def _newest(folder: Path) -> int:
@@ -241,7 +245,8 @@ def _newest(folder: Path) -> int:
     return max(map(_checkpoint_of, folder.iterdir()), default=0)
 
 
-def _mark(folder: Path, checkpoint_id: int) -> None:
+def mark(folder: Path, checkpoint_id: int) -> None:
+    """Say that a completed checkpoint's subtasks used a folder: it goes once that one is subsumed."""
     (folder / f"{checkpoint_id}{_COMPLETED}").touch()
     for path in folder.glob(f"*{_COMPLETED}"):
         if _checkpoint_of(path) < checkpoint_id:
@@ -260,9 +265,9 @@ def _prune(folder: Path, kept: set[str], restored: int) -> None:
     """Remove what was replaced or abandoned; another subtask may tidy the same folder at the same time."""
     with contextlib.suppress(FileNotFoundError):
         for path in folder.iterdir():
-            known = path.suffix == _SUFFIX and _checkpoint_of(path) <= restored
+            known = path.suffix == SUFFIX and _checkpoint_of(path) <= restored
             replaced = known and path.name.split(".")[0] not in kept
-            abandoned = path.suffix == _TEMPORARY and _age_s(path, folder) > _STALE_TEMPORARY_S
+            abandoned = path.suffix == TEMPORARY and _age_s(path, folder) > _STALE_TEMPORARY_S
             if replaced or abandoned:
                 path.unlink(missing_ok=True)
         if not kept and not any(path.suffix != _COMPLETED for path in folder.iterdir()):
@@ -290,7 +295,7 @@ def _write(path: Path, layer: Layer) -> None:
 
 
 def _read(path: Path, schema: pa.Schema, *, keep: bool) -> Layer | None:
-    version = _version(path)
+    version = version_of(path)
     if not keep:
         _mapped.clear()
     known = _mapped.get(path)
@@ -302,7 +307,8 @@ def _read(path: Path, schema: pa.Schema, *, keep: bool) -> Layer | None:
     return layer
 
 
-def _version(path: Path) -> tuple[int, ...]:
+def version_of(path: Path) -> tuple[int, ...]:
+    """Return what changes when a file is replaced or written to."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
@@ -315,7 +321,7 @@ def _map(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | Non
     """
     _, size, checksum, _, _ = path.name.split(".")
     if _checked.get(path) != version:
-        if version[1] != int(size) or f"{_crc32(path):08x}" != checksum:
+        if version[1] != int(size) or f"{crc32_of(path):08x}" != checksum:
             return None
         _checked[path] = version
     try:
@@ -336,7 +342,8 @@ def _map(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | Non
     return Layer(hashes, rows, deleted, drifts)
 
 
-def _crc32(path: Path) -> int:
+def crc32_of(path: Path) -> int:
+    """Return the CRC-32 of a file."""
     checksum = 0
     with path.open("rb", buffering=0) as file:
         while block := file.read(1 << 20):

@@ -51,12 +51,14 @@ def test_a_union_is_made_at_each_level_of_its_inputs_and_sent_on_from_there(tmp_
     plan = replace(plan, watermarks_us={"rows": 9}, firing={"once": (7, 8), "late": (3, 4)})
     schema = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
     first, second, third = plan_levels(plan, 2, lambda node, inputs: schema).levels
-    assert first.sql is not None and second.sql is not None and third.sql is None
+    assert first.row_wise.sql is not None and second.row_wise.sql is not None and third.row_wise.sql is None
     columns = [("both", "n_both"), ("more", "n_more")]
-    assert [(one.uid, one.column) for one in first.sql.expressions] == columns
-    assert [(one.uid, one.column) for one in second.sql.expressions] == columns
-    assert "`n_rows`" in first.sql.expressions[0].text and "`n_once`" in second.sql.expressions[0].text
-    assert [one.common for one in first.sql.expressions] == [schema, None]
+    assert [(one.uid, one.column) for one in first.row_wise.sql.expressions] == columns
+    assert [(one.uid, one.column) for one in second.row_wise.sql.expressions] == columns
+    assert (
+        "`n_rows`" in first.row_wise.sql.expressions[0].text and "`n_once`" in second.row_wise.sql.expressions[0].text
+    )
+    assert [one.common for one in first.row_wise.sql.expressions] == [schema, None]
     stamps = {(level, edge.producer, edge.operator): edge.stamp for level in (0, 1) for edge in
               (first, second)[level].output.edges}  # fmt: skip
     assert stamps == {

@@ -26,10 +26,12 @@ SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("k", pa.string())])
 SOURCE = {"format": "csv", "path": "in/*.csv", "schema": TIMES, "event_time": "at", "watermark_delay": "5m"}
 
 
-def graph_of(*operators: dict[str, Any], outputs: Outputs | None = None) -> tuple[JobSpec, JobGraph]:
-    """A job of these operators, each over the one before it."""
+def graph_of(
+    *operators: dict[str, Any], outputs: Outputs | None = None, sources: dict[str, Any] | None = None
+) -> tuple[JobSpec, JobGraph]:
+    """A job of these operators, each over the one before it, and of further sources."""
     names = ["rows", *(operator["uid"] for operator in operators)]
-    value = {"name": "job", "storage": "lake", "sources": {"rows": SOURCE}}
+    value = {"name": "job", "storage": "lake", "sources": {"rows": SOURCE, **(sources or {})}}
     chained = [{"inputs": [name], **operator} for name, operator in zip(names, operators, strict=False)]
     spec = JobSpec.model_validate({**value, "operators": chained})
     graph, problems = analyse(spec, outputs)
@@ -127,8 +129,16 @@ def join(folder: Path) -> None:
             assert sum(output.late.num_rows for output in run.rows(position, rows, 5)) == expected
 
 
+def lookup(folder: Path) -> None:
+    """As its input's, whatever the static source has."""
+    found = {"uid": "found", "kind": "lookup", "inputs": ["rows", "names"], "key": ["k"]}
+    static = {"format": "csv", "path": "x/*", "schema": {"k": "string"}, "static": True}
+    _, graph = graph_of(found, sources={"names": static})
+    assert times_of(graph, "found") == ("at", 0, 0) and times_of(graph, "names") == (None, 0, 0)
+
+
 ROWS: dict[str, Callable[[Path], None]] = {
-    check.__name__: check for check in (source, sql, deduplicate, window, aggregate, join, top, process)
+    check.__name__: check for check in (source, sql, lookup, deduplicate, window, aggregate, join, top, process)
 }
 
 

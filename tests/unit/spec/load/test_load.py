@@ -99,7 +99,7 @@ def test_a_key_of_a_later_version_that_is_null_is_off_and_passes() -> None:
 
 
 def test_all_problems_of_a_file_come_together_in_the_order_of_the_file() -> None:
-    text = SPEC.replace("csv", "cvs").replace("kind: aggregate", "kind: lookup").replace("mode: upsert", "mode: x")
+    text = SPEC.replace("csv", "cvs").replace("kind: aggregate", "kind: agregate").replace("mode: upsert", "mode: x")
     lines = [int(number) for number in re.findall(r"visits\.yaml:(\d+):", refused(text).message)]
     assert lines == [5, 11, 13]
 

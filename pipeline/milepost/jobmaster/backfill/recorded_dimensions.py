@@ -1,0 +1,55 @@
+"""Recorded dimensions are what the epochs that a backfill replays had looked up in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from milepost.epoch.dimensions import DimensionInput, DimensionSnapshot
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.jobmaster.backfill.replay import RecordedRange
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.next_dimensions import dimension_inputs, plan_dimensions
+from milepost.protocol.records.manifest_state import ManifestState
+
+
+def replayed_dimensions(
+    context: JobContext,
+    state: ManifestState,
+    now: Sequence[RecordedRange],
+    lineage: Sequence[RecordedRange],
+    tip: CheckpointMetadata | None,
+) -> dict[str, DimensionInput]:
+    """Return what a fork's epoch looks up in, by static source.
+
+    That of the last epoch that it replays. Where the checkpoint of that one is subsumed, and its copy with it: that of
+    the next one of the live lineage that is retained. A source that none of them has recorded is read as it is now.
+
+    Args:
+        now: what the epoch replays; nothing: it works off rows in flight, in what the fork's newest checkpoint had.
+        lineage: every range up to the live head. tip: the fork's newest checkpoint.
+    """
+    if not context.spec.dimensions:
+        return {}
+    made: dict[str, DimensionInput] = {}
+    for name in sorted(context.spec.dimensions):
+        of_tip = tip.dimensions.get(name) if tip is not None else None
+        recorded = _recorded(context, state, now, lineage, name) if now else of_tip
+        if recorded is not None:
+            made[name] = DimensionInput(recorded.objects, recorded)
+    if made.keys() == context.spec.dimensions.keys():
+        return made
+    return dimension_inputs(plan_dimensions(context)) | made
+
+
+def _recorded(
+    context: JobContext,
+    state: ManifestState,
+    now: Sequence[RecordedRange],
+    lineage: Sequence[RecordedRange],
+    name: str,
+) -> DimensionSnapshot | None:
+    for item in lineage:
+        checkpoint = state.checkpoint(item.checkpoint_id) if item.checkpoint_id >= now[-1].checkpoint_id else None
+        if checkpoint is not None and name in (dimensions := context.metadata(checkpoint).dimensions):
+            return dimensions[name]
+    return None

@@ -1,0 +1,57 @@
+"""The next dimensions are the object versions that a trigger pins of each static source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from milepost.dataflow.sources.consumed import ConsumedSet
+from milepost.dataflow.sources.objects import list_objects
+from milepost.dataflow.sources.path_columns import PathColumns
+from milepost.dataflow.sources.plan import SourcePlan, SourceRules, plan_source
+from milepost.epoch.dimensions import DimensionInput, pinned
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.next_input import no_match, settling
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.storage.open import open_store
+
+
+def plan_dimensions(context: JobContext) -> dict[str, SourcePlan]:
+    """Plan every static source, in name order: all that its path names. Reads listings only, never data.
+
+    Raises:
+        InvalidRequest: a path names no object, or one whose name cannot be used while `on_bad_name` is fail.
+        EnvironmentUnusable: a bucket is missing, or access is denied.
+    """
+    plans = {name: _plan(context, name) for name in sorted(context.spec.dimensions)}
+    for name, plan in plans.items():
+        if not plan.listed:
+            raise InvalidRequest(
+                f"source {name}: {no_match(context, name, plan)}, so nothing could be looked up. Nothing was planned.",
+                hint=f"put the objects there, or correct sources.{name}.path",
+                source=name,
+            )
+    return plans
+
+
+def _plan(context: JobContext, name: str) -> SourcePlan:
+    config, pattern = context.source(name)
+    store, spec = open_store(config), context.spec.sources[name]
+    rules = SourceRules(
+        on_bad_name=spec.on_bad_name,
+        settle_ms=spec.settle // timedelta(milliseconds=1) if config.is_local else 0,
+        partitions=PathColumns(name, spec.partitions),
+    )
+    now_ms = store.clock_ms() if rules.settle_ms else 0
+    return plan_source(name, list_objects(store, pattern), ConsumedSet.empty(), rules, now_ms)
+
+
+def dimension_inputs(plans: Mapping[str, SourcePlan]) -> dict[str, DimensionInput]:
+    """Return what an epoch with these plans is to look up in."""
+    return {name: pinned(plan.objects) for name, plan in plans.items()}
+
+
+def may_still_be_written(context: JobContext, plans: Mapping[str, SourcePlan]) -> str:
+    """Return that no epoch was triggered for static sources that may still be written, in words."""
+    words = [f"source {name}: {settling(context, name, plan)}" for name, plan in plans.items() if plan.settling]
+    return "; ".join([f"job {context.spec.name}: no epoch was triggered", *words])

@@ -1,0 +1,102 @@
+"""The dimensions of an epoch: copies of what its static sources held, each made once and referred to from then on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from milepost.dataflow.operators.contract import OperatorFailed
+from milepost.dataflow.operators.lookup import Lookup
+from milepost.dataflow.sources.build import build_reader
+from milepost.dataflow.sources.contract import BadRecord
+from milepost.dataflow.sources.dimension import encode_dimension, read_dimension
+from milepost.epoch.dimensions import DimensionInput, DimensionSnapshot, read_as
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.run.opened_epoch import OpenedEpoch
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import CommitConflict, NotFound, SubtaskDeclined
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.values.types import to_arrow
+from milepost.state.layers.key_hash import KeyHash
+from milepost.storage.checked import handle_of, read_handle
+from milepost.storage.layout import dimensions_prefix
+from milepost.storage.open import open_store
+
+
+def dimensions_of(context: JobContext, opened: OpenedEpoch) -> dict[str, DimensionSnapshot]:
+    """Return what an epoch looks rows up in, by static source.
+
+    A copy that its base refers to is referred to again; any other lies below the epoch's own token afterwards.
+
+    Raises:
+        SubtaskDeclined: an object has another version than was pinned, or is gone, or cannot be read; or a key is
+            there twice.
+        InvalidRequest: there are too many rows, or none.
+    """
+    return {name: _dimension(context, opened, name, item) for name, item in opened.record.dimensions.items()}
+
+
+def _dimension(context: JobContext, opened: OpenedEpoch, name: str, item: DimensionInput) -> DimensionSnapshot:
+    base = opened.base.dimensions.get(name) if opened.base is not None else None
+    spec = context.spec.sources[name]
+    if item.recorded is not None:
+        if base is not None and base.copy.sha256 == item.recorded.copy.sha256:
+            return replace(item.recorded, copy=base.copy)
+        body = read_handle(context.store, item.recorded.copy)
+        return replace(item.recorded, copy=_written(context, opened, name, body))
+    if base is not None and item.is_in(base, spec):
+        return base
+    rows = _read(context, opened, name, item)
+    _check_keys(context, opened, name, rows)
+    copy = _written(context, opened, name, encode_dimension(rows))
+    return DimensionSnapshot(item.objects, read_as(spec), copy, rows.num_rows, rows.nbytes)
+
+
+def _written(context: JobContext, opened: OpenedEpoch, name: str, body: bytes) -> ObjectHandle:
+    digest = handle_of("", body).sha256
+    key = f"{dimensions_prefix(opened.pending.checkpoint_id, opened.pending.token)}{name}-{digest}.arrow"
+    context.store.put(key, body)
+    return handle_of(key, body)
+
+
+def _read(context: JobContext, opened: OpenedEpoch, name: str, item: DimensionInput) -> pa.Table:
+    spec, (config, _) = context.spec.sources[name], context.source(name)
+    try:
+        return read_dimension(name, build_reader(name, spec), open_store(config), item.objects, spec.dimension_limit)
+    except BadRecord as error:
+        raise _declined(opened, CheckpointFailureReason.BAD_RECORD, f"source {name}: {error}") from error
+    except CommitConflict as error:
+        detail = f"source {name}: an object changed after it was pinned: {error.message}"
+        raise _declined(opened, CheckpointFailureReason.SOURCE_OBJECT_CHANGED, detail) from error
+    except NotFound as error:
+        detail = f"source {name}: an object was pinned and is gone: {error.message}"
+        raise _declined(opened, CheckpointFailureReason.SOURCE_OBJECT_MISSING, detail) from error
+
+
+def _check_keys(context: JobContext, opened: OpenedEpoch, name: str, rows: pa.Table) -> None:
+    """Refuse rows in which a lookup would find several of one key: before anything runs."""
+    hasher = opened.base.hasher if opened.base is not None else KeyHash(opened.state.key_hash_secret)
+    for spec in context.spec.operators:
+        if not isinstance(spec, LookupOperator) or spec.dimension != name:
+            continue
+        columns = opened.loaded.graph.nodes[spec.inputs[0]].columns
+        left = pa.schema([(column, to_arrow(type_)) for column, type_ in columns.items() if type_ is not None])
+        if any(column not in left.names for column, _ in spec.key):
+            continue  # of a type that Spark alone knows: the tasks say it
+        try:
+            Lookup.of(spec, left, rows.schema).prepare(rows, hasher)
+        except OperatorFailed as failed:
+            raise _declined(opened, CheckpointFailureReason.OPERATOR_ERROR, str(failed)) from failed
+
+
+def _declined(opened: OpenedEpoch, reason: CheckpointFailureReason, detail: str) -> SubtaskDeclined:
+    number = opened.pending.checkpoint_id
+    return SubtaskDeclined(
+        f"checkpoint {number}: declined: {detail}. Nothing was published.",
+        hint=reason.remedy,
+        reason=reason.value,
+        detail=detail,
+        checkpoint_id=int(number),
+    )

@@ -1,0 +1,132 @@
+"""The lookup stage gives a task's rows what they find in static sources, wherever in its level that is.
+
+It stands behind whatever makes the rows: the operator stage, or SQL. Rows pass it as they come, with their stamps, so
+nothing waits here and nothing is kept; an epoch's rows are looked up in that epoch's copies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from milepost.dataflow.operators.contract import OperatorFailed
+from milepost.dataflow.operators.lookup import Lookup, PreparedRows
+from milepost.dataflow.sources.dimension import as_declared, decode_dimension
+from milepost.epoch.dimensions import DimensionSnapshot
+from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.layout import checkpoint_of_key
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.spark.task.attempt import Attempt
+from milepost.spark.wire.task_output import Declined, Rows, TaskOutput
+from milepost.spark.worker.task_memory import told
+from milepost.state.cache.mapped_tables import MappedTables
+from milepost.state.layers.key_hash import KeyHash
+from milepost.storage.checked import read_handle
+
+_FORMAT = "milepost.lookup/1"
+"""Of a node's file: another one makes its files anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookupPlan:
+    """One lookup, and what it finds rows in.
+
+    Attributes:
+        schema: as the static source declares it. base: the checkpoint that the epoch continues.
+    """
+
+    lookup: Lookup
+    dimension: DimensionSnapshot
+    schema: pa.Schema
+    hasher: KeyHash
+    cache_directory: str
+    base: int
+
+    def open(self, store: ObjectStore) -> PreparedRows:
+        """Return the rows as this node has them; the first of its tasks fetches and prepares them.
+
+        Raises: OperatorFailed: a key is there twice. StateCorrupt: the copy is missing or damaged.
+        """
+        copy = self.dimension.copy
+        parts = [_FORMAT, copy.sha256, self.hasher.digest, str(self.schema), self.lookup.identity]
+        identity = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
+        tables = MappedTables(self.cache_directory, self.lookup.uid, self.base)
+
+        def make() -> pa.Table:
+            rows = as_declared(self.lookup.dimension, read_copy(store, self.dimension), self.schema)
+            return self.lookup.prepare(rows, self.hasher)
+
+        return PreparedRows.of(tables.mapped(identity, checkpoint_of_key(copy.key) or 0, make))
+
+    def find(self, rows: pa.Table, prepared: PreparedRows) -> pa.Table:
+        """Return rows with what is found of each."""
+        return self.lookup.find(rows, prepared, self.hasher)
+
+
+def read_copy(store: ObjectStore, dimension: DimensionSnapshot) -> pa.Table:
+    """Return the rows of a copy. Raises StateCorrupt: it is missing, damaged, or no copy."""
+    body = read_handle(store, dimension.copy)
+    try:
+        return decode_dimension(body)
+    except pa.ArrowException as error:
+        key = dimension.copy.key
+        raise StateCorrupt(f"{key} is no copy of a static source ({error}). Nothing was changed.", key=key) from error
+
+
+@dataclass(frozen=True, slots=True)
+class LookupStage:
+    """The lookups of one place in a level, in the order in which they read each other. Picklable."""
+
+    checkpoint_id: CheckpointId
+    token: FencingToken
+    level: int
+    job_store: StoreConfig
+    plans: tuple[LookupPlan, ...]
+
+    def run(self, attempt: Attempt, items: Iterable[TaskOutput]) -> Iterable[TaskOutput]:
+        """Return the items, and behind rows that a lookup reads what it makes of them."""
+        return self._run(attempt, iter(items)) if self.plans else items
+
+    def _run(self, attempt: Attempt, items: Iterator[TaskOutput]) -> Iterator[TaskOutput]:
+        identity = SubtaskIdentity(self.checkpoint_id, self.token, self.level, attempt.subtask)
+        who = f"level {self.level}, subtask {attempt.subtask}"
+        refused: Decline | None = None
+        try:
+            with told(who, attempt.memory.budget):
+                store = attempt.open_store(self.job_store)
+                opened = {plan.lookup.uid: plan.open(store) for plan in self.plans}
+                for item in items:
+                    yield item
+                    if isinstance(item, Rows):
+                        yield from self._found(item, opened)
+        except OperatorFailed as failed:
+            refused = identity.decline(CheckpointFailureReason.OPERATOR_ERROR, str(failed))
+        except EnvironmentUnusable as error:
+            refused = identity.decline_for(error, who, CheckpointFailureReason.ENVIRONMENT_UNUSABLE)
+        except CheckpointError as error:
+            reason = (
+                CheckpointFailureReason.STATE_CORRUPT
+                if isinstance(error, StateCorrupt)
+                else CheckpointFailureReason.IO_EXCEPTION
+            )
+            refused = identity.decline_for(error, "lookup", reason)
+        if refused is not None:
+            for _ in items:  # what comes in is drained, whatever happens
+                pass
+            yield Declined(refused)
+
+    def _found(self, item: Rows, opened: Mapping[str, PreparedRows]) -> Iterator[Rows]:
+        """Yield what the lookups over some rows give, and those over these."""
+        for plan in self.plans:
+            if plan.lookup.input == item.node and item.rows.num_rows:
+                made = Rows(plan.lookup.uid, plan.find(item.rows, opened[plan.lookup.uid]), item.lateness_us)
+                yield made
+                yield from self._found(made, opened)

@@ -1,0 +1,39 @@
+"""Lookup rules derive the rows that a lookup gives from those of its input and the columns of a static source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from milepost.spec.graph.join_rules import joined_columns, key_type_problems, pair_column_problems
+from milepost.spec.graph.node_rules import APPEND, OutputRows, append_problems, key_problems
+from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.values.names import did_you_mean
+from milepost.spec.values.problems import Path, Problem
+
+
+def lookup_rows(operator: LookupOperator, inputs: Sequence[OutputRows], path: Path) -> OutputRows | list[Problem]:
+    """Return the input's rows with the static source's columns; append, by the input's event time and with its key."""
+    left, right = inputs
+    problems = append_problems(operator.kind, operator.inputs[0], left, path)
+    for position, (name, rows) in enumerate(zip(operator.inputs, inputs, strict=True)):
+        problems += key_problems(tuple(pair[position] for pair in operator.key), name, rows, path)
+    problems += [*key_type_problems(operator, left, right, path), *_order_problems(operator, right, path)]
+    if left.known:
+        problems += pair_column_problems(operator, left, right, path)
+    if problems:
+        return problems
+    return OutputRows(
+        joined_columns(operator, left, right),
+        left.event_time,
+        APPEND,
+        left.key,
+        known=left.known,
+        shift_us=left.shift_us,
+    )
+
+
+def _order_problems(operator: LookupOperator, right: OutputRows, path: Path) -> Iterator[Problem]:
+    for index, (column, _) in enumerate(operator.order_by):
+        if column not in right.columns:
+            message = f"{operator.dimension} has no column {column}; {did_you_mean(column, right.columns)}"
+            yield Problem((*path, "order_by", index), message)

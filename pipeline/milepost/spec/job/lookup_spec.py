@@ -1,0 +1,63 @@
+"""The part of a spec that looks rows up in a static source."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from milepost.spec.job.join_spec import distinct_pairs, pair_texts
+from milepost.spec.values.fields import ColumnName, KeyPair, Many, NodeName, OrderColumn, RightColumn, SpecModel
+
+
+def _each_once(columns: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, bool], ...]:
+    names = [name for name, _ in columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"{twice[0]} occurs twice")
+    return columns
+
+
+class LookupOperator(SpecModel):
+    """Rows, each with the columns of the row that a static source has of its key; without state, and without exchange.
+
+    The output has the columns of the row, then those of the static source without its key; event time and key are the
+    row's. A key with a null in it finds nothing. An epoch looks up in what the source's path named when it was
+    triggered.
+
+    Attributes:
+        uid: the operator's name: `[a-z][a-z0-9_]{0,62}` without `__`.
+        inputs: the name of a source or operator, whose rows are append, never updates; then that of a source with
+            `static: true`.
+        key: columns that are equal in both, each once; `{column: column of the static source}` where they have other
+            names.
+        how: inner, rows that find nothing are left out; left, they come out with nulls.
+        order_by: columns of the static source, each once, that say which of its rows with one key is found: the first;
+            `{column: desc}` where the greatest is first. As in Spark null is the least and NaN the greatest number;
+            rows that these do not tell apart are in the order of all their columns. Empty: a key that is there twice
+            fails the epoch.
+        columns: new names of columns of the static source, where both have one of a name: `{maker: right.name}`.
+    """
+
+    uid: NodeName
+    kind: Literal["lookup"]
+    inputs: Annotated[Many[NodeName], Field(min_length=2, max_length=2)]
+    key: Annotated[Many[KeyPair], Field(min_length=1), AfterValidator(distinct_pairs)]
+    how: Literal["inner", "left"] = "inner"
+    order_by: Annotated[Many[OrderColumn], AfterValidator(_each_once)] = ()
+    columns: dict[ColumnName, RightColumn] = Field(default_factory=dict)
+
+    @property
+    def dimension(self) -> str:
+        """The static source."""
+        return self.inputs[1]
+
+    @property
+    def key_texts(self) -> list[str]:
+        """Each pair of its key as one text: ``left = right``, or the one name that both have."""
+        return pair_texts(self.key)
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """New name -> column of the static source."""
+        return {name: column.removeprefix("right.") for name, column in self.columns.items()}
