@@ -11,10 +11,12 @@ from datetime import timedelta
 from functools import singledispatch
 
 from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.job.process_spec import ProcessOperator
 from milepost.spec.job.spec import (
     AggregateOperator,
     DeduplicateOperator,
+    RowWiseSpec,
     SqlOperator,
     StatefulSpec,
     WindowOperator,
@@ -47,13 +49,18 @@ class StateBound:
 
 
 @singledispatch
-def state_bounds(operator: SqlOperator | StatefulSpec) -> tuple[StateBound, ...]:
+def state_bounds(operator: RowWiseSpec | StatefulSpec) -> tuple[StateBound, ...]:
     """Return what an operator keeps: an entry per table of its state, () of one that keeps nothing."""
     raise NotImplementedError(f"spec/graph/state_rules.py: say what bounds the state of kind: {operator.kind}")
 
 
 @state_bounds.register
 def _sql(operator: SqlOperator) -> tuple[StateBound, ...]:
+    return ()
+
+
+@state_bounds.register
+def _lookup(operator: LookupOperator) -> tuple[StateBound, ...]:
     return ()
 
 

@@ -21,13 +21,12 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
     """Return what is to be known of a node beside its columns, JSON-compatible.
 
     Returns:
-        ``mode``: append, upsert(key) or as the graph calls it. ``holds_back``: how much older than its watermark its
-        rows may be, a duration, or null. ``sources``: those that make its watermark. ``state``: per table ``{"table",
-        "name", "holds", "until", "grows_with", "bound"}``. ``late``: per output of late rows ``{"output", "rule",
-        "sinks"}``.
+        ``mode``: append, upsert(key) or as the graph calls it; static of a static source. ``holds_back``: how much older
+        than its watermark its rows may be, a duration, or null. ``sources``: those that make its watermark. ``state``:
+        per table ``{"table", "name", "holds", "until", "grows_with", "bound"}``. ``late``: per output of late rows
+        ``{"output", "rule", "sinks"}``.
     """
-    source = node.kind == "source"
-    bounds = () if source else state_bounds(spec.operator(node.uid))
+    bounds = () if node.uid in spec.sources else state_bounds(spec.operator(node.uid))
     return {
         "mode": mode_of(node),
         "event_time_shift_us": node.shift_us,
@@ -64,6 +63,8 @@ def explained_edges(spec: JobSpec, graph: JobGraph) -> list[dict[str, Any]]:
 
 def mode_of(node: Node) -> str:
     """Return the mode of a node's rows: append, upsert(key) or as the graph calls it; and whether some are deletes."""
+    if node.kind == "static":
+        return node.kind
     deletes = " with deletes" if node.deletes else ""
     return (f"upsert({', '.join(node.key)})" if node.output_kind == UPDATES else node.output_kind) + deletes
 
