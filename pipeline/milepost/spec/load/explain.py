@@ -21,7 +21,7 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
     """Return what is to be known of a node beside its columns, JSON-compatible.
 
     Returns:
-        ``mode``: append, upsert(key) or as the graph calls it; static of a static source. ``holds_back``: how much older
+        ``mode``: append, upsert(key) or as the graph calls it, or static. ``holds_back``: how much older
         than its watermark its rows may be, a duration, or null. ``sources``: those that make its watermark. ``state``:
         per table ``{"table", "name", "holds", "until", "grows_with", "bound"}``. ``late``: per output of late rows
         ``{"output", "rule", "sinks"}``.

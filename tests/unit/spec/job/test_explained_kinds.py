@@ -34,7 +34,7 @@ operators:
 def test_the_example_has_every_kind_and_each_says_what_bounds_its_state() -> None:
     """A kind that fails here has no rule in `spec/graph/state_rules.py`, or none in `event_time.py`."""
     nodes = lint_report(load_job(ALL_KEYS))["nodes"]
-    assert {node["kind"] for node in nodes} == {"source", *OPERATOR_KINDS}
+    assert {node["kind"] for node in nodes} == {"source", "static", *OPERATOR_KINDS}
     assert {node["kind"] for node in nodes if node["state"]} == set(STATEFUL_KINDS)
     assert {rule.kind for rule in EVENT_TIME_RULES} == {"source", *OPERATOR_KINDS}
     for state in (state for node in nodes for state in node["state"]):
