@@ -26,6 +26,8 @@ from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, Windo
 from milepost.spec.values.aggregates import AggregateCall
 from tests.harness.law.aggregate_calls import FLOATS, said, shown
 
+_UNITS = {"d": "day", "w": "week", "mo": "month"}
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -166,27 +168,34 @@ class WindowLaw:
     def _lateness_us(self) -> int:
         return microseconds(self.spec.allowed_lateness)
 
-    @property
-    def _size_us(self) -> int:
-        assert self.spec.window.tumbling is not None
-        return microseconds(self.spec.window.tumbling)
-
-    def _end_us(self, place: Place) -> str:
-        size = self._size_us
-        return f"({place.time_us} - ({place.time_us} % {size} + {size}) % {size} + {size})"
+    def _bounds_us(self, place: Place) -> tuple[str, str]:
+        windows = self.spec.window
+        offset = microseconds(windows.offset or timedelta(0))
+        if windows.calendar is None:
+            assert isinstance(windows.tumbling, timedelta)
+            size, time = microseconds(windows.tumbling), f"({place.time_us} - {offset})"
+            end = f"({place.time_us} - ({time} % {size} + {size}) % {size} + {size})"
+            return f"({end} - {size})", end
+        assert windows.calendar.count == 1, "periods of several days, weeks or months have a test of their own"
+        unit, zone = _UNITS[windows.calendar.unit], windows.timezone or "UTC"
+        after = f"to_microseconds({offset})"
+        first = f"date_trunc('{unit}', (make_timestamptz({place.time_us}) AT TIME ZONE '{zone}') - {after})"
+        bounds = (f"({first} + {after})", f"({first} + INTERVAL 1 {unit} + {after})")
+        start, end = (f"epoch_us({bound} AT TIME ZONE '{zone}')" for bound in bounds)
+        return start, end
 
     def late(self, place: Place) -> str | None:
-        return f"{self._end_us(place)} + {self._lateness_us} <= __stamp"
+        return f"{self._bounds_us(place)[1]} + {self._lateness_us} <= __stamp"
 
     def batch(self, place: Place) -> str:
-        keys, size = names(self.spec.key), self._size_us
+        keys, (start, end) = names(self.spec.key), self._bounds_us(place)
         on_time = place.on_time(self.late(place))
-        rows = place.at_each(f"SELECT *, {self._end_us(place)} AS __end FROM ({on_time})")
+        rows = place.at_each(f"SELECT *, {start} AS __start, {end} AS __end FROM ({on_time})")
         return (
-            f"SELECT upto, {keys}, make_timestamptz(__end - {size}) AS window_start, "
+            f"SELECT upto, {keys}, make_timestamptz(__start) AS window_start, "
             f"make_timestamptz(__end) AS window_end, {place.calls(self.spec.aggregates)} "
-            f"FROM (SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({rows})) "
-            f"JOIN mark USING (upto) WHERE node = '{place.uid}' AND __end <= watermark_us GROUP BY upto, {keys}, __end"
+            f"FROM (SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({rows})) JOIN mark USING (upto) "
+            f"WHERE node = '{place.uid}' AND __end <= watermark_us GROUP BY upto, {keys}, __start, __end"
         )
 
     def claims(self, place: Place) -> Iterator[Claim]:

@@ -50,9 +50,19 @@ BEGIN_MINUTES = -60
 """The first epochs are before 1970."""
 
 DELAYS = ("0s", "10m", "1h")
-SIZES = ("1h", "30m", "7m")
-SLIDING = ({"size": "1h", "slide": "15m"}, {"size": "14m", "slide": "7m"}, {"size": "2h", "slide": "30m"})
-GAPS = ("30m", "15m", "1h", "1s")
+SIZES = ({"tumbling": "1h"}, {"tumbling": "30m"}, {"tumbling": "7m"})
+CALENDARS = (
+    {"tumbling": "1d", "timezone": "America/St_Johns"},
+    {"tumbling": "1h", "offset": "25m"},
+    {"tumbling": "1d", "timezone": "Europe/London", "offset": "30m"},
+    {"tumbling": "1mo"},
+    {"tumbling": "1w", "timezone": "Asia/Kolkata", "offset": "3d"},
+)
+SLIDING = tuple(
+    {"sliding": {"size": size, "slide": slide}} for size, slide in (("1h", "15m"), ("14m", "7m"), ("2h", "30m"))
+)
+SESSIONS = tuple({"session": {"gap": gap}} for gap in ("30m", "15m", "1h", "1s"))
+WINDOWS = (SIZES, SLIDING, SESSIONS, SIZES, CALENDARS)
 LATENESS = ("0s", "30m", "1h")
 TTLS = ("30m", "1h", "1s")
 CALLS = (
@@ -271,12 +281,10 @@ def _operator(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, A
         return operator | {"aggregates": calls}, True, _Rows(uid, (*parts, ("n",), key), (), "", updates=True)
     if kind == "window":
         lateness, calls = digits.pick(LATENESS), digits.pick(rows.calls)
-        windows = digits.pick(("tumbling", "sliding", "session"))
-        of = digits.pick({"tumbling": SIZES, "sliding": SLIDING, "session": GAPS}[windows])
-        if windows == "session":
-            lateness, of = "0s", {"gap": of}
-            calls = {name: call for name, call in calls.items() if not call.startswith(ROUNDING)}
-        operator |= {"window": {windows: of}, "allowed_lateness": lateness, "aggregates": calls}
+        window = digits.pick(digits.pick(WINDOWS))
+        if "session" in window:
+            lateness, calls = "0s", {name: call for name, call in calls.items() if not call.startswith(ROUNDING)}
+        operator |= {"window": window, "allowed_lateness": lateness, "aggregates": calls}
         if lateness != "0s":
             return operator, True, None
         keys = (("window_start",), (*key, "window_start"), key)

@@ -20,6 +20,7 @@ from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
 from milepost.dataflow.operators.window import TumblingWindowByKey
+from milepost.dataflow.operators.window_bounds import FixedWindows
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.metadata import StateTableSnapshot
@@ -79,16 +80,16 @@ FIRST = token_prefix(CheckpointId(1), FencingToken(1))
 def operators() -> dict[str, StatefulOperator]:
     count = {"n": parse_aggregate("count(*)"), "sum": parse_aggregate("sum(id)")}
     input_ = OperatorInput(SCHEMA, "t")
-    ttl, hour, half = timedelta(minutes=30), timedelta(hours=1), timedelta(minutes=30)
-    hourly = TumblingWindowByKey("hourly", ("k",), hour, timedelta(), count, input_)
+    ttl = timedelta(minutes=30)
+    hourly = TumblingWindowByKey("hourly", ("k",), FixedWindows(60 * MINUTE_US), timedelta(), count, input_)
     windows = OperatorInput(hourly.output_schema, "window_end", LAST_MOMENT_US)
     sums = {"windows": parse_aggregate("count(*)"), "n": parse_aggregate("sum(n)")}
     return {
         "unique": DeduplicateByKey("unique", ("id",), ttl, input_),
         "hourly": hourly,
         "totals": AggregateByKey("totals", ("k",), count, SCHEMA),
-        "steady": TumblingWindowByKey("steady", ("k",), half, timedelta(), count, input_),
-        "longer": TumblingWindowByKey("longer", ("k",), 2 * hour, timedelta(), sums, windows),
+        "steady": TumblingWindowByKey("steady", ("k",), FixedWindows(30 * MINUTE_US), timedelta(), count, input_),
+        "longer": TumblingWindowByKey("longer", ("k",), FixedWindows(120 * MINUTE_US), timedelta(), sums, windows),
         "twice": CountTwice(
             AggregateByKey("twice", ("k",), count, SCHEMA), AggregateByKey("twice", ("k", "t"), count, SCHEMA)
         ),

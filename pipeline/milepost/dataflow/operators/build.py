@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.aggregates import timed_calls
@@ -14,6 +15,7 @@ from milepost.dataflow.operators.session import SessionWindowByKey
 from milepost.dataflow.operators.sliding import SlidingWindowByKey
 from milepost.dataflow.operators.top import TopByKey
 from milepost.dataflow.operators.window import TumblingWindowByKey
+from milepost.dataflow.operators.window_bounds import CalendarWindows, FixedWindows
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.edges import edge_names
 from milepost.spec.job.join_spec import JoinOperator
@@ -25,6 +27,9 @@ from milepost.spec.job.spec import (
     WindowOperator,
 )
 from milepost.spec.job.top_spec import TopOperator
+from milepost.spec.job.window_spec import Windows
+from milepost.spec.values.calendar import Calendar
+from milepost.spec.values.time_zones import zone_data
 
 
 def build_operator(
@@ -78,4 +83,13 @@ def _window(spec: WindowOperator, input_: OperatorInput) -> StatefulOperator:
     if windows.session is not None:
         return SessionWindowByKey(spec.uid, spec.key, windows.session.gap, calls, input_)
     assert windows.tumbling is not None, "the spec says which windows"
-    return TumblingWindowByKey(spec.uid, spec.key, windows.tumbling, lateness, calls, input_)
+    bounds = _bounds(windows.tumbling, windows)
+    return TumblingWindowByKey(spec.uid, spec.key, bounds, lateness, calls, input_)
+
+
+def _bounds(length: timedelta | Calendar, windows: Windows) -> FixedWindows | CalendarWindows:
+    offset, microsecond = windows.offset or timedelta(0), timedelta(microseconds=1)
+    if windows.calendar is not None:
+        return CalendarWindows(windows.calendar, offset, zone_data(windows.timezone or "UTC"))
+    assert isinstance(length, timedelta), "the others are of a calendar"
+    return FixedWindows(length // microsecond, offset // microsecond)

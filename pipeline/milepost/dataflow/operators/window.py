@@ -1,4 +1,4 @@
-"""`kind: window`: aggregates per key and tumbling event-time window, aligned to 1970-01-01T00:00Z."""
+"""`kind: window` with `tumbling`: aggregates per key and event-time window, which touch."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from milepost.dataflow.operators.contract import (
     OutputKind,
     only_table,
 )
+from milepost.dataflow.operators.window_bounds import CalendarWindows, FixedWindows
 from milepost.dataflow.operators.windowed import WINDOW_END, WINDOW_START, WindowedRows
-from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
 from milepost.spec.values.aggregates import AggregateCall
 
 
@@ -43,13 +43,13 @@ class TumblingWindowByKey:
         self,
         uid: str,
         key: Sequence[str],
-        size: timedelta,
+        windows: FixedWindows | CalendarWindows,
         allowed_lateness: timedelta,
         calls: Mapping[str, AggregateCall],
         input_: OperatorInput,
     ) -> None:
         self.windowed = windowed = WindowedRows(uid, key, calls, input_)
-        self._size_us = size // timedelta(microseconds=1)
+        self._windows = windows
         self._lateness_us = allowed_lateness // timedelta(microseconds=1)
         self.uid = uid
         self.routing_key = windowed.key
@@ -77,29 +77,19 @@ class TumblingWindowByKey:
             return None, late
         rows = self.windowed.plain(rows)
         times = self.windowed.event_time.of(rows)
-        starts = self._starts(times)
+        starts = self._windows.starts(times)
         if lateness_us is not None:
-            on_time = starts > lateness_us - (self._size_us + self._lateness_us)
+            on_time = self._windows.ends_after(starts, lateness_us - self._lateness_us)
             late = rows.filter(pa.array(~on_time))
             rows, times, starts = rows.filter(pa.array(on_time)), times[on_time], starts[on_time]
-        self._refuse_unbounded(times, starts)
+        self.windowed.refuse_unbounded(times[self._windows.unbounded(times, starts, self._lateness_us)])
         return (self._fold(rows, starts, state) if rows.num_rows else None), late
-
-    def _starts(self, times: np.ndarray) -> np.ndarray:
-        """Return where the window of each time starts; at the beginning of time where it would be before that."""
-        within = np.mod(times, self._size_us)
-        return np.where(times < BEGINNING_OF_TIME_US + within, BEGINNING_OF_TIME_US, times - within)
-
-    def _refuse_unbounded(self, times: np.ndarray, starts: np.ndarray) -> None:
-        """Raises OperatorFailed: a window starts or ends, lateness included, where no timestamp is."""
-        last_start = END_OF_TIME_US - self._size_us - self._lateness_us
-        self.windowed.refuse_unbounded(times[(starts > last_start) | (np.mod(starts, self._size_us) != 0)])
 
     def _fold(self, rows: pa.Table, starts: np.ndarray, state: KeyedState) -> pa.Table:
         keys = key_columns(rows, self.routing_key)
         keys = keys.append_column(self.state_schema.field(WINDOW_START), pa.array(starts, UTC_MICROSECONDS))
         windows, changed = self.windowed.aggregates.fold(keys, rows, state)
-        ends = changed.column(WINDOW_START).cast(pa.int64()).to_numpy() + self._size_us
+        ends = self._windows.ends(changed.column(WINDOW_START).cast(pa.int64()).to_numpy())
         changed = changed.append_column(TIMER_COLUMN, pa.array(ends))
         changed = changed.append_column(EXPIRES_COLUMN, pa.array(ends + self._lateness_us))
         windows.put(changed)

@@ -18,6 +18,7 @@ from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.spec import DeduplicateOperator, JobSpec, SinkSpec, WindowOperator, key_texts
 from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.values.durations import format_duration, format_signed_duration, parse_duration
+from milepost.spec.values.time_zones import zone_digest
 
 COMPATIBLE = "compatible"
 NON_RESTORED = "needs --allow-non-restored-state"
@@ -75,6 +76,9 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
             signature["how"] = operator.how
     if isinstance(operator, WindowOperator):
         signature["window"] = operator.window.model_dump(mode="json", exclude_none=True)
+        if operator.window.timezone is not None:
+            # Other rules would begin other windows.
+            signature["time zone data"] = zone_digest(operator.window.timezone)
         signature[_REMEMBERS] = format_duration(operator.allowed_lateness)
     if isinstance(operator, TopOperator):
         # Rows that others went before were not kept.

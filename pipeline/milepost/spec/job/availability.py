@@ -5,7 +5,6 @@ from __future__ import annotations
 from milepost.spec.job import join_spec, spec, window_spec
 
 UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {
-    window_spec.Windows: frozenset({"timezone", "offset"}),
     window_spec.WindowOperator: frozenset({"emit"}),
 }
 """Model -> keys. One that is null says "off", which is what this version does: it passes."""

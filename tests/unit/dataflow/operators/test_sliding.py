@@ -95,6 +95,7 @@ def test_a_window_comes_out_again_until_its_lateness_is_over(start: Start) -> No
     again = run.epoch(rows(("a", 6)), 20 * MINUTE_US, 20 * MINUTE_US).rows
     assert found(again) == [("a", 20, 2)], "the one that ended at 10 is over, the one until 30 is not done"
     assert found(run.epoch(rows(), 20 * MINUTE_US, 30 * MINUTE_US).rows) == [("a", 30, 2), ("b", 30, 1)]
+    assert found(run.epoch(rows(("a", 7)), 30 * MINUTE_US, 30 * MINUTE_US).rows) == [("a", 30, 3)]
     run.epoch(rows(), 30 * MINUTE_US, 40 * MINUTE_US)
     assert not run.state().num_rows
 

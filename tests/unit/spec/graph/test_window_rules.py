@@ -10,6 +10,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.compatibility import COMPATIBLE, NEW_UID, compare_signatures, state_signatures
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.validation import validate_spec
+from milepost.spec.values import time_zones
 from tests.harness.jobs.graphs import build_graph
 
 CLICKS = {"visitor": "string", "at": "timestamp[us, UTC]", "x": "float64", "paid": "decimal(9, 2)"}
@@ -51,8 +52,15 @@ def test_sliding_windows_with_allowed_lateness_give_updates() -> None:
         ({"sliding": {"size": "1001s", "slide": "1s"}}, "1001 times slide: 1s, at most 1000 times is available"),
         ({"sliding": {"size": "1h", "slide": "0s"}}, "expected a duration above 0s"),
         ({"session": {"gap": "0s"}}, "expected a duration above 0s"),
-        ({"tumbling": "1d", "timezone": "Europe/Berlin"}, "`timezone` is not available in this version"),
-        ({"tumbling": "1d", "offset": "6h"}, "`offset` is not available in this version"),
+        ({"tumbling": "0s"}, "expected a duration above 0s"),
+        ({"tumbling": "0mo"}, "expected a length above 0"),
+        ({"tumbling": "1y"}, "expected a duration such as"),
+        ({"tumbling": "1d", "timezone": "Europe/Berlim"}, "'Europe/Berlim' is not a time zone"),
+        ({"tumbling": "6h", "timezone": "UTC"}, "timezone is of whole days, weeks and months, got tumbling: 6h"),
+        ({"tumbling": "1h", "offset": "1h"}, "offset: 1h is not below the length, 1h"),
+        ({"tumbling": "1mo", "offset": "28d"}, "offset: 28d is not below the length, 28d"),
+        ({**SLIDING, "timezone": "UTC"}, "`timezone` of sliding windows is not available in this version"),
+        ({**SESSION, "offset": "1m"}, "`offset` of session windows is not available in this version"),
     ],
 )
 def test_windows_that_there_are_not_are_refused(window: dict[str, Any], says: str) -> None:
@@ -91,7 +99,25 @@ def test_state_of_other_windows_is_of_another_operator() -> None:
         {"window": {"session": {"gap": "1h"}}},
         {"window": SLIDING, "allowed_lateness": "30m"},
     ):
-        other = spec(**changed)
-        after = state_signatures(other, build_graph(other))
-        verdicts += [row["verdict"] for row in compare_signatures(before, after) if row["uid"] == "win"]
+        verdicts += [row["verdict"] for row in of_window(before, spec(**changed))]
     assert verdicts == [NEW_UID] * 4 + [COMPATIBLE]
+
+
+def of_window(before: dict[str, Any], after: JobSpec) -> list[dict[str, str]]:
+    """The verdict on the window operator of another spec."""
+    verdicts = compare_signatures(before, state_signatures(after, build_graph(after)))
+    return [row for row in verdicts if row["uid"] == "win"]
+
+
+def test_other_rules_of_a_time_zone_are_another_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `tzdata` says of other zones is no matter."""
+    daily = {"tumbling": "1d", "timezone": "Europe/Berlin", "offset": "6h"}
+    one, other = spec(window=daily), spec(window={**daily, "timezone": "Europe/Paris"})
+    before = state_signatures(one, build_graph(one))
+    assert before["operators"]["win"]["window"] == daily
+    assert len(before["operators"]["win"]["time zone data"]) == 16
+    (verdict,) = of_window(before, other)
+    assert verdict["verdict"] == NEW_UID and "timezone: Europe/Paris" in verdict["detail"]
+    monkeypatch.setattr(time_zones, "zone_data", lambda name: b"TZif of another year")
+    (verdict,) = of_window(before, one)
+    assert verdict["verdict"] == NEW_UID and "time zone data was" in verdict["detail"]
