@@ -110,6 +110,11 @@ def _process(operator: ProcessOperator) -> tuple[StateBound, ...]:
     return (StateBound("", f"what {operator.function} keeps per {_named(operator.key)}", grows_with=grows_with),)
 
 
+def bound_over_updates(name: str, key: Sequence[str]) -> StateBound:
+    """Return what an operator keeps of updates: all rows that are there now, whatever it needs of them at present."""
+    return StateBound("", f"the rows of {name}", grows_with=f"distinct {_named(key)} of {name}")
+
+
 def _per_key(what: str, key: Sequence[str]) -> StateBound:
     if not key:
         return StateBound("", f"{what} in all")

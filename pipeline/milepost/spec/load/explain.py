@@ -7,10 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 from milepost.spec.graph.checks import late_outputs
+from milepost.spec.graph.edges import RETRACT
 from milepost.spec.graph.event_time import EVENT_TIME_RULES
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.graph.node_rules import APPEND, UPDATES
-from milepost.spec.graph.state_rules import state_bounds
+from milepost.spec.graph.state_rules import bound_over_updates, state_bounds
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.values.durations import format_duration
 
@@ -27,6 +28,8 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
         ``{"output", "rule", "sinks"}``.
     """
     bounds = () if node.uid in spec.sources else state_bounds(spec.operator(node.uid))
+    if updated := [graph.nodes[name] for name in node.inputs if node.is_stateful and graph.nodes[name].retracts]:
+        bounds = tuple(bound_over_updates(one.uid, one.key) for one in updated)
     return {
         "mode": mode_of(node),
         "event_time_shift_us": node.shift_us,
@@ -75,7 +78,8 @@ def _edges(spec: JobSpec, graph: JobGraph) -> Iterator[dict[str, Any]]:
         rows = {"mode": mode_of(node), "key": list(node.key), "event_time": node.event_time}
         for consumer in dict.fromkeys(node.consumers):
             exchanged = graph.nodes[consumer].is_stateful
-            yield {"from": node.uid, "part": "", "to": consumer, "sink": False, **rows, "exchanged": exchanged}
+            read = rows | {"mode": RETRACT.removeprefix(".")} if exchanged and node.retracts else rows
+            yield {"from": node.uid, "part": "", "to": consumer, "sink": False, **read, "exchanged": exchanged}
         for sink in graph.sink_inputs.values():
             if sink.uid == node.uid:
                 of_part = _beside(graph, node, late.get(sink.output)) if sink.part else rows

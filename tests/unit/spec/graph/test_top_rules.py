@@ -11,6 +11,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.compatibility import NEW_UID, compare_signatures, state_signatures, with_updates_of
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.job.top_spec import TopOperator
+from milepost.spec.load.explain import explained_edges, explained_node
 from tests.harness.jobs.graphs import build_graph
 
 CLICKS = {"page": "string", "at": "timestamp[us, UTC]", "tags": "list<string>", "x": "float64"}
@@ -77,6 +78,18 @@ def test_updates_are_read_with_the_rows_that_they_replace() -> None:
     assert not graph.nodes["first"].retracts and graph.nodes["first"].read == "first"
     again = {**RANKS, "uid": "again", "inputs": ["first"], "key": ["place"], "rank": "r"}
     assert build_graph(spec(again, TOTALS, RANKS)).nodes["first"].retracts
+
+
+def test_lint_tells_the_mode_of_its_edge_and_that_all_rows_are_kept() -> None:
+    job = spec(RANKS, TOTALS)
+    graph = build_graph(job)
+    modes = {(edge["from"], edge["to"]): edge["mode"] for edge in explained_edges(job, graph)}
+    assert modes["totals", "first"] == "retract" and modes["clicks", "totals"] == "append"
+    assert modes["first", "shown"] == "upsert(page, place)"
+    (state,) = explained_node(job, graph, graph.nodes["first"])["state"]
+    assert (state["holds"], state["grows_with"]) == ("the rows of totals", "distinct page, at of totals")
+    (state,) = explained_node(spec(TOP), build_graph(spec(TOP)), build_graph(spec(TOP)).nodes["first"])["state"]
+    assert state["holds"] == "at most 3 rows per page"
 
 
 def test_ranks_may_end_where_rows_move_from_key_to_key_or_go() -> None:
