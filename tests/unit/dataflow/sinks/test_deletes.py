@@ -110,6 +110,36 @@ def test_deletes_of_what_never_was_are_no_file_of_a_table_of_buckets(tmp_path: P
     assert job.sink.files(done.contents) == () and (done.contents.files, done.contents.rows) == (0, 0)
 
 
+def test_a_bucket_is_written_again_only_where_something_that_is_deleted_was(tmp_path: Path) -> None:
+    """A filter that drops rows deletes keys that never were in the table."""
+    job = DeltaUpsert().begin(tmp_path)
+    full = rows(*((key, "a") for key in range(40)))
+    head = job.manifest.completed(job.sink, stage_buckets(job.sink, None, 1, 1, full, schema=SCHEMA, count=8))
+    for at, keys, changed in ((2, range(100, 140), 0), (3, [7, *range(100, 140)], 1)):
+        marked = deleting(rows(*((key, "") for key in keys)), list(keys))
+        before = {file.key for file in job.sink.files(head.contents)}
+        staged = stage_buckets(job.sink, head.contents, at, 1, marked, schema=marked.schema, count=8)
+        head = job.manifest.completed(job.sink, staged, waits=True)
+        assert len(before) == 8 and len(before - {file.key for file in job.sink.files(head.contents)}) == changed
+    assert [key for key, _ in pairs(job.sink.read(head.contents))] == [key for key in range(40) if key != 7]
+
+
+def test_a_file_that_crosses_a_cut_is_written_again_though_no_row_of_it_is_deleted(tmp_path: Path) -> None:
+    """Its rows are in one of two buckets, and the other one gets a row: files have no key group in common."""
+    groups = HASHER.key_groups(rows(*((key, "") for key in range(20))), ("k",), KEY_GROUPS)
+    lower = [key for key in range(20) if groups[key] < KEY_GROUPS // 2]
+    upper = [key for key in range(20) if groups[key] >= KEY_GROUPS // 2]
+    job = DeltaUpsert().begin(tmp_path)
+    first = stage_buckets(job.sink, None, 1, 1, rows((lower[0], "a")), schema=SCHEMA, count=1, parallelism=1)
+    head = job.manifest.completed(job.sink, first)
+    marked = deleting(rows((lower[1], ""), (upper[0], "b")), [lower[1]])
+    second = stage_buckets(job.sink, head.contents, 2, 1, marked, schema=marked.schema, count=2, parallelism=1)
+    head = job.manifest.completed(job.sink, second, waits=True)
+    files = job.sink.files(head.contents)
+    assert pairs(TableFiles("table", job.sink.store).rows(files, SCHEMA)) == sorted([(lower[0], "a"), (upper[0], "b")])
+    assert sorted((file.groups.start, file.groups.stop) for file in files if file.groups) == [(0, 64), (64, 128)]
+
+
 def test_the_changes_of_a_fork_keep_their_deletes_until_the_buckets_are_written(tmp_path: Path) -> None:
     """Below them lie the buckets that have the rows; the step before the switch takes them out."""
     job = DeltaUpsert().begin(tmp_path)

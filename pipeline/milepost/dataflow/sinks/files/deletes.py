@@ -51,6 +51,11 @@ def alike(tables: Iterable[pa.Table]) -> list[pa.Table]:
     return [_marked(table) for table in found]
 
 
+def has_rows(rows: pa.Table) -> bool:
+    """Return whether rows may be others than deletes."""
+    return DELETED_COLUMN not in rows.column_names or not pc.all(rows.column(DELETED_COLUMN)).as_py()
+
+
 def rows_that_stay(rows: pa.Table) -> pa.Table:
     """Return the rows that are no deletes, without their mark."""
     if DELETED_COLUMN not in rows.column_names:

@@ -8,7 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.sinks.files.deletes import alike, columns_with_deletes, rows_that_stay, stageable, table_columns
+from milepost.dataflow.sinks.files.deletes import (
+    alike,
+    columns_with_deletes,
+    has_rows,
+    rows_that_stay,
+    stageable,
+    table_columns,
+)
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.files.table_schema import conform, merged_schema, rows_to_stage, sorted_latest
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
@@ -76,17 +83,22 @@ class BucketStaging:
         parts = split_by_bucket(changed, groups, buckets)
         dirty = dirty_buckets(buckets, (at for at, part in enumerate(parts) if part.num_rows), self._buckets)
 
-        def write(at: int) -> StagedFile | None:
+        def write(at: int) -> tuple[StagedFile, ...]:
+            """Return what the bucket's rows are in afterwards: a file, none, or those that were there."""
+            files = [file for file in self._buckets if file.groups is not None and overlaps(file.groups, buckets[at])]
             rows = pa.concat_tables(alike([*self._rows_of(buckets[at], schema), parts[at]]))
             latest = rows_that_stay(sorted_latest(rows, self._key))
+            lost_none = not has_rows(parts[at]) and latest.num_rows == sum(file.rows for file in files)
+            if lost_none and all(is_within(file.groups, buckets[at]) for file in files):
+                return tuple(files)
             label = f"{subtask}-{buckets[at].start}"
             file = self._files.stage([latest], checkpoint_id, token, label, latest.nbytes)
-            return None if file is None else replace(file, groups=buckets[at])
+            return () if file is None else (replace(file, groups=buckets[at]),)
 
-        written = at_once(self._store, write, dirty, locally=_BUCKETS_AT_ONCE)
+        written = [file for files in at_once(self._store, write, dirty, locally=_BUCKETS_AT_ONCE) for file in files]
         taken = [file for file in self._buckets if any(overlaps(file.groups or range(0), buckets[at]) for at in dirty)]
-        made = tuple(file for file in written if file is not None)
-        gone = tuple(file.key for file in (*self._shared, *taken))
+        made = tuple(file for file in written if file not in taken)
+        gone = tuple(file.key for file in (*self._shared, *taken) if file not in written)
         if not made and not gone:  # deletes of what never was: as a change of its own it would be a file of the table
             return StagedRows(staged.rows)
         return replace(staged, buckets=made, replaced=gone)
