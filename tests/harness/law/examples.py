@@ -17,6 +17,9 @@ from hypothesis import strategies as st
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.spec.graph.join_rules import LEFT_ALONE
 from milepost.spec.job.spec import JobSpec
+from tests.harness.law.lookups import DOCUMENT, STATIC
+from tests.harness.law.lookups import KEYS as LOOKED_UP
+from tests.harness.law.lookups import SCHEMA as STATIC_SCHEMA
 from tests.harness.law.plane import EpochOptions
 
 MINUTE_US = 60_000_000
@@ -202,7 +205,8 @@ def _job_example(
 ) -> JobExample:
     digits = Digits(job)
     sources = ("a", "b")[: digits.pick((1, 1, 2))]
-    document = job_document(sources, [digits.pick(DELAYS) for _ in sources], operators)
+    delays = [digits.pick(DELAYS) for _ in sources]
+    document = job_document(sources, delays, operators, static=False)
     read = [(Digits(number), (left, right)[: len(sources)]) for number, left, right in acts]
     return JobExample(
         document,
@@ -227,15 +231,19 @@ class _Rows:
 
 
 def job_document(
-    sources: Sequence[str], delays: Sequence[str], operators: Sequence[int], *, cuts: bool = False
+    sources: Sequence[str], delays: Sequence[str], operators: Sequence[int], *, cuts: bool = False, static: bool = True
 ) -> dict[str, Any]:
-    """Return the spec of a job of these operators, each over a node before it whose rows are final."""
+    """Return the spec of a job of these operators, each over a node before it whose rows are final.
+
+    Args:
+        static: whether there is a static source.
+    """
     nodes = [_Rows(name, BASE_KEYS, CALLS, "t", tuple(SCHEMA.names)) for name in sources]
     made: list[dict[str, Any]] = []
     sinks: list[dict[str, Any]] = []
     for number, code in enumerate(operators):
         digits = Digits(code)
-        operator, updates, rows = _operator(f"n{number}", digits, nodes)
+        operator, updates, rows = _operator(f"n{number}", digits, nodes, KINDS if static else KINDS[:-1])
         made.append(operator)
         if rows is not None:
             nodes.append(rows)
@@ -245,7 +253,8 @@ def job_document(
     return {
         "name": "law",
         "storage": "../store",
-        "sources": {name: source_document(name, delay) for name, delay in zip(sources, delays, strict=True)},
+        "sources": {name: source_document(name, delay) for name, delay in zip(sources, delays, strict=True)}
+        | ({STATIC: DOCUMENT} if any(one["kind"] == "lookup" for one in made) else {}),
         "operators": made,
         "sinks": sinks,
         "spark": {"buffer_size": "64KB"},
@@ -264,14 +273,21 @@ def source_document(name: str, delay: str) -> dict[str, Any]:
     }
 
 
-def _operator(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, Any], bool, _Rows | None]:
+KINDS = ("window", "deduplicate", "aggregate", "window", "ttl", "join", "top", "lookup")
+
+
+def _operator(
+    uid: str, digits: Digits, nodes: list[_Rows], kinds: Sequence[str]
+) -> tuple[dict[str, Any], bool, _Rows | None]:
     """Return an operator, whether its rows are updates, and what may read them."""
-    kind = digits.pick(("window", "deduplicate", "aggregate", "window", "ttl", "join", "top"))
+    kind = digits.pick(kinds)
     if kind == "join":
         return _join(uid, digits, nodes)
     if kind == "top":
         return _top(uid, digits, digits.pick(nodes))
     nodes = [node for node in nodes if not node.updates]
+    if kind == "lookup":
+        return _lookup(uid, digits, digits.pick([node for node in nodes if node.event_time == "t"]))
     rows = digits.pick(nodes)
     key = digits.pick([one for one in rows.keys if kind != "window" or "window_start" not in one])
     operator: dict[str, Any] = {"uid": uid, "kind": kind, "inputs": [rows.name], "key": list(key)}
@@ -297,6 +313,18 @@ def _operator(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, A
         operator |= {"kind": "deduplicate", "ttl": digits.pick(TTLS)}
         operator["key"] = list(dict.fromkeys((*key, *digits.pick(((rows.event_time,), ())))))
     return operator, False, replace(rows, name=uid)
+
+
+def _lookup(uid: str, digits: Digits, rows: _Rows) -> tuple[dict[str, Any], bool, _Rows | None]:
+    key = digits.pick((("k",), ("i",), ("f",), ("k", "i")))
+    pairs = [{one: LOOKED_UP[one]} for one in key]
+    taken = {LOOKED_UP[one] for one in key}
+    new = {f"{uid}_{name}": f"right.{name}" for name in STATIC_SCHEMA.names if name not in taken}
+    operator = {"uid": uid, "kind": "lookup", "inputs": [rows.name, STATIC], "key": pairs,
+                "how": digits.pick(("left", "inner")), "order_by": [{"label": digits.pick(("desc", "asc"))}],
+                "columns": new}  # fmt: skip
+    found = replace(rows, name=uid, keys=(*rows.keys, (f"{uid}_label",)), columns=(*rows.columns, *new))
+    return operator, False, found
 
 
 def _top(uid: str, digits: Digits, rows: _Rows) -> tuple[dict[str, Any], bool, _Rows | None]:

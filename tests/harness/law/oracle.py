@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, held_back, operator_watermark
 from milepost.spec.graph.edges import edge_names, late_output
-from milepost.spec.graph.graph import JobGraph
-from milepost.spec.job.spec import JobSpec, SqlOperator
-from tests.harness.law.batch import Place, late_claims, microseconds, retraction_claims
+from milepost.spec.graph.graph import JobGraph, Node
+from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.spec import JobSpec, RowWiseSpec
+from tests.harness.law.batch import Claim, Place, late_claims, microseconds, retraction_claims
 from tests.harness.law.captured import EPOCH, ORDER, STAMP, Captured
 from tests.harness.law.laws import law_of
+from tests.harness.law.lookups import LookupLaw
 
 _SHOWN = 5
 _NUMBERS = {
@@ -63,7 +65,7 @@ def check(
     try:
         for node in graph.stateful:
             operator = spec.operator(node.uid)
-            assert not isinstance(operator, SqlOperator)
+            assert not isinstance(operator, RowWiseSpec)
             law, edges = law_of(operator), edge_names(node.inputs)
             places = [Place(graph, node.uid, _types(schemas[name]), at) for at, name in enumerate(node.inputs)]
             claims = [law.claims(places[0])]
@@ -73,14 +75,21 @@ def check(
                 late = late_output(node.uid, edges, place.position)
                 claims.append(late_claims(law, place, late, schemas.get(late, schemas[place.input]).names))
             for claim in chain.from_iterable(claims):
-                rows = db.execute(claim.query).fetchall()
-                if rows:
-                    columns = ", ".join(column[0] for column in db.description or ())
-                    shown = "".join(f"\n  {row}" for row in rows[:_SHOWN])
-                    raise Broken(f"{operator.kind} {node.uid}: {claim.says}: it does not hold\n  ({columns}){shown}")
+                _hold(db, node, claim)
+        for lookup in (one for one in spec.operators if isinstance(one, LookupOperator)):
+            for claim in LookupLaw(lookup).claims(Place(graph, lookup.uid, {})):
+                _hold(db, graph.nodes[lookup.uid], claim)
     finally:
         for name in made:
             db.unregister(name)
+
+
+def _hold(db: duckdb.DuckDBPyConnection, node: Node, claim: Claim) -> None:
+    rows = db.execute(claim.query).fetchall()
+    if rows:
+        columns = ", ".join(column[0] for column in db.description or ())
+        shown = "".join(f"\n  {row}" for row in rows[:_SHOWN])
+        raise Broken(f"{node.kind} {node.uid}: {claim.says}: it does not hold\n  ({columns}){shown}")
 
 
 class Watermarks:

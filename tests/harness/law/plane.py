@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.code_hash import CODE_HASH
+from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment, EpochPlan, SourceInput, expected_subtasks, split_inputs
 from milepost.jobmaster.run.results import acknowledged, newest_event_us
@@ -40,6 +41,7 @@ from milepost.state.runs.handles import StateHandle
 from tests.harness.jobs.graphs import build_graph
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.law.captured import Captured
+from tests.harness.law.lookups import STATIC, copy_of, static_rows
 from tests.harness.stores.memory_store import MemoryStore
 from tests.harness.tasks.key_hashes import KEYED
 
@@ -150,6 +152,8 @@ class Plane:
             stages=False,
             node=None if options.cold else f"{self._folder}/node",
         )
+        if plan.dimensions:
+            self.captured.add(STATIC, number, None, static_rows(number))
         answers = runner.run(plan)
         self.schemas = answers.schemas
         sources = len(split_inputs(plan.inputs, options.parallelism))
@@ -159,7 +163,7 @@ class Plane:
             uid: _state_of(acknowledged(verified, "operators", uid), plan.tables(operator))
             for uid, operator in answers.operators.items()
         }
-        watermarks = {name: self._watermark_us(name, base, verified) for name in self.spec.sources}
+        watermarks = {name: self._watermark_us(name, base, verified) for name in self.spec.streams}
         return Checkpoint(number, (*base.lineage, number), watermarks, states)
 
     def _keep(self, plan: EpochPlan, item: TaskOutput) -> None:
@@ -188,7 +192,7 @@ class Plane:
             base=CheckpointId(base.number),
             hasher=self._hasher,
             inputs=tuple(
-                SourceInput(name, objects.get(name, ()), (), {}, 0, 0, None) for name in sorted(self.spec.sources)
+                SourceInput(name, objects.get(name, ()), (), {}, 0, 0, None) for name in sorted(self.spec.streams)
             ),
             held_back=None,
             watermarks_us=base.watermarks_us,
@@ -209,7 +213,13 @@ class Plane:
             code_hash=CODE_HASH,
             cache_directory="",
             timeout_ms=600_000,
+            dimensions=self._dimensions(number),
         )
+
+    def _dimensions(self, number: int) -> dict[str, DimensionSnapshot]:
+        """Return the copies of an epoch, each new one: the static source changes with every epoch."""
+        store, rows = self._stores[_url("job")], static_rows(number)
+        return {name: copy_of(store, rows, number, FencingToken(1)) for name in self.spec.dimensions}
 
 
 def _url(name: str) -> str:

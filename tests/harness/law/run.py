@@ -32,7 +32,7 @@ def hold(example: Example, folder: Path) -> Counter[str]:
     for number, step in enumerate(example.steps):
         base = history[max(0, len(history) - 1 - step.back)]
         del history[max(1, len(history) - step.back) :]
-        for source, numbers in zip(sorted(example.spec.sources), step.rows, strict=True):
+        for source, numbers in zip(sorted(example.spec.streams), step.rows, strict=True):
             parts = [rows for rows in (numbers[::2], numbers[1::2]) if rows]
             waiting[source] = waiting.get(source, ()) + tuple(
                 plane.put(source, f"{number}-{part}.parquet", rows_table(rows, len(base.lineage)))

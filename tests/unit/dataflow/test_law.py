@@ -17,6 +17,7 @@ from milepost.spark.worker.worker_memory import MemoryBudget
 from milepost.spec.job.spec import JobSpec
 from tests.harness.law.captured import Captured
 from tests.harness.law.examples import Example, JobExample, Step, examples, job_examples, source_document
+from tests.harness.law.lookups import DOCUMENT, STATIC
 from tests.harness.law.oracle import Broken, check
 from tests.harness.law.plane import Checkpoint, EpochOptions, Plane
 from tests.harness.law.run import hold, hold_job
@@ -178,3 +179,29 @@ def test_the_law_finds_a_node_that_breaks_it(tmp_path: Path, change: Any) -> Non
 def test_a_step_of_zero_is_one_plain_epoch() -> None:
     """What shrinking ends at is what a person would try first."""
     assert Step.read(0, ((),), cuts=False) == Step(0, ((),), EpochOptions())
+
+
+@pytest.mark.parametrize(("how", "order"), [("left", "desc"), ("inner", "asc")])
+def test_rows_are_looked_up_in_what_their_epoch_holds(how: str, order: str, tmp_path: Path) -> None:
+    """Other rows each epoch; a law of another kind of lookup, or of the other order, is broken by them."""
+    lookup = {"uid": "found", "kind": "lookup", "inputs": ["a", STATIC], "key": [{"k": "dk"}], "how": how,
+              "order_by": [{"label": order}], "columns": {"df": "right.df"}}  # fmt: skip
+    spec = spec_of(lookup)
+    document = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    document["sources"][STATIC] = DOCUMENT
+    plane, head = Plane(JobSpec.model_validate(document), tmp_path), Checkpoint()
+    for number in range(3):
+        rows = events([(key, number, 10.0) for key in ("a", "b", "c", None, "other")])
+        head = plane.epoch(head, {"a": (plane.put("a", f"{number}.parquet", rows),)}, EpochOptions(parallelism=2))
+    wholes = {head.number: head.lineage}
+    check(plane.spec, plane.graph, plane.captured, plane.schemas, wholes)
+    for wrong in ({"how": "left" if how == "inner" else "inner"}, {"order_by": (("label", order == "asc"),)}):
+        operators = (plane.spec.operators[0].model_copy(update=wrong),)
+        with pytest.raises(Broken, match="rows are looked up in what was held in their epoch"):
+            check(
+                plane.spec.model_copy(update={"operators": operators}),
+                plane.graph,
+                plane.captured,
+                plane.schemas,
+                wholes,
+            )
