@@ -160,7 +160,9 @@ class AggregateLaw:
 
 @dataclass(frozen=True)
 class WindowLaw:
-    """A window is there once its end is reached, with all its rows but the late ones: those it could not wait for."""
+    """A window has all its rows but the late ones, those it could not wait for; it is there once its end is reached, or
+    early.
+    """
 
     spec: WindowOperator
 
@@ -191,19 +193,20 @@ class WindowLaw:
         keys, (start, end) = names(self.spec.key), self._bounds_us(place)
         on_time = place.on_time(self.late(place))
         rows = place.at_each(f"SELECT *, {start} AS __start, {end} AS __end FROM ({on_time})")
+        done = "true" if self.spec.emit == "early" else "__end <= watermark_us"
         return (
             f"SELECT upto, {keys}, make_timestamptz(__start) AS window_start, "
             f"make_timestamptz(__end) AS window_end, {place.calls(self.spec.aggregates)} "
             f"FROM (SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({rows})) JOIN mark USING (upto) "
-            f"WHERE node = '{place.uid}' AND __end <= watermark_us GROUP BY upto, {keys}, __start, __end"
+            f"WHERE node = '{place.uid}' AND {done} GROUP BY upto, {keys}, __start, __end"
         )
 
     def claims(self, place: Place) -> Iterator[Claim]:
         key = (*self.spec.key, "window_start", "window_end")
         every = f"{names(key)}, {shown(self.spec.aggregates)}"
-        rows = place.newest(key, every) if self._lateness_us else place.appended(every)
+        rows = place.newest(key, every) if self.spec.updates else place.appended(every)
         yield Claim("windows are the batch aggregate of those that are done", differing(rows, self.batch(place)))
-        if not self._lateness_us:
+        if not self.spec.updates:
             early = f'SELECT * FROM "{place.uid}" WHERE epoch_us(window_end) - 1 < __stamp'
             yield Claim("a window's row is on time for its consumers", early)
 

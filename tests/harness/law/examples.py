@@ -301,7 +301,9 @@ def _operator(
         if "session" in window:
             lateness, calls = "0s", {name: call for name, call in calls.items() if not call.startswith(ROUNDING)}
         operator |= {"window": window, "allowed_lateness": lateness, "aggregates": calls}
-        if lateness != "0s":
+        if "session" not in window and digits.pick((False, False, False, True)):
+            operator["emit"] = "early"
+        if lateness != "0s" or "emit" in operator:
             return operator, True, None
         keys = (("window_start",), (*key, "window_start"), key)
         more = (

@@ -20,7 +20,7 @@ def window_law(spec: WindowOperator) -> Law:
 def _claims(law: SlidingLaw | SessionLaw, place: Place) -> Iterator[Claim]:
     key = (*law.spec.key, "window_start", "window_end")
     every = f"{names(key)}, {shown(law.spec.aggregates)}"
-    final = not law.spec.allowed_lateness
+    final = not law.spec.updates
     rows = place.appended(every) if final else place.newest(key, every)
     yield Claim("windows are the batch aggregate of those that are done", differing(rows, law.batch(place)))
     if final:
@@ -29,12 +29,13 @@ def _claims(law: SlidingLaw | SessionLaw, place: Place) -> Iterator[Claim]:
 
 
 def _batch(spec: WindowOperator, place: Place, rows: str) -> str:
-    """Aggregate rows with `__start` and `__end` of their window, of those that are done."""
+    """Aggregate rows with `__start` and `__end` of their window, of those that are done, early of all."""
     keys = names(spec.key)
+    done = "true" if spec.emit == "early" else "__end <= watermark_us"
     return (
         f"SELECT upto, {keys}, make_timestamptz(__start) AS window_start, make_timestamptz(__end) AS window_end, "
         f"{place.calls(spec.aggregates)} FROM (SELECT * REPLACE ({place.keyed(spec.key)}) FROM ({rows})) "
-        f"JOIN mark USING (upto) WHERE node = '{place.uid}' AND __end <= watermark_us "
+        f"JOIN mark USING (upto) WHERE node = '{place.uid}' AND {done} "
         f"GROUP BY upto, {keys}, __start, __end"
     )
 

@@ -21,6 +21,7 @@ from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
 from milepost.dataflow.operators.window import TumblingWindowByKey
 from milepost.dataflow.operators.window_bounds import FixedWindows
+from milepost.dataflow.operators.windowed import Emission
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.metadata import StateTableSnapshot
@@ -81,15 +82,15 @@ def operators() -> dict[str, StatefulOperator]:
     count = {"n": parse_aggregate("count(*)"), "sum": parse_aggregate("sum(id)")}
     input_ = OperatorInput(SCHEMA, "t")
     ttl = timedelta(minutes=30)
-    hourly = TumblingWindowByKey("hourly", ("k",), FixedWindows(60 * MINUTE_US), timedelta(), count, input_)
+    hourly = TumblingWindowByKey("hourly", ("k",), FixedWindows(60 * MINUTE_US), Emission(), count, input_)
     windows = OperatorInput(hourly.output_schema, "window_end", LAST_MOMENT_US)
     sums = {"windows": parse_aggregate("count(*)"), "n": parse_aggregate("sum(n)")}
     return {
         "unique": DeduplicateByKey("unique", ("id",), ttl, input_),
         "hourly": hourly,
         "totals": AggregateByKey("totals", ("k",), count, SCHEMA),
-        "steady": TumblingWindowByKey("steady", ("k",), FixedWindows(30 * MINUTE_US), timedelta(), count, input_),
-        "longer": TumblingWindowByKey("longer", ("k",), FixedWindows(120 * MINUTE_US), timedelta(), sums, windows),
+        "steady": TumblingWindowByKey("steady", ("k",), FixedWindows(30 * MINUTE_US), Emission(), count, input_),
+        "longer": TumblingWindowByKey("longer", ("k",), FixedWindows(120 * MINUTE_US), Emission(), sums, windows),
         "twice": CountTwice(
             AggregateByKey("twice", ("k",), count, SCHEMA), AggregateByKey("twice", ("k", "t"), count, SCHEMA)
         ),

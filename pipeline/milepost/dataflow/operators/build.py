@@ -16,6 +16,7 @@ from milepost.dataflow.operators.sliding import SlidingWindowByKey
 from milepost.dataflow.operators.top import TopByKey
 from milepost.dataflow.operators.window import TumblingWindowByKey
 from milepost.dataflow.operators.window_bounds import CalendarWindows, FixedWindows
+from milepost.dataflow.operators.windowed import Emission
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.edges import edge_names
 from milepost.spec.job.join_spec import JoinOperator
@@ -75,16 +76,17 @@ def build_operator(
 
 
 def _window(spec: WindowOperator, input_: OperatorInput) -> StatefulOperator:
-    windows, lateness = spec.window, spec.allowed_lateness
+    windows = spec.window
+    emission = Emission(spec.allowed_lateness // timedelta(microseconds=1), early=spec.emit == "early")
     calls = timed_calls(spec.uid, spec.aggregates, input_.event_time)
     if windows.sliding is not None:
-        lengths = windows.sliding.size, windows.sliding.slide, lateness
-        return SlidingWindowByKey(spec.uid, spec.key, lengths, calls, input_)
+        lengths = windows.sliding.size, windows.sliding.slide
+        return SlidingWindowByKey(spec.uid, spec.key, lengths, emission, calls, input_)
     if windows.session is not None:
         return SessionWindowByKey(spec.uid, spec.key, windows.session.gap, calls, input_)
     assert windows.tumbling is not None, "the spec says which windows"
     bounds = _bounds(windows.tumbling, windows)
-    return TumblingWindowByKey(spec.uid, spec.key, bounds, lateness, calls, input_)
+    return TumblingWindowByKey(spec.uid, spec.key, bounds, emission, calls, input_)
 
 
 def _bounds(length: timedelta | Calendar, windows: Windows) -> FixedWindows | CalendarWindows:

@@ -36,7 +36,7 @@ from milepost.dataflow.operators.contract import (
     only_table,
 )
 from milepost.dataflow.operators.window import WindowRun
-from milepost.dataflow.operators.windowed import WINDOW_START, WindowedRows
+from milepost.dataflow.operators.windowed import WINDOW_START, Emission, WindowedRows
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.aggregates import AggregateCall
@@ -50,6 +50,7 @@ class SessionWindowByKey:
     """
 
     listener: CheckpointListener | None = None
+    emission = Emission()
     output_kind = OutputKind.APPEND
     output_key: tuple[str, ...] = ()
 

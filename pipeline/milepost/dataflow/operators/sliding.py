@@ -40,7 +40,7 @@ from milepost.dataflow.operators.contract import (
     OutputKind,
     only_table,
 )
-from milepost.dataflow.operators.windowed import WINDOW_END, WINDOW_START, WindowedRows
+from milepost.dataflow.operators.windowed import WINDOW_START, Emission, WindowedRows, not_between
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
 from milepost.spec.values.aggregates import AggregateCall
 
@@ -65,22 +65,24 @@ class SlidingWindowByKey:
         self,
         uid: str,
         key: Sequence[str],
-        lengths: tuple[timedelta, timedelta, timedelta],
+        lengths: tuple[timedelta, timedelta],
+        emission: Emission,
         calls: Mapping[str, AggregateCall],
         input_: OperatorInput,
     ) -> None:
         """Args:
-        lengths: size, slide, allowed lateness; size is a multiple of slide.
+        lengths: size and slide, of which it is a multiple.
         """
         self.windowed = windowed = WindowedRows(uid, key, calls, input_)
-        self.size_us, self.slide_us, self.lateness_us = (one // timedelta(microseconds=1) for one in lengths)
+        self.size_us, self.slide_us = (one // timedelta(microseconds=1) for one in lengths)
+        self.emission, self.lateness_us = emission, emission.lateness_us
         self.uid = uid
         self.routing_key = windowed.key
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
         self.key = (*key, PANE_START, FIRST_END)
         self.combiner: Combiner | None = None
-        self.output_kind = OutputKind.UPDATES if self.lateness_us else OutputKind.APPEND
-        self.output_key = (*key, WINDOW_START, WINDOW_END) if self.lateness_us else ()
+        self.output_kind = OutputKind.UPDATES if emission.updates else OutputKind.APPEND
+        self.output_key = emission.output_key(key)
         self.output_schema = windowed.output_schema
         bounds = [pa.field(name, UTC_MICROSECONDS) for name in (PANE_START, FIRST_END)]
         timer = pa.field(TIMER_COLUMN, pa.int64(), metadata={TIMER_EVERY: str(self.slide_us)})
@@ -242,7 +244,9 @@ class SlidingRun:
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Take up on-time rows; windows come out when they fire. Raises OperatorFailed."""
         changed, late = self._operator.take_up(rows, lateness_us, self._state)
-        if changed is not None and self._fired_us is not None:
+        if changed is not None and self._operator.emission.early:
+            self._again.append(changed.select(list(self._operator.key)))
+        elif changed is not None and self._fired_us is not None:
             fired = changed.filter(pc.field(TIMER_COLUMN) <= self._fired_us)
             if fired.num_rows:
                 self._again.append(fired.select(list(self._operator.key)))
@@ -253,9 +257,11 @@ class SlidingRun:
         return self._operator.windowed.results(self._fire(firing_us))
 
     def finish(self, firing_us: int | None) -> pa.Table:
-        """Emit the windows that end by then, and those that were emitted before and have changed since."""
-        again = self._changed()
-        return self._operator.windowed.results(pa.concat_tables([again, self._fire(firing_us)]))
+        """Emit the windows that end by then, and those that have changed and come out before or after that."""
+        before_us = self._fired_us
+        fired = self._fire(firing_us)
+        again = not_between(self._changed(before_us), before_us, self._fired_us)
+        return self._operator.windowed.results(pa.concat_tables([again, fired]))
 
     def _fire(self, firing_us: int | None) -> pa.Table:
         """Windows that `firing_us` reaches and no earlier firing did."""
@@ -272,14 +278,15 @@ class SlidingRun:
         # Where windows come out again, one that another subtask has fired may be due for some of its panes alone.
         return self._whole(panes, wanted) if operator.lateness_us else operator.merged(panes, wanted)
 
-    def _changed(self) -> pa.Table:
-        """Windows that have fired and that panes of them have changed since."""
+    def _changed(self, fired_us: int | None) -> pa.Table:
+        """Windows of panes that have changed: those that had fired, and early all of them."""
         operator = self._operator
-        if not self._again or self._fired_us is None:
+        until_us = END_OF_TIME_US if operator.emission.early else fired_us
+        if not self._again or until_us is None:
             return operator.window_schema.empty_table()
         rows = pa.concat_tables(self._again)
         panes = Panes.of(rows, group_rows(key_columns(rows, operator.routing_key))[0])
-        return self._whole(panes, operator.until(panes, _microseconds(panes.rows, FIRST_END), self._fired_us))
+        return self._whole(panes, operator.until(panes, _microseconds(panes.rows, FIRST_END), until_us))
 
     def _whole(self, panes: Panes, wanted: Wanted) -> pa.Table:
         """Windows of some panes, merged from all that they have."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import Protocol
 
 import numpy as np
@@ -25,7 +24,7 @@ from milepost.dataflow.operators.contract import (
     only_table,
 )
 from milepost.dataflow.operators.window_bounds import CalendarWindows, FixedWindows
-from milepost.dataflow.operators.windowed import WINDOW_END, WINDOW_START, WindowedRows
+from milepost.dataflow.operators.windowed import WINDOW_START, Emission, WindowedRows, not_between
 from milepost.spec.values.aggregates import AggregateCall
 
 
@@ -44,20 +43,20 @@ class TumblingWindowByKey:
         uid: str,
         key: Sequence[str],
         windows: FixedWindows | CalendarWindows,
-        allowed_lateness: timedelta,
+        emission: Emission,
         calls: Mapping[str, AggregateCall],
         input_: OperatorInput,
     ) -> None:
         self.windowed = windowed = WindowedRows(uid, key, calls, input_)
         self._windows = windows
-        self._lateness_us = allowed_lateness // timedelta(microseconds=1)
+        self.emission = emission
         self.uid = uid
         self.routing_key = windowed.key
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
         self.key = (*key, WINDOW_START)
         self.combiner: Combiner | None = None
-        self.output_kind = OutputKind.UPDATES if self._lateness_us else OutputKind.APPEND
-        self.output_key = (*key, WINDOW_START, WINDOW_END) if self._lateness_us else ()
+        self.output_kind = OutputKind.UPDATES if emission.updates else OutputKind.APPEND
+        self.output_key = emission.output_key(key)
         self.output_schema = windowed.output_schema
         start = pa.field(WINDOW_START, UTC_MICROSECONDS)
         times = [pa.field(TIMER_COLUMN, pa.int64()), pa.field(EXPIRES_COLUMN, pa.int64())]
@@ -79,10 +78,10 @@ class TumblingWindowByKey:
         times = self.windowed.event_time.of(rows)
         starts = self._windows.starts(times)
         if lateness_us is not None:
-            on_time = self._windows.ends_after(starts, lateness_us - self._lateness_us)
+            on_time = self._windows.ends_after(starts, lateness_us - self.emission.lateness_us)
             late = rows.filter(pa.array(~on_time))
             rows, times, starts = rows.filter(pa.array(on_time)), times[on_time], starts[on_time]
-        self.windowed.refuse_unbounded(times[self._windows.unbounded(times, starts, self._lateness_us)])
+        self.windowed.refuse_unbounded(times[self._windows.unbounded(times, starts, self.emission.lateness_us)])
         return (self._fold(rows, starts, state) if rows.num_rows else None), late
 
     def _fold(self, rows: pa.Table, starts: np.ndarray, state: KeyedState) -> pa.Table:
@@ -91,7 +90,7 @@ class TumblingWindowByKey:
         windows, changed = self.windowed.aggregates.fold(keys, rows, state)
         ends = self._windows.ends(changed.column(WINDOW_START).cast(pa.int64()).to_numpy())
         changed = changed.append_column(TIMER_COLUMN, pa.array(ends))
-        changed = changed.append_column(EXPIRES_COLUMN, pa.array(ends + self._lateness_us))
+        changed = changed.append_column(EXPIRES_COLUMN, pa.array(ends + self.emission.lateness_us))
         windows.put(changed)
         return changed
 
@@ -101,6 +100,8 @@ class WindowOperator(Protocol):
 
     @property
     def windowed(self) -> WindowedRows: ...
+    @property
+    def emission(self) -> Emission: ...
     @property
     def key(self) -> tuple[str, ...]: ...
     @property
@@ -122,7 +123,9 @@ class WindowRun:
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Take up on-time rows; windows come out when they fire. Raises OperatorFailed."""
         changed, late = self._operator.take_up(rows, lateness_us, self._state)
-        if changed is not None and self._fired_us is not None:
+        if changed is not None and self._operator.emission.early:
+            self._again.add(changed)
+        elif changed is not None and self._fired_us is not None:
             self._again.add(changed.filter(pc.field(TIMER_COLUMN) <= self._fired_us))
         yield OperatorOutput(self._operator.windowed.output_schema.empty_table(), late)
 
@@ -131,10 +134,12 @@ class WindowRun:
         return self._operator.windowed.results(self._fire(firing_us))
 
     def finish(self, firing_us: int | None) -> pa.Table:
-        """Emit the windows that end by then, and those that were emitted before and have changed since."""
+        """Emit the windows that end by then, and those that have changed and come out before or after that."""
+        before_us = self._fired_us
         fired = self._fire(firing_us)
         again = self._again.current(self._state)
         if again is not None:
+            again = not_between(again, before_us, self._fired_us)
             fired = pa.concat_tables([fired, again.select(fired.column_names)])
         return self._operator.windowed.results(fired)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -20,6 +21,37 @@ from milepost.spec.values.aggregates import AggregateCall
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """When windows come out.
+
+    Attributes:
+        lateness_us: for how long after their end they take rows up, and come out again.
+        early: whether they come out with each epoch that brings them rows, before their end as well.
+    """
+
+    lateness_us: int = 0
+    early: bool = False
+
+    @property
+    def updates(self) -> bool:
+        """Whether a window may come out again, in place of itself."""
+        return self.early or self.lateness_us > 0
+
+    def output_key(self, key: Sequence[str]) -> tuple[str, ...]:
+        """Return what identifies a row of the output of windows of a key; () where rows are final."""
+        return (*key, WINDOW_START, WINDOW_END) if self.updates else ()
+
+
+def not_between(windows: pa.Table, before_us: int | None, now_us: int | None) -> pa.Table:
+    """Return windows but those that a firing from one watermark to another has emitted; their timers are their ends."""
+    if now_us is None or now_us == before_us:
+        return windows
+    ends = windows.column(TIMER_COLUMN).to_numpy()
+    fired = (ends <= now_us) if before_us is None else (ends <= now_us) & (ends > before_us)
+    return windows.filter(pa.array(~fired))
 
 
 class WindowedRows:

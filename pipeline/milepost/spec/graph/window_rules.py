@@ -27,7 +27,7 @@ from milepost.spec.values.problems import Path, Problem
 
 
 def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
-    """Aggregates per key and window: each window once, append; with allowed lateness updates of it."""
+    """Aggregates per key and window: each window once, append; with allowed lateness, and early, updates of it."""
     problems = append_problems(operator.kind, name, rows, path) + event_time_problems("a window", name, rows, path)
     problems += key_problems(operator.key, name, rows, path)
     problems += aggregate_problems(operator.aggregates, name, rows, path)
@@ -36,7 +36,7 @@ def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Pat
         return problems
     columns: Columns = {column: rows.type_of(column) for column in operator.key}
     columns |= dict.fromkeys(WINDOW_COLUMNS, WINDOW_TIME)
-    kind = UPDATES if operator.allowed_lateness else APPEND
+    kind = UPDATES if operator.updates else APPEND
     return OutputRows(
         {**columns, **aggregate_columns(operator.aggregates, rows)},
         WINDOW_END,
@@ -54,6 +54,9 @@ def _merge_problems(operator: WindowOperator, rows: OutputRows, path: Path) -> I
     if operator.allowed_lateness:
         message = f"{not_available('allowed_lateness')} for session windows: a late row may join two that were emitted"
         yield Problem((*path, "allowed_lateness"), message)
+    if operator.emit == "early":
+        message = f"{not_available('emit: early')} for session windows: a row may join two that were emitted"
+        yield Problem((*path, "emit"), message)
     for output, call in operator.aggregates.items():
         type_ = rows.type_of(call.column)
         if rounds(call, type_):

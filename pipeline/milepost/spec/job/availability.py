@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from milepost.spec.job import join_spec, spec, window_spec
+from milepost.spec.job import join_spec, spec
 
-UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {
-    window_spec.WindowOperator: frozenset({"emit"}),
-}
+UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {}
 """Model -> keys. One that is null says "off", which is what this version does: it passes."""
 
 UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {

@@ -143,9 +143,17 @@ class WindowOperator(KeyedOperator):
         aggregates: column of the output, and what it holds, as of an aggregate operator.
         allowed_lateness: how long after its end a window still takes rows up. 0s: it is emitted once, then final
             (append); more: again with each epoch that brings it rows (updates), which sessions cannot.
+        emit: when windows come out: final, once they are done; early, with each epoch that brings them rows, before as
+            well (updates), and once they are done, which sessions cannot.
     """
 
     kind: Literal["window"]
     window: Annotated[Windows, AfterValidator(_one_kind)]
     aggregates: Aggregates
     allowed_lateness: Duration = timedelta(0)
+    emit: Literal["final", "early"] = "final"
+
+    @property
+    def updates(self) -> bool:
+        """Whether a window may come out again, in place of itself."""
+        return bool(self.allowed_lateness) or self.emit == "early"

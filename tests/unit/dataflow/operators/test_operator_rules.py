@@ -19,6 +19,7 @@ from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput, OutputKind, StatefulOperator
 from milepost.dataflow.operators.window import TumblingWindowByKey
 from milepost.dataflow.operators.window_bounds import FixedWindows
+from milepost.dataflow.operators.windowed import Emission
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
@@ -290,8 +291,9 @@ def test_a_window_of_a_negative_time_starts_below_it(started: Any) -> None:
 def test_with_allowed_lateness_a_fired_window_is_emitted_again_until_it_closes(started: Any) -> None:
     """Updates: fired once on time, again for each epoch that brings it rows, late from end + allowed lateness."""
     calls = {"n": parse_aggregate("count(*)")}
-    hour = timedelta(hours=1)
-    run = started(TumblingWindowByKey("win", ["k"], FixedWindows(HOUR_US), hour, calls, OperatorInput(SCHEMA, "t")))
+    run = started(
+        TumblingWindowByKey("win", ["k"], FixedWindows(HOUR_US), Emission(HOUR_US), calls, OperatorInput(SCHEMA, "t"))
+    )
     assert run.operator.output_kind is OutputKind.UPDATES
     assert run.operator.output_key == ("k", "window_start", "window_end")
     assert windows(run.epoch(rows(("a", 1, 10)), None, HOUR_US).rows) == [("a", 0, 1)]

@@ -153,3 +153,31 @@ def test_a_window_that_another_subtask_has_fired_is_not_fired_again(start: Start
     else:
         list(again.rows(0, rows(("a", 6)), 0))
         assert found(again.finish(30 * MINUTE_US)) == [("a", 10, 2), ("a", 20, 3), ("a", 30, 3)]
+
+
+@pytest.mark.parametrize("window", [{"sliding": {"size": "20m", "slide": "10m"}}, {"tumbling": "10m"}])
+def test_windows_that_come_out_early_do_so_once_an_epoch_and_when_they_are_done(
+    tmp_path: Path, window: dict[str, Any]
+) -> None:
+    """In pieces as well: a window that an epoch changes and fires is there once."""
+    spec = WindowOperator.model_validate(
+        {"uid": "win", "kind": "window", "inputs": ["in"], "key": ["k"], "emit": "early", "window": window,
+         "aggregates": {"n": "count(*)"}}
+    )  # fmt: skip
+    operator = build_operator(spec, [OperatorInput(SCHEMA, "t")])
+    assert operator.output_key == ("k", "window_start", "window_end")
+    run = OperatorRun(operator, LocalStore(StoreConfig(f"file://{tmp_path}/store")))
+    out = [
+        run.epoch(rows(("a", 5), ("b", 5)), None, None, cuts=[1]).rows,
+        run.epoch(rows(("a", 6), ("a", 7)), None, 10 * MINUTE_US, cuts=[1]).rows,
+        run.epoch(rows(("a", 12)), 10 * MINUTE_US, 10 * MINUTE_US).rows,
+        run.epoch(rows(), 10 * MINUTE_US, 20 * MINUTE_US).rows,
+    ]
+    tumbling = [[("a", 10, 1), ("b", 10, 1)], [("a", 10, 3), ("b", 10, 1)], [("a", 20, 1)], [("a", 20, 1)]]
+    slides = [
+        [("a", 10, 1), ("a", 20, 1), ("b", 10, 1), ("b", 20, 1)],
+        [("a", 10, 3), ("a", 20, 3), ("b", 10, 1)],
+        [("a", 20, 4), ("a", 30, 1)],
+        [("a", 20, 4), ("b", 20, 1)],
+    ]
+    assert [sorted(found(one)) for one in out] == (tumbling if "tumbling" in window else slides)

@@ -41,6 +41,28 @@ def test_sliding_windows_with_allowed_lateness_give_updates() -> None:
     assert (node.output_kind, node.holdback_us) == ("updates", 3_600_000_000)
 
 
+@pytest.mark.parametrize("window", [SLIDING, {"tumbling": "1h"}])
+def test_windows_that_come_out_early_are_updates_for_tables_that_show_the_newest(window: dict[str, Any]) -> None:
+    node = build_graph(spec(window=window, emit="early")).nodes["win"]
+    assert (node.output_kind, node.holdback_us, node.key) == ("updates", 0, ("visitor", "window_start", "window_end"))
+    value = document(window=window, emit="early")
+    for format_, mode, says in (
+        ("parquet", "append", "gives updates, which an append sink cannot take"),
+        ("delta", "upsert", "for windows and format: delta"),
+        ("parquet", "upsert", None),
+        ("delta", "changelog", None),
+    ):
+        sink = {"name": "out", "input": "win", "format": format_, "path": "out", "mode": mode}
+        job = JobSpec.model_validate({**value, "sinks": [sink]})
+        if says is None:
+            assert build_graph(job)
+        else:
+            with pytest.raises(InvalidRequest, match=says):
+                build_graph(job)
+    before, after = spec(window=window), spec(window=window, emit="early")
+    assert [row["verdict"] for row in of_window(state_signatures(before, build_graph(before)), after)] == [COMPATIBLE]
+
+
 @pytest.mark.parametrize(
     ("window", "says"),
     [
@@ -76,6 +98,7 @@ def test_a_thousand_panes_of_a_window_are_the_most() -> None:
     ("operator", "says"),
     [
         ({"window": SESSION, "allowed_lateness": "1s"}, "`allowed_lateness` is not available in this version for sess"),
+        ({"window": SESSION, "emit": "early"}, "`emit: early` is not available in this version for session windows"),
         ({"window": SESSION, "aggregates": {"s": "sum(x)"}}, "a sum of floats depends on the order"),
         ({"window": SESSION, "aggregates": {"s": "avg(x)"}}, "a sum of floats depends on the order"),
     ],
