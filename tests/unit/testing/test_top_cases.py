@@ -1,0 +1,48 @@
+"""`milepost test` tells the ranks behind an aggregate, epoch after epoch, and after a step back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from milepost.spark.local.local_runner import LocalRunner
+from milepost.testing.case_file import load_cases
+from milepost.testing.case_run import run_case
+
+SPEC = """\
+name: visits
+storage: s3://nobody/asks/for/it
+sources:
+  clicks: {format: csv, path: "s3://landing/clicks/*.csv", schema: {page: string}}
+operators:
+  - {uid: views, kind: aggregate, inputs: [clicks], key: [page], aggregates: {views: count(*)}}
+  - {uid: first, kind: top, inputs: [views], key: [views], order_by: [page], n: 2, rank: place}
+sinks:
+  - {name: first, input: first, format: parquet, path: s3://lake/first, mode: upsert}
+spark: {parallelism: 2}
+"""
+
+
+def ranks(*rows: tuple[str, int, int]) -> list[dict[str, Any]]:
+    return [{"page": page, "views": views, "place": place} for page, views, place in rows]
+
+
+def epoch(pages: str, *rows: tuple[str, int, int]) -> dict[str, Any]:
+    given = {"clicks": [{"page": page} for page in pages]}
+    return {"epoch": given, "expect": {"tables": {"first": ranks(*rows)}}}
+
+
+def test_a_case_tells_ranks_that_come_move_and_end(tmp_path: Path) -> None:
+    (tmp_path / "visits.yaml").write_text(SPEC)
+    steps = [
+        epoch("abc", ("a", 1, 1), ("b", 1, 2)),
+        epoch("b", ("a", 1, 1), ("c", 1, 2), ("b", 2, 1)),
+        {"rollback": 1, "expect": {"tables": {"first": ranks(("a", 1, 1), ("b", 1, 2))}}},
+        {"spec": {"parallelism: 2": "parallelism: 3"}},
+        epoch("a", ("c", 1, 1), ("a", 2, 1), ("b", 2, 2)),
+    ]
+    file = tmp_path / "case.yaml"
+    file.write_text(yaml.safe_dump({"milepost_test": 1, "job": "visits.yaml", "cases": {"it": steps}}))
+    assert run_case(load_cases(file), "it", LocalRunner()).faults == ()
