@@ -1,0 +1,136 @@
+"""A job whose keys come and go: each kind of table shows just the rows that are left, forward, back and aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.dataflow.quality.verdict import VerdictStatus
+from milepost.dataflow.sinks.records.table_address import TableAddress
+from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.protocol.records.ids import CheckpointId
+from milepost.spec.load.load import load_job
+from tests.harness.jobs.deleting_job import PARQUET, DeletingJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.readers.reading_engines import ReadingEngines
+from tests.harness.servers.postgres_server import PostgresServer
+from tests.harness.tasks.tables import assert_same_rows
+
+pytestmark = pytest.mark.long
+
+SECOND = PARQUET.replace("table", "second")
+IN_POSTGRES = SECOND.replace(
+    "format: parquet, path: ../lake/second", 'format: postgres, dsn: "${env:PG_DSN}", table: public.second'
+)
+GATE = """\
+quality:
+  - sink: table
+    expectations: [{type: expect_column_values_to_not_be_null, column: v, severity: critical}]
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeletingJob:
+    monkeypatch.setenv("DELETING_CATALOG", f"sqlite:///{tmp_path / 'job' / 'catalog.db'}")
+    return DeletingJob.create(tmp_path / "job")
+
+
+def test_engines_see_the_rows_that_are_left_forward_and_back(job: DeletingJob, reading_engines: ReadingEngines) -> None:
+    for day in range(1, 7):
+        job.run(day)
+        job.assert_tables(reading_engines, range(1, day + 1))
+    for checkpoint_id, days in ((3, (1, 2, 3)), (6, range(1, 7)), (0, ())):
+        job.master.rollback(Session.cli(), checkpoint_id)
+        job.assert_tables(reading_engines, days)
+
+
+def test_a_backfill_shows_its_deletes_with_the_switch_and_so_does_the_way_back(
+    job: DeletingJob, reading_engines: ReadingEngines
+) -> None:
+    """A fork stages changes, deletes among them; its last epoch writes the buckets."""
+    job.run(*range(1, 6))
+    job.fix()
+    result = job.master.backfill(Session.cli(), SparklessRunner(), "2026-03-03")
+    assert result.outcome == "fast_forwarded"
+    job.assert_tables(reading_engines, range(1, 6), fixed=True)
+    job.run(6)
+    job.assert_tables(reading_engines, range(1, 7), fixed=True)
+    job.master.rollback(Session.cli(), 5)
+    job.assert_tables(reading_engines, range(1, 6))
+
+
+def test_a_table_in_postgres_has_the_rows_that_are_left_forward_and_back(
+    job: DeletingJob, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = postgres.new_database()
+    monkeypatch.setenv("PG_DSN", database.dsn)
+    job.edit(PARQUET, PARQUET + IN_POSTGRES)
+
+    def assert_table(days: range) -> None:
+        expected = {row["k"]: row["v"] for row in job.expected(days).to_pylist()}
+        assert dict(database.run("SELECT k, v FROM public.second")) == expected
+        assert job.master.plan_realign("second").fault is None
+
+    for day in range(1, 5):
+        job.run(day)
+        assert_table(range(1, day + 1))
+    job.master.rollback(Session.cli(), 2)
+    assert_table(range(1, 3))
+    database.run("INSERT INTO public.second (k, v, _milepost) VALUES (77, 7, 1)")
+    database.run("DELETE FROM public.second WHERE k = (SELECT min(k) FROM public.second)")
+    job.master.realign(Session.cli(), job.master.plan_realign("second"))
+    assert_table(range(1, 3))
+
+
+def test_a_table_goes_on_elsewhere_with_the_rows_that_are_left(
+    job: DeletingJob, reading_engines: ReadingEngines
+) -> None:
+    """From files of changes to buckets; the way back leads to the old table."""
+    job.run(1, 2, 3, 4)
+    moved = TableAddress("delta", "../lake/moved")
+    job.master.migrate_table(job.master.plan_migration("table", moved), detail="a test")
+    job.edit("format: parquet, path: ../lake/table", "format: delta, path: ../lake/moved")
+    job.assert_tables(reading_engines, range(1, 5))
+    job.run(5)
+    job.assert_tables(reading_engines, range(1, 6))
+    seen = reading_engines.read("duckdb", job.small.folder / "lake" / "moved")
+    assert_same_rows(seen, job.expected(range(1, 6)), "moved")
+
+
+def test_another_job_starts_from_a_savepoint_with_the_rows_that_are_left(job: DeletingJob, tmp_path: Path) -> None:
+    job.run(1, 2, 3)
+    saved = job.master.create_savepoint("third")
+    spec = (job.small.folder / "config" / "small.yaml").read_text()
+    other = job.small.folder / "config" / "other.yaml"
+    for old, new in (("name: small\n", "name: other\n"), ("../lake/", "../lake/other-"), ("small.ice", "other.ice")):
+        spec = spec.replace(old, new)
+    other.write_text(spec)
+
+    def master() -> JobMaster:
+        return JobMaster(load_job(str(other)))
+
+    master().start(saved.location)
+    for sink in ("table", "delta", "ice"):
+        assert_same_rows(master().read(sink), job.expected(range(1, 4)), sink)
+    job.land(4)
+    master().run(Session.cli(), SparklessRunner())
+    for sink in ("table", "delta", "ice"):
+        assert_same_rows(master().read(sink), job.expected(range(1, 5)), sink)
+
+
+def test_the_gate_judges_no_delete_and_the_diff_says_which_rows_went(job: DeletingJob) -> None:
+    """Each value is there: a delete, which has none, vetoes nothing."""
+    spec = job.small.folder / "config" / "small.yaml"
+    spec.write_text(spec.read_text() + GATE)
+    job.run(1, 2)
+    before, after = (job.expected(range(1, day + 1)).to_pylist() for day in (1, 2))
+    found = {item.name: item for item in job.master.diff(1, 2)}
+    for sink in ("table", "delta", "ice"):
+        gone = {row["k"] for row in found[sink].changes.table.to_pylist() if row["change"] == "removed"}
+        assert gone == {row["k"] for row in before} - {row["k"] for row in after} != set()
+    metadata = job.small.context.base_metadata(job.small.context.head().state, CheckpointId(2))
+    assert metadata is not None and metadata.verdict.status is VerdictStatus.PASSED
+    (verdict,) = metadata.verdict.verdicts
+    deleted = metadata.sinks["table"].rows - verdict.rows
+    assert deleted >= len({row["k"] for row in before} - {row["k"] for row in after})
