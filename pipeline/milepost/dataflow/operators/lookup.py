@@ -156,7 +156,9 @@ class PreparedRows:
     def find(self, keys: pa.Table, hashes: npt.NDArray[np.uint64]) -> Ints:
         """Return where each key's row is; -1: nowhere. Keys that share a hash are told apart by their values."""
         found = np.full(len(hashes), -1, dtype=np.int64)
-        places = np.searchsorted(self.hashes, hashes)
+        order = np.argsort(hashes)  # a search for each in turn jumps about in memory: three times as slow
+        places = np.empty(len(hashes), dtype=np.int64)
+        places[order] = np.searchsorted(self.hashes, hashes[order])
         left = np.arange(len(hashes))
         while left.size:
             there = places < len(self.hashes)
