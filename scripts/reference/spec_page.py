@@ -42,6 +42,7 @@ HEADINGS = {
     "JoinOperator": "operators: join",
     "LookupOperator": "operators: lookup",
     "TopOperator": "operators: top",
+    "LatestOperator": "operators: latest",
     "ProcessOperator": "operators: process",
     "SinkSpec": "sinks",
     "CatalogSpec": "sinks.catalog",

@@ -1,6 +1,7 @@
 """A data plane in this process: the tasks of an epoch one after another, with the shuffle as a list of rows.
 
-For what the master does around an epoch. What Spark adds is left out: processes, retries, the JVM, and so SQL. What a
+For what the master does around an epoch. What Spark adds is left out: processes, retries, the JVM, and so SQL; of
+`latest`, DuckDB says which rows are deletes. What a
 task does is the product's, but that its uploads happen where they are asked for.
 """
 
@@ -13,6 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import duckdb
 import pyarrow as pa
 
 from milepost.epoch.answers import EpochAnswers
@@ -25,9 +27,12 @@ from milepost.spark.task.epoch_tasks import epoch_tasks
 from milepost.spark.task.levels import EpochLevels, plan_levels
 from milepost.spark.task.row_wise import SqlStep
 from milepost.spark.wire.epoch_clock import Clock
-from milepost.spark.wire.task_output import TaskOutput
+from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
+from milepost.spec.graph.edges import DELETED_COLUMN, marked_output
 from milepost.spec.graph.graph import Node
+from milepost.spec.job.latest_spec import LatestOperator
+from milepost.spec.job.spec import JobSpec
 from milepost.storage.open import open_store
 
 
@@ -79,7 +84,7 @@ class SparklessRunner:
         self.before(plan)
         with tempfile.TemporaryDirectory() if self.node is None else nullcontext(self.node) as node:
             here = replace(plan, cache_directory=node)
-            epoch = plan_levels(here, plan.spec.spark.parallelism, no_sql)
+            epoch = plan_levels(here, plan.spec.spark.parallelism, partial(marked_schema, here.spec))
             place = LocalPlace(self.opener, self.budget, self.clock)
             answers = run_levels(here, self._tasks(here, epoch), partial(self._between, plan), place)
         self.after(plan)
@@ -91,11 +96,32 @@ class SparklessRunner:
             yield level, operators, output
 
     def _between(self, plan: EpochPlan, step: SqlStep | None, items: Iterable[TaskOutput]) -> Iterator[TaskOutput]:
-        assert step is None, "SQL needs Spark"
         for item in items:
             if self.seen is not None:
                 self.seen(plan, item)
             yield item
+            if step is not None and isinstance(item, Rows):
+                yield from _marked(plan, step, item)
+
+
+def marked_schema(spec: JobSpec, node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
+    """Return the columns of an operator's input with whether rows are deletes, which DuckDB can say as well."""
+    if not isinstance(spec.operator(node.uid), LatestOperator):
+        return no_sql(node, inputs)
+    return inputs[node.inputs[0]].append(pa.field(DELETED_COLUMN, pa.bool_()))
+
+
+def _marked(plan: EpochPlan, step: SqlStep, item: Rows) -> Iterator[Rows]:
+    """Yield a node's rows for each operator that asks of them if they are deletes."""
+    for one in step.expressions:
+        operator = plan.spec.operator(one.uid)
+        assert isinstance(operator, LatestOperator), "SQL needs Spark"
+        if operator.inputs == (item.node,):
+            rows, name = item.rows, marked_output(one.uid)
+            marks = duckdb.sql(f"SELECT coalesce({operator.delete_when}, false) AS is_delete FROM rows").arrow()
+            mark = pa.field(DELETED_COLUMN, pa.bool_())
+            whole = rows.append_column(mark, pa.table(marks).column("is_delete"))
+            yield replace(item, node=name, rows=whole.select(step.kept[name].names))
 
 
 def no_sql(node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:

@@ -82,6 +82,8 @@ ROUNDING = ("sum(x)", "avg(x)", "stddev(x)")
 """Sums of floats, which sessions do not have."""
 ORDERS = (("x",), ("f", "x"), ("k",), ("d", "i"), ("t",))
 WINDOW_ORDERS = (("n",), ("window_start", "n"))
+DELETES = ("i < 0", None, "x IS NULL OR x > 1", "d < 0")
+WINDOW_DELETES = ("n < 2", None)
 BASE_KEYS = (("k",), ("f",), ("k", "f"), ("i",), ("k", "i"))
 
 
@@ -248,7 +250,9 @@ def job_document(
         if rows is not None:
             nodes.append(rows)
         _sink(sinks, operator["uid"], operator["uid"], "upsert" if updates else "append")
-        if (operator["kind"] == "window" or "ttl" in operator) and digits.pick((False, True)):
+        if (operator["kind"] == "window" or {"ttl", "tombstone_ttl"}.intersection(operator)) and digits.pick(
+            (False, True)
+        ):
             _sink(sinks, f"{operator['uid']}_late", f"{operator['uid']}.late", "append")
     return {
         "name": "law",
@@ -273,7 +277,7 @@ def source_document(name: str, delay: str) -> dict[str, Any]:
     }
 
 
-KINDS = ("window", "deduplicate", "aggregate", "window", "ttl", "join", "top", "lookup")
+KINDS = ("window", "deduplicate", "aggregate", "window", "ttl", "join", "top", "latest", "lookup")
 
 
 def _operator(
@@ -291,6 +295,8 @@ def _operator(
     rows = digits.pick(nodes)
     key = digits.pick([one for one in rows.keys if kind != "window" or "window_start" not in one])
     operator: dict[str, Any] = {"uid": uid, "kind": kind, "inputs": [rows.name], "key": list(key)}
+    if kind == "latest":
+        return operator | _latest(digits, rows, key), True, None
     if kind == "aggregate":
         calls = digits.pick(rows.calls)
         parts = tuple((name,) for name in key)
@@ -341,6 +347,17 @@ def _top(uid: str, digits: Digits, rows: _Rows) -> tuple[dict[str, Any], bool, _
     keys = (*((name,) for name in key), key, (*key, f"place_{uid}"), (f"place_{uid}",))
     ranks = _Rows(uid, keys, (), "", updates=True) if rows.event_time != "t" else None
     return operator, True, ranks
+
+
+def _latest(digits: Digits, rows: _Rows, key: tuple[str, ...]) -> dict[str, Any]:
+    """Return what a latest operator says: few sequences, so that rows tie, and deletes at any place among them."""
+    of_source = rows.event_time == "t"
+    order = list(dict.fromkeys(digits.pick(ORDERS if of_source else WINDOW_ORDERS)))
+    said: dict[str, Any] = {"sequence_by": order}
+    condition = digits.pick(DELETES if of_source else WINDOW_DELETES)
+    if condition is not None:
+        said |= {"delete_when": condition} | digits.pick(({}, {"tombstone_ttl": digits.pick(TTLS)}))
+    return said | digits.pick(({}, {"columns": list(dict.fromkeys((*order[:1], *key)))}))
 
 
 def _join(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, Any], bool, _Rows]:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, StatefulSpec, WindowOperator
 from milepost.spec.job.top_spec import TopOperator
 from tests.harness.law.batch import AggregateLaw, DeduplicateLaw, Law
 from tests.harness.law.join_law import JoinLaw
+from tests.harness.law.latest_law import LatestLaw
 from tests.harness.law.top_law import TopLaw
 from tests.harness.law.window_law import window_law
 
@@ -19,6 +21,7 @@ LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {
     DeduplicateOperator: DeduplicateLaw,
     JoinOperator: JoinLaw,
     TopOperator: TopLaw,
+    LatestOperator: LatestLaw,
 }
 
 

@@ -10,6 +10,7 @@ from milepost.dataflow.operators.aggregates import timed_calls
 from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
 from milepost.dataflow.operators.interval_join import IntervalJoinByKey, JoinShape
+from milepost.dataflow.operators.latest import LatestByKey
 from milepost.dataflow.operators.process import ProcessByKey, ProcessFunction
 from milepost.dataflow.operators.session import SessionWindowByKey
 from milepost.dataflow.operators.sliding import SlidingWindowByKey
@@ -20,6 +21,7 @@ from milepost.dataflow.operators.windowed import Emission
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.edges import edge_names
 from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.spec import (
     AggregateOperator,
     DeduplicateOperator,
@@ -68,6 +70,8 @@ def build_operator(
         return _window(spec, input_)
     if isinstance(spec, TopOperator):
         return TopByKey(spec.uid, spec.key, spec.order_by, spec.n, spec.rank, input_)
+    if isinstance(spec, LatestOperator):
+        return LatestByKey(spec, input_)
     if isinstance(spec, DeduplicateOperator):
         return DeduplicateByKey(spec.uid, spec.key, spec.ttl, input_)
     raise InvalidRequest(

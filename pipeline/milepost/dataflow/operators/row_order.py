@@ -6,13 +6,14 @@ the order that a spec declares the two zeros are one; among whole rows they are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import Bools, Ints
+from milepost.protocol.records.errors import InvalidRequest
 
 OrderBy = tuple[tuple[str, bool], ...]
 """Columns, and of each whether it descends: nulls come first where it does not, and last where it does."""
@@ -61,6 +62,60 @@ def same_values(one: pa.Table, other: pa.Table) -> Bools:
     return same
 
 
+def last_rows(rows: pa.Table, groups: Ints, order_by: Sequence[str]) -> Ints:
+    """Return of each group the position of its last row, ascending by some columns and then by all of them.
+
+    Of rows that are equal in all columns it is the one that stands last. Only what is tied with it is looked at whole.
+
+    >>> rows = pa.table({"page": ["b", "a", "c", "a"], "views": [5, 5, 1, None]})
+    >>> last_rows(rows, np.array([0, 0, 1, 1]), ("views",)).tolist()
+    [0, 2]
+    """
+    if not len(groups):
+        return groups
+    count = int(groups.max()) + 1
+    places = np.arange(len(groups), dtype=np.int64)
+    for name in order_by:
+        places = places[_are_greatest(_declared(rows.column(name), False)[places], groups[places], count)]
+        if len(places) == count:
+            break
+    if len(places) > count:
+        tied = np.bincount(groups[places], minlength=count)[groups[places]] > 1
+        among = places[tied]
+        whole = rows.take(pa.array(among))
+        left = np.arange(len(among))
+        for column in whole.columns:
+            for code in _codes(_array(column)):
+                left = left[_are_greatest(code[left], groups[among[left]], count)]
+        places = np.concatenate([places[~tied], np.sort(among[left])])
+    last = np.empty(count, dtype=np.int64)
+    last[groups[places]] = places
+    return last
+
+
+def _are_greatest(code: Ints, groups: Ints, count: int) -> Bools:
+    """Return which numbers are the greatest of their group."""
+    greatest = np.full(count, np.iinfo(np.int64).min)
+    np.maximum.at(greatest, groups, code)
+    return code == greatest[groups]
+
+
+def check_order(uid: str, columns: Iterable[str], schema: pa.Schema) -> None:
+    """Raises InvalidRequest unless the input has every column of an order, and it is not nested."""
+    for name in columns:
+        if schema.get_field_index(name) < 0:
+            raise InvalidRequest(
+                f"operator {uid!r}: column {name!r} of its order is not in its input. Nothing was changed.",
+                hint=f"Its input has: {', '.join(schema.names)}.",
+            )
+        if pa.types.is_nested(schema.field(name).type):
+            raise InvalidRequest(
+                f"operator {uid!r}: column {name!r} of its order has type {schema.field(name).type}, which has no "
+                "order. Nothing was changed.",
+                hint="Take a scalar out of it in a `sql` operator.",
+            )
+
+
 def _lexsort(codes: Sequence[Ints]) -> Ints:
     return np.lexsort(tuple(reversed(codes)))
 
@@ -80,7 +135,7 @@ def _declared(column: pa.ChunkedArray, descends: bool) -> Ints:
     if pa.types.is_floating(array.type):
         array = pc.if_else(pc.equal(array, pa.scalar(0.0, array.type)), pa.scalar(0.0, array.type), array)
     (code,) = _codes(array)
-    return -code if descends else code
+    return ~code if descends else code  # the least of 64 bits has no negative
 
 
 def _codes(array: pa.Array) -> Iterator[Ints]:
@@ -96,12 +151,24 @@ def _codes(array: pa.Array) -> Iterator[Ints]:
         yield from _codes_of_lists(array)
     elif pa.types.is_null(data_type):
         yield np.zeros(len(array), dtype=np.int64)
+    elif _is_whole(data_type) and not array.null_count:
+        yield array.view(_VIEWS.get(data_type.bit_width, data_type)).cast(pa.int64()).to_numpy()
     else:
         encoded = (_float_bits(array) if pa.types.is_floating(data_type) else array).dictionary_encode()
         ranks = np.empty(len(encoded.dictionary) + 1, dtype=np.int64)
         ranks[np.asarray(pc.array_sort_indices(encoded.dictionary))] = np.arange(1, len(encoded.dictionary) + 1)
         ranks[-1] = 0
         yield ranks[encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)]
+
+
+_VIEWS = {32: pa.int32(), 64: pa.int64()}
+
+
+def _is_whole(data_type: pa.DataType) -> bool:
+    """Return whether values are whole numbers, as they are kept, of at most 64 bits."""
+    return bool(
+        pa.types.is_signed_integer(data_type) or pa.types.is_timestamp(data_type) or pa.types.is_date(data_type)
+    )
 
 
 def _float_bits(array: pa.Array) -> pa.Array:

@@ -40,8 +40,7 @@ from milepost.dataflow.operators.contract import (
 )
 from milepost.dataflow.operators.declared import DELETED_FIELD
 from milepost.dataflow.operators.retractions import NONE, with_weights
-from milepost.dataflow.operators.row_order import OrderBy, sorted_rows
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.dataflow.operators.row_order import OrderBy, check_order, sorted_rows
 
 RANK = pa.int32()
 """Type of a rank, as of Spark's `row_number`."""
@@ -65,7 +64,7 @@ class TopByKey:
         """
         schema = input_.schema
         check_key(uid, key, schema)
-        _check_order(uid, order_by, schema)
+        check_order(uid, [name for name, _ in order_by], schema)
         self.uid, self.key, self.order_by, self.n, self.rank = uid, tuple(key), order_by, n, rank
         self.over_updates = WEIGHT_COLUMN in schema.names
         self.input_schema = pa.schema([field for field in plain_schema(schema) if field.name != WEIGHT_COLUMN])
@@ -240,19 +239,3 @@ class TopRun:
 
 def _weights(state_rows: pa.Table) -> Ints:
     return state_rows.column(WEIGHT_COLUMN).to_numpy()
-
-
-def _check_order(uid: str, order_by: OrderBy, schema: pa.Schema) -> None:
-    """Raises InvalidRequest unless the input has every column of an order, and it is not nested."""
-    for name, _ in order_by:
-        if schema.get_field_index(name) < 0:
-            raise InvalidRequest(
-                f"operator {uid!r}: column {name!r} of its order is not in its input. Nothing was changed.",
-                hint=f"Its input has: {', '.join(schema.names)}.",
-            )
-        if pa.types.is_nested(schema.field(name).type):
-            raise InvalidRequest(
-                f"operator {uid!r}: column {name!r} of its order has type {schema.field(name).type}, which has no "
-                "order. Nothing was changed.",
-                hint="Take a scalar out of it in a `sql` operator.",
-            )

@@ -5,14 +5,15 @@ from __future__ import annotations
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.spec.graph.graph import JobGraph
 
+_SHOW_THEIR_STATE = ("aggregate", "top", "latest")
+
 
 def filled_sinks(base: CheckpointMetadata | None, graph: JobGraph) -> frozenset[str]:
     """Return the sinks of the latest rows of which an epoch stages every row, by their names.
 
     A sink that is new in the spec of a job with state, or that was out of it for some epochs, would else show the keys
-    alone that change from now on. Only of an aggregate and of top: their output is a function of their live state.
-    The sinks of the base checkpoint say it, not when a table was written last: a migration continues those of others
-    as they are.
+    alone that change from now on. Only of kinds whose output is a function of their live state. The sinks of
+    the base checkpoint say it, not when a table was written last: a migration continues those of others as they are.
 
     Args:
         base: the checkpoint that the epoch continues; None: the empty state.
@@ -24,7 +25,7 @@ def filled_sinks(base: CheckpointMetadata | None, graph: JobGraph) -> frozenset[
         for name, rows in graph.sink_inputs.items()
         if rows.mode == "upsert"
         and not rows.part
-        and graph.nodes[rows.uid].kind in ("aggregate", "top")
+        and graph.nodes[rows.uid].kind in _SHOW_THEIR_STATE
         and rows.uid in base.operators
         and name not in base.sinks
     )

@@ -8,6 +8,7 @@ code differ from the head's, and nothing is planned while anything is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -42,11 +43,11 @@ from milepost.spec.graph.compatibility import (
     compare_signatures,
     state_signatures,
 )
+from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.graph.join_rules import SIDES
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.spec import ProcessOperator, RowWiseSpec, StatefulSpec
-from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.load.load import from_text
 from milepost.spec.values.aggregates import EXACT_DIGITS, AggregateCall
 from milepost.spec.values.types import ColumnType, to_arrow
@@ -291,7 +292,6 @@ def expected_operator(
         recorded: columns of its state, by table.
 
     None: it, or what it reads, depends on a class that was not loaded.
-
     Whether it still is, is checked when the epoch's levels are planned, before its Spark job.
     """
     function = None if loaded is None else loaded.functions.get(spec.uid)
@@ -302,6 +302,8 @@ def expected_operator(
         _expected_input(graph, name, columns, recorded_types(recorded.get(table, pa.schema([])), columns, calls))
         for name, (table, columns) in zip(spec.inputs, _needed_columns(spec), strict=True)
     ]
+    if graph.nodes[spec.uid].reads_marked:
+        inputs = [replace(one, schema=one.schema.append(pa.field(DELETED_COLUMN, pa.bool_()))) for one in inputs]
     return build_operator(spec, inputs, function)
 
 
@@ -309,7 +311,7 @@ def _needed_columns(spec: StatefulSpec) -> list[tuple[str, list[str]]]:
     """Return of each input the table that shows its types, and columns that it has, whatever else it has."""
     if isinstance(spec, JoinOperator):
         return [(side, [pair[at] for pair in spec.key]) for at, side in enumerate(SIDES)]
-    ordered = [name for name, _ in spec.order_by] if isinstance(spec, TopOperator) else []
+    ordered = [*getattr(spec, "sequence_by", ()), *(name for name, _ in getattr(spec, "order_by", ()))]
     calls = getattr(spec, "aggregates", {}).values()
     needed = [*spec.key, *ordered, *(column for call in calls for column in call.columns)]
     return [(ONLY_TABLE, needed)] * len(spec.inputs)

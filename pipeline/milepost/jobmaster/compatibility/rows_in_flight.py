@@ -14,6 +14,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.graph.in_flight import input_signatures
+from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.spec import DeduplicateOperator, JobSpec, WindowOperator
 
 
@@ -99,4 +100,6 @@ def _uses_event_time(spec: JobSpec, uid: str, loaded: LoadedCode | None) -> bool
         return True
     if isinstance(operator, DeduplicateOperator):
         return operator.ttl is not None
+    if isinstance(operator, LatestOperator):
+        return operator.tombstone_ttl is not None
     return loaded is not None and uid in loaded.functions and loaded.functions[uid].declared.timers

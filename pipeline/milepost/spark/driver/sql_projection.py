@@ -29,9 +29,11 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructFi
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spark.driver.spark_errors import refusal
-from milepost.spark.task.sql_expression import PLACE, SqlExpression, column_of, expression
+from milepost.spark.task.sql_expression import PLACE, SqlExpression, column_of, expression, mark_expression
 from milepost.spark.wire.task_output import Rows, Stamped, TaskOutput, decode_control, encode_control
+from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.graph.graph import Node
+from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.spec import JobSpec, SqlOperator
 from milepost.spec.sql.plan import ITEM
 from milepost.spec.sql.sql import quote
@@ -60,18 +62,22 @@ class Selected:
 
 
 def selects(spec: JobSpec, node: Node, inputs: Mapping[str, pa.Schema]) -> list[Selected]:
-    """Return the SELECTs of a SQL operator, in order."""
+    """Return the SELECTs of a SQL operator, in order; of another one what tells if rows of its input are deletes."""
     operator = spec.operator(node.uid)
-    assert isinstance(operator, SqlOperator)
     made = column_of(node.uid)
+    if isinstance(operator, LatestOperator):
+        (name,) = operator.inputs
+        columns = inputs[name].names
+        return [Selected(name, mark_expression(operator, columns, [*columns, DELETED_COLUMN], column_of(name), made))]
+    assert isinstance(operator, SqlOperator)
     return [
-        Selected(one.input, expression(node.uid, one, inputs[one.input].names, column_of(one.input), made))
+        Selected(one.input, expression(node, one, inputs[one.input].names, column_of(one.input), made))
         for one in branches(operator.sql, node.inputs)
     ]
 
 
 def infer_schema(session: SparkSession, spec: JobSpec, node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
-    """Return the Arrow schema of a SQL operator's rows, by Spark's own analysis; every column may be null.
+    """Return the Arrow schema of what `selects` makes, by Spark's own analysis; every column may be null.
 
     In the wide frame a column that Spark calls non-null is null wherever another node's row is.
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import WEIGHT_COLUMN, OperatorInput, StatefulOperator
+from milepost.dataflow.operators.latest import LatestByKey
 from milepost.dataflow.operators.lookup import Lookup
 from milepost.dataflow.operators.top import TopByKey
 from milepost.dataflow.sources.build import build_reader
@@ -26,7 +27,8 @@ from milepost.protocol.exchange.watermarks import latest, operator_watermark
 from milepost.protocol.records.ids import OperatorUid
 from milepost.spark.task.lookup_stage import LookupPlan
 from milepost.spark.task.output_stage import OutputPlan
-from milepost.spark.task.row_wise import Output, RowWise, row_wise
+from milepost.spark.task.outputs import WHOLE, outputs, readers, whole_outputs
+from milepost.spark.task.row_wise import RowWise, row_wise
 from milepost.spark.task.source_task import SourceSplit
 from milepost.spark.task.sql_expression import SqlExpression
 from milepost.spark.task.whole_objects import WholeObjects
@@ -43,7 +45,7 @@ from milepost.spark.wire.level_plan import (
     input_plans,
     start_watermark_us,
 )
-from milepost.spec.graph.edges import BAD, DELETED_COLUMN, edge_names, late_output
+from milepost.spec.graph.edges import BAD, DELETED_COLUMN, edge_names, late_output, marked_output
 from milepost.spec.graph.graph import Node
 from milepost.spec.graph.in_flight import consumed_columns
 from milepost.spec.job.lookup_spec import LookupOperator
@@ -57,9 +59,6 @@ _CUT_PARTS = 64
 """Where an epoch may be cut, a buffer is at most this part of `spark.buffer_size`, and has at most `_CUT_ROWS` rows."""
 
 _CUT_ROWS = 256
-
-WHOLE = ".whole"
-"""Behind an operator's name: all rows that it has now, beside those that the epoch changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +99,12 @@ def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLeve
     """
     readers = {node.uid: build_reader(node.uid, plan.spec.sources[node.uid]) for node in plan.graph.sources}
     schemas, inputs, operators, lookups = _schemas(plan, readers, sql_schema)
-    schemas |= {uid + WHOLE: schemas[uid] for uid in _whole(plan)}
+    schemas |= {uid + WHOLE: schemas[uid] for uid in whole_outputs(plan)}
     splits = _splits(plan, readers)
     levels = tuple(
         Level(
             output=_output(plan, number, inputs, operators, len(splits)),
-            row_wise=row_wise(plan, number, _outputs(plan, number), schemas, lookups),
+            row_wise=row_wise(plan, number, outputs(plan, number), schemas, lookups),
             stateful=_stateful(plan, number, len(splits), slots, inputs, operators) if number else None,
         )
         for number in range(plan.graph.levels + 1)
@@ -132,6 +131,8 @@ def _schemas(
             lookups[node.uid] = _lookup(plan, node, schemas)
             schemas[node.uid] = lookups[node.uid].lookup.output_schema
         else:
+            if node.reads_marked:
+                schemas[marked_output(node.uid)] = sql_schema(node, {name: schemas[name] for name in node.inputs})
             own = inputs[node.uid] = _inputs(plan, node, schemas)
             spec = plan.spec.operator(node.uid)
             assert not isinstance(spec, RowWiseSpec)
@@ -148,7 +149,11 @@ def _schemas(
                 rows = [field for field in operator.output_schema if field.name != DELETED_COLUMN]
                 schemas[node.read] = pa.schema([*rows, pa.field(WEIGHT_COLUMN, pa.int64())])
             edges = edge_names(node.inputs)
-            schemas |= {late_output(node.uid, edges, at): one.schema for at, one in enumerate(own)}
+            schemas |= {late_output(node.uid, edges, at): _late(one.schema) for at, one in enumerate(own)}
+            if node.reads_marked:
+                sent = {*own[0].schema.names, plan.graph.nodes[node.inputs[0]].event_time}  # which times rows in flight
+                marked = schemas[marked_output(node.uid)]
+                schemas[marked_output(node.uid)] = pa.schema([field for field in marked if field.name in sent])
     return schemas, inputs, operators, lookups
 
 
@@ -166,12 +171,17 @@ def _inputs(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> tu
     needed = consumed_columns(plan.spec, plan.graph, node.uid)
     found = []
     for name in node.inputs:
-        schema = schemas[plan.graph.nodes[name].read]
+        schema = schemas[marked_output(node.uid) if node.reads_marked else plan.graph.nodes[name].read]
         if needed is not None:
-            schema = pa.schema([field for field in schema if field.name in {*needed, WEIGHT_COLUMN}])
+            schema = pa.schema([field for field in schema if field.name in {*needed, WEIGHT_COLUMN, DELETED_COLUMN}])
         node_read = plan.graph.nodes[name]
         found.append(OperatorInput(schema, node_read.event_time, node_read.shift_us, node_read.stays))
     return tuple(found)
+
+
+def _late(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of late rows: those of the producer, without what marks deletes for the operator alone."""
+    return pa.schema([field for field in schema if field.name != DELETED_COLUMN])
 
 
 def _splits(plan: EpochPlan, readers: Mapping[str, SalvagingReader]) -> tuple[SourceSplit, ...]:
@@ -202,33 +212,6 @@ def _max_ahead_us(source: SourceSpec) -> int | None:
     return None if ahead is None else ahead // timedelta(microseconds=1)
 
 
-def _outputs(plan: EpochPlan, level: int) -> list[Output]:
-    """Return every output of a level: its name, its node, and the sinks it feeds.
-
-    A name is `uid`, `uid.retract`, `uid.late`, `uid.bad` or `uid.whole`.
-    """
-    found = []
-    for node in plan.graph.nodes.values():
-        if level in node.levels:
-            filled = tuple(name for name in node.sinks if name in plan.filled)
-            found.append((node.uid, node, tuple(name for name in node.sinks if name not in filled)))
-            if node.retracts:
-                found.append((node.read, node, ()))
-            late = [plan.graph.sink_inputs[name] for name in node.late_sinks]
-            for output in dict.fromkeys(one.output for one in late):
-                found.append((output, node, tuple(one.sink for one in late if one.output == output)))
-            if node.bad_sinks:
-                found.append((node.uid + BAD, node, node.bad_sinks))
-            if filled:
-                found.append((node.uid + WHOLE, node, filled))
-    return found
-
-
-def _whole(plan: EpochPlan) -> set[str]:
-    """Return the operators that put out all their rows."""
-    return {plan.graph.sink_inputs[name].uid for name in plan.filled}
-
-
 def _output(
     plan: EpochPlan,
     level: int,
@@ -249,10 +232,8 @@ def _output(
             combiner=None if plan.spec.checkpointing.cuts_epochs else operators[uid].combiner,
             name=edge,
         )
-        for name, node, _ in _outputs(plan, level)
-        if name == node.read
-        for uid in node.consumers
-        if uid in operators
+        for name, node, _ in outputs(plan, level)
+        for uid in readers(plan, name, node)
         for position, (edge, one) in enumerate(zip(edge_names(plan.graph.nodes[uid].inputs), inputs[uid], strict=True))
         if plan.graph.nodes[uid].inputs[position] == node.uid
     )
@@ -265,10 +246,10 @@ def _output(
         hasher=plan.hasher,
         limits=_limits(plan),
         edges=edges,
-        sinks={name: sinks for name, _, sinks in _outputs(plan, level) if sinks},
+        sinks={name: sinks for name, _, sinks in outputs(plan, level) if sinks},
         stagers_before={
             sink: sum(source_subtasks if below == 0 else plan.spec.spark.parallelism for below in lower)
-            for _, node, sinks in _outputs(plan, level)
+            for _, node, sinks in outputs(plan, level)
             if (lower := [one for one in node.levels if one < level])
             for sink in sinks
         },
@@ -303,7 +284,7 @@ def _stateful(
     operators: Mapping[str, StatefulOperator],
 ) -> LevelPlan:
     parallelism = plan.spec.spark.parallelism
-    whole = _whole(plan)
+    whole = whole_outputs(plan)
     operators_of_level = tuple(
         OperatorPlan(
             operator=operators[node.uid],
@@ -344,7 +325,7 @@ def _stateful(
 
 
 def _whole_output(operator: StatefulOperator) -> WholeOutput:
-    if not isinstance(operator, AggregateByKey | TopByKey):
+    if not isinstance(operator, AggregateByKey | TopByKey | LatestByKey):
         raise TypeError(f"output of operator {operator.uid} is no function of its state")
     return WholeOutput(operator.uid + WHOLE, operator)
 

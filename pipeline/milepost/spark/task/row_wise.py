@@ -17,11 +17,10 @@ import pyarrow as pa
 
 from milepost.epoch.plan import EpochPlan
 from milepost.spark.task.lookup_stage import LookupPlan, LookupStage
+from milepost.spark.task.outputs import Output, readers
 from milepost.spark.task.sql_expression import SqlExpression, column_of, level_sql
-from milepost.spec.graph.graph import JobGraph, Node
-
-Output = tuple[str, Node, tuple[str, ...]]
-"""An output of a level: its name, its node, and the sinks it feeds."""
+from milepost.spec.graph.edges import marked_output
+from milepost.spec.graph.graph import JobGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +76,22 @@ def row_wise(
     """
     nodes, every = plan.graph.nodes, list(outputs)
     places = _places(plan.graph, level)
-    stateful = {node.uid for node in plan.graph.stateful}
-    sent = {
-        name for name, node, sinks in every if sinks or (name == node.read and stateful.intersection(node.consumers))
-    }
+    marks = {marked_output(node.uid): node for node in nodes.values() if node.reads_marked}
+    inputs = {name: (marks.get(name) or nodes[name]).inputs for name in places}
+    sent = {name for name, node, sinks in every if sinks or readers(plan, name, node)}
 
     def of_kind(kind: str, passes: Callable[[int], bool]) -> list[str]:
-        return [uid for uid, place in places.items() if nodes[uid].kind == kind and passes(place)]
+        """SQL is also what tells of an operator's input which rows are deletes."""
+        kinds = {name: "sql" if name in marks else nodes[name].kind for name in places}
+        return [name for name, place in places.items() if kinds[name] == kind and passes(place)]
 
     def stage(place: int) -> LookupStage:
         own = tuple(lookups[uid] for uid in of_kind("lookup", lambda one: one == place))
         return LookupStage(plan.checkpoint_id, plan.token, level, plan.job_store, own)
 
     def read_from(sql: int, lookup: int) -> set[str]:
-        readers = of_kind("sql", lambda place: place >= sql) + of_kind("lookup", lambda place: place >= lookup)
-        return sent.union(name for uid in readers for name in nodes[uid].inputs)
+        further = of_kind("sql", lambda place: place >= sql) + of_kind("lookup", lambda place: place >= lookup)
+        return sent.union(name for reader in further for name in inputs[reader])
 
     step: SqlStep | None = None
     for number in range(max((places[uid] for uid in of_kind("sql", lambda _: True)), default=0), 0, -1):
@@ -124,4 +124,8 @@ def _places(graph: JobGraph, level: int) -> dict[str, int]:
             places[node.uid] = max(places[name] + (graph.nodes[name].kind != "sql") for name in inputs)
         else:
             places[node.uid] = 0
+    for node in graph.nodes.values():
+        if node.reads_marked and node.inputs[0] in places:
+            (name,) = node.inputs
+            places[marked_output(node.uid)] = places[name] + (graph.nodes[name].kind != "sql")
     return places

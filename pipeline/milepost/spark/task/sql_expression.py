@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from milepost.spec.graph.graph import JobGraph
+from milepost.spec.graph.edges import DELETED_COLUMN, marked_output
+from milepost.spec.graph.graph import JobGraph, Node
+from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.spec import JobSpec, SqlOperator
-from milepost.spec.sql.sql import sql_plan
+from milepost.spec.sql.condition import condition_sql
+from milepost.spec.sql.sql import quote, sql_plan
 from milepost.spec.sql.union import Branch, branches
 
 PLACE = "__place"
@@ -85,22 +88,66 @@ def level_sql(
         columns[node.uid] = tuple(column_of(node.uid, part) for part in range(len(paths)))
         common = schemas[node.uid] if len(selects) > 1 else None
         for (branch, source), column in zip(paths, columns[node.uid], strict=True):
-            made = expression(node.uid, branch, schemas[branch.input].names, source, column)
+            made = expression(node, branch, schemas[branch.input].names, source, column)
             expressions.append(replace(made, common=common))
+    for node in graph.nodes.values():
+        if not node.reads_marked or node.inputs[0] not in columns:
+            continue
+        marked, (name,) = marked_output(node.uid), node.inputs
+        if own is not None and marked not in own:
+            columns[marked] = (column_of(marked),)
+            continue
+        columns[marked] = tuple(column_of(marked, part) for part in range(len(columns[name])))
+        operator = spec.operator(node.uid)
+        assert isinstance(operator, LatestOperator)
+        for source, column in zip(columns[name], columns[marked], strict=True):
+            expressions.append(mark_expression(operator, schemas[name].names, schemas[marked].names, source, column))
     return LevelSql(tuple(expressions), columns)
 
 
-def expression(uid: str, branch: Branch, input_columns: list[str], source: str, column: str) -> SqlExpression:
-    """Return the expression of one SELECT over a column of the wide frame that has its input's rows."""
-    plan = sql_plan(branch.sql, branch.input, input_columns, qualify=source)
+def expression(node: Node, branch: Branch, input_columns: list[str], source: str, column: str) -> SqlExpression:
+    """Return the expression of one SELECT over a column of the wide frame that has its input's rows.
+
+    Of rows that may be deletes one that is none, and that WHERE lets through, is made of the SELECT's expressions; any
+    other is a delete of its key, and no expression of the SELECT sees it.
+    """
+    names = [name for name in input_columns if name != DELETED_COLUMN]
+    plan = sql_plan(branch.sql, branch.input, names, qualify=source)
     struct = ", ".join(f"{_literal(name)}, {value}" for name, value in plan.columns)
     passes = f"`{source}` IS NOT NULL"
+    if node.deletes:
+        live = f"named_struct({struct}, {_literal(DELETED_COLUMN)}, false)"
+        keys = ", ".join(f"{_literal(name)}, {value if name in node.key else 'NULL'}" for name, value in plan.columns)
+        gone = f"named_struct({keys}, {_literal(DELETED_COLUMN)}, true)"
+        is_delete = f" WHEN `{source}`.{quote(DELETED_COLUMN)} THEN {gone}" if len(names) < len(input_columns) else ""
+        stays = f" WHEN {plan.filter_sql} THEN {live} ELSE {gone}" if plan.filter_sql is not None else f" ELSE {live}"
+        return SqlExpression(node.uid, column, f"CASE WHEN `{source}` IS NULL THEN NULL{is_delete}{stays} END")
     if plan.filter_sql is not None:
         passes += f" AND ({plan.filter_sql})"
     if plan.exploded is None:
-        return SqlExpression(uid, column, f"CASE WHEN {passes} THEN named_struct({struct}) END")
+        return SqlExpression(node.uid, column, f"CASE WHEN {passes} THEN named_struct({struct}) END")
     lists = f"CASE WHEN {passes} THEN {plan.exploded.lists} END"
-    return SqlExpression(uid, column, f"CASE WHEN `{PLACE}` IS NOT NULL THEN named_struct({struct}) END", lists)
+    return SqlExpression(node.uid, column, f"CASE WHEN `{PLACE}` IS NOT NULL THEN named_struct({struct}) END", lists)
+
+
+def mark_expression(
+    operator: LatestOperator, input_columns: list[str], columns: list[str], source: str, column: str
+) -> SqlExpression:
+    """Return the expression that tells of rows if they are deletes.
+
+    Args:
+        columns: that it makes: the mark, and those of the input that the operator needs.
+    """
+    assert operator.delete_when is not None
+    condition = condition_sql(operator.delete_when, operator.inputs[0], input_columns, source)
+    values = [
+        f"{_literal(name)}, `{source}`.{quote(name)}"
+        if name != DELETED_COLUMN
+        else f"{_literal(name)}, CASE WHEN {condition} THEN true ELSE false END"
+        for name in columns
+    ]
+    text = f"CASE WHEN `{source}` IS NOT NULL THEN named_struct({', '.join(values)}) END"
+    return SqlExpression(operator.uid, column, text)
 
 
 def _literal(text: str) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.operators.latest import LatestByKey
 from milepost.dataflow.operators.top import TopByKey
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment
@@ -76,7 +77,7 @@ class WholeOutput:
     """
 
     node: str
-    operator: AggregateByKey | TopByKey
+    operator: AggregateByKey | TopByKey | LatestByKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,17 +158,15 @@ def node_names(spec: JobSpec) -> list[str]:
     return [*spec.sources, *(operator.uid for operator in spec.operators)]
 
 
-_WITH_LATE_ROWS = (
-    "only window, and deduplicate with a ttl, have late rows under this name; a join has `<uid>.late.<input>`"
-)
+_WITH_LATE_ROWS = "only window, join (`<uid>.late.<input>`), and deduplicate and latest with a ttl, have late rows"
 
 
 def late_outputs(spec: JobSpec) -> dict[str, tuple[str, int]]:
     """Return the outputs of late rows that exist: of each its operator, and which of its inputs they are of."""
     found: dict[str, tuple[str, int]] = {}
     for operator in spec.operators:
-        remembers = isinstance(operator, DeduplicateOperator) and operator.ttl is not None
-        if remembers or isinstance(operator, WindowOperator | JoinOperator):
+        ttl = getattr(operator, "ttl" if isinstance(operator, DeduplicateOperator) else "tombstone_ttl", None)
+        if ttl is not None or isinstance(operator, WindowOperator | JoinOperator):
             edges = edge_names(operator.inputs)
             found |= {late_output(operator.uid, edges, at): (operator.uid, at) for at in range(len(edges))}
     return found

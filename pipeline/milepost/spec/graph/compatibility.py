@@ -15,6 +15,7 @@ from typing import Any
 
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.spec import DeduplicateOperator, JobSpec, SinkSpec, WindowOperator, key_texts
 from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.values.durations import format_duration, format_signed_duration, parse_duration
@@ -33,7 +34,7 @@ RENAMED_FROM = "renamed_from"
 """In a signature as it is read, never as it is recorded: the uid under which the checkpoint has the operator."""
 
 _REMEMBERS = "remembers"
-"""How much longer than its watermark an operator keeps keys: allowed lateness, or ttl."""
+"""How much longer than its watermark an operator keeps keys: allowed lateness, or a ttl."""
 _FOR_EVER = "for ever"
 _MODES = "modes of its inputs"
 """Of each input append or updates: state made of rows that stay cannot tell which of them an update replaces."""
@@ -86,6 +87,14 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     for name in node.inputs:
         if graph.nodes[name].retracts:
             signature |= _updates_of(spec, graph.nodes[name])
+    if isinstance(operator, LatestOperator):
+        # Rows that others are newer than were not kept.
+        signature["sequence_by"] = list(operator.sequence_by)
+        if operator.delete_when is not None:
+            ttl = operator.tombstone_ttl
+            signature[_REMEMBERS] = _FOR_EVER if ttl is None else format_duration(ttl)
+        if operator.tombstone_ttl is not None:
+            signature["sources"] = sorted(graph.nodes[node.inputs[0]].sources)
     if isinstance(operator, DeduplicateOperator):
         signature[_REMEMBERS] = _FOR_EVER if operator.ttl is None else format_duration(operator.ttl)
     return signature

@@ -25,3 +25,8 @@ def edge_names(inputs: Sequence[str]) -> tuple[str, ...]:
 def late_output(uid: str, edges: Sequence[str], position: int) -> str:
     """Return the output that holds the late rows of one input: ``<uid>.late``, of several ``<uid>.late.<input>``."""
     return f"{uid}{LATE}" if len(edges) == 1 else f"{uid}{LATE}.{edges[position]}"
+
+
+def marked_output(uid: str) -> str:
+    """Return the output that holds the rows of an operator's input, each with whether it is a delete."""
+    return f"{uid}.marked"

@@ -35,6 +35,7 @@ EVENT_TIME_RULES = (
     ),
     EventTimeRule("aggregate", "none", NOTHING, NOTHING),
     EventTimeRule("top", "none", NOTHING, NOTHING),
+    EventTimeRule("latest", "none", NOTHING, "with a `tombstone_ttl`: event time < stamp − tombstone_ttl"),
     EventTimeRule(
         "join",
         "its left input's, under its name; of `how: right`, where no left row pairs, the right row's",

@@ -12,14 +12,17 @@ from dataclasses import dataclass, field, replace
 from milepost.spec.graph.checks import late_outputs, structure_problems
 from milepost.spec.graph.edges import BAD, LATE, RETRACT
 from milepost.spec.graph.join_rules import join_rows
+from milepost.spec.graph.latest_rules import latest_rows
 from milepost.spec.graph.lookup_rules import lookup_rows
 from milepost.spec.graph.node_rules import (
     APPEND,
     BAD_COLUMNS,
     CHANGELOG_COLUMNS,
     UPDATES,
+    WINDOW_COLUMNS,
     OutputRows,
     aggregate_rows,
+    bucketed_window_problems,
     deduplicate_rows,
     partition_problems,
     sink_problems,
@@ -31,6 +34,7 @@ from milepost.spec.graph.process_rules import bucketed_process_problems, process
 from milepost.spec.graph.top_rules import bucketed_top_problems, top_rows
 from milepost.spec.graph.window_rules import window_rows
 from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.job.spec import (
     AggregateOperator,
@@ -46,7 +50,7 @@ from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import ColumnType
 
-STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process", "join", "top")
+STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process", "join", "top", "latest")
 
 RETRACTING_KINDS = ("aggregate", "top")
 """Kinds whose updates operators may read: they can tell the rows that an epoch replaces."""
@@ -112,6 +116,11 @@ class Node:
     def read(self) -> str:
         """The name of the output that operators read: its rows, or of updates what they change."""
         return f"{self.uid}{RETRACT}" if self.retracts else self.uid
+
+    @property
+    def reads_marked(self) -> bool:
+        """Whether SQL tells of each row of its input if it is a delete, before it is exchanged."""
+        return self.kind == "latest" and self.deletes
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +264,8 @@ class _Builder:
             result = process_rows(operator, inputs, path, self.outputs.get(operator.uid))
         elif isinstance(operator, TopOperator):
             result = top_rows(operator, source.uid, rows, path)
+        elif isinstance(operator, LatestOperator):
+            result = latest_rows(operator, source.uid, rows, path)
         else:
             result = deduplicate_rows(operator, source.uid, rows, path)
         if isinstance(result, list):
@@ -324,6 +335,8 @@ class _Builder:
         keyed = self._keyed_by(node)
         if keyed.kind == "top":
             return bucketed_top_problems(sink, path)
+        if keyed.kind == "window" and not set(WINDOW_COLUMNS) <= set(node.key):  # SQL calls them otherwise
+            return bucketed_window_problems(sink, path)
         operator = next((one for one in self.spec.operators if one.uid == keyed.uid), None)
         return bucketed_process_problems(operator, sink, path) if isinstance(operator, ProcessOperator) else []
 

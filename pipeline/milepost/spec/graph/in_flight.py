@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from milepost.spec.graph.graph import JobGraph, Node
+from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.job.spec import AggregateOperator, JobSpec, RowWiseSpec, SqlOperator, WindowOperator, key_texts
 
@@ -21,6 +22,8 @@ def consumed_columns(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str]
     All when its late rows are published, and when its output has its input's columns or a class sees them.
     """
     node, operator = graph.nodes[uid], spec.operator(uid)
+    if isinstance(operator, LatestOperator):
+        return None if node.late_sinks else _of_latest(graph, node, operator)
     if node.late_sinks or not isinstance(operator, AggregateOperator | WindowOperator):
         return None
     event_time = graph.nodes[node.inputs[0]].event_time
@@ -29,6 +32,14 @@ def consumed_columns(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str]
     if isinstance(operator, WindowOperator) and event_time is not None:
         needed.add(event_time)
     return frozenset(needed)
+
+
+def _of_latest(graph: JobGraph, node: Node, operator: LatestOperator) -> frozenset[str] | None:
+    """Return what a table of the newest rows needs; not what `delete_when` alone reads."""
+    if operator.columns is None:
+        return None
+    event_time = graph.nodes[node.inputs[0]].event_time if operator.tombstone_ttl is not None else None
+    return frozenset({*operator.key, *operator.sequence_by, *operator.columns, *filter(None, [event_time])})
 
 
 def input_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, str]:
@@ -42,8 +53,11 @@ def input_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, str]:
 
 def _inputs(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     consumed = consumed_columns(spec, graph, node.uid)
+    operator = spec.operator(node.uid)
+    marked = {"delete_when": operator.delete_when} if isinstance(operator, LatestOperator) and node.deletes else {}
     return {
-        "key": key_texts(spec.operator(node.uid)),
+        **marked,
+        "key": key_texts(operator),
         "columns": None if consumed is None else sorted(consumed),
         "modes": [graph.nodes[name].output_kind for name in node.inputs],
         "made": [_made(spec, graph, graph.nodes[name], consumed) for name in node.inputs],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from milepost.spec.graph.edges import BAD
 from milepost.spec.job.availability import not_available
@@ -17,7 +17,7 @@ from milepost.spec.job.spec import (
 )
 from milepost.spec.sql.moments import check_moments
 from milepost.spec.sql.sql import check_row_wise, sql_plan
-from milepost.spec.sql.sql_parse import SqlProblem
+from milepost.spec.sql.sql_parse import SqlProblem, parse_select
 from milepost.spec.sql.union import branches
 from milepost.spec.values.aggregates import AggregateCall, result_type, type_problem
 from milepost.spec.values.names import did_you_mean
@@ -82,23 +82,27 @@ def source_rows(source: SourceSpec) -> OutputRows:
 
 
 def sql_rows(operator: SqlOperator, inputs: Mapping[str, OutputRows], path: Path) -> OutputRows | list[Problem]:
-    """A row-wise SELECT keeps the event time only under its own name, and a key only when all of it stays."""
-    problems = [
-        Problem((*path, "inputs", index), f"sql over updates (the rows of {name}) is not available in this version")
-        for index, (name, rows) in enumerate(inputs.items())
-        if rows.kind != APPEND
-    ]
-    if problems:
-        return problems
+    """A row-wise SELECT keeps the event time only under its own name, and a key only when all of it stays.
+
+    Over updates the key must stay, perhaps under other names, and a row that WHERE drops is a delete of its key.
+    """
+    problems = []
     try:
-        selected = [
-            (one.input, _selected(one.sql, one.input, inputs[one.input])) for one in branches(operator.sql, [*inputs])
-        ]
+        selects = branches(operator.sql, [*inputs])
+        if len(selects) > 1:
+            problems = [
+                problem
+                for index, (name, rows) in enumerate(inputs.items())
+                for problem in append_problems("UNION ALL", name, rows, path, index)
+            ]
+            if problems:
+                return problems
+        selected = [(one.input, _selected(one.sql, one.input, inputs[one.input])) for one in selects]
         rows = selected[0][1] if len(selected) == 1 else _union(selected)
     except SqlProblem as problem:
         return [Problem((*path, "sql"), str(problem))]
     for index, (name, of_input) in enumerate(inputs.items()):
-        problems += _nanosecond_problems(name, of_input, (*path, "inputs", index)) if of_input.known else []
+        problems += nanosecond_problems(name, of_input, (*path, "inputs", index)) if of_input.known else []
     return problems or rows
 
 
@@ -107,7 +111,8 @@ def _selected(sql: str, name: str, rows: OutputRows) -> OutputRows:
     if not rows.known:
         check_row_wise(sql, name)
         check_moments(sql, name, {})
-        return rows
+        drops = parse_select(sql).tree.args.get("where") is not None
+        return replace(rows, deletes=rows.kind == UPDATES and (rows.deletes or drops))
     plan = sql_plan(sql, name, list(rows.columns))
     check_moments(sql, name, rows.columns)
     columns: Columns = {}
@@ -122,7 +127,26 @@ def _selected(sql: str, name: str, rows: OutputRows) -> OutputRows:
         if type_ is not None and type_.element is None:
             raise SqlProblem(f"explode takes a list, and {plan.exploded.column} is {type_}")
         columns[plan.exploded.name] = None if type_ is None else type_.element
-    return OutputRows(columns, rows.event_time if kept else None, APPEND, key, shift_us=rows.shift_us)
+    event_time, deletes = rows.event_time if kept else None, False
+    if rows.kind == UPDATES:
+        if plan.exploded is not None:
+            raise SqlProblem(f"explode over updates (the rows of {name}) is not available in this version")
+        key, deletes = _traced_key(name, rows.key, plan.passthrough), rows.deletes or plan.filter_sql is not None
+    return OutputRows(columns, event_time, rows.kind, key, shift_us=rows.shift_us, deletes=deletes)
+
+
+def _traced_key(name: str, key: Sequence[str], passthrough: Mapping[str, str]) -> tuple[str, ...]:
+    """Return under which names the columns of a key stay. Raises SqlProblem: one of them does not."""
+    found = []
+    for column in key:
+        names = [new for new, origin in passthrough.items() if origin == column]
+        if not names:
+            raise SqlProblem(
+                f"{name} gives updates by {', '.join(key)}, and no column of the SELECT is {column} as it is: a row "
+                f"could not replace the last one of its key; select {column}, perhaps AS another name"
+            )
+        found.append(column if column in names else names[0])
+    return tuple(found)
 
 
 def _union(selected: Sequence[tuple[str, OutputRows]]) -> OutputRows:
@@ -188,13 +212,18 @@ def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]
     if sink.mode == "upsert" and not rows.key:
         return [Problem((*path, "mode"), f"{sink.input} has no key to upsert by; use mode: append")]
     if sink.by_buckets and set(WINDOW_COLUMNS) <= set(rows.key):
-        refused = f"{not_available('mode: upsert')} for windows and format: {sink.format}; use mode: changelog"
-        return [Problem((*path, "mode"), refused)]
+        return bucketed_window_problems(sink, path)
     taken = [name for name in CHANGELOG_COLUMNS if name in rows.columns] if sink.mode == "changelog" else []
     return [
         Problem((*path, "mode"), f"{sink.input} has a column {name}, which a changelog adds; rename it")
         for name in taken
     ]
+
+
+def bucketed_window_problems(sink: SinkSpec, path: Path) -> list[Problem]:
+    """Return why a table of buckets cannot show windows: rows are exchanged by key, buckets are of key and window."""
+    refused = f"{not_available('mode: upsert')} for windows and format: {sink.format}; use mode: changelog"
+    return [Problem((*path, "mode"), refused)]
 
 
 def partition_problems(sink: SinkSpec, rows: Columns, path: Path) -> list[Problem]:
@@ -226,7 +255,7 @@ def suite_problems(suite: QualitySpec, columns: Columns, path: Path) -> list[Pro
     return problems
 
 
-def _nanosecond_problems(name: str, rows: OutputRows, path: Path) -> list[Problem]:
+def nanosecond_problems(name: str, rows: OutputRows, path: Path) -> list[Problem]:
     """Spark's times have microseconds: rows pass through it whole, so no column of them may be finer."""
     return [
         Problem(

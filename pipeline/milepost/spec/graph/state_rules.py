@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import singledispatch
 
 from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.job.process_spec import ProcessOperator
 from milepost.spec.job.spec import (
@@ -72,6 +73,17 @@ def _aggregate(operator: AggregateOperator) -> tuple[StateBound, ...]:
 @state_bounds.register
 def _top(operator: TopOperator) -> tuple[StateBound, ...]:
     return (_per_key(f"at most {operator.n:,} rows", operator.key),)
+
+
+@state_bounds.register
+def _latest(operator: LatestOperator) -> tuple[StateBound, ...]:
+    named, ttl = _named(operator.key), operator.tombstone_ttl
+    if operator.delete_when is None:
+        return (_per_key("a row", operator.key),)
+    if ttl is None:
+        return (StateBound("", f"a row per {named}, deleted or not", grows_with=f"distinct {named}, deleted ones too"),)
+    holds = f"a row per {named}, of a deleted one until event time{_plus(ttl)} < W"
+    return (StateBound("", holds, grows_with=f"distinct {named} that are not deleted"),)
 
 
 @state_bounds.register

@@ -15,10 +15,10 @@ UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {
 }
 """(model, key) -> values."""
 
-UNAVAILABLE_KINDS = frozenset({"latest"})
+UNAVAILABLE_KINDS = frozenset({"materialize"})
 """Kinds of operators."""
 
-OPERATOR_KINDS = ("sql", "aggregate", "window", "deduplicate", "process", "join", "top", "lookup")
+OPERATOR_KINDS = ("sql", "aggregate", "window", "deduplicate", "process", "join", "top", "lookup", "latest")
 
 
 def not_available(what: str) -> str:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from milepost.spec.job.checkpointing_spec import MAX_KEY_GROUPS, CheckpointingSpec
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.keyed_spec import Aggregates, KeyedOperator, distinct
+from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.job.process_spec import ProcessOperator
 from milepost.spec.job.source_spec import SourceSpec
@@ -95,7 +96,15 @@ class DeduplicateOperator(KeyedOperator):
 
 RowWiseSpec = SqlOperator | LookupOperator
 """Operators without state: they cost no exchange."""
-StatefulSpec = AggregateOperator | WindowOperator | DeduplicateOperator | ProcessOperator | JoinOperator | TopOperator
+StatefulSpec = (
+    AggregateOperator
+    | WindowOperator
+    | DeduplicateOperator
+    | ProcessOperator
+    | JoinOperator
+    | TopOperator
+    | LatestOperator
+)
 
 Operator = Annotated[RowWiseSpec | StatefulSpec, Field(discriminator="kind")]
 

@@ -12,6 +12,7 @@ import pytest
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import OperatorInput
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.graph.event_time import EVENT_TIME_RULES, NOTHING
 from milepost.spec.graph.graph import JobGraph, Outputs, analyse
 from milepost.spec.graph.join_rules import SIDES
@@ -103,6 +104,22 @@ def top(folder: Path) -> None:
     assert not late(spec, "first", folder, -(10**15), 10**15)
 
 
+def latest(folder: Path) -> None:
+    current = {"uid": "current", "kind": "latest", "key": ["k"], "sequence_by": ["at"]}
+    spec, graph = graph_of(current)
+    assert times_of(graph, "current") == (None, 0, 0) and not late(spec, "current", folder, -(10**15), 10**15)
+    current |= {"delete_when": "k = ''", "tombstone_ttl": "1h"}
+    spec, graph = graph_of(current)
+    operator = spec.operator("current")
+    assert not isinstance(operator, SqlOperator)
+    schema = SCHEMA.append(pa.field(DELETED_COLUMN, pa.bool_()))
+    built = build_operator(operator, [OperatorInput(schema, "at")])
+    for stamp_us, expected in ((HOUR_US, 0), (HOUR_US + 1, 1)):
+        run = OperatorRun(built, LocalStore(StoreConfig((folder / f"{stamp_us}").as_uri())))
+        rows = pa.table([pa.array([0]).cast(SCHEMA.field("at").type), ["a"], [True]], schema=schema)
+        assert run.epoch(rows, stamp_us, stamp_us).late.num_rows == expected
+
+
 def process(folder: Path) -> None:
     calls = {"uid": "calls", "kind": "process", "key": ["k"], "function": "ops:Calls"}
     timed, text = ColumnType("timestamp", unit="us", utc=True), ColumnType("string")
@@ -138,7 +155,7 @@ def lookup(folder: Path) -> None:
 
 
 ROWS: dict[str, Callable[[Path], None]] = {
-    check.__name__: check for check in (source, sql, lookup, deduplicate, window, aggregate, join, top, process)
+    check.__name__: check for check in (source, sql, lookup, deduplicate, window, aggregate, join, top, latest, process)
 }
 
 
@@ -149,7 +166,12 @@ def test_each_row_of_the_table_is_what_graph_and_operator_do(kind: str, tmp_path
 
 def test_what_the_table_calls_late_is_what_has_late_rows() -> None:
     """And the other way round: a kind with late rows has a rule."""
-    assert {rule.kind for rule in EVENT_TIME_RULES if rule.late != NOTHING} == {"window", "deduplicate", "join"}
+    assert {rule.kind for rule in EVENT_TIME_RULES if rule.late != NOTHING} == {
+        "window",
+        "deduplicate",
+        "join",
+        "latest",
+    }
 
 
 def test_event_time_goes_on_from_a_window_through_what_keeps_its_column() -> None:

@@ -202,12 +202,24 @@ def test_sinks_know_what_they_read() -> None:
     ("operators", "sinks", "reason"),
     [
         ([aggregate("a"), aggregate("b", "a")], [], "aggregate over updates (the rows of a) is not available"),
-        ([aggregate("a"), sql("b", "SELECT * FROM a", "a")], [], "sql over updates (the rows of a) is not available"),
+        ([aggregate("a"), sql("b", "SELECT n FROM a", "a")], [], "no column of the SELECT is k as it is"),
+        (
+            [aggregate("a"), sql("b", "SELECT upper(k) AS k, n FROM a", "a")],
+            [],
+            "no column of the SELECT is k as it is",
+        ),
+        ([aggregate("a"), sql("b", "SELECT k, explode(n) AS n FROM a", "a")], [], "explode"),
+        (
+            [aggregate("a"), sql("b", "SELECT k FROM a", "a"), unique("u", "b", key=["k"])],
+            [],
+            "deduplicate over updates",
+        ),
+        ([aggregate("a"), sql("b", "SELECT k FROM a", "a")], [sink("b", "append")], "which an append sink cannot take"),
         ([aggregate("a"), unique("b", "a", key=["k"])], [], "deduplicate over updates"),
         (
             [aggregate("a"), union("b", "SELECT k FROM rows", "SELECT k FROM a", inputs=["rows", "a"])],
             [],
-            "operators[1].inputs[1]: sql over updates (the rows of a) is not available",
+            "operators[1].inputs[1]: UNION ALL over updates (the rows of a) is not available",
         ),
         (
             [unique("u"), union("b", "SELECT k FROM rows", "SELECT k FROM rows", inputs=["rows", "u"])],
@@ -247,7 +259,11 @@ def test_sinks_know_what_they_read() -> None:
         ([aggregate("a")], [sink("a", "append")], "gives updates, which an append sink cannot take"),
         ([], [sink("rows", "upsert")], "rows has no key to upsert by"),
         ([unique("u", ttl="1d"), sql("s", "SELECT k FROM u", "u")], [sink("s", "upsert")], "no key to upsert by"),
-        ([unique("u")], [sink("u.late", "append")], "only window, and deduplicate with a ttl, have late rows"),
+        (
+            [unique("u")],
+            [sink("u.late", "append")],
+            "only window, join (`<uid>.late.<input>`), and deduplicate and latest with",
+        ),
         ([sql("s", "SELECT k, t AS time FROM rows"), window("w", "s")], [], "a window needs an event time"),
         (
             [sql("s", "SELECT k, t + interval 1 day AS t FROM rows"), window("w", "s")],

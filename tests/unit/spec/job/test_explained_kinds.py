@@ -78,6 +78,15 @@ def explained(operator: str, inputs: str = "rows") -> dict[str, Any]:
     [
         ("kind: deduplicate, key: [k], ttl: 3d", ["bounded: until event time + 3d < W"]),
         ("kind: deduplicate, key: [k, v]", ["grows for ever with: distinct k, v"]),
+        ("kind: latest, key: [k], sequence_by: [v]", ["grows for ever with: distinct k"]),
+        (
+            "kind: latest, key: [k], sequence_by: [v], delete_when: v < 0",
+            ["grows for ever with: distinct k, deleted ones too"],
+        ),
+        (
+            "kind: latest, key: [k], sequence_by: [v], delete_when: v < 0, tombstone_ttl: 1d",
+            ["grows for ever with: distinct k that are not deleted"],
+        ),
         ("kind: aggregate, key: [k], aggregates: {n: count(*)}", ["grows for ever with: distinct k"]),
         (
             "kind: window, key: [k], window: {tumbling: 1h}, aggregates: {n: count(*)}, allowed_lateness: 2h",

@@ -1,0 +1,72 @@
+"""Latest rules derive the rows that the newest row of each key is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from milepost.spec.graph.node_rules import (
+    UPDATES,
+    OutputRows,
+    append_problems,
+    event_time_problems,
+    key_problems,
+    nanosecond_problems,
+)
+from milepost.spec.job.latest_spec import LatestOperator
+from milepost.spec.sql.condition import check_condition
+from milepost.spec.sql.sql_parse import SqlProblem
+from milepost.spec.values.names import did_you_mean
+from milepost.spec.values.problems import Path, Problem
+
+
+def latest_rows(operator: LatestOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
+    """Return the columns of the table: updates by key, without an event time, with deletes where the spec says when."""
+    problems = append_problems(operator.kind, name, rows, path) + key_problems(operator.key, name, rows, path)
+    problems += _sequence_problems(operator, name, rows, path)
+    problems += _column_problems(operator, name, rows, path)
+    problems += _delete_problems(operator, name, rows, path)
+    if problems:
+        return problems
+    shown = operator.columns or tuple(rows.columns)
+    columns = {column: rows.columns[column] for column in shown} if rows.known else {}
+    return OutputRows(columns, None, UPDATES, operator.key, known=rows.known, deletes=operator.delete_when is not None)
+
+
+def _sequence_problems(operator: LatestOperator, name: str, rows: OutputRows, path: Path) -> Iterator[Problem]:
+    for index, column in enumerate(operator.sequence_by):
+        type_ = rows.type_of(column)
+        if rows.known and column not in rows.columns:
+            message = f"{name} has no column {column}; {did_you_mean(column, rows.columns)}"
+        elif type_ is not None and type_.is_nested:
+            message = f"{column} is {type_}; a sequence is of single values, no lists or structs"
+        else:
+            continue
+        yield Problem((*path, "sequence_by", index), message)
+
+
+def _column_problems(operator: LatestOperator, name: str, rows: OutputRows, path: Path) -> Iterator[Problem]:
+    if operator.columns is None:
+        return
+    for column in operator.key:
+        if column not in operator.columns:
+            message = f"{column} is missing: a row of the table is told by the operator's `key`"
+            yield Problem((*path, "columns"), message)
+    for index, column in enumerate(operator.columns):
+        if rows.known and column not in rows.columns:
+            message = f"{name} has no column {column}; {did_you_mean(column, rows.columns)}"
+            yield Problem((*path, "columns", index), message)
+
+
+def _delete_problems(operator: LatestOperator, name: str, rows: OutputRows, path: Path) -> Iterator[Problem]:
+    if operator.tombstone_ttl is not None:
+        if operator.delete_when is None:
+            message = "`tombstone_ttl` without `delete_when`: no key is deleted, so there is none to remember"
+            yield Problem((*path, "tombstone_ttl"), message)
+        yield from event_time_problems("a tombstone_ttl", name, rows, path)
+    if operator.delete_when is not None:
+        try:
+            check_condition(operator.delete_when, name, rows.columns if rows.known else None)
+        except SqlProblem as problem:
+            yield Problem((*path, "delete_when"), str(problem))
+        if rows.known:
+            yield from nanosecond_problems(name, rows, (*path, "inputs", 0))

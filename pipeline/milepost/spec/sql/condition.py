@@ -1,0 +1,67 @@
+"""A condition is what stands behind WHERE: one expression over a row, read as part of a SELECT of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from milepost.spec.sql.moments import check_moments
+from milepost.spec.sql.sql import check_row_wise, quote, sql_plan
+from milepost.spec.sql.sql_parse import SqlProblem, parse_select
+from milepost.spec.values.types import ColumnType
+
+_EXPECTED = "expected one condition over the columns of a row, as it stands behind WHERE"
+
+
+def condition_sql(condition: str, input_name: str, columns: Sequence[str], qualify: str | None = None) -> str:
+    """Return a condition as Spark evaluates it, with its columns qualified.
+
+    Args:
+        columns, qualify: as of `sql_plan`.
+    Raises:
+        SqlProblem: it is no one expression over a row, or reads a column that is not there.
+    """
+    select = _one(condition, input_name)
+    with _Placed(condition):
+        plan = sql_plan(select, input_name, columns, qualify)
+    if plan.exploded is not None or plan.filter_sql is not None:
+        raise SqlProblem(_EXPECTED)
+    return plan.columns[0][1]
+
+
+def check_condition(condition: str, input_name: str, columns: Mapping[str, ColumnType | None] | None) -> None:
+    """Check a condition over a row; None: its columns are not known. Raises SqlProblem."""
+    if columns is not None:
+        condition_sql(condition, input_name, list(columns))
+    select = _one(condition, input_name)
+    with _Placed(condition):
+        if columns is None:
+            check_row_wise(select, input_name)
+        check_moments(select, input_name, columns or {})
+
+
+def _one(condition: str, input_name: str) -> str:
+    """Return a SELECT with the condition on lines of its own: a comment at its end hides nothing. Raises SqlProblem."""
+    select = f"SELECT\n{condition}\nAS is_true FROM {quote(input_name)}"
+    with _Placed(condition):
+        parsed = parse_select(select)
+    if len(parsed.tree.expressions) != 1:
+        raise SqlProblem(_EXPECTED)
+    return select
+
+
+class _Placed:
+    """Tells of a problem where it is in the condition, which begins on the second line of the SELECT."""
+
+    def __init__(self, condition: str) -> None:
+        self._lines = condition.count("\n") + 1
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if isinstance(problem, SqlProblem) and problem.line:
+            line, column = problem.line, problem.column
+            if not 1 < line <= self._lines + 1:  # what is around it is whole
+                raise SqlProblem(_EXPECTED) from None
+            message = str(problem).removeprefix(f"line {line}, column {column}: ")
+            raise SqlProblem(message, line - 1, column) from None

@@ -1,0 +1,121 @@
+"""What `latest` gives, and what it cannot read, is decided from the spec alone; and what SQL makes of updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.graph.compatibility import NEW_UID, compare_signatures, state_signatures
+from milepost.spec.graph.in_flight import consumed_columns, input_signatures
+from milepost.spec.job.spec import JobSpec
+from tests.harness.jobs.graphs import build_graph
+
+ORDERS = {"id": "int64", "op": "string", "lsn": "int64", "tags": "list<string>", "at": "timestamp[us, UTC]"}
+LATEST = {"uid": "current", "kind": "latest", "inputs": ["orders"], "key": ["id"], "sequence_by": ["lsn"],
+          "delete_when": "op = 'D'"}  # fmt: skip
+
+
+def spec(*operators: dict[str, Any], sink: dict[str, Any] | None = None, **source: Any) -> JobSpec:
+    orders = {"format": "json", "path": "in/*", "schema": ORDERS, "event_time": "at", **source}
+    shown = {"name": "shown", "input": operators[-1]["uid"], "format": "parquet", "path": "out", "mode": "upsert"}
+    value = {"name": "job", "storage": "lake", "sources": {"orders": orders}, "sinks": [shown | (sink or {})]}
+    return JobSpec.model_validate({**value, "operators": list(operators)})
+
+
+def sql(text: str, source: str = "current", uid: str = "open") -> dict[str, Any]:
+    return {"uid": uid, "kind": "sql", "inputs": [source], "sql": text}
+
+
+def test_its_rows_are_updates_by_key_with_deletes_where_it_says_when() -> None:
+    graph = build_graph(spec(LATEST))
+    node = graph.nodes["current"]
+    assert list(node.columns) == list(ORDERS) and node.deletes and node.reads_marked
+    assert (node.event_time, node.output_kind, node.key, node.level) == (None, "updates", ("id",), 1)
+    assert graph.sink_inputs["shown"].deletes and graph.sink_inputs["shown"].key == ("id",)
+    plain = build_graph(spec({**LATEST, "delete_when": None}))
+    assert not plain.nodes["current"].deletes and not plain.sink_inputs["shown"].deletes
+
+
+def test_columns_says_which_the_table_has_in_their_order() -> None:
+    job = spec({**LATEST, "columns": ["at", "id"]})
+    graph = build_graph(job)
+    assert list(graph.nodes["current"].columns) == ["at", "id"]
+    assert consumed_columns(job, graph, "current") == {"at", "id", "lsn"}, "the condition is evaluated before"
+    assert consumed_columns(spec(LATEST), build_graph(spec(LATEST)), "current") is None
+
+
+def test_late_rows_are_those_of_its_input() -> None:
+    late = {"input": "current.late", "mode": "append"}
+    graph = build_graph(spec({**LATEST, "tombstone_ttl": "1h", "columns": ["id"]}, sink=late))
+    assert list(graph.sink_inputs["shown"].columns) == list(ORDERS) and not graph.sink_inputs["shown"].deletes
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"sequence_by": ["lns"]}, 'orders has no column lns; did you mean "lsn"'),
+        ({"sequence_by": ["tags"]}, "a sequence is of single values"),
+        ({"columns": ["lsn"]}, "id is missing"),
+        ({"columns": ["id", "opp"]}, "orders has no column opp"),
+        ({"delete_when": "opp = 'D'"}, "line 1, column 1: orders has no column opp"),
+        ({"delete_when": "op = 'D', id = 1"}, "one condition"),
+        ({"delete_when": "max(id) = 1"}, "max"),
+        ({"delete_when": "at < now()"}, "now"),
+        ({"delete_when": "op = 'D' ORDER BY id"}, "one condition"),
+        ({"delete_when": None, "tombstone_ttl": "1h"}, "without `delete_when`"),
+        ({"key": ["tags"]}, "a key is made of single values"),
+    ],
+)
+def test_what_does_not_fit_its_input_is_refused(changed: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidRequest, match=says):
+        build_graph(spec({**LATEST, **changed}))
+
+
+def test_a_ttl_needs_event_time_and_sparks_times_have_microseconds() -> None:
+    with pytest.raises(InvalidRequest, match="a tombstone_ttl needs an event time"):
+        build_graph(spec({**LATEST, "tombstone_ttl": "1h"}, event_time=None))
+    with pytest.raises(InvalidRequest, match="have microseconds"):
+        build_graph(spec(LATEST, schema={**ORDERS, "at": "timestamp[ns, UTC]"}))
+
+
+def test_over_updates_a_filter_gives_deletes_and_the_key_is_traced() -> None:
+    totals = {"uid": "totals", "kind": "aggregate", "inputs": ["orders"], "key": ["id", "op"],
+              "aggregates": {"n": "count(*)"}}  # fmt: skip
+    plain = build_graph(spec(totals, sql("SELECT n * 2 AS n, op AS kind, id FROM totals", "totals")))
+    assert plain.nodes["open"].key == ("id", "kind") and plain.nodes["open"].output_kind == "updates"
+    assert not plain.nodes["open"].deletes
+    graph = build_graph(spec(totals, sql("SELECT * FROM totals WHERE n > 1", "totals")))
+    assert graph.nodes["open"].deletes and graph.sink_inputs["shown"].deletes
+    further = build_graph(spec(LATEST, sql("SELECT * FROM current"), sql("SELECT id FROM open", "open", "ids")))
+    assert further.nodes["ids"].deletes and list(further.nodes["ids"].columns) == ["id"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({"sequence_by": ["at"]}, NEW_UID),
+        ({"key": ["op"]}, NEW_UID),
+        ({"tombstone_ttl": "1h"}, NEW_UID),
+        ({"delete_when": "op = 'X'"}, "compatible"),
+        ({"columns": ["id", "op"]}, "compatible"),
+    ],
+)
+def test_what_decides_the_rows_that_are_kept_is_signed(changed: dict[str, Any], verdict: str) -> None:
+    before, after = spec(LATEST), spec({**LATEST, **changed})
+    rows = compare_signatures(*(state_signatures(one, build_graph(one)) for one in (before, after)))
+    assert next(row["verdict"] for row in rows if row["name"] == "current") == verdict
+
+
+def test_rows_in_flight_depend_on_what_marked_them() -> None:
+    one, other = spec(LATEST), spec({**LATEST, "delete_when": "op = 'X'"})
+    assert input_signatures(one, build_graph(one)) != input_signatures(other, build_graph(other))
+
+
+def test_windows_under_other_names_are_refused_by_a_table_of_buckets_as_well() -> None:
+    hourly = {"uid": "hourly", "kind": "window", "inputs": ["orders"], "key": ["id"], "window": {"tumbling": "1h"},
+              "aggregates": {"n": "count(*)"}, "allowed_lateness": "1h"}  # fmt: skip
+    text = "SELECT id, window_start AS begins, window_end AS ends, n FROM hourly"
+    with pytest.raises(InvalidRequest, match="not available in this version for windows"):
+        build_graph(spec(hourly, sql(text, "hourly"), sink={"format": "delta"}))
