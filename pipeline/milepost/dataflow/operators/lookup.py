@@ -104,7 +104,6 @@ class Lookup:
         """Return rows, in their order, with what is found of each."""
         keys = self._keys(rows, 0)
         places = prepared.find(keys, hasher(keys, keys.column_names))
-        places[~_without_null(keys)] = -1
         nothing = places < 0
         if nothing.any():
             if not self.keeps_all:
