@@ -41,6 +41,7 @@ HEADINGS = {
     "DeduplicateOperator": "operators: deduplicate",
     "JoinOperator": "operators: join",
     "LookupOperator": "operators: lookup",
+    "AsofOperator": "operators: asof",
     "TopOperator": "operators: top",
     "LatestOperator": "operators: latest",
     "ProcessOperator": "operators: process",

@@ -277,7 +277,7 @@ def source_document(name: str, delay: str) -> dict[str, Any]:
     }
 
 
-KINDS = ("window", "deduplicate", "aggregate", "window", "ttl", "join", "top", "latest", "lookup")
+KINDS = ("window", "deduplicate", "aggregate", "window", "ttl", "join", "top", "latest", "asof", "lookup")
 
 
 def _operator(
@@ -285,8 +285,8 @@ def _operator(
 ) -> tuple[dict[str, Any], bool, _Rows | None]:
     """Return an operator, whether its rows are updates, and what may read them."""
     kind = digits.pick(kinds)
-    if kind == "join":
-        return _join(uid, digits, nodes)
+    if kind in ("join", "asof"):
+        return _paired(uid, kind, digits, nodes)
     if kind == "top":
         return _top(uid, digits, digits.pick(nodes))
     nodes = [node for node in nodes if not node.updates]
@@ -360,20 +360,21 @@ def _latest(digits: Digits, rows: _Rows, key: tuple[str, ...]) -> dict[str, Any]
     return said | digits.pick(({}, {"columns": list(dict.fromkeys((*order[:1], *key)))}))
 
 
-def _join(uid: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, Any], bool, _Rows]:
-    """Return a join of two sources among these nodes, or of one node with itself, and what may read it."""
+def _paired(uid: str, kind: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, Any], bool, _Rows]:
+    """Return a join, as of a time or not, of two sources, or of one node with itself; and what may read it."""
     sources, key = [node for node in nodes if node.name in ("a", "b")], digits.pick(BASE_KEYS)
     left, right = digits.pick(sources), digits.pick(sources)
     if digits.pick((False, False, True)):
         left = right = digits.pick([node for node in nodes if node.columns])
     operator = {
         "uid": uid,
-        "kind": "join",
+        "kind": kind,
         "inputs": [left.name, right.name],
         "key": list(key),
-        "within": digits.pick((["-30m", "30m"], ["0s", "0s"], ["-1h", "-1s"], ["0s", "1h"])),
-        "how": digits.pick(("inner", "left", "right", "semi", "anti")),
+        "how": digits.pick(("inner", "left", "right", "semi", "anti") if kind == "join" else ("inner", "left")),
     }
+    if kind == "join":
+        operator["within"] = digits.pick((["-30m", "30m"], ["0s", "0s"], ["-1h", "-1s"], ["0s", "1h"]))
     columns = left.columns
     if operator["how"] not in LEFT_ALONE:
         renamed = {f"{uid}_{name}": f"right.{name}" for name in right.columns if name not in key}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from milepost.spec.job.asof_spec import AsofOperator
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, StatefulSpec, WindowOperator
 from milepost.spec.job.top_spec import TopOperator
+from tests.harness.law.asof_law import AsofLaw
 from tests.harness.law.batch import AggregateLaw, DeduplicateLaw, Law
 from tests.harness.law.join_law import JoinLaw
 from tests.harness.law.latest_law import LatestLaw
@@ -20,6 +22,7 @@ LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {
     WindowOperator: window_law,
     DeduplicateOperator: DeduplicateLaw,
     JoinOperator: JoinLaw,
+    AsofOperator: AsofLaw,
     TopOperator: TopLaw,
     LatestOperator: LatestLaw,
 }

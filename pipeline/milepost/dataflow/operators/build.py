@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from milepost.dataflow.operators.aggregate import AggregateByKey
 from milepost.dataflow.operators.aggregates import timed_calls
+from milepost.dataflow.operators.asof import AsofJoinByKey
 from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
 from milepost.dataflow.operators.interval_join import IntervalJoinByKey, JoinShape
@@ -20,6 +21,7 @@ from milepost.dataflow.operators.window_bounds import CalendarWindows, FixedWind
 from milepost.dataflow.operators.windowed import Emission
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.edges import edge_names
+from milepost.spec.job.asof_spec import AsofOperator
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.spec import (
@@ -56,6 +58,8 @@ def build_operator(
     if isinstance(spec, JoinOperator):
         shape = JoinShape(spec.key, spec.bounds, spec.how, spec.renamed)
         return IntervalJoinByKey(spec.uid, shape, inputs)
+    if isinstance(spec, AsofOperator):
+        return AsofJoinByKey(spec.uid, spec.key, spec.how, inputs, spec.renamed)
     if isinstance(spec, ProcessOperator) and function is not None:
         named = dict(zip(edge_names(spec.inputs), inputs, strict=True))
         return ProcessByKey(

@@ -20,12 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.operators.columns import (
-    check_event_time,
-    check_key,
     first_of_each,
     group_rows,
-    key_columns,
-    plain_schema,
 )
 from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
@@ -44,8 +40,9 @@ from milepost.dataflow.operators.contract import (
     StateTable,
     multi_row_table,
 )
-from milepost.dataflow.operators.join_columns import LEFT, RIGHT, JoinedColumns, common_key_type, common_types
+from milepost.dataflow.operators.join_columns import LEFT, RIGHT, JoinedColumns, common_key_type
 from milepost.dataflow.operators.kept_rows import KeptRows, in_parts, reached
+from milepost.dataflow.operators.paired_inputs import PairedInputs
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.join_rules import LEFT_ALONE, SIDES
@@ -87,19 +84,12 @@ class IntervalJoinByKey:
         inputs: left, right.
         """
         self.uid, self.how = uid, shape.how
-        schemas = [plain_schema(one.schema) for one in inputs]
-        self.routing_keys = tuple(tuple(pair[side] for pair in shape.keys) for side in (LEFT, RIGHT))
-        for side in (LEFT, RIGHT):
-            check_key(uid, self.routing_keys[side], schemas[side])
-        self.event_times = [
-            check_event_time(uid, OperatorInput(schema, one.event_time, one.shift_us), f"the {name} input of a join")
-            for name, schema, one in zip(SIDES, schemas, inputs, strict=True)
-        ]
+        self.inputs = PairedInputs.of(uid, "a join", shape.keys, inputs)
+        self.routing_keys, self.event_times = self.inputs.routing_keys, self.inputs.event_times
+        schemas = self.inputs.schemas
         low, high = (bound // timedelta(microseconds=1) for bound in shape.within)
         self.reach_us = (low, high), (-high, -low)
         """Of each side, from where to where the other side's time may lie, from its own."""
-        common = common_types(uid, shape.keys, schemas)
-        self.input_schemas = schemas
         if self.by_existence:
             self.columns = JoinedColumns.of_left(schemas[LEFT])
         else:
@@ -110,10 +100,7 @@ class IntervalJoinByKey:
         """Of a right row without a left one, what it shows in left columns."""
         if self.padded_side == RIGHT:
             self._check_under()
-        self.stored = [
-            _with_types(schema, dict(zip(key, common, strict=True)))
-            for schema, key in zip(map(self._kept_columns, (LEFT, RIGHT)), self.routing_keys, strict=True)
-        ]
+        self.stored = [self._kept_columns(side) for side in (LEFT, RIGHT)]
         self.tables: Mapping[str, StateTable] = {
             name: multi_row_table(self.routing_keys[side], self.stored[side], self._times(side))
             for side, name in enumerate(SIDES)
@@ -139,7 +126,7 @@ class IntervalJoinByKey:
         return self.columns.padded(LEFT if side is None else side, rows, self.under)
 
     def _kept_columns(self, side: int) -> pa.Schema:
-        schema = self.input_schemas[side]
+        schema = self.inputs.stored(side)
         if side == LEFT or not self.by_existence:
             return schema
         needed = {*self.routing_keys[RIGHT], self.event_times[RIGHT].column}
@@ -158,7 +145,7 @@ class IntervalJoinByKey:
                 hint="Exchange its inputs, and write `how: left`.",
             )
         for left, right in self.under.items():
-            types = self.input_schemas[LEFT].field(left).type, self.input_schemas[RIGHT].field(right).type
+            types = self.inputs.schemas[LEFT].field(left).type, self.inputs.schemas[RIGHT].field(right).type
             if common_key_type(*types) != types[LEFT]:
                 raise InvalidRequest(
                     f"operator {self.uid!r}: `how: right` shows right.{right} ({types[RIGHT]}) in {left} "
@@ -178,26 +165,14 @@ class IntervalJoinRun:
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Pair rows of one side with those of the other, then keep them. Raises OperatorFailed."""
         operator = self._operator
-        schema = operator.input_schemas[position]
-        rows = rows.select(schema.names).cast(schema)
-        times = operator.event_times[position].of(rows)
-        late = schema.empty_table()
-        if lateness_us is not None:
-            on_time = times >= lateness_us
-            late = rows.filter(pa.array(~on_time))
-            rows, times = rows.filter(pa.array(on_time)), times[on_time]
-        yield OperatorOutput(operator.output_schema.empty_table(), late)
-        keys = key_columns(rows, operator.routing_keys[position])
-        for name in keys.column_names:
-            rows = rows.set_column(rows.column_names.index(name), name, keys.column(name))
-        there = _with_a_key(rows, operator.routing_keys[position])
-        if not bool(there.all()):
-            if position == operator.alone_side:
-                yield self._output(position, operator.alone(rows.filter(pa.array(~there))))
-            rows, times = rows.filter(pa.array(there)), times[there]
-        if rows.num_rows:
-            for joined in self._join(position, rows, times):
-                yield self._output(position, joined)
+        taken = operator.inputs.take(position, rows, lateness_us)
+        alone = operator.output_schema.empty_table()
+        if position == operator.alone_side and taken.without_key.num_rows:
+            alone = operator.alone(taken.without_key)
+        yield OperatorOutput(alone, taken.late)
+        if taken.rows.num_rows:
+            for joined in self._join(position, taken.rows, taken.times):
+                yield OperatorOutput(joined, taken.late.slice(0, 0))
 
     def advance(self, firing_us: int | None) -> pa.Table:
         """Emit the rows that pair with nothing and can no more by then, by time and key."""
@@ -221,9 +196,6 @@ class IntervalJoinRun:
     def finish(self, firing_us: int | None) -> pa.Table:
         """Emit those of the epoch's firing watermark."""
         return self.advance(firing_us)
-
-    def _output(self, position: int, rows: pa.Table) -> OperatorOutput:
-        return OperatorOutput(rows, self._operator.input_schemas[position].empty_table())
 
     def _join(self, position: int, rows: pa.Table, times: Ints) -> Iterator[pa.Table]:
         """Yield what comes out now, as much at once as memory allows; then keep what waits."""
@@ -302,16 +274,3 @@ class IntervalJoinRun:
 def _at_once(columns: JoinedColumns) -> int:
     """Return how many rows one output may have."""
     return max(1, OUTPUT_BYTES // max(1, columns.row_bytes))
-
-
-def _with_a_key(rows: pa.Table, key: Sequence[str]) -> Bools:
-    """Return which rows have a key without a null."""
-    there = np.ones(rows.num_rows, dtype=np.bool_)
-    for name in key:
-        if rows.column(name).null_count:
-            there &= pc.is_valid(rows.column(name)).to_numpy()
-    return there
-
-
-def _with_types(schema: pa.Schema, types: Mapping[str, pa.DataType]) -> pa.Schema:
-    return pa.schema([pa.field(field.name, types.get(field.name, field.type)) for field in schema])

@@ -35,6 +35,13 @@ class KeptRows:
             order = np.repeat(order, weights[order])
         return cls(found, order, found.owners[order], times[order])
 
+    @classmethod
+    def of_single(cls, found: RowsOfKeys, event_time: EventTime) -> KeptRows:
+        """Return them of a table that keeps no number of equal rows: it has each once."""
+        times = event_time.of(found.take([event_time.column]))
+        order = np.lexsort((times, found.owners))
+        return cls(found, order, found.owners[order], times[order])
+
     def between(self, owners: Ints, least: Ints, most: Ints) -> tuple[Ints, Ints]:
         """Return which rows each key has from one time to another, both included: from, and up to.
 

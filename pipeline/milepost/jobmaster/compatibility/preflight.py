@@ -46,7 +46,7 @@ from milepost.spec.graph.compatibility import (
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.graph.join_rules import SIDES
-from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.join_spec import PairedOperator
 from milepost.spec.job.spec import ProcessOperator, RowWiseSpec, StatefulSpec
 from milepost.spec.load.load import from_text
 from milepost.spec.values.aggregates import EXACT_DIGITS, AggregateCall
@@ -309,7 +309,7 @@ def expected_operator(
 
 def _needed_columns(spec: StatefulSpec) -> list[tuple[str, list[str]]]:
     """Return of each input the table that shows its types, and columns that it has, whatever else it has."""
-    if isinstance(spec, JoinOperator):
+    if isinstance(spec, PairedOperator):
         return [(side, [pair[at] for pair in spec.key]) for at, side in enumerate(SIDES)]
     ordered = [*getattr(spec, "sequence_by", ()), *(name for name, _ in getattr(spec, "order_by", ()))]
     calls = getattr(spec, "aggregates", {}).values()

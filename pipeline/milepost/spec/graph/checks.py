@@ -11,7 +11,7 @@ from milepost.spec.graph.edges import BAD, LATE, edge_names, late_output
 from milepost.spec.graph.static_rules import static_problems
 from milepost.spec.job.availability import not_available
 from milepost.spec.job.environment import literal_text, reference_problems, referenced_variables
-from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.join_spec import PairedOperator
 from milepost.spec.job.spec import (
     BUCKET_FORMATS,
     DeduplicateOperator,
@@ -158,7 +158,9 @@ def node_names(spec: JobSpec) -> list[str]:
     return [*spec.sources, *(operator.uid for operator in spec.operators)]
 
 
-_WITH_LATE_ROWS = "only window, join (`<uid>.late.<input>`), and deduplicate and latest with a ttl, have late rows"
+_WITH_LATE_ROWS = (
+    "only window, join and asof (`<uid>.late.<input>`), and deduplicate and latest with a ttl, have late rows"
+)
 
 
 def late_outputs(spec: JobSpec) -> dict[str, tuple[str, int]]:
@@ -166,7 +168,7 @@ def late_outputs(spec: JobSpec) -> dict[str, tuple[str, int]]:
     found: dict[str, tuple[str, int]] = {}
     for operator in spec.operators:
         ttl = getattr(operator, "ttl" if isinstance(operator, DeduplicateOperator) else "tombstone_ttl", None)
-        if ttl is not None or isinstance(operator, WindowOperator | JoinOperator):
+        if ttl is not None or isinstance(operator, WindowOperator | PairedOperator):
             edges = edge_names(operator.inputs)
             found |= {late_output(operator.uid, edges, at): (operator.uid, at) for at in range(len(edges))}
     return found
@@ -193,7 +195,7 @@ def _names(spec: JobSpec) -> Iterator[Problem]:
     for name, source in spec.sources.items():
         yield from _columns(("sources", name, "schema"), [*source.columns, *source.partitions])
     for index, operator in enumerate(spec.operators):
-        if not isinstance(operator, RowWiseSpec | JoinOperator):
+        if not isinstance(operator, RowWiseSpec | PairedOperator):
             own = ("window_start", "window_end") if isinstance(operator, WindowOperator) else ()
             names = [*operator.key, *own, *getattr(operator, "aggregates", {})]
             yield from _columns(("operators", index), names)

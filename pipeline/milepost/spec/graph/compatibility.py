@@ -14,7 +14,7 @@ from operator import ne
 from typing import Any
 
 from milepost.spec.graph.graph import JobGraph, Node
-from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.join_spec import JoinOperator, PairedOperator
 from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.spec import DeduplicateOperator, JobSpec, SinkSpec, WindowOperator, key_texts
 from milepost.spec.job.top_spec import TopOperator
@@ -66,7 +66,7 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
         "key": key_texts(operator),
         _MODES: _modes(graph, node),
     }
-    if isinstance(operator, WindowOperator | DeduplicateOperator | JoinOperator):
+    if isinstance(operator, WindowOperator | DeduplicateOperator | PairedOperator):
         # What is late, and what has fired, was judged by these sources' watermarks.
         of_inputs = [sorted(graph.nodes[name].sources) for name in node.inputs]
         signature["sources"] = of_inputs if len(of_inputs) > 1 else of_inputs[0]

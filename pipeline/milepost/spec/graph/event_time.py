@@ -43,6 +43,12 @@ EVENT_TIME_RULES = (
         "event time < stamp, of either input: `<uid>.late.<input>`",
     ),
     EventTimeRule(
+        "asof",
+        "its left input's, under its name",
+        NOTHING,
+        "event time < stamp, of either input: `<uid>.late.<input>`",
+    ),
+    EventTimeRule(
         "process",
         "its input's, where `output` has a timestamp of its name; of several, where all call it so; else none",
         NOTHING,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from milepost.spec.graph.asof_rules import asof_rows
 from milepost.spec.graph.checks import late_outputs, structure_problems
 from milepost.spec.graph.edges import BAD, LATE, RETRACT
 from milepost.spec.graph.join_rules import join_rows
@@ -33,6 +34,7 @@ from milepost.spec.graph.node_rules import (
 from milepost.spec.graph.process_rules import bucketed_process_problems, process_rows
 from milepost.spec.graph.top_rules import bucketed_top_problems, top_rows
 from milepost.spec.graph.window_rules import window_rows
+from milepost.spec.job.asof_spec import AsofOperator
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.lookup_spec import LookupOperator
@@ -50,7 +52,7 @@ from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import ColumnType
 
-STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process", "join", "top", "latest")
+STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process", "join", "asof", "top", "latest")
 
 RETRACTING_KINDS = ("aggregate", "top")
 """Kinds whose updates operators may read: they can tell the rows that an epoch replaces."""
@@ -128,7 +130,7 @@ class SinkInput:
     """What one sink reads.
 
     Attributes:
-        sink: its name. uid: the node. part: "": its rows; LATE or BAD: those instead; of a join LATE and an input.
+        sink: its name. uid: the node. part: "": its rows; LATE, with an input where there are two, or BAD.
         mode: append, upsert or changelog. key: the upsert key; () for the others.
         columns, known: as in `Node`; of a changelog with what it adds.
         op: what a row is to a changelog: `insert`, or `upsert` of a row by its key.
@@ -252,6 +254,8 @@ class _Builder:
         source, rows = sources[0], inputs[0]
         if isinstance(operator, JoinOperator):
             result = join_rows(operator, inputs, path)
+        elif isinstance(operator, AsofOperator):
+            result = asof_rows(operator, inputs, path)
         elif isinstance(operator, SqlOperator):
             result = sql_rows(operator, dict(zip(operator.inputs, inputs, strict=True)), path)
         elif isinstance(operator, LookupOperator):

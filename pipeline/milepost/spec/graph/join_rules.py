@@ -13,13 +13,15 @@ from milepost.spec.graph.node_rules import (
     event_time_problems,
     key_problems,
 )
+from milepost.spec.job.asof_spec import AsofOperator
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import FLOATS, INTEGERS, ColumnType
 
-Paired = JoinOperator | LookupOperator
+Timed = JoinOperator | AsofOperator
+Paired = Timed | LookupOperator
 """Operators whose rows have the columns of two inputs."""
 
 SIDES = ("left", "right")
@@ -36,12 +38,7 @@ def join_rows(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) 
     waited: a left one hi, a right one -lo.
     """
     left, right = inputs
-    problems = []
-    for position, (name, rows) in enumerate(zip(operator.inputs, inputs, strict=True)):
-        problems += append_problems(operator.kind, name, rows, path, position)
-        problems += event_time_problems(f"the {SIDES[position]} input of a join", name, rows, path, position)
-        problems += key_problems(tuple(pair[position] for pair in operator.key), name, rows, path)
-    problems += key_type_problems(operator, left, right, path)
+    problems = paired_problems(operator, "a join", inputs, path)
     if operator.how == "right" and not problems:
         problems += _right_alone_problems(operator, left, right, path)
     if operator.how in LEFT_ALONE and operator.columns:
@@ -53,7 +50,7 @@ def join_rows(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) 
         return problems
     low, high = (bound // timedelta(microseconds=1) for bound in operator.bounds)
     return OutputRows(
-        _columns(operator, left, right),
+        left.columns if operator.how in LEFT_ALONE else joined_columns(operator, left, right),
         left.event_time,
         APPEND,
         (),
@@ -63,10 +60,19 @@ def join_rows(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) 
     )
 
 
-def _columns(operator: JoinOperator, left: OutputRows, right: OutputRows) -> Columns:
-    if operator.how in LEFT_ALONE:
-        return left.columns
-    return joined_columns(operator, left, right)
+def paired_problems(operator: Timed, what: str, inputs: Sequence[OutputRows], path: Path) -> list[Problem]:
+    """Return why rows of two inputs with an event time cannot be paired.
+
+    Args:
+        what: the operator is, as messages say it.
+    """
+    left, right = inputs
+    problems: list[Problem] = []
+    for position, (name, rows) in enumerate(zip(operator.inputs, inputs, strict=True)):
+        problems += append_problems(operator.kind, name, rows, path, position)
+        problems += event_time_problems(f"the {SIDES[position]} input of {what}", name, rows, path, position)
+        problems += key_problems(tuple(pair[position] for pair in operator.key), name, rows, path)
+    return [*problems, *key_type_problems(operator, left, right, path)]
 
 
 def joined_columns(operator: Paired, left: OutputRows, right: OutputRows) -> Columns:

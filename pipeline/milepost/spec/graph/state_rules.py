@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import singledispatch
 
+from milepost.spec.job.asof_spec import AsofOperator
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.lookup_spec import LookupOperator
@@ -113,6 +114,20 @@ def _join(operator: JoinOperator) -> tuple[StateBound, ...]:
     return (
         StateBound("left", f"rows of {operator.inputs[0]}{without}", f"event time{_plus(high)} < W"),
         StateBound("right", f"rows of {operator.inputs[1]}", f"event time{_plus(-low)} < W"),
+    )
+
+
+@state_bounds.register
+def _asof(operator: AsofOperator) -> tuple[StateBound, ...]:
+    rows, versions = operator.inputs
+    key = _named([right for _, right in operator.key])
+    return (
+        StateBound("left", f"rows of {rows}", "event time < W"),
+        StateBound(
+            "right",
+            f"the newest row of {versions} per {key}, and others until event time of the next one ≤ W",
+            grows_with=f"distinct {key}",
+        ),
     )
 
 

@@ -18,7 +18,7 @@ UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {
 UNAVAILABLE_KINDS = frozenset({"materialize"})
 """Kinds of operators."""
 
-OPERATOR_KINDS = ("sql", "aggregate", "window", "deduplicate", "process", "join", "top", "lookup", "latest")
+OPERATOR_KINDS = ("sql", "aggregate", "window", "deduplicate", "process", "join", "asof", "top", "lookup", "latest")
 
 
 def not_available(what: str) -> str:

@@ -31,15 +31,8 @@ def _ascending(bounds: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
     return bounds
 
 
-class JoinOperator(SpecModel):
-    """Pairs of a row of its left and a row of its right input: of one key, near each other in event time.
-
-    The output has the columns of the left row, then those of the right row without its key; its event time is the left
-    row's. `<uid>.late.<input>` has the late rows of an input. A key with a null in it pairs with nothing.
-
-    Rows that pair with nothing come out (`left`, `right`, `anti`) once the watermark says that nothing can come that
-    would pair with them; those with a null in the key at once. The other side's columns are null in them; where it is
-    the left one (`right`), its key and event time are the right row's.
+class PairedOperator(SpecModel):
+    """What an operator has that pairs rows of two inputs.
 
     Attributes:
         uid: the operator's name, under which its state is kept: `[a-z][a-z0-9_]{0,62}` without `__`.
@@ -47,27 +40,14 @@ class JoinOperator(SpecModel):
         inputs: the names of two sources or operators, the left one first; the rows of both are append, never updates,
             with an event time. One name twice joins its rows with each other.
         key: columns that are equal in both, each once; `{left: right}` where they have other names.
-        within: how long after the left row's event time the right row's is, at least and at most; a bound below 0s is
-            before it.
-        how: which rows come out. inner: pairs. left, right: also the rows of that side that pair with nothing. semi,
-            anti: left rows, with their columns alone: once where a right row pairs with them, where none does.
         columns: new names of columns of the right input, where both inputs have one of a name: `{paid_at: right.at}`.
     """
 
     uid: NodeName
-    kind: Literal["join"]
     renamed_from: NodeName | None = None
     inputs: Annotated[Many[NodeName], Field(min_length=2, max_length=2)]
     key: Annotated[Many[KeyPair], Field(min_length=1), AfterValidator(distinct_pairs)]
-    within: Annotated[Many[SignedDuration], Field(min_length=2, max_length=2), AfterValidator(_ascending)]
-    how: Literal["inner", "left", "right", "semi", "anti"] = "inner"
     columns: dict[ColumnName, RightColumn] = Field(default_factory=dict)
-
-    @property
-    def bounds(self) -> tuple[timedelta, timedelta]:
-        """The least and the greatest of `within`."""
-        low, high = self.within
-        return low, high
 
     @property
     def key_texts(self) -> list[str]:
@@ -78,3 +58,31 @@ class JoinOperator(SpecModel):
     def renamed(self) -> dict[str, str]:
         """New name -> column of the right input."""
         return {name: column.removeprefix("right.") for name, column in self.columns.items()}
+
+
+class JoinOperator(PairedOperator):
+    """Pairs of a row of its left and a row of its right input: of one key, near each other in event time.
+
+    The output has the columns of the left row, then those of the right row without its key; its event time is the left
+    row's. `<uid>.late.<input>` has the late rows of an input. A key with a null in it pairs with nothing.
+
+    Rows that pair with nothing come out (`left`, `right`, `anti`) once the watermark says that nothing can come that
+    would pair with them; those with a null in the key at once. The other side's columns are null in them; where it is
+    the left one (`right`), its key and event time are the right row's.
+
+    Attributes:
+        within: how long after the left row's event time the right row's is, at least and at most; a bound below 0s is
+            before it.
+        how: which rows come out. inner: pairs. left, right: also the rows of that side that pair with nothing. semi,
+            anti: left rows, with their columns alone: once where a right row pairs with them, where none does.
+    """
+
+    kind: Literal["join"]
+    within: Annotated[Many[SignedDuration], Field(min_length=2, max_length=2), AfterValidator(_ascending)]
+    how: Literal["inner", "left", "right", "semi", "anti"] = "inner"
+
+    @property
+    def bounds(self) -> tuple[timedelta, timedelta]:
+        """The least and the greatest of `within`."""
+        low, high = self.within
+        return low, high

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
+from milepost.spec.job.asof_spec import AsofOperator
 from milepost.spec.job.checkpointing_spec import MAX_KEY_GROUPS, CheckpointingSpec
-from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.join_spec import JoinOperator, PairedOperator
 from milepost.spec.job.keyed_spec import Aggregates, KeyedOperator, distinct
 from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.lookup_spec import LookupOperator
@@ -102,6 +103,7 @@ StatefulSpec = (
     | DeduplicateOperator
     | ProcessOperator
     | JoinOperator
+    | AsofOperator
     | TopOperator
     | LatestOperator
 )
@@ -111,7 +113,7 @@ Operator = Annotated[RowWiseSpec | StatefulSpec, Field(discriminator="kind")]
 
 def key_texts(operator: RowWiseSpec | StatefulSpec) -> list[str]:
     """Return the key of an operator as signatures have it: columns, of two inputs ``left = right``; [] of sql."""
-    if isinstance(operator, JoinOperator | LookupOperator):
+    if isinstance(operator, PairedOperator | LookupOperator):
         return operator.key_texts
     return list(getattr(operator, "key", ()))
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import OperatorInput
+from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.graph.event_time import EVENT_TIME_RULES, NOTHING
@@ -138,7 +138,21 @@ def join(folder: Path) -> None:
     assert times_of(graph, "pairs") == ("at", 0, 3 * HOUR_US), "a right row may have waited so long"
     operator = spec.operator("pairs")
     assert not isinstance(operator, SqlOperator)
-    built = build_operator(operator, [OperatorInput(SCHEMA, "at"), OperatorInput(SCHEMA, "at", -1)])
+    late_below_the_stamp(build_operator(operator, [OperatorInput(SCHEMA, "at"), OperatorInput(SCHEMA, "at", -1)]))
+
+
+def asof(folder: Path) -> None:
+    """Late below the stamp, on either side; what waited is no older than its stamp."""
+    versions = {"uid": "placed", "kind": "asof", "inputs": ["rows", "rows"], "key": ["k"]}
+    spec, graph = graph_of(versions | {"columns": {"since": "right.at"}})
+    assert times_of(graph, "placed") == ("at", 0, 0)
+    operator = spec.operator("placed")
+    assert not isinstance(operator, SqlOperator)
+    late_below_the_stamp(build_operator(operator, [OperatorInput(SCHEMA, "at"), OperatorInput(SCHEMA, "at", -1)]))
+
+
+def late_below_the_stamp(built: StatefulOperator) -> None:
+    """Assert it of an operator with two inputs, the second of which has the ends of windows."""
     for position, shift_us in ((0, 0), (1, -1)):
         for time_us, expected in ((5 - shift_us, 0), (4 - shift_us, 1)):
             rows = pa.table([pa.array([time_us]).cast(SCHEMA.field("at").type), [None]], schema=SCHEMA)
@@ -155,7 +169,8 @@ def lookup(folder: Path) -> None:
 
 
 ROWS: dict[str, Callable[[Path], None]] = {
-    check.__name__: check for check in (source, sql, lookup, deduplicate, window, aggregate, join, top, latest, process)
+    check.__name__: check
+    for check in (source, sql, lookup, deduplicate, window, aggregate, join, asof, top, latest, process)
 }
 
 
@@ -170,6 +185,7 @@ def test_what_the_table_calls_late_is_what_has_late_rows() -> None:
         "window",
         "deduplicate",
         "join",
+        "asof",
         "latest",
     }
 

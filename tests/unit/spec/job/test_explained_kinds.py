@@ -120,6 +120,14 @@ def test_of_a_join_each_side_has_its_own() -> None:
     ]
 
 
+def test_of_an_as_of_join_rows_leave_and_the_newest_version_of_a_key_stays() -> None:
+    node = explained("kind: asof, key: [{k: v}], columns: {k2: right.k, since: right.at}", "rows, rows")
+    assert [(state["name"], state["bound"]) for state in node["state"]] == [
+        ("kept.left", "bounded: until event time < W"),
+        ("kept.right", "grows for ever with: distinct v"),
+    ]
+
+
 def test_edges_have_the_mode_key_and_event_time_of_their_rows() -> None:
     edges = {(edge["from"] + edge["part"], edge["to"]): edge for edge in lint_report(load_job(ALL_KEYS))["edges"]}
     exchanged = edges["clean", "unique"]

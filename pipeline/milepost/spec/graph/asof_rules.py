@@ -1,0 +1,23 @@
+"""As-of rules derive the rows that an as-of join gives from those of its two inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from milepost.spec.graph.join_rules import joined_columns, pair_column_problems, paired_problems
+from milepost.spec.graph.node_rules import APPEND, OutputRows
+from milepost.spec.job.asof_spec import AsofOperator
+from milepost.spec.values.problems import Path, Problem
+
+
+def asof_rows(operator: AsofOperator, inputs: Sequence[OutputRows], path: Path) -> OutputRows | list[Problem]:
+    """Return left rows with a version's columns: append, by the left event time, none older than its stamp."""
+    left, right = inputs
+    problems = paired_problems(operator, "an as-of join", inputs, path)
+    known = left.known and right.known
+    if known:
+        problems += pair_column_problems(operator, left, right, path)
+    if problems:
+        return problems
+    columns = joined_columns(operator, left, right)
+    return OutputRows(columns, left.event_time, APPEND, (), known=known, shift_us=left.shift_us)
