@@ -187,3 +187,24 @@ def test_a_join_reads_a_source_and_windows_and_windows_read_a_join(tmp_path: Pat
     actual = put_out(plane, "per_day", head.lineage).drop_columns(["window_end"])
     assert rows(actual) == rows(expected.select(actual.column_names)) and actual.num_rows
     assert not plane.captured.pieces.get("per_day.late")
+
+
+def test_rows_without_a_key_that_are_in_flight_come_out_once_after_a_rescale(tmp_path: Path) -> None:
+    spec = spec_of(JOIN | {"how": "left"}, sinks=["pairs"], cuts=True)
+    plane = Plane(spec, tmp_path)
+    rows = [
+        pa.table([[at] * 300, [None] * 300, pa.array(range(300)).cast(SCHEMAS["orders"].field("at").type)],
+                 schema=SCHEMAS["orders"]) for at in range(6)
+    ]  # fmt: skip
+    objects = {"orders": tuple(plane.put("orders", f"{at}.parquet", one) for at, one in enumerate(rows))}
+    head = plane.epoch(Checkpoint(), objects, EpochOptions(parallelism=3, cut_ms=3))
+    assert head.in_flight
+    for parallelism in (2, 4, 1):
+        head = plane.epoch(head, {}, EpochOptions(parallelism=parallelism, cut_ms=3))
+    head = plane.epoch(head, {}, EpochOptions(parallelism=3))
+    assert not head.in_flight
+    found = put_out(plane, "pairs", head.lineage)
+    assert (
+        found.num_rows == 1_800
+        and len(set(zip(found["id"].to_pylist(), found["at"].to_pylist(), strict=True))) == 1_800
+    )

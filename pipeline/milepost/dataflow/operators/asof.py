@@ -73,7 +73,9 @@ class AsofJoinByKey:
         self.tables: Mapping[str, StateTable] = {
             SIDES[LEFT]: multi_row_table(self.routing_keys[LEFT], self.inputs.stored(LEFT), [EXPIRES_COLUMN]),
             SIDES[RIGHT]: StateTable(
-                tuple(version_key), self.routing_keys[RIGHT], versions.append(pa.field(EXPIRES_COLUMN, pa.int64()))
+                tuple(version_key),
+                tuple(self.routing_keys[RIGHT]),
+                versions.append(pa.field(EXPIRES_COLUMN, pa.int64())),
             ),
         }
 

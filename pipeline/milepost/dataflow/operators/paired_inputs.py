@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from milepost.dataflow.operators.columns import EventTime, check_event_time, check_key, key_columns, plain_schema
 from milepost.dataflow.operators.contract import Bools, Ints, OperatorInput
 from milepost.dataflow.operators.join_columns import LEFT, RIGHT, common_types
+from milepost.protocol.exchange.routing import NullsApart
 from milepost.spec.graph.join_rules import SIDES
 
 
@@ -51,7 +52,7 @@ class PairedInputs:
             what: the operator is, as messages say it. keys: pairs of a left and a right column.
         """
         schemas = tuple(plain_schema(one.schema) for one in inputs)
-        routing_keys = tuple(tuple(pair[side] for pair in keys) for side in (LEFT, RIGHT))
+        routing_keys = tuple(NullsApart(pair[side] for pair in keys) for side in (LEFT, RIGHT))
         for key, schema in zip(routing_keys, schemas, strict=True):
             check_key(uid, key, schema)
         event_times = tuple(

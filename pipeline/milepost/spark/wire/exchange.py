@@ -231,10 +231,11 @@ class ExchangeWriter:
     def _split(
         self, edge: Edge, rows: pa.Table, lateness_us: int | None, *, partial: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        groups = self._hasher.key_groups(rows, edge.key, self._max_parallelism)
-        targets = subtask_of_key_group(groups, self._max_parallelism, self._receivers).astype(np.uint16)
         times = rows.column(edge.event_time) if edge.event_time is not None and not partial else None
-        rows = as_partials(rows) if partial else rows.select(list(edge.columns))
+        rows = rows if partial else rows.select(list(edge.columns))
+        groups = self._hasher.key_groups(rows, edge.key, self._max_parallelism)  # by what a receiver has as well
+        targets = subtask_of_key_group(groups, self._max_parallelism, self._receivers).astype(np.uint16)
+        rows = as_partials(rows) if partial else rows
         order = np.argsort(targets, kind="stable")  # of 16 bits: linear
         bounds = np.searchsorted(targets[order], np.arange(self._receivers + 1))
         for receiver in range(self._receivers):

@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from milepost.spec.graph.graph import JobGraph, Node
+from milepost.spec.job.join_spec import PairedOperator
 from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.job.spec import AggregateOperator, JobSpec, RowWiseSpec, SqlOperator, WindowOperator, key_texts
@@ -55,8 +56,11 @@ def _inputs(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     consumed = consumed_columns(spec, graph, node.uid)
     operator = spec.operator(node.uid)
     marked = {"delete_when": operator.delete_when} if isinstance(operator, LatestOperator) and node.deletes else {}
+    # Where a row with a null in its key waits: of a join where all of its columns send it.
+    apart = {"nulls": "apart"} if isinstance(operator, PairedOperator) else {}
     return {
         **marked,
+        **apart,
         "key": key_texts(operator),
         "columns": None if consumed is None else sorted(consumed),
         "modes": [graph.nodes[name].output_kind for name in node.inputs],

@@ -50,9 +50,20 @@ def check_key_type(name: str, data_type: pa.DataType) -> None:
     Raises:
         InvalidRequest: the type is none of bool, integer, float, decimal, string, binary, date, timestamp.
     """
+    if not may_be_key(data_type):
+        raise InvalidRequest(
+            f"key column {name!r} has type {data_type}, which cannot be a key. Nothing was changed.",
+            hint="A key is a bool, number, text, binary, date or timestamp: cast it in a `sql` operator.",
+            column=name,
+            type=str(data_type),
+        )
+
+
+def may_be_key(data_type: pa.DataType) -> bool:
+    """Return whether values of a type have a stable hash."""
     if pa.types.is_dictionary(data_type):
         data_type = data_type.value_type
-    known = (
+    return bool(
         pa.types.is_boolean(data_type)
         or pa.types.is_integer(data_type)
         or pa.types.is_floating(data_type)
@@ -62,13 +73,6 @@ def check_key_type(name: str, data_type: pa.DataType) -> None:
         or is_bytes(data_type)
         or pa.types.is_null(data_type)
     )
-    if not known:
-        raise InvalidRequest(
-            f"key column {name!r} has type {data_type}, which cannot be a key. Nothing was changed.",
-            hint="A key is a bool, number, text, binary, date or timestamp: cast it in a `sql` operator.",
-            column=name,
-            type=str(data_type),
-        )
 
 
 def is_bytes(data_type: pa.DataType) -> bool:

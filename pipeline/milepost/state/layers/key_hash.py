@@ -28,6 +28,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import pyarrow as pa
 
+from milepost.protocol.exchange.routing import NullsApart
 from milepost.state.layers.key_groups import (
     KEPT_BYTES,
     PER_MICROSECOND,
@@ -41,6 +42,7 @@ from milepost.state.layers.key_groups import (
     is_bytes,
     key_column,
     key_group,
+    may_be_key,
     mix,
     words_of_bytes,
 )
@@ -90,8 +92,16 @@ class KeyHash:
         return _keyed_hash(table, key, self.secret)
 
     def key_groups(self, rows: pa.Table, key: Sequence[str], max_parallelism: int) -> Ints:
-        """Return the key group of each row, by the key columns that route it. Raises as the hash."""
-        return key_group(self(rows, key), max_parallelism)
+        """Return the key group of each row, by the key columns that route it. Raises as the hash.
+
+        Of `NullsApart` rows with a null in the key go by all columns that could be a key, whatever their order.
+        """
+        groups = key_group(self(rows, key), max_parallelism)
+        if isinstance(key, NullsApart) and any(rows.column(name).null_count for name in key):
+            null = np.logical_or.reduce([np.asarray(rows.column(name).is_null()) for name in key])
+            columns = sorted(field.name for field in rows.schema if may_be_key(field.type))
+            groups[null] = key_group(self(rows.filter(pa.array(null)), columns), max_parallelism)
+        return groups
 
 
 class _Sums:

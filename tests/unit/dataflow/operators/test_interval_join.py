@@ -280,3 +280,14 @@ def test_columns_of_the_right_side_are_renamed_and_its_key_left_out() -> None:
     assert operator.output_schema.names == ["k", "x", "at", "amount", "paid_at", "tags", "paid"]
     assert operator.output_schema.field("paid").type == pa.decimal128(9, 2)
     assert operator.output_schema.field("k").type == pa.int32(), "as the left side has it"
+
+
+def test_rows_without_a_key_are_divided_among_the_subtasks() -> None:
+    """A null matches nothing, so it may be anywhere; others are where rows of the other side are."""
+    operator = joined()
+    rows = payments(*[(None, 0.0, at(number), None) for number in range(100)])
+    groups = KEYED.key_groups(rows, operator.routing_keys[1], 8)
+    assert len(set(groups)) == 8
+    left, right = orders((1, 0.0, at(0), 1)), payments((1, -0.0, at(0), None))
+    placed = [KEYED.key_groups(one, key, 8)[0] for one, key in zip((left, right), operator.routing_keys, strict=True)]
+    assert placed[0] == placed[1]

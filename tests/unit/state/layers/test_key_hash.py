@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.protocol.exchange.routing import NullsApart
 from milepost.state.layers import key_hash
 from milepost.state.layers.key_groups import key_group
 from milepost.state.layers.key_hash import KeyHash, new_secret
@@ -261,3 +262,20 @@ def test_a_secret_is_random_and_hidden() -> None:
     hasher = KeyHash(secret)
     assert secret not in repr(hasher) and secret not in hasher.digest
     assert hasher.digest != KeyHash(SECRET).digest
+
+
+def test_rows_whose_null_key_matches_nothing_are_spread_by_all_their_columns() -> None:
+    """So that not one subtask has them all; other rows stay where they are, and the order of columns says nothing."""
+    rows = pa.table(
+        {
+            "k": pa.array([None if at % 2 else at for at in range(400)], pa.int64()),
+            "v": pa.array(range(400), pa.int32()),
+            "tags": [[at] for at in range(400)],
+        }
+    )
+    plain, apart = (KEYED.key_groups(rows, key, 8) for key in (("k",), NullsApart(["k"])))
+    odd = np.arange(400) % 2 == 1
+    assert len(set(plain[odd])) == 1 and np.bincount(apart[odd], minlength=8).min() > 5
+    assert (plain[~odd] == apart[~odd]).all()
+    assert (KEYED.key_groups(rows.select(["tags", "v", "k"]), NullsApart(["k"]), 8) == apart).all()
+    assert (KEYED.key_groups(rows.slice(100, 50), NullsApart(["k"]), 8) == apart[100:150]).all()
