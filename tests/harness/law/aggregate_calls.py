@@ -19,6 +19,8 @@ def said(call: AggregateCall, types: Mapping[str, str]) -> str:
         types: of the columns of its input, as DuckDB calls them.
     """
     where = "true" if call.where is None else f'"{call.where}"'
+    if call.distinct:
+        return f'count(DISTINCT "{call.column}") FILTER ({where})'
     if call.column is None:
         return f"count(*) FILTER ({where})"
     column, only = f'"{call.column}"', f"FILTER ({where})"

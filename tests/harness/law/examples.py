@@ -74,6 +74,7 @@ CALLS = (
     {"n": "count(i)", "money": "sum(d)", "least": "min(d)", "first": "min(t)", "name": "max(k)"},
     {"n": "count(*)", "sum_x": "sum(x)", "mean_i": "avg(i)"},
     {"n": "count(*)", "spread": "var(i)", "of_x": "stddev(x)", "of_d": "var(d) filter (where b)", "some": "any(b)"},
+    {"n": "count(*)", "ks": "count(distinct k)", "xs": "count(distinct x)", "is": "count(distinct i) filter (where b)"},
     {"n": "count(b)", "first_k": "first(k)", "last_x": "last(x)", "at_most": "arg_max(i, d)", "every": "every(b)"},
     {"n": "count(*) filter (where b)", "total": "sum(i) filter (where b)", "low": "arg_min(k, x) filter (where b)",
      "last_d": "last(d) filter (where b)", "mean": "avg(x) filter (where b)"},
@@ -306,6 +307,8 @@ def _operator(
         window = digits.pick(digits.pick(WINDOWS))
         if "session" in window:
             lateness, calls = "0s", {name: call for name, call in calls.items() if not call.startswith(ROUNDING)}
+        if "tumbling" not in window:
+            calls = {name: call for name, call in calls.items() if "distinct" not in call}
         operator |= {"window": window, "allowed_lateness": lateness, "aggregates": calls}
         if "session" not in window and digits.pick((False, False, False, True)):
             operator["emit"] = "early"
@@ -314,6 +317,7 @@ def _operator(
         keys = (("window_start",), (*key, "window_start"), key)
         more = (
             {"n": "count(*)", "last": "max(window_end)", "sum_n": "sum(n)"},
+            {"n": "count(distinct n)", "ends": "count(distinct window_end)"},
             {"n": "last(n)", "least": "arg_min(window_start, n)", "spread": "var(n)"},
         )
         return operator, False, _Rows(uid, keys, more, "window_end")

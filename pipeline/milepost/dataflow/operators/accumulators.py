@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import BEGINS_NULL, SCALE, TYPE_OF, Bools, Ints
+from milepost.spec.values.aggregates import argument_label
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
@@ -74,8 +75,8 @@ class Argument:
 
     @property
     def label(self) -> str:
-        """What it is called in state; no column name contains a back quote."""
-        return (self.column or "*") + ("" if self.where is None else f" where `{self.where}`")
+        """What it is called in state."""
+        return argument_label(self.column, self.where)
 
     def of_its_type(self, field: pa.Field) -> pa.Field:
         """Return a state field that is of the column's type, and says so where its name does not tell."""
@@ -109,11 +110,11 @@ class Accumulator(Protocol):
 
 
 class Count:
-    """Counts rows, or the non-null values of a column. State: one int64."""
+    """Counts rows, or the non-null values of a column. State: one int64, under a name if it is given."""
 
-    def __init__(self, argument: Argument) -> None:
+    def __init__(self, argument: Argument, name: str | None = None) -> None:
         self.column = argument.column
-        self.name = f"count({argument.label})"
+        self.name = name or f"count({argument.label})"
         self.fields: tuple[pa.Field, ...] = (pa.field(self.name, pa.int64()),)
         self.merges = True
 

@@ -26,6 +26,7 @@ from milepost.dataflow.operators.contract import (
     OperatorOutput,
     OperatorRun,
     OutputKind,
+    StateTable,
     only_table,
 )
 from milepost.dataflow.operators.retractions import NONE, retractions, with_weights
@@ -52,18 +53,23 @@ class AggregateByKey:
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
         keys = [self._input_schema.field(name) for name in key]
         self.state_schema = distinct_columns(uid, [*keys, *self._aggregates.state_fields])
-        self.tables = only_table(self.key, self.routing_key, self.state_schema)
+        self.tables: Mapping[str, StateTable] = {
+            **only_table(self.key, self.routing_key, self.state_schema),
+            **self._aggregates.value_tables(keys, key),
+        }
         self.output_schema = distinct_columns(uid, [*keys, *self._aggregates.output_fields])
         self.combiner: Combiner | None = AggregateCombiner(self) if self._aggregates.merges else None
 
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> AggregateRun:
         """Start one subtask's epoch; nothing here fires."""
-        return AggregateRun(self, tables[ONLY_TABLE])
+        return AggregateRun(self, tables)
 
-    def take_up(self, rows: pa.Table, state: KeyedState) -> pa.Table:
+    def take_up(self, rows: pa.Table, tables: Mapping[str, KeyedState]) -> pa.Table:
         """Fold rows into the state; return the state rows that changed, in the order of their state hash."""
         rows = rows.select(self._input_schema.names).cast(self._input_schema)
-        keys, changed = self._aggregates.fold(key_columns(rows, self.key), rows, state)
+        row_keys = key_columns(rows, self.key)
+        rows = self._aggregates.flagged(row_keys, rows, tables)
+        keys, changed = self._aggregates.fold(row_keys, rows, tables[ONLY_TABLE])
         keys.put(changed)
         return changed
 
@@ -93,16 +99,16 @@ class AggregateByKey:
 class AggregateRun:
     """One subtask's epoch of an `AggregateByKey`: rows are folded as they come, changed keys come out at its end."""
 
-    def __init__(self, operator: AggregateByKey, state: KeyedState) -> None:
+    def __init__(self, operator: AggregateByKey, tables: Mapping[str, KeyedState]) -> None:
         self._operator = operator
-        self._state = state
+        self._tables, self._state = tables, tables[ONLY_TABLE]
         self._changed = ChangedKeys(operator.key)
         self._emitted = operator.output_schema.empty_table()
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Fold the rows; nothing is emitted yet, and nothing is ever late."""
         if rows.num_rows:
-            self._changed.add(self._operator.take_up(rows, self._state))
+            self._changed.add(self._operator.take_up(rows, self._tables))
         yield from ()
 
     def partials(self, partials: pa.Table) -> None:

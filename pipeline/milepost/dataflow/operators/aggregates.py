@@ -22,7 +22,8 @@ from milepost.dataflow.operators.accumulators import (
     exact_sums_as_int64,
     stored_sums,
 )
-from milepost.dataflow.operators.contract import Bools, GroupedKeys, Ints, KeyedState, OperatorFailed
+from milepost.dataflow.operators.contract import Bools, GroupedKeys, Ints, KeyedState, OperatorFailed, StateTable
+from milepost.dataflow.operators.distinct_values import DistinctValues, flag_of
 from milepost.dataflow.operators.picked import Picked, picked_name
 from milepost.dataflow.operators.variances import Moments, SquareSum, is_exact, variances
 from milepost.protocol.records.errors import InvalidRequest
@@ -57,25 +58,50 @@ class Aggregates:
         outputs: list[pa.Field] = []
         for name, call in self._calls.items():
             outputs.append(pa.field(name, self._result_type(name, call)))
+            where = call.where if call.value_table is None else flag_of(call.value_table)
             for accumulator in self._needed(call):
-                accumulators.setdefault(accumulator.fields[0].name, (call.where, accumulator))
-        self._filters = list(dict.fromkeys(call.where for call in calls.values()))
+                accumulators.setdefault(accumulator.fields[0].name, (where, accumulator))
         self._filtered = list(accumulators.values())
+        self._filters = list(dict.fromkeys(where for where, _ in self._filtered))
         self._accumulators = [accumulator for _, accumulator in self._filtered]
         self.state_fields = tuple(field for accumulator in self._accumulators for field in accumulator.fields)
         self.output_fields = tuple(outputs)
+        distinct = {call: self._types[str(call.column)] for call in self._calls.values() if call.distinct}
+        self._distinct = tuple(DistinctValues(call, data_type) for call, data_type in distinct.items())
 
     def fold(self, keys: pa.Table, rows: pa.Table, state: KeyedState) -> tuple[GroupedKeys, pa.Table]:
         """Return the keys that occur, and the new accumulators of each: key columns, then state columns.
 
         Args:
             keys: normalised key columns of the rows, which are also the state's key.
-            rows: on-time input rows, in plan order.
+            rows: on-time input rows, in plan order, as `flagged` returns them.
         """
         occurring = state.group(keys)
         previous, _ = occurring.find()
         grouped = Grouped(rows, occurring.codes, occurring.keys.num_rows)
         return occurring, self._changed(occurring, self._updated(previous, grouped))
+
+    def value_tables(
+        self, key: Sequence[pa.Field], routing_key: Sequence[str], *, expire: bool = False
+    ) -> dict[str, StateTable]:
+        """Return the tables of the values of distinct counts.
+
+        Args:
+            key: columns of what is aggregated. expire: whether it is forgotten.
+        """
+        return {one.name: one.table(key, routing_key, expires=expire) for one in self._distinct}
+
+    def flagged(
+        self, keys: pa.Table, rows: pa.Table, tables: Mapping[str, KeyedState], expires: Ints | None = None
+    ) -> pa.Table:
+        """Return rows for `fold`: with a flag where a value is the first of its kind, which its table has from now on.
+
+        Args:
+            keys: of each row, as for `fold`. expires: when what each row's key is of is forgotten; None: never.
+        """
+        for one in self._distinct:
+            rows = one.flagged(keys, rows, tables[one.name], expires)
+        return rows
 
     def _updated(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
         """Return the new state columns: each accumulator takes up the rows that its filter lets through."""
@@ -91,7 +117,7 @@ class Aggregates:
     @property
     def merges(self) -> bool:
         """Whether rows may be accumulated apart, in any order, and merged: the same state, to the bit."""
-        return all(accumulator.merges for accumulator in self._accumulators)
+        return not self._distinct and all(accumulator.merges for accumulator in self._accumulators)
 
     def partials(self, rows: pa.Table, codes: Ints, count: int) -> pa.Table:
         """Return the accumulators of rows alone, without any state: one row per key number."""
@@ -123,6 +149,8 @@ class Aggregates:
 
     def _needed(self, call: AggregateCall) -> Sequence[Accumulator]:
         argument = _argument(call)
+        if call.distinct:
+            return (Count(Argument(None), f"count(distinct {argument.label})"),)
         if call.function == "count":
             return (Count(argument),)
         data_type = self._types[str(call.column)]
@@ -143,6 +171,8 @@ class Aggregates:
     def _result_type(self, name: str, call: AggregateCall) -> pa.DataType:
         if call.where is not None and not pa.types.is_boolean(self._types[call.where]):
             raise self._refused(name, call, self._types[call.where])
+        if call.distinct and pa.types.is_nested(self._types[str(call.column)]):
+            raise self._refused(name, call, self._types[str(call.column)])
         if call.function == "count":
             return pa.int64()
         data_type = self._types[str(call.column)]
@@ -169,7 +199,7 @@ class Aggregates:
     def _result(self, name: str, call: AggregateCall, rows: pa.Table) -> pa.ChunkedArray | pa.Array:
         argument = _argument(call)
         if call.function == "count":
-            return rows.column(f"count({argument.label})")
+            return rows.column(f"count({'distinct ' if call.distinct else ''}{argument.label})")
         if call.function in EXTREMES:
             return rows.column(f"{EXTREMES[call.function]}({argument.label})")
         if call.by is not None:

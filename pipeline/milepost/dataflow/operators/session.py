@@ -35,7 +35,7 @@ from milepost.dataflow.operators.contract import (
     RowsOfKeys,
     only_table,
 )
-from milepost.dataflow.operators.window import WindowRun
+from milepost.dataflow.operators.window import StateTables, WindowRun
 from milepost.dataflow.operators.windowed import WINDOW_START, Emission, WindowedRows
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest
@@ -79,9 +79,9 @@ class SessionWindowByKey:
 
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> WindowRun:
         """Start one subtask's epoch."""
-        return WindowRun(self, tables[ONLY_TABLE], previous_firing_us)
+        return WindowRun(self, tables, previous_firing_us)
 
-    def take_up(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> tuple[pa.Table | None, pa.Table]:
+    def take_up(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
         """Have on-time rows join sessions; return the state rows that changed, if any, and the late rows."""
         late = self.windowed.input_schema.empty_table()
         if not rows.num_rows:
@@ -93,7 +93,7 @@ class SessionWindowByKey:
             late = rows.filter(pa.array(~on_time))
             rows, times = rows.filter(pa.array(on_time)), times[on_time]
         self.windowed.refuse_unbounded(times[times > END_OF_TIME_US - self._gap_us])
-        return (self._join(rows, times, state) if rows.num_rows else None), late
+        return (self._join(rows, times, tables[ONLY_TABLE]) if rows.num_rows else None), late
 
     def _join(self, rows: pa.Table, times: Ints, state: KeyedState) -> pa.Table:
         keys = key_columns(rows, self.routing_key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +21,15 @@ from milepost.dataflow.operators.contract import (
     OperatorInput,
     OperatorOutput,
     OutputKind,
+    StateTable,
     only_table,
 )
 from milepost.dataflow.operators.window_bounds import CalendarWindows, FixedWindows
 from milepost.dataflow.operators.windowed import WINDOW_START, Emission, WindowedRows, not_between
 from milepost.spec.values.aggregates import AggregateCall
+
+StateTables: TypeAlias = Mapping[str, KeyedState]
+"""An operator's tables of state by name."""
 
 
 class TumblingWindowByKey:
@@ -63,13 +67,16 @@ class TumblingWindowByKey:
         self.state_schema = distinct_columns(
             uid, [*windowed.key_fields, start, *windowed.aggregates.state_fields, *times]
         )
-        self.tables = only_table(self.key, self.routing_key, self.state_schema)
+        self.tables: Mapping[str, StateTable] = {
+            **only_table(self.key, self.routing_key, self.state_schema),
+            **windowed.aggregates.value_tables([*windowed.key_fields, start], key, expire=True),
+        }
 
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> WindowRun:
         """Start one subtask's epoch."""
-        return WindowRun(self, tables[ONLY_TABLE], previous_firing_us)
+        return WindowRun(self, tables, previous_firing_us)
 
-    def take_up(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> tuple[pa.Table | None, pa.Table]:
+    def take_up(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
         """Fold on-time rows into their windows; return the state rows that changed, if any, and the late rows."""
         late = self.windowed.input_schema.empty_table()
         if not rows.num_rows:
@@ -82,12 +89,14 @@ class TumblingWindowByKey:
             late = rows.filter(pa.array(~on_time))
             rows, times, starts = rows.filter(pa.array(on_time)), times[on_time], starts[on_time]
         self.windowed.refuse_unbounded(times[self._windows.unbounded(times, starts, self.emission.lateness_us)])
-        return (self._fold(rows, starts, state) if rows.num_rows else None), late
+        return (self._fold(rows, starts, tables) if rows.num_rows else None), late
 
-    def _fold(self, rows: pa.Table, starts: np.ndarray, state: KeyedState) -> pa.Table:
+    def _fold(self, rows: pa.Table, starts: np.ndarray, tables: StateTables) -> pa.Table:
         keys = key_columns(rows, self.routing_key)
         keys = keys.append_column(self.state_schema.field(WINDOW_START), pa.array(starts, UTC_MICROSECONDS))
-        windows, changed = self.windowed.aggregates.fold(keys, rows, state)
+        aggregates = self.windowed.aggregates
+        rows = aggregates.flagged(keys, rows, tables, self._windows.ends(starts) + self.emission.lateness_us)
+        windows, changed = aggregates.fold(keys, rows, tables[ONLY_TABLE])
         ends = self._windows.ends(changed.column(WINDOW_START).cast(pa.int64()).to_numpy())
         changed = changed.append_column(TIMER_COLUMN, pa.array(ends))
         changed = changed.append_column(EXPIRES_COLUMN, pa.array(ends + self.emission.lateness_us))
@@ -107,22 +116,22 @@ class WindowOperator(Protocol):
     @property
     def state_schema(self) -> pa.Schema: ...
 
-    def take_up(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> tuple[pa.Table | None, pa.Table]:
+    def take_up(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
         """Take rows into windows; return the state rows that changed, if any, and the late rows."""
 
 
 class WindowRun:
     """One subtask's epoch of an operator with one state row per window, whose timer is its end."""
 
-    def __init__(self, operator: WindowOperator, state: KeyedState, fired_us: int | None) -> None:
+    def __init__(self, operator: WindowOperator, tables: StateTables, fired_us: int | None) -> None:
         self._operator = operator
-        self._state = state
+        self._tables, self._state = tables, tables[ONLY_TABLE]
         self._fired_us = fired_us
         self._again = ChangedKeys(operator.key)
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Take up on-time rows; windows come out when they fire. Raises OperatorFailed."""
-        changed, late = self._operator.take_up(rows, lateness_us, self._state)
+        changed, late = self._operator.take_up(rows, lateness_us, self._tables)
         if changed is not None and self._operator.emission.early:
             self._again.add(changed)
         elif changed is not None and self._fired_us is not None:

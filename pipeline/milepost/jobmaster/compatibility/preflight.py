@@ -7,7 +7,7 @@ code differ from the head's, and nothing is planned while anything is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,17 +16,17 @@ import pyarrow as pa
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import (
     ONLY_TABLE,
-    SCALE,
-    TYPE_OF,
     WEIGHT_COLUMN,
     OperatorInput,
     StatefulOperator,
 )
+from milepost.dataflow.operators.distinct_values import VALUE_COLUMN
 from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.epoch.plan import other_tables
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks
+from milepost.jobmaster.compatibility.recorded_types import recorded_types
 from milepost.jobmaster.compatibility.rows_in_flight import is_known, refusals
 from milepost.jobmaster.job.code import JobCode, LoadedCode, check_locations
 from milepost.jobmaster.job.context import JobContext
@@ -49,7 +49,6 @@ from milepost.spec.graph.join_rules import SIDES
 from milepost.spec.job.join_spec import PairedOperator
 from milepost.spec.job.spec import ProcessOperator, RowWiseSpec, StatefulSpec
 from milepost.spec.load.load import from_text
-from milepost.spec.values.aggregates import EXACT_DIGITS, AggregateCall
 from milepost.spec.values.types import ColumnType, to_arrow
 from milepost.state.runs.evolution import SchemaChange, compare_schemas
 
@@ -298,8 +297,11 @@ def expected_operator(
     if not is_known(graph, spec.uid) or (isinstance(spec, ProcessOperator) and function is None):
         return None
     calls = getattr(spec, "aggregates", {}).values()
+    values = [field for table in recorded.values() for field in table if field.name == VALUE_COLUMN]
     inputs = [
-        _expected_input(graph, name, columns, recorded_types(recorded.get(table, pa.schema([])), columns, calls))
+        _expected_input(
+            graph, name, columns, recorded_types(pa.schema([*recorded.get(table, ()), *values]), columns, calls)
+        )
         for name, (table, columns) in zip(spec.inputs, _needed_columns(spec), strict=True)
     ]
     if graph.nodes[spec.uid].reads_marked:
@@ -342,28 +344,6 @@ def _through_sql(graph: JobGraph, uid: str) -> bool:
     if node.kind == "process":
         return False  # its columns are what its class declares
     return node.kind == "sql" or any(_through_sql(graph, name) for name in node.inputs)
-
-
-def recorded_types(
-    recorded: pa.Schema, columns: Iterable[str], calls: Iterable[AggregateCall]
-) -> dict[str, pa.DataType]:
-    """Return the types that input columns had, as far as recorded state shows them: one that filters is of bool."""
-    conditions = {call.where for call in calls}
-    return {name: pa.bool_() if name in conditions else _recorded_type(recorded, name) for name in columns}
-
-
-def _recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:
-    """Return the type that state tells: of values of the column as they are, else of what they were made."""
-    named = [recorded.field(name) for name in (column, f"min({column})", f"max({column})") if name in recorded.names]
-    named += [field for field in recorded if (field.metadata or {}).get(TYPE_OF) == column.encode()]
-    named.sort(key=lambda field: SCALE in (field.metadata or {}))
-    named += [recorded.field(name) for name in (f"sum({column})", f"sum({column}).low") if name in recorded.names]
-    if not named:
-        return pa.int64()
-    told = named[0]
-    scale = int((told.metadata or {}).get(SCALE, 0))
-    digits = EXACT_DIGITS if told.name.startswith("squares(") else 38
-    return pa.decimal128(digits, scale) if scale else told.type
 
 
 def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, graph: JobGraph) -> None:

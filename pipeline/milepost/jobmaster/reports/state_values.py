@@ -15,10 +15,11 @@ from milepost.dataflow.operators.contract import (
     WEIGHT_COLUMN,
     OperatorFailed,
 )
+from milepost.dataflow.operators.distinct_values import VALUE_COLUMN
 from milepost.dataflow.operators.sliding import FIRST_END, PANE_START
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.epoch.renames import renames
-from milepost.jobmaster.compatibility.preflight import recorded_types
+from milepost.jobmaster.compatibility.recorded_types import recorded_types
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.job.spec import AggregateOperator, WindowOperator
@@ -26,6 +27,7 @@ from milepost.spec.load.load import from_text
 from milepost.spec.values.aggregates import AggregateCall
 
 _SHOWN_AS = {TIMER_COLUMN: "next_timer", EXPIRES_COLUMN: "expires"}
+_VALUES = {VALUE_COLUMN: "value"}
 _PANES = {PANE_START: "pane_start", FIRST_END: "first_window_end"}
 _WINDOW_END = "window_end"
 _NUMBER = "rows"
@@ -42,8 +44,9 @@ def state_values(context: JobContext, metadata: CheckpointMetadata, table: Opera
     Raises: InvalidRequest: a result does not fit its type, which the next epoch with that key would decline for.
     """
     operator, calls = _aggregates(context, metadata, table.uid)
-    if operator is None:
-        return _with_times(rows)
+    if operator is None or VALUE_COLUMN in rows.column_names:
+        shown = _with_times(rows)
+        return shown.rename_columns([_free(_VALUES.get(name, name), name, shown) for name in shown.column_names])
     columns = {column for call in calls.values() for column in call.columns}
     types = recorded_types(table.state.schema, sorted(columns), calls.values())
     aggregates = Aggregates(table.uid, calls, pa.schema(list(types.items())))

@@ -180,6 +180,13 @@ def read_table(
         found = _parsed(name, body, None)
         operator = expected_operator({ONLY_TABLE: found.schema}, spec, loaded.graph, loaded)
         assert operator is not None, "every class is loaded"
+        if len(operator.tables) > 1:
+            raise InvalidRequest(
+                f"operator {spec.uid}: its state has the tables {', '.join(map(repr, operator.tables))}; one table "
+                "can be bootstrapped in this version. Nothing was changed.",
+                hint="leave count(distinct …) out",
+                uid=spec.uid,
+            )
         expected = pa.schema([pa.field(field.name, field.type) for field in operator.tables[ONLY_TABLE].schema])
         if name.endswith(".csv"):
             found = _parsed(name, body, expected)

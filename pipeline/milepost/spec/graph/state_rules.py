@@ -5,8 +5,8 @@ One function per kind: a kind without one has no entry here, and a test names it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import singledispatch
 
@@ -24,6 +24,7 @@ from milepost.spec.job.spec import (
     WindowOperator,
 )
 from milepost.spec.job.top_spec import TopOperator
+from milepost.spec.values.aggregates import AggregateCall
 from milepost.spec.values.durations import format_duration
 
 
@@ -68,7 +69,17 @@ def _lookup(operator: LookupOperator) -> tuple[StateBound, ...]:
 
 @state_bounds.register
 def _aggregate(operator: AggregateOperator) -> tuple[StateBound, ...]:
-    return (_per_key("a row", operator.key),)
+    values = [
+        replace(_per_key(f"a value of {call.column}", operator.key), table=table, grows_with=f"distinct {call.column}")
+        for table, call in _value_tables(operator)
+    ]
+    return (_per_key("a row", operator.key), *values)
+
+
+def _value_tables(operator: AggregateOperator | WindowOperator) -> Iterator[tuple[str, AggregateCall]]:
+    """Yield the tables of values of its distinct counts, each once."""
+    tables = {call.value_table: call for call in operator.aggregates.values() if call.value_table is not None}
+    yield from tables.items()
 
 
 @state_bounds.register
@@ -97,7 +108,12 @@ def _window(operator: WindowOperator) -> tuple[StateBound, ...]:
     if windows.sliding is not None:
         pane = f"a row per pane of {format_duration(windows.sliding.slide)}{per_key}"
         return (StateBound("", pane, f"start of the pane{_plus(windows.sliding.size)}{lateness} ≤ W"),)
-    return (StateBound("", f"a row per window{per_key}", f"window_end{lateness} ≤ W"),)
+    until = f"window_end{lateness} ≤ W"
+    values = [
+        StateBound(table, f"a value of {call.column} per window{per_key}", until)
+        for table, call in _value_tables(operator)
+    ]
+    return (StateBound("", f"a row per window{per_key}", until), *values)
 
 
 @state_bounds.register

@@ -23,8 +23,8 @@ EXACT_DIGITS = 18
 """Decimals of so many digits are int64 inside: their squares are summed exactly."""
 
 SYNTAX = (
-    "count(*), count(x), sum(x), min(x), max(x), avg(x), stddev(x), var(x), first(x), last(x), arg_min(x, y), "
-    "arg_max(x, y), any(x), every(x); each also with filter (where z)"
+    "count(*), count(x), count(distinct x), sum(x), min(x), max(x), avg(x), stddev(x), var(x), first(x), last(x), "
+    "arg_min(x, y), arg_max(x, y), any(x), every(x); each also with filter (where z)"
 )
 _COLUMN = r"(?:`[^`]+`|[^\s()`,*]+)"
 _CALL = re.compile(
@@ -32,6 +32,7 @@ _CALL = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _COLUMNS = re.compile(rf"{_COLUMN}(?:\s*,\s*{_COLUMN})*")
+_DISTINCT = re.compile(r"distinct(?:\s+|(?=`))", re.IGNORECASE)
 _BARE = re.compile(r"[^\s()`,*]+")
 
 
@@ -44,18 +45,25 @@ class AggregateCall:
         column: the input column; None only for ``count(*)``.
         by: of arg_min and arg_max the column that is smallest or largest in the row that is meant.
         where: a column of true or false; rows where it is not true do not count. None: all rows do.
+        distinct: of count, whether equal values count once.
     """
 
     function: str
     column: str | None
     by: str | None = None
     where: str | None = None
+    distinct: bool = False
 
     def __str__(self) -> str:
         """Return the canonical text, which `parse_aggregate` reads back."""
         arguments = ", ".join(_written(name) for name in (self.column, self.by) if name is not None) or "*"
         filtered = "" if self.where is None else f" filter (where {_written(self.where)})"
-        return f"{self.function}({arguments}){filtered}"
+        return f"{self.function}({'distinct ' if self.distinct else ''}{arguments}){filtered}"
+
+    @property
+    def value_table(self) -> str | None:
+        """The table of state that has the values of a distinct count; None: it is none."""
+        return f"distinct({argument_label(self.column, self.where)})" if self.distinct else None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -70,6 +78,11 @@ class AggregateCall:
             raise ValueError(f"{self.function} is by event time, and its input has none; name a column: "
                              f"{BY_EVENT_TIME[self.function]}({self.column}, …)")  # fmt: skip
         return replace(self, function=BY_EVENT_TIME[self.function], by=event_time)
+
+
+def argument_label(column: str | None, where: str | None) -> str:
+    """Return what an argument is called in state; no column name contains a back quote."""
+    return (column or "*") + ("" if where is None else f" where `{where}`")
 
 
 def _written(name: str) -> str:
@@ -92,9 +105,11 @@ def parse_aggregate(text: object) -> AggregateCall:
         raise ValueError(f"`{function}` is not available in this version; available: {', '.join(ARGUMENTS)}")
     if function not in ARGUMENTS:
         raise ValueError(f"{text!r}: there is no aggregate `{function}`; {did_you_mean(function, ARGUMENTS)}")
-    if re.match(r"distinct\b", argument, re.IGNORECASE):
-        raise ValueError(f"`{function}(distinct …)` is not available in this version; deduplicate first")
     where = None if condition is None else _one_column(text, condition)
+    if (distinct := _DISTINCT.match(argument)) is not None:
+        if function != "count":
+            raise ValueError(f"`{function}(distinct …)` is not available in this version; deduplicate first")
+        return AggregateCall("count", _one_column(text, argument[distinct.end() :]), where=where, distinct=True)
     if argument == "*":
         if function != "count":
             raise ValueError(f"{text!r}: only count takes *; name a column")
@@ -132,6 +147,8 @@ def type_problem(call: AggregateCall, types: Mapping[str, ColumnType | None]) ->
     if by is not None and not _is_ordered(by):
         return f"{call.function} cannot order values of type {by}"
     type_ = None if call.column is None else types.get(call.column)
+    if call.distinct and type_ is not None and type_.is_nested:
+        return f"count(distinct …) compares single values, but {call.column} is {type_}"
     if type_ is None or call.function in ("count", "arg_min", "arg_max", "first", "last"):
         return None
     if call.function in ("any", "every"):
