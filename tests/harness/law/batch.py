@@ -150,11 +150,11 @@ class AggregateLaw:
 
     def batch(self, place: Place) -> str:
         keys = names(self.spec.key)
-        rows = f"SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({place.at_each(place.rows)})"
+        rows = f"SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({place.present})"
         return f"SELECT upto, {keys}, {place.calls(self.spec.aggregates)} FROM ({rows}) GROUP BY upto, {keys}"
 
     def claims(self, place: Place) -> Iterator[Claim]:
-        newest = place.newest(self.spec.key, f"{names(self.spec.key)}, {shown(self.spec.aggregates)}")
+        newest = place.shown(self.spec.key, f"{names(self.spec.key)}, {shown(self.spec.aggregates)}")
         yield Claim("the newest rows are the batch aggregate", differing(newest, self.batch(place)))
 
 

@@ -79,6 +79,10 @@ CALLS = (
     {"n": "count(*) filter (where b)", "total": "sum(i) filter (where b)", "low": "arg_min(k, x) filter (where b)",
      "last_d": "last(d) filter (where b)", "mean": "avg(x) filter (where b)"},
 )  # fmt: skip
+OVER_UPDATES = (
+    {"n": "count(*)", "total": "sum(n)"},
+    {"n": "count(n)", "mean": "avg(n)", "spread": "var(n)"},
+)
 ROUNDING = ("sum(x)", "avg(x)", "stddev(x)")
 """Sums of floats, which sessions do not have."""
 ORDERS = (("x",), ("f", "x"), ("k",), ("d", "i"), ("t",))
@@ -290,10 +294,10 @@ def _operator(
         return _paired(uid, kind, digits, nodes)
     if kind == "top":
         return _top(uid, digits, digits.pick(nodes))
-    nodes = [node for node in nodes if not node.updates]
+    kept = [node for node in nodes if kind == "aggregate" or not node.updates]
     if kind == "lookup":
-        return _lookup(uid, digits, digits.pick([node for node in nodes if node.event_time == "t"]))
-    rows = digits.pick(nodes)
+        return _lookup(uid, digits, digits.pick([node for node in kept if node.event_time == "t"]))
+    rows = digits.pick(kept)
     key = digits.pick([one for one in rows.keys if kind != "window" or "window_start" not in one])
     operator: dict[str, Any] = {"uid": uid, "kind": kind, "inputs": [rows.name], "key": list(key)}
     if kind == "latest":
@@ -301,7 +305,7 @@ def _operator(
     if kind == "aggregate":
         calls = digits.pick(rows.calls)
         parts = tuple((name,) for name in key)
-        return operator | {"aggregates": calls}, True, _Rows(uid, (*parts, ("n",), key), (), "", updates=True)
+        return operator | {"aggregates": calls}, True, _Rows(uid, (*parts, ("n",), key), OVER_UPDATES, "", updates=True)
     if kind == "window":
         lateness, calls = digits.pick(LATENESS), digits.pick(rows.calls)
         window = digits.pick(digits.pick(WINDOWS))
@@ -349,7 +353,7 @@ def _top(uid: str, digits: Digits, rows: _Rows) -> tuple[dict[str, Any], bool, _
                 "order_by": [{name: digits.pick(("desc", "asc"))} for name in dict.fromkeys(order)],
                 "n": digits.pick((2, 1, 3))}  # fmt: skip
     keys = (*((name,) for name in key), key, (*key, f"place_{uid}"), (f"place_{uid}",))
-    ranks = _Rows(uid, keys, (), "", updates=True) if rows.event_time != "t" else None
+    ranks = _Rows(uid, keys, OVER_UPDATES, "", updates=True) if rows.event_time != "t" else None
     return operator, True, ranks
 
 

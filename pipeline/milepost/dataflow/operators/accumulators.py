@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -109,6 +109,14 @@ class Accumulator(Protocol):
         """Return the new state columns; rows of `partials` have this accumulator's columns, and are taken in order."""
 
 
+@runtime_checkable
+class Subtracted(Accumulator, Protocol):
+    """An accumulator from which rows can be taken back, and nothing is left of them."""
+
+    def negated(self, partials: pa.Table) -> list[pa.Array]:
+        """Return the state columns of rows that are taken back."""
+
+
 class Count:
     """Counts rows, or the non-null values of a column. State: one int64, under a name if it is given."""
 
@@ -127,6 +135,9 @@ class Count:
         total = _stored(previous, self.name).copy()
         np.add.at(total, partials.codes, _stored(partials.rows, self.name))
         return [pa.array(total)]
+
+    def negated(self, partials: pa.Table) -> list[pa.Array]:
+        return [pa.array(-_stored(partials, self.name))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +160,10 @@ class Sums:
     def columns(self) -> list[pa.Array]:
         """Return its parts as state has them, the lowest first."""
         return [pa.array(part) for part in (self.low.view(np.int64), self.high.view(np.int64), self.top)]
+
+    def negated(self) -> Sums:
+        low, high = ~self.low + np.uint64(1), ~self.high + (self.low == 0).astype(np.uint64)
+        return Sums(low, high, ~self.top + ((self.low == 0) & (self.high == 0)).astype(np.int64))
 
     @property
     def in_128_bits(self) -> Bools:
@@ -199,6 +214,9 @@ class ExactSum:
 
     def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
         return self._plus(previous, sums_by_key(stored_sums(partials.rows, self.name), partials.codes, partials.count))
+
+    def negated(self, partials: pa.Table) -> list[pa.Array]:
+        return stored_sums(partials, self.name).negated().columns()[: len(self.fields)]
 
     def _plus(self, previous: pa.Table, added: Sums) -> list[pa.Array]:
         return stored_sums(previous, self.name).plus(added).columns()[: len(self.fields)]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.aggregates import Aggregates
+from milepost.dataflow.operators.aggregates import ROWS_COLUMN, Aggregates
 from milepost.dataflow.operators.changed import ChangedKeys
 from milepost.dataflow.operators.columns import (
     check_key,
@@ -31,9 +31,6 @@ from milepost.dataflow.operators.contract import (
 )
 from milepost.dataflow.operators.retractions import NONE, retractions, with_weights
 from milepost.spec.values.aggregates import AggregateCall
-
-ROWS_COLUMN = "__rows"
-"""Column of partial results: how many input rows each stands for."""
 
 
 class AggregateByKey:

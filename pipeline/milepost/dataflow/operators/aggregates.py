@@ -16,6 +16,7 @@ from milepost.dataflow.operators.accumulators import (
     Extreme,
     FloatSum,
     Grouped,
+    Subtracted,
     Sums,
     exact_sums_as_decimal,
     exact_sums_as_float64,
@@ -28,6 +29,9 @@ from milepost.dataflow.operators.picked import Picked, picked_name
 from milepost.dataflow.operators.variances import Moments, SquareSum, is_exact, variances
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.aggregates import AggregateCall
+
+ROWS_COLUMN = "__rows"
+"""How many input rows a partial result stands for, and over updates how many a key has."""
 
 EXTREMES = {"min": "min", "max": "max", "every": "min", "any": "max"}
 """Functions that are a least or greatest value: true is greater than false."""
@@ -50,16 +54,32 @@ class Aggregates:
             decimal(38, s); sums of floats, averages and deviations: float64; any and every: bool; others: the column's.
     """
 
-    def __init__(self, uid: str, calls: Mapping[str, AggregateCall], schema: pa.Schema) -> None:
+    def __init__(
+        self, uid: str, calls: Mapping[str, AggregateCall], schema: pa.Schema, *, over_updates: bool = False
+    ) -> None:
+        """Args:
+        over_updates: whether rows are taken back; then there is `ROWS_COLUMN` in the state.
+
+        Raises InvalidRequest: a column is not there or of a type that does not work.
+        """
         self._uid = uid
         self._calls = dict(calls)
         self._types = {column: _type_of(uid, column, schema) for call in calls.values() for column in call.columns}
         accumulators: dict[str, tuple[str | None, Accumulator]] = {}
+        if over_updates:
+            accumulators[ROWS_COLUMN] = None, Count(Argument(None), ROWS_COLUMN)
         outputs: list[pa.Field] = []
         for name, call in self._calls.items():
             outputs.append(pa.field(name, self._result_type(name, call)))
             where = call.where if call.value_table is None else flag_of(call.value_table)
             for accumulator in self._needed(call):
+                if over_updates and (call.distinct or not isinstance(accumulator, Subtracted)):
+                    raise InvalidRequest(
+                        f"operator {uid!r}: {name} = {call} of type {self._types.get(str(call.column))} "
+                        "is not available in this version over updates: its rows cannot be taken back. "
+                        "Nothing was changed.",
+                        hint="count, sum, avg, var and stddev of integers and decimals are available.",
+                    )
                 accumulators.setdefault(accumulator.fields[0].name, (where, accumulator))
         self._filtered = list(accumulators.values())
         self._filters = list(dict.fromkeys(where for where, _ in self._filtered))
@@ -113,6 +133,26 @@ class Aggregates:
         for field, column in zip(self.state_fields, columns, strict=True):
             changed = changed.append_column(field, column)
         return changed
+
+    def fold_weighted(
+        self, keys: pa.Table, rows: pa.Table, weights: Ints, state: KeyedState
+    ) -> tuple[GroupedKeys, pa.Table]:
+        """As `fold`, over updates: each row as often as its weight says; below 0 it is taken back."""
+        occurring = state.group(keys)
+        previous, _ = occurring.find()
+        count = occurring.keys.num_rows
+        parts = []
+        for sign in (1, -1):
+            places = np.repeat(np.arange(len(weights)), np.maximum(sign * weights, 0))
+            parts.append(self.partials(rows.take(pa.array(places)), occurring.codes[places], count))
+        negated = [
+            column for one in self._accumulators if isinstance(one, Subtracted) for column in one.negated(parts[1])
+        ]
+        both = pa.concat_tables([parts[0], pa.table(negated, schema=parts[1].schema)])
+        grouped = Grouped(both, np.tile(np.arange(count), 2), count)
+        return occurring, self._changed(
+            occurring, [column for one in self._accumulators for column in one.merge(previous, grouped)]
+        )
 
     @property
     def merges(self) -> bool:

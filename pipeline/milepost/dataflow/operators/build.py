@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from milepost.dataflow.operators.aggregate import AggregateByKey
+from milepost.dataflow.operators.aggregate_over_updates import AggregateOverUpdates
 from milepost.dataflow.operators.aggregates import timed_calls
 from milepost.dataflow.operators.asof import AsofJoinByKey
-from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
+from milepost.dataflow.operators.contract import WEIGHT_COLUMN, OperatorInput, StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
 from milepost.dataflow.operators.interval_join import IntervalJoinByKey, JoinShape
 from milepost.dataflow.operators.latest import LatestByKey
@@ -67,9 +68,10 @@ def build_operator(
         )
     (input_,) = inputs  # all others have one
     if isinstance(spec, AggregateOperator):
-        return AggregateByKey(
-            spec.uid, spec.key, timed_calls(spec.uid, spec.aggregates, input_.event_time), input_.schema
-        )
+        calls = timed_calls(spec.uid, spec.aggregates, input_.event_time)
+        if WEIGHT_COLUMN in input_.schema.names:
+            return AggregateOverUpdates(spec.uid, spec.key, calls, input_)
+        return AggregateByKey(spec.uid, spec.key, calls, input_.schema)
     if isinstance(spec, WindowOperator):
         return _window(spec, input_)
     if isinstance(spec, TopOperator):

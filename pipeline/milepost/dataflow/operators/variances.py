@@ -56,6 +56,9 @@ class SquareSum:
     def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
         return self._plus(previous, sums_by_key(stored_sums(partials.rows, self.name), partials.codes, partials.count))
 
+    def negated(self, partials: pa.Table) -> list[pa.Array]:
+        return stored_sums(partials, self.name).negated().columns()
+
     def _plus(self, previous: pa.Table, added: Sums) -> list[pa.Array]:
         return stored_sums(previous, self.name).plus(added).columns()
 

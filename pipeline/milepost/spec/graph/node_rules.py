@@ -19,7 +19,7 @@ from milepost.spec.sql.moments import check_moments
 from milepost.spec.sql.sql import check_row_wise, sql_plan
 from milepost.spec.sql.sql_parse import SqlProblem, parse_select
 from milepost.spec.sql.union import branches
-from milepost.spec.values.aggregates import AggregateCall, result_type, type_problem
+from milepost.spec.values.aggregates import AggregateCall, result_type, type_problem, updates_problem
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import INTEGERS, ColumnType
@@ -178,12 +178,20 @@ def _place(rows: OutputRows) -> int | None:
 
 def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
     """Running aggregates: one row per changed key, updates."""
-    problems = append_problems(operator.kind, name, rows, path)
+    problems = [] if rows.retracts else append_problems(operator.kind, name, rows, path)
     problems += key_problems(operator.key, name, rows, path) + aggregate_problems(operator.aggregates, name, rows, path)
+    if rows.retracts:
+        messages = {
+            output: updates_problem(call, rows.type_of(call.column)) for output, call in operator.aggregates.items()
+        }
+        problems += [Problem((*path, "aggregates", output), text) for output, text in messages.items() if text]
     if problems:
         return problems
     columns: Columns = {column: rows.type_of(column) for column in operator.key}
-    return OutputRows({**columns, **aggregate_columns(operator.aggregates, rows)}, None, UPDATES, operator.key)
+    columns |= aggregate_columns(operator.aggregates, rows)
+    # A row that moves from one key to another, or goes, may be the last one of its key.
+    deletes = rows.retracts and (rows.deletes or not set(operator.key) <= set(rows.key))
+    return OutputRows(columns, None, UPDATES, operator.key, deletes=deletes)
 
 
 def deduplicate_rows(

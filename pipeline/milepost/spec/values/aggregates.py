@@ -19,6 +19,9 @@ UNAVAILABLE = ("approx_distinct", "approx_percentile")
 BY_EVENT_TIME: Mapping[str, str] = {"first": "arg_min", "last": "arg_max"}
 """What a function is over the event time of its input."""
 
+SUBTRACTED = ("count", "sum", "avg", "stddev", "var")
+"""Functions from which rows that are taken back can be subtracted."""
+
 EXACT_DIGITS = 18
 """Decimals of so many digits are int64 inside: their squares are summed exactly."""
 
@@ -164,6 +167,15 @@ def rounds(call: AggregateCall, type_: ColumnType | None) -> bool:
         return False
     wide = call.function in ("stddev", "var") and type_.kind == "decimal" and type_.precision > EXACT_DIGITS
     return type_.kind in FLOATS or wide
+
+
+def updates_problem(call: AggregateCall, type_: ColumnType | None) -> str | None:
+    """Return why rows cannot be taken back from an aggregate, or None. An unknown type is not judged here."""
+    if call.function not in SUBTRACTED or call.distinct:
+        return f"{call} over updates is not available in this version; available: {', '.join(SUBTRACTED)}"
+    if rounds(call, type_):
+        return f"{call} over updates: a sum of floats is rounded, so rows cannot be taken back; sum a decimal"
+    return None
 
 
 def _is_ordered(type_: ColumnType) -> bool:

@@ -1,0 +1,181 @@
+"""`kind: aggregate` over updates: rows that are taken back are subtracted, and a key whose rows are gone is deleted.
+
+Sums are exact, so what was added and taken back leaves nothing behind. A key may have fewer than no rows while others
+of the same change are in flight: it is kept, and counts as absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.dataflow.operators.aggregates import ROWS_COLUMN, Aggregates
+from milepost.dataflow.operators.columns import (
+    check_key,
+    distinct_columns,
+    first_of_each,
+    group_rows,
+    key_columns,
+    plain_schema,
+)
+from milepost.dataflow.operators.contract import (
+    ONLY_TABLE,
+    WEIGHT_COLUMN,
+    Bools,
+    CheckpointListener,
+    Combiner,
+    KeyedState,
+    OperatorFailed,
+    OperatorInput,
+    OperatorOutput,
+    OutputKind,
+    only_table,
+)
+from milepost.dataflow.operators.declared import DELETED_FIELD
+from milepost.dataflow.operators.retractions import NONE, retractions, with_weights
+from milepost.spec.values.aggregates import AggregateCall
+
+
+class AggregateOverUpdates:
+    """Aggregates over the rows of a key that are there. Nothing is ever late; a null key is a group of its own."""
+
+    output_kind = OutputKind.UPDATES
+    combiner: Combiner | None = None
+    listener: CheckpointListener | None = None
+
+    def __init__(self, uid: str, key: Sequence[str], calls: Mapping[str, AggregateCall], input_: OperatorInput) -> None:
+        check_key(uid, key, input_.schema)
+        schema = plain_schema(input_.schema)
+        self._input_schema = pa.schema([field for field in schema if field.name != WEIGHT_COLUMN])
+        self._aggregates = Aggregates(uid, calls, self._input_schema, over_updates=True)
+        self.uid = uid
+        self.key = self.output_key = tuple(key)
+        self.routing_keys: tuple[tuple[str, ...], ...] = (self.key,)
+        keys = [schema.field(name) for name in key]
+        state_schema = distinct_columns(uid, [*keys, *self._aggregates.state_fields])
+        self.tables = only_table(self.key, self.key, state_schema)
+        self.deletes = not set(key) <= set(input_.stays)
+        self.row_schema = distinct_columns(uid, [*keys, *self._aggregates.output_fields])
+        self.output_schema = self.row_schema.append(DELETED_FIELD) if self.deletes else self.row_schema
+
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> UpdatesRun:
+        """Start one subtask's epoch; nothing here fires."""
+        return UpdatesRun(self, tables[ONLY_TABLE])
+
+    def take_up(self, rows: pa.Table, state: KeyedState) -> pa.Table:
+        """Add rows to their keys' accumulators, and subtract those that are taken back; return the distinct keys."""
+        weights = rows.column(WEIGHT_COLUMN).to_numpy()
+        rows = rows.select(self._input_schema.names).cast(self._input_schema)
+        keys, changed = self._aggregates.fold_weighted(key_columns(rows, self.key), rows, weights, state)
+        keys.put(changed)
+        return keys.keys
+
+    def rows_of(self, state_rows: pa.Table) -> pa.Table:
+        """Return the output of state rows whose key has rows. Raises OperatorFailed on overflow."""
+        columns = [*state_rows.select(list(self.key)).columns, *self._aggregates.results(state_rows)]
+        return pa.table(columns, schema=self.row_schema)
+
+    def results(self, state_rows: pa.Table) -> pa.Table:
+        """Return the output of all rows of some state. Raises OperatorFailed on overflow."""
+        return self.marked(self.rows_of(state_rows.filter(pa.array(there(state_rows)))))
+
+    def marked(self, rows: pa.Table, gone: pa.Table | None = None) -> pa.Table:
+        """Return rows as they are put out: where keys may go, with the deletes of those that have gone."""
+        if not self.deletes:
+            return rows
+        deleted = np.zeros(rows.num_rows, dtype=np.bool_)
+        if gone is not None:
+            columns = [
+                gone.column(field.name) if field.name in self.key else pa.nulls(gone.num_rows, field.type)
+                for field in self.row_schema
+            ]
+            rows = pa.concat_tables([rows, pa.table(columns, schema=self.row_schema)])
+            deleted = np.concatenate([deleted, np.ones(gone.num_rows, dtype=np.bool_)])
+        return rows.append_column(DELETED_FIELD, pa.array(deleted))
+
+
+def there(state_rows: pa.Table) -> Bools:
+    """Return which keys have rows."""
+    counted: Bools = pc.fill_null(state_rows.column(ROWS_COLUMN), 0).to_numpy() > 0
+    return counted
+
+
+class UpdatesRun:
+    """One subtask's epoch of an `AggregateOverUpdates`: changed keys come out at its end."""
+
+    def __init__(self, operator: AggregateOverUpdates, state: KeyedState) -> None:
+        self._operator = operator
+        self._state = state
+        self._pieces: list[pa.Table] = []
+        nothing = operator.row_schema.empty_table()
+        self._before, self._now = (nothing, NONE), (nothing, NONE)
+
+    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
+        """Take rows up; nothing is emitted yet, and nothing is ever late."""
+        if rows.num_rows:
+            self._pieces.append(self._operator.take_up(rows, self._state))
+        yield from ()
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Emit nothing."""
+        return self._operator.output_schema.empty_table()
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Emit each changed key that has rows, then deletes of those that had some when the epoch began.
+
+        Where keys never go, one is without rows only while those that replace them are in flight.
+        """
+        if not self._pieces:
+            return self._operator.output_schema.empty_table()
+        occurring = self._state.group(self._changed_keys())
+        state_rows = occurring.find()[0]
+        started = occurring.find_at_start()[0]
+        is_there, was_there = there(state_rows), there(started)
+        self._before = self._rows(started, was_there), np.flatnonzero(was_there)
+        self._now = self._rows(state_rows, is_there), np.flatnonzero(is_there)
+        self._state.delete(occurring.keys.filter(pa.array(self._is_empty(state_rows))))
+        return self._operator.marked(self._now[0], occurring.keys.filter(pa.array(was_there & ~is_there)))
+
+    def retractions(self) -> pa.Table:
+        """Return the rows of changed keys as they were when the epoch began, taken back, and as they are."""
+        before, places_before = self._before
+        now, places = self._now
+        if not len(places):
+            return with_weights(before, places_before, now, places)
+        stays = np.isin(places_before, places)
+        replaced = retractions(before.filter(pa.array(stays)), now, np.searchsorted(places, places_before[stays]))
+        gone = before.filter(pa.array(~stays))
+        return pa.concat_tables([replaced, with_weights(gone, places_before[~stays], now.slice(0, 0), NONE)])
+
+    def check_settled(self, *, all_keys: bool) -> None:
+        """Raises OperatorFailed: a row was taken back that never came."""
+        if not self._pieces and not all_keys:
+            return
+        rows = self._state.rows() if all_keys else self._state.group(self._changed_keys()).find()[0]
+        short = rows.filter(pc.field(ROWS_COLUMN) <= 0)
+        if short.num_rows:
+            key = ", ".join(f"{name} = {short.column(name)[0]}" for name in self._operator.key)
+            raise OperatorFailed(
+                self._operator.uid,
+                f"{short.num_rows} keys have rows taken back that never came, as {key}, and nothing is in flight: its "
+                "input makes other rows than before; roll back, and give this operator and all behind it new uids",
+            )
+
+    def _rows(self, state_rows: pa.Table, wanted: Bools) -> pa.Table:
+        return self._operator.rows_of(state_rows.filter(pa.array(wanted)))
+
+    def _is_empty(self, state_rows: pa.Table) -> Bools:
+        """Return which keys have nothing left: what was added was taken back, all of it."""
+        empty = np.ones(state_rows.num_rows, dtype=np.bool_)
+        for name in state_rows.column_names:
+            if name not in self._operator.key:
+                empty &= pc.fill_null(state_rows.column(name), 0).to_numpy() == 0
+        return empty
+
+    def _changed_keys(self) -> pa.Table:
+        keys = pa.concat_tables(self._pieces)
+        codes, count = group_rows(key_columns(keys, self._operator.key))
+        return keys.take(pa.array(first_of_each(codes, count)))
