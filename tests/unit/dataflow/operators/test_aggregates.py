@@ -66,6 +66,7 @@ def test_the_spread_of_close_large_numbers_keeps_its_digits(tmp_path: Path) -> N
     assert one(tmp_path / "int", "var(x)", x=[2**62 + step for step in (4, 7, 13, 16)]) == 30.0
     prices = [Decimal("9999999.04"), Decimal("9999999.07"), Decimal("9999999.13"), Decimal("9999999.16")]
     assert one(tmp_path / "decimal", "var(x)", x=pa.array(prices, pa.decimal128(9, 2))) == 0.003
+    assert one(tmp_path / "carry", "var(x)", x=[0, 2**33 - 1]) == (2**33 - 1) ** 2 / 2
     extremes = [-(2**63), 2**63 - 1, -(2**63), 2**63 - 1]
     assert one(tmp_path / "bounds", "stddev(x)", x=extremes) == math.sqrt((2**64 - 1) ** 2 / 3)
 
