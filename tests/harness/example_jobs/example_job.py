@@ -18,7 +18,7 @@ from tests.harness.servers.processes import REPOSITORY
 EXAMPLES = REPOSITORY / "config" / "examples"
 
 Tables: TypeAlias = Mapping[str, str | None]
-"""Sink -> the query that gives its rows, or some of their columns, and at least one row from the third lot on; None: it has none."""
+"""Sink -> the query that gives its rows, or some of their columns, one at least from the third lot on; None: none."""
 
 _BEGIN_US = 1_772_352_000_000_000
 _EPOCH_US = 3_600_000_000

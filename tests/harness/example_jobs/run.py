@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 from milepost.api import spark_runner
-from tests.harness.example_jobs import logs, orders, sensors
+from tests.harness.example_jobs import clickstream, logs, orders, sensors
 from tests.harness.example_jobs.example_job import ExampleJob, ExampleRun
 
-JOBS: tuple[ExampleJob, ...] = (logs.JOB, orders.JOB, sensors.JOB)
+JOBS: tuple[ExampleJob, ...] = (logs.JOB, orders.JOB, sensors.JOB, clickstream.JOB)
 
 
 def main() -> None:

@@ -265,7 +265,7 @@ def test_sinks_know_what_they_read() -> None:
         (
             [unique("u")],
             [sink("u.late", "append")],
-            "only window, join (`<uid>.late.<input>`), and deduplicate and latest with",
+            "only window, join and asof (`<uid>.late.<input>`), and deduplicate and latest with",
         ),
         ([sql("s", "SELECT k, t AS time FROM rows"), window("w", "s")], [], "a window needs an event time"),
         (
