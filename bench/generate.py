@@ -58,8 +58,9 @@ def bids(shape: Shape, epoch: int, first: int = 0, count: int | None = None) -> 
     jitter = _below(_random(shape, epoch, row, 2), 2_000_000)
     last = np.uint64(EPOCH_US - _QUIET_END_US - 2_000_000)
     time = row * last // np.uint64(max(total - 1, 1)) + jitter + np.uint64(START_US + epoch * EPOCH_US)
-    if shape.milliseconds:
-        time -= time % np.uint64(1_000)
+    if shape.coarse:  # and so many rows are of an epoch's last moment that every reader has one of them
+        end = np.uint64(START_US + epoch * EPOCH_US + EPOCH_US - _QUIET_END_US - 1_000_000)
+        time = np.minimum(time - time % np.uint64(10_000), end)
     auction = (key + np.uint64(FIRST_ID)).astype(np.int64)
     channel = pa.DictionaryArray.from_arrays(pa.array((key % np.uint64(4)).astype(np.int8)), pa.array(CHANNELS))
     columns = [

@@ -1,6 +1,6 @@
 """Queries beyond one grouping, each as every system that can say it says it.
 
-All read bids alone, whose times have milliseconds here: Flink's times have no finer ones in their watermarks.
+All read bids alone, whose times are whole 10 ms here: Flink's times have no finer ones than milliseconds.
 """
 
 from __future__ import annotations
@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+DELAY_MS = 5_000
+"""Of the watermark: above the bids' disorder of 2 s, so that no row is late in any system."""
 
 JOIN_S = 10
 
@@ -20,8 +23,11 @@ class Statement:
         columns: of the bids that it reads. result: columns of the published table that are compared.
         operators: of Milepost's spec; the last one is `result`. key: of the published table; (): rows are appended.
         answer: DuckDB's, over a table expression of all bids.
-        flink: Flink's SELECT over the table `bids`.
+        flink: Flink's SELECT over the table `bids`. views: what it reads beside that.
         spark: Structured Streaming's data frame, of a function that opens the stream of bids; None: it cannot.
+        order: of the rows that Flink has published of a key, the one that comes first is the newest.
+        timed: whether rows have event time. fires: whether what is published waits for the watermark.
+        delay_ms: of the watermark.
     """
 
     columns: tuple[str, ...]
@@ -30,7 +36,12 @@ class Statement:
     key: tuple[str, ...]
     answer: Callable[[str], str]
     flink: str
-    spark: Callable[[Callable[[], Any]], Any] | None
+    spark: Callable[[Callable[[], Any]], Any] | None = None
+    views: tuple[str, ...] = ()
+    order: str = ""
+    timed: bool = True
+    fires: bool = False
+    delay_ms: int = DELAY_MS
 
 
 def _join_of_spark(bids: Callable[[], Any]) -> Any:
@@ -56,4 +67,120 @@ JOIN = Statement(
     flink=f"""SELECT l.auction, l.price, r.price AS next_price FROM bids l JOIN bids r
         ON l.auction = r.auction AND r.event_time BETWEEN l.event_time AND l.event_time + INTERVAL '{JOIN_S}' SECOND""",
     spark=_join_of_spark,
+)  # fmt: skip
+
+
+GAP_MS = 10_005
+"""No two rows are so far apart: whether those would be of one session, Spark and Flink on one side and Milepost do not
+agree."""
+
+_FIGURES = "count(*) AS bids, sum(price) AS total, max(price) AS highest"
+
+
+def _session_of_spark(bids: Callable[[], Any]) -> Any:
+    from pyspark.sql import functions as f
+
+    session = f.session_window("event_time", f"{GAP_MS} milliseconds").alias("session")
+    figures = f.count("*").alias("bids"), f.sum("price").alias("total"), f.max("price").alias("highest")
+    found = bids().groupBy("auction", session).agg(*figures)
+    borders = f.col("session.start").alias("window_start"), f.col("session.end").alias("window_end")
+    return found.select("auction", *borders, "bids", "total", "highest")
+
+
+SESSION = Statement(
+    columns=("auction", "price", "event_time"),
+    result=("auction", "window_start", "window_end", "bids", "total", "highest"),
+    operators=(
+        {"uid": "result", "kind": "window", "inputs": ["bids"], "key": ["auction"],
+         "window": {"session": {"gap": f"{GAP_MS}ms"}},
+         "aggregates": {"bids": "count(*)", "total": "sum(price)", "highest": "max(price)"}},
+    ),
+    key=(),
+    answer=lambda bids: f"""SELECT auction, min(us) AS window_start, max(us) + {GAP_MS}000 AS window_end,
+            count(*) AS bids, sum(price)::BIGINT AS total, max(price) AS highest
+        FROM (SELECT *, count(*) FILTER (us - before > {GAP_MS}000)
+                  OVER (PARTITION BY auction ORDER BY us ROWS UNBOUNDED PRECEDING) AS session
+              FROM (SELECT auction, price, us, lag(us) OVER (PARTITION BY auction ORDER BY us) AS before
+                    FROM (SELECT *, epoch_us(event_time) AS us FROM {bids})))
+        GROUP BY auction, session
+        HAVING max(us) + {GAP_MS}000 <= (SELECT max(epoch_us(event_time)) FROM {bids}) - {DELAY_MS}000""",
+    flink=f"""SELECT auction, window_start, window_end, {_FIGURES}
+        FROM TABLE(SESSION(TABLE bids PARTITION BY auction, DESCRIPTOR(event_time), INTERVAL '{GAP_MS / 1000}' SECOND))
+        GROUP BY auction, window_start, window_end""",
+    spark=_session_of_spark,
+    fires=True,
+)  # fmt: skip
+
+
+def _latest_of_spark(bids: Callable[[], Any]) -> Any:
+    from pyspark.sql import functions as f
+
+    newest = f.max(f.struct("event_time", "price")).alias("newest")
+    return bids().groupBy("auction").agg(newest).select("auction", f.col("newest.price").alias("price"))
+
+
+LATEST = Statement(
+    columns=("auction", "price", "event_time"),
+    result=("auction", "price"),
+    operators=(
+        {"uid": "result", "kind": "latest", "inputs": ["bids"], "key": ["auction"],
+         "sequence_by": ["event_time", "price"]},
+    ),
+    key=("auction",),
+    answer=lambda bids: f"""SELECT auction, price FROM {bids}
+        QUALIFY row_number() OVER (PARTITION BY auction ORDER BY event_time DESC, price DESC) = 1""",
+    flink="""SELECT auction, price, event_time FROM (SELECT *, ROW_NUMBER() OVER (
+        PARTITION BY auction ORDER BY event_time DESC, price DESC) AS place FROM bids) WHERE place = 1""",
+    spark=_latest_of_spark,
+    order="event_time DESC, price DESC",
+    timed=False,
+)  # fmt: skip
+
+RETRACT = Statement(
+    columns=("auction",),
+    result=("bids", "auctions"),
+    operators=(
+        {"uid": "totals", "kind": "aggregate", "inputs": ["bids"], "key": ["auction"],
+         "aggregates": {"bids": "count(*)"}},
+        {"uid": "result", "kind": "aggregate", "inputs": ["totals"], "key": ["bids"],
+         "aggregates": {"auctions": "count(*)"}},
+    ),
+    key=("bids",),
+    answer=lambda bids: f"""SELECT bids, count(*) AS auctions
+        FROM (SELECT auction, count(*) AS bids FROM {bids} GROUP BY auction) GROUP BY bids""",
+    flink="""SELECT bids, count(*) AS auctions
+        FROM (SELECT auction, count(*) AS bids FROM bids GROUP BY auction) GROUP BY bids""",
+    order="regexp_extract(filename, '([0-9]+)$', 1)::BIGINT DESC, place DESC",
+    timed=False,
+)  # fmt: skip
+
+_BETWEEN_MS = DELAY_MS + 5
+"""No row is of the very moment of a watermark: whether it waits for more, Flink and Milepost do not agree."""
+
+ASOF = Statement(
+    columns=("auction", "price", "event_time"),
+    result=("auction", "price", "offered_ms"),
+    operators=(
+        {"uid": "asks", "kind": "sql", "inputs": ["bids"],
+         "sql": "SELECT auction + 1 AS auction, price, event_time FROM bids WHERE price % 2 = 0"},
+        {"uid": "offers", "kind": "sql", "inputs": ["bids"],
+         "sql": "SELECT auction, event_time, unix_millis(event_time) AS offered_ms FROM bids"},
+        {"uid": "result", "kind": "asof", "inputs": ["asks", "offers"], "key": ["auction"],
+         "columns": {"offered_at": "right.event_time"}},
+    ),
+    key=(),
+    answer=lambda bids: f"""SELECT l.auction, l.price, epoch_ms(r.event_time) AS offered_ms
+        FROM (SELECT auction + 1 AS auction, price, event_time FROM {bids} WHERE price % 2 = 0) l
+        ASOF JOIN (SELECT DISTINCT auction, event_time FROM {bids}) r
+        ON l.auction = r.auction AND l.event_time >= r.event_time
+        WHERE epoch_us(l.event_time) < (SELECT max(epoch_us(event_time)) FROM {bids}) - {_BETWEEN_MS}000""",
+    flink="""SELECT l.auction, l.price, UNIX_TIMESTAMP(CAST(v.event_time AS STRING)) * 1000
+            + EXTRACT(MILLISECOND FROM v.event_time) AS offered_ms
+        FROM asks l JOIN versions FOR SYSTEM_TIME AS OF l.event_time AS v ON l.auction = v.auction""",
+    views=(
+        "CREATE VIEW asks AS SELECT auction + 1 AS auction, price, event_time FROM bids WHERE MOD(price, 2) = 0",
+        "CREATE TABLE versions (PRIMARY KEY (auction) NOT ENFORCED) LIKE bids",
+    ),
+    fires=True,
+    delay_ms=_BETWEEN_MS,
 )  # fmt: skip

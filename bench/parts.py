@@ -112,9 +112,11 @@ def _side_by_side(
 
 def _language(plan: Plan) -> list[Part]:
     """Queries beyond one grouping, each on the systems that can say it; and a user's class beside an operator."""
-    parts = [
-        _side_by_side(name, ("milepost", "spark-hdfs", "flink-hashmap"), plan, group="language") for name in LANGUAGE
-    ]
+    parts = []
+    for name in LANGUAGE:
+        statement = WORKLOADS[name].statement
+        spark = ("spark-hdfs",) if statement is not None and statement.spark is not None else ()
+        parts.append(_side_by_side(name, ("milepost", *spark, "flink-hashmap"), plan, group="language"))
     return [*parts, _side_by_side(FUNCTION, ("milepost", "milepost-function"), plan, group="language")]
 
 

@@ -30,7 +30,7 @@ class Shape:
         files: Parquet files per epoch.
         prefill: whether epoch 0 holds every key exactly once, instead of `rows` drawn ones.
         string_bytes: whether `url` is filled; it is most of a file's bytes. Else it is empty text.
-        milliseconds: whether times have none finer, as Flink's watermarks.
+        coarse: whether times are whole 10 ms: no system's way of rounding decides what its watermark has passed.
     """
 
     keys: int
@@ -40,7 +40,7 @@ class Shape:
     seed: int = 1
     prefill: bool = True
     string_bytes: bool = False
-    milliseconds: bool = False
+    coarse: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.keys < SCATTER:
@@ -52,7 +52,7 @@ class Shape:
     def name(self) -> str:
         """A folder's name that no other shape has."""
         parts = (self.keys, self.rows, self.files, self.skew.value, self.seed)
-        flags = {"-prefill": self.prefill, "-strings": self.string_bytes, "-ms": self.milliseconds}
+        flags = {"-prefill": self.prefill, "-strings": self.string_bytes, "-coarse": self.coarse}
         return f"bids-{'-'.join(map(str, parts))}{''.join(name for name, there in flags.items() if there)}"
 
     def rows_of(self, epoch: int) -> int:

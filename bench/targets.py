@@ -168,7 +168,13 @@ def _all() -> Sequence[Target]:
         ("Zipf-skewed key", "zipf-1m"),
     ):
         found.append(Target(f"{says}: {store}", f"workload/{name}", 4, faster("spark-")))
-    for says, name in (("interval join of 2 × 1 M rows", "join"),):
+    for says, name in (
+        ("interval join of 2 × 1 M rows", "join"),
+        ("session windows, 100 k keys", "session"),
+        ("latest of 1 M changes, 1 M keys", "latest"),
+        ("aggregate over an aggregate", "retract"),
+        ("as-of join", "asof"),
+    ):
         what = f"{says}: the better of Structured Streaming and PyFlink SQL"
         found.append(Target(what, f"language/{name}", 4, faster_than_both))
     what = "100 k keys by a class with `on_batch`, against the operator"

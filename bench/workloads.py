@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from bench.language import JOIN, Statement
+from bench.language import ASOF, DELAY_MS, JOIN, LATEST, RETRACT, SESSION, Statement
 from bench.shapes import Shape, Skew
 
 WINDOW_S = 10
-DELAY_S = 5
-"""Above the bids' disorder of 2 s, so that no row is late in any system."""
 
 _WINDOW_US = WINDOW_S * 1_000_000
 _WINDOW_START = f"epoch_us(event_time) // {_WINDOW_US} * {_WINDOW_US}"
@@ -29,6 +27,10 @@ class Query(Enum):
     WINDOW = "window"
     DEDUPLICATE = "deduplicate"
     JOIN = "join"
+    SESSION = "session"
+    LATEST = "latest"
+    RETRACT = "retract"
+    ASOF = "asof"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,22 @@ class Workload:
     @property
     def is_timed(self) -> bool:
         """Whether rows have event time: else no system needs a watermark."""
-        return self.query not in (Query.AGGREGATE, Query.DEDUPLICATE)
+        return self.query is Query.WINDOW if self.statement is None else self.statement.timed
+
+    @property
+    def fires(self) -> bool:
+        """Whether what an epoch publishes waits for the watermark."""
+        return self.query is Query.WINDOW if self.statement is None else self.statement.fires
+
+    @property
+    def delay_ms(self) -> int:
+        """Of the watermark, where rows have event time."""
+        return DELAY_MS if self.statement is None else self.statement.delay_ms
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a published row replaces the last one of its key."""
+        return self.query is Query.AGGREGATE if self.statement is None else bool(self.statement.key)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -92,12 +109,12 @@ class Workload:
         return (
             f"SELECT {key}, {start} AS window_start, {start} + {_WINDOW_US} AS window_end, {figures} FROM {bids} "
             f"GROUP BY {key}, {start} "
-            f"HAVING {start} + {_WINDOW_US} <= (SELECT max(epoch_us(event_time)) FROM {bids}) - {DELAY_S * 1_000_000}"
+            f"HAVING {start} + {_WINDOW_US} <= (SELECT max(epoch_us(event_time)) FROM {bids}) - {DELAY_MS * 1_000}"
         )
 
     def changed_sql(self, bids: str, before: str) -> str:
         """DuckDB SQL that counts the keys of state that one epoch's `bids` change after those of `before`."""
-        key = ", ".join(self.key)
+        key = "auction" if self.statement is not None else ", ".join(self.key)
         if self.query is Query.DEDUPLICATE:
             return f"SELECT count(*) FROM (SELECT {key} FROM {bids} EXCEPT SELECT {key} FROM {before})"
         window = f", {_WINDOW_START}" if self.query is Query.WINDOW else ""
@@ -118,7 +135,7 @@ class Workload:
             "seed": shape.seed,
             "prefill": shape.prefill,
             "string_bytes": shape.string_bytes,
-            "milliseconds": shape.milliseconds,
+            "coarse": shape.coarse,
             "memory": self.memory,
         }
 
@@ -133,13 +150,19 @@ class Workload:
             document["seed"],
             document["prefill"],
             document["string_bytes"],
-            document.get("milliseconds", False),
+            document.get("coarse", False),
         )
         query, key = Query(document["query"]), tuple(document["key"])
         return cls(document["name"], document["says"], query, key, shape, document["memory"])
 
 
-STATEMENTS = {Query.JOIN: JOIN}
+STATEMENTS = {
+    Query.JOIN: JOIN,
+    Query.SESSION: SESSION,
+    Query.LATEST: LATEST,
+    Query.RETRACT: RETRACT,
+    Query.ASOF: ASOF,
+}
 """Queries beyond one grouping."""
 
 
@@ -183,7 +206,25 @@ WORKLOADS = {
             "interval join of 1 M bids with 1 M bids of 1 M keys, within 10 s",
             Query.JOIN,
             ("auction",),
-            Shape(1_000_000, prefill=False, milliseconds=True),
+            Shape(1_000_000, prefill=False, coarse=True),
+        ),
+        Workload(
+            "session",
+            "session windows with a gap of 10 s, 100 k keys",
+            Query.SESSION,
+            ("auction",),
+            Shape(100_000, prefill=False, coarse=True),
+        ),
+        Workload(
+            "latest", "newest of 1 M changes, 1 M keys", Query.LATEST, ("auction",), Shape(1_000_000, coarse=True)
+        ),
+        Workload("retract", "how many of 1 M keys have how many rows", Query.RETRACT, ("bids",), Shape(1_000_000)),
+        Workload(
+            "asof",
+            "500 k rows joined as-of with 1 M versions of 1 M keys",
+            Query.ASOF,
+            ("auction",),
+            Shape(1_000_000, prefill=False, coarse=True),
         ),
     )
 }

@@ -24,7 +24,7 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 from bench.systems.contract import PARALLELISM, Folders, NotAsked, Volumes
-from bench.workloads import DELAY_S, WINDOW_S, Query, Workload
+from bench.workloads import WINDOW_S, Query, Workload
 
 _TYPES = {
     "auction": "BIGINT",
@@ -39,6 +39,8 @@ _TYPES = {
     "total": "BIGINT",
     "highest": "BIGINT",
     "next_price": "BIGINT",
+    "offered_ms": "BIGINT",
+    "auctions": "BIGINT",
 }
 _POLL_S = 0.01
 _WITHIN_S = 300.0
@@ -80,7 +82,7 @@ class Flink:
             "heartbeat.interval": "600000",
             "pekko.ask.timeout": "1 h",
         }
-        if workload.query is Query.AGGREGATE:
+        if workload.replaces:
             settings |= {
                 "table.exec.mini-batch.enabled": "true",
                 "table.exec.mini-batch.allow-latency": "10 s",
@@ -106,7 +108,7 @@ class Flink:
             whole = pa.concat_tables(tables)
             tables = [whole.take(np.arange(first, whole.num_rows, PARALLELISM)) for first in range(PARALLELISM)]
             newest = min(pc.max(table["event_time"].cast(pa.int64())).as_py() for table in tables)
-            self._watermark_ms = newest // 1000 - DELAY_S * 1000
+            self._watermark_ms = newest // 1000 - self._workload.delay_ms
         options = pcsv.WriteOptions(include_header=False, quoting_style="none")
         for part, table in enumerate(tables):
             if "event_time" in table.column_names:
@@ -119,7 +121,7 @@ class Flink:
 
     def epoch(self, number: int) -> None:
         self._wait(lambda: self._read_rows() >= self._rows, f"reading {self._rows:,} rows")
-        if self._workload.query is Query.WINDOW:
+        if self._workload.fires:
             self._wait(lambda: self._watermark() >= self._watermark_ms, f"the watermark {self._watermark_ms}")
         self._checkpoint()
 
@@ -132,11 +134,15 @@ class Flink:
     def result_sql(self) -> str:
         names = _published(self._workload)
         columns = ", ".join(f"'{name}': '{_duckdb_type(name)}'" for name in names)
-        rows = f"read_csv('{self._folders.output}/[!._]*', header = false, columns = {{{columns}}})"
+        rows = f"read_csv('{self._folders.output}/[!._]*', header = false, filename = true, columns = {{{columns}}})"
         wanted = ", ".join(self._workload.result_columns)
-        if self._workload.query is not Query.AGGREGATE:
+        if not self._workload.replaces:
             return f"SELECT {wanted} FROM {rows}"
         key = ", ".join(self._workload.key)
+        if (statement := self._workload.statement) is not None:
+            placed = f"SELECT *, row_number() OVER () AS place FROM {rows}"
+            newest = f"row_number() OVER (PARTITION BY {key} ORDER BY {statement.order}) = 1"
+            return f"SELECT {wanted} FROM (SELECT * FROM ({placed}) QUALIFY {newest}) WHERE op <> 'D'"
         # The count of a key only grows: its newest row is the one with the largest.
         return f"SELECT {wanted} FROM {rows} QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY bids DESC) = 1"
 
@@ -152,9 +158,13 @@ class Flink:
         """Wait until the job runs, and learn the names of its source's metric and of the last vertex."""
         self._wait(self._runs, "the start of the job")
         vertices = self._ask(f"/jobs/{self._job}")["vertices"]
-        path = f"/jobs/{self._job}/vertices/{vertices[0]['id']}/subtasks/metrics"
-        self._wait(lambda: self._source_metric(path) is not None, "the metrics of the source")
-        self._source = f"{path}?get={self._source_metric(path)}&agg=sum"
+        paths = [
+            f"/jobs/{self._job}/vertices/{vertex['id']}/subtasks/metrics"
+            for vertex in vertices
+            if vertex["name"].startswith("Source")
+        ]
+        self._wait(lambda: None not in map(self._source_metric, paths), "the metrics of the sources")
+        self._sources = [f"{path}?get={self._source_metric(path)}&agg=sum" for path in paths]
         self._last = f"/jobs/{self._job}/vertices/{vertices[-1]['id']}/watermarks"
 
     def _runs(self) -> bool:
@@ -166,8 +176,8 @@ class Flink:
         return next((name for name in names if name.startswith("Source__") and name.endswith("numRecordsOut")), None)
 
     def _read_rows(self) -> int:
-        found = self._ask(self._source)
-        return int(found[0]["sum"]) if found else 0
+        """How many rows each source has read, the slowest one."""
+        return min(int(found[0]["sum"]) if (found := self._ask(source)) else 0 for source in self._sources)
 
     def _watermark(self) -> int:
         """The lowest that the subtasks of the last vertex have seen; before the first one a large negative number."""
@@ -200,9 +210,10 @@ class Flink:
 
 def _statements(workload: Workload, folders: Folders) -> list[str]:
     """The source, the query as a view, the sink, and the job."""
-    columns = [f"{name} {_TYPES[name]}" for name in workload.columns]
+    versioned = workload.query is Query.ASOF  # whose key is a primary one
+    columns = [f"{name} {_TYPES[name]}{' NOT NULL' if versioned else ''}" for name in workload.columns]
     if workload.is_timed:
-        columns.append(f"WATERMARK FOR event_time AS event_time - INTERVAL '{DELAY_S}' SECOND")
+        columns.append(f"WATERMARK FOR event_time AS event_time - INTERVAL '{workload.delay_ms / 1000}' SECOND")
     files = f"'connector' = 'filesystem', 'path' = '{folders.landing.as_uri()}', 'format' = 'csv'"
     source = f"CREATE TABLE bids ({', '.join(columns)}) WITH ({files}, 'source.monitor-interval' = '50 ms')"
     key = ", ".join(workload.key)
@@ -212,19 +223,25 @@ def _statements(workload: Workload, folders: Folders) -> list[str]:
         f"CREATE TABLE published ({published}) WITH "
         f"('connector' = 'filesystem', 'path' = '{folders.output.as_uri()}', 'format' = 'csv')"
     )
-    if workload.statement is not None:
-        return [source, sink, f"INSERT INTO published {workload.statement.flink}"]
+    if (statement := workload.statement) is not None:
+        if not statement.key:
+            return [source, *statement.views, sink, f"INSERT INTO published {statement.flink}"]
+        return [source, f"CREATE VIEW found AS {statement.flink}", sink, _changelog_of("found", workload)]
     if workload.query is Query.AGGREGATE:
         view = f"CREATE VIEW totals AS SELECT {key}, {figures} FROM bids GROUP BY {key}"
-        changes = "TO_CHANGELOG(input => TABLE totals, op_mapping => MAP['INSERT, UPDATE_AFTER', 'U', 'DELETE', 'D'])"
-        job = f"INSERT INTO published SELECT {', '.join(_published(workload))} FROM {changes}"
-        return [source, view, sink, job]
+        return [source, view, sink, _changelog_of("totals", workload)]
     if workload.query is Query.WINDOW:
         windows = f"TUMBLE(TABLE bids, DESCRIPTOR(event_time), INTERVAL '{WINDOW_S}' SECOND)"
         rows = f"SELECT {key}, window_start, window_end, {figures} FROM TABLE({windows})"
         return [source, sink, f"INSERT INTO published {rows} GROUP BY {key}, window_start, window_end"]
     first = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY {key} ORDER BY arrival) AS place FROM ({_ARRIVAL})"
     return [source, sink, f"INSERT INTO published SELECT {', '.join(workload.columns)} FROM ({first}) WHERE place = 1"]
+
+
+def _changelog_of(view: str, workload: Workload) -> str:
+    """The job that publishes each change of a view as a row."""
+    changes = f"TO_CHANGELOG(input => TABLE {view}, op_mapping => MAP['INSERT, UPDATE_AFTER', 'U', 'DELETE', 'D'])"
+    return f"INSERT INTO published SELECT {', '.join(_published(workload))} FROM {changes}"
 
 
 _ARRIVAL = "SELECT *, PROCTIME() AS arrival FROM bids"
@@ -235,6 +252,9 @@ def _published(workload: Workload) -> tuple[str, ...]:
         return workload.columns
     if workload.query is Query.AGGREGATE:
         return (*workload.key, "bids", "total", "highest", "op")
+    if workload.replaces:
+        extra = ("event_time",) if workload.query is Query.LATEST else ()
+        return (*workload.result_columns, *extra, "op")
     return workload.result_columns
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from bench.systems.contract import PARALLELISM, Folders, NotAsked, Written, is_data, link_files, size_of
 from bench.systems.milepost_tables import OWN, TableKind
 from bench.systems.servers import Server
-from bench.workloads import AGGREGATES, DELAY_S, WINDOW_S, Query, Workload
+from bench.workloads import AGGREGATES, WINDOW_S, Query, Workload
 
 _TYPES = {
     "auction": "int64",
@@ -76,7 +76,7 @@ def write_spec(
         "settle": "0s",  # what is landed is whole
     }
     if workload.is_timed:
-        source |= {"event_time": "event_time", "watermark_delay": f"{DELAY_S}s"}
+        source |= {"event_time": "event_time", "watermark_delay": f"{workload.delay_ms}ms"}
     spec = {
         "name": "bench",
         "storage": folders.checkpoints.as_uri(),

@@ -24,7 +24,7 @@ class TableKind:
 
     def sink(self, workload: Workload, folders: Folders) -> dict[str, Any]:
         """What the spec's sink has beside its name and input."""
-        mode = self.mode if workload.query is Query.AGGREGATE else "append"
+        mode = self.mode if workload.replaces else "append"
         found: dict[str, Any] = {"format": self.format, "path": folders.output.as_uri(), "mode": mode}
         if self.format == "iceberg":
             found |= {"catalog": {"type": "sql", "uri": _catalog(folders)}, "table": _NAME}

@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.systems.contract import PARALLELISM, PAUSED_SPARK, Folders, NotAsked, Volumes, link_files
 from bench.systems.servers import Server
-from bench.workloads import DELAY_S, WINDOW_S, Query, Workload
+from bench.workloads import WINDOW_S, Query, Workload
 
 _STORES = {
     "hdfs": {
@@ -79,6 +79,8 @@ def start_query(spark: Any, workload: Workload, folders: Folders, *, available_n
     types = {"auction": "bigint", "bidder": "bigint", "price": "bigint", "event_time": "timestamp"}
     schema = ", ".join(f"{name} {types.get(name, 'string')}" for name in workload.columns)
 
+    delay = f"{workload.delay_ms} milliseconds"
+
     def read() -> Any:
         return spark.readStream.schema(schema).option("recursiveFileLookup", "true").parquet(str(folders.landing))
 
@@ -87,12 +89,12 @@ def start_query(spark: Any, workload: Workload, folders: Folders, *, available_n
     if workload.statement is not None:
         if workload.statement.spark is None:
             raise NotAsked(workload.name)
-        result = workload.statement.spark(lambda: read().withWatermark("event_time", f"{DELAY_S} seconds"))
+        result = workload.statement.spark(lambda: read().withWatermark("event_time", delay))
     elif workload.query is Query.DEDUPLICATE:
         result = bids.dropDuplicates(list(workload.key))
     elif workload.query is Query.WINDOW:
         window = f.window("event_time", f"{WINDOW_S} seconds").alias("window")
-        timed = bids.withWatermark("event_time", f"{DELAY_S} seconds").groupBy(*workload.key, window).agg(*figures)
+        timed = bids.withWatermark("event_time", delay).groupBy(*workload.key, window).agg(*figures)
         result = timed.select(
             *workload.key, f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end"),
             "bids", "total", "highest",
@@ -100,7 +102,7 @@ def start_query(spark: Any, workload: Workload, folders: Folders, *, available_n
     else:
         result = bids.groupBy(*workload.key).agg(*figures)
     writer = result.writeStream.option("checkpointLocation", str(folders.checkpoints))
-    if workload.query is Query.AGGREGATE:
+    if workload.replaces:
         output = str(folders.output)
 
         def publish(changed: Any, number: int) -> None:
@@ -148,7 +150,7 @@ class Streaming:
 
     def result_sql(self) -> str:
         columns = ", ".join(self._workload.result_columns)
-        if self._workload.query is not Query.AGGREGATE:
+        if not self._workload.replaces:
             return f"SELECT {columns} FROM read_parquet('{self._folders.output}/*.parquet')"
         key = ", ".join(self._workload.key)
         return (
