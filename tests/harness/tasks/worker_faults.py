@@ -149,9 +149,13 @@ class Workers:
         def watched(inner: Callable[[Batches], Batches], level: int, part: str) -> Watched:
             return Watched(inner, Part(level, part), str(folder), self.fault)
 
-        monkeypatch.setattr(epoch_graph, "FusedTask", lambda h, t, m: watched(fused(h, t, m), t.plan.level, "both"))
         monkeypatch.setattr(
-            epoch_graph, "WideOperatorStage", lambda h, s, m: watched(wide_operators(h, s, m), h.level, "operators")
+            epoch_graph, "FusedTask", lambda h, d, t, m: watched(fused(h, d, t, m), t.plan.level, "both")
+        )
+        monkeypatch.setattr(
+            epoch_graph,
+            "WideOperatorStage",
+            lambda h, d, s, m: watched(wide_operators(h, d, s, m), h.level, "operators"),
         )
         monkeypatch.setattr(
             epoch_graph, "WideOutputStage", lambda t, s, m: watched(wide_output(t, s, m), t.plan.level, "output")

@@ -187,11 +187,11 @@ def test_lint_says_the_way_out_of_what_a_run_would_refuse(tmp_path: Path, monkey
 def test_lint_reports_all_problems_with_their_places(workdir: Path) -> None:
     milepost("init", "visits")
     spec = workdir / "config" / "visits.yaml"
-    spec.write_text(spec.read_text().replace("event_time", "evnt_time").replace("kind: sql", "kind: lookup"))
+    spec.write_text(spec.read_text().replace("event_time", "evnt_time").replace("kind: sql", "kind: materialize"))
     result = milepost("lint", "visits")
     assert result.exit_code == 2
     assert "config/visits.yaml:11:5: sources.visits.evnt_time: unknown key" in result.stderr
-    assert "`kind: lookup` is not available in this version" in result.stderr
+    assert "`kind: materialize` is not available in this version" in result.stderr
     assert len(result.stderr.splitlines()) <= 24
     problems = document(milepost("lint", "visits", "--json"))["error"]["details"]["problems"]
     assert [problem["line"] for problem in problems] == [11, 15]
