@@ -303,7 +303,7 @@ def _operator(
     if kind == "latest":
         return operator | _latest(digits, rows, key), True, None
     if kind == "aggregate":
-        calls = digits.pick(rows.calls)
+        calls = {f"of_{name}" if name in key else name: call for name, call in digits.pick(rows.calls).items()}
         parts = tuple((name,) for name in key)
         return operator | {"aggregates": calls}, True, _Rows(uid, (*parts, ("n",), key), OVER_UPDATES, "", updates=True)
     if kind == "window":
@@ -312,7 +312,7 @@ def _operator(
         if "session" in window:
             lateness, calls = "0s", {name: call for name, call in calls.items() if not call.startswith(ROUNDING)}
         if "tumbling" not in window:
-            calls = {name: call for name, call in calls.items() if "distinct" not in call}
+            calls = {name: call for name, call in calls.items() if "distinct" not in call} or {"n": "count(*)"}
         operator |= {"window": window, "allowed_lateness": lateness, "aggregates": calls}
         if "session" not in window and digits.pick((False, False, False, True)):
             operator["emit"] = "early"
