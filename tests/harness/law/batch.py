@@ -104,7 +104,7 @@ class Place:
         """What a table shows: the newest rows that are no deletes."""
         if not self.graph.nodes[self.uid].deletes:
             return self.newest(key, columns)
-        newest = self.newest(key, f'{columns}, "{DELETED_COLUMN}"')
+        newest = self.newest(key, "* EXCLUDE (upto)")
         return f'SELECT upto, {columns} FROM ({newest}) WHERE NOT "{DELETED_COLUMN}"'
 
     def appended(self, columns: str) -> str:
