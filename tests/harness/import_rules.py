@@ -64,6 +64,14 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "build",
         "table_copy",
     ),
+    "dataflow.operators": (
+        "contract",
+        "rows",
+        "aggregation joins",
+        "windows functions",
+        "deduplicate latest top",
+        "build",
+    ),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),
 }
 """Room -> its floors from the ground up: the rooms and modules of each. Nothing imports from its own floor or above."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from milepost.dataflow.operators.contract import StatefulOperator
-from milepost.dataflow.operators.process import ProcessFunction
+from milepost.dataflow.operators.functions.process import ProcessFunction
 from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.dataflow.sources.contract import SourceObject

@@ -16,12 +16,12 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.aggregate import AggregateByKey
+from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
 from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
-from milepost.dataflow.operators.window import TumblingWindowByKey
-from milepost.dataflow.operators.window_bounds import FixedWindows
-from milepost.dataflow.operators.windowed import Emission
+from milepost.dataflow.operators.windows.window import TumblingWindowByKey
+from milepost.dataflow.operators.windows.window_bounds import FixedWindows
+from milepost.dataflow.operators.windows.windowed import Emission
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.metadata import StateTableSnapshot

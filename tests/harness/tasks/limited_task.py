@@ -58,7 +58,7 @@ def rows_of(epoch: int):  # type: ignore[no-untyped-def]  # a pyarrow table: not
 
 
 def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def]
-    from milepost.dataflow.operators.aggregate import AggregateByKey
+    from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
     from milepost.dataflow.operators.contract import ONLY_TABLE
     from milepost.dataflow.sinks.contract import SinkMode
     from milepost.dataflow.sinks.staging.table_staging import TableStaging

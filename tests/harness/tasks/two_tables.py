@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.aggregate import AggregateByKey
+from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
 from milepost.dataflow.operators.contract import (
     ONLY_TABLE,
     CheckpointListener,

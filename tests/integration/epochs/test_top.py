@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from milepost.dataflow.operators.row_order import sorted_rows
+from milepost.dataflow.operators.rows.row_order import sorted_rows
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spark.driver.session import open_session

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from milepost.dataflow.operators.aggregate import AggregateByKey
-from milepost.dataflow.operators.aggregate_over_updates import AggregateOverUpdates
-from milepost.dataflow.operators.aggregates import timed_calls
-from milepost.dataflow.operators.asof import AsofJoinByKey
+from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
+from milepost.dataflow.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
+from milepost.dataflow.operators.aggregation.aggregates import timed_calls
 from milepost.dataflow.operators.contract import WEIGHT_COLUMN, OperatorInput, StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
-from milepost.dataflow.operators.interval_join import IntervalJoinByKey, JoinShape
+from milepost.dataflow.operators.functions.process import ProcessByKey, ProcessFunction
+from milepost.dataflow.operators.joins.asof import AsofJoinByKey
+from milepost.dataflow.operators.joins.interval_join import IntervalJoinByKey, JoinShape
 from milepost.dataflow.operators.latest import LatestByKey
-from milepost.dataflow.operators.process import ProcessByKey, ProcessFunction
-from milepost.dataflow.operators.session import SessionWindowByKey
-from milepost.dataflow.operators.sliding import SlidingWindowByKey
 from milepost.dataflow.operators.top import TopByKey
-from milepost.dataflow.operators.window import TumblingWindowByKey
-from milepost.dataflow.operators.window_bounds import CalendarWindows, FixedWindows
-from milepost.dataflow.operators.windowed import Emission
+from milepost.dataflow.operators.windows.session import SessionWindowByKey
+from milepost.dataflow.operators.windows.sliding import SlidingWindowByKey
+from milepost.dataflow.operators.windows.window import TumblingWindowByKey
+from milepost.dataflow.operators.windows.window_bounds import CalendarWindows, FixedWindows
+from milepost.dataflow.operators.windows.windowed import Emission
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.edges import edge_names
 from milepost.spec.job.asof_spec import AsofOperator

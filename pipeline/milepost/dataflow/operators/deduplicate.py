@@ -9,12 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.columns import (
-    check_event_time,
-    check_key,
-    key_columns,
-    plain_schema,
-)
 from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
     ONLY_TABLE,
@@ -25,6 +19,12 @@ from milepost.dataflow.operators.contract import (
     OperatorOutput,
     OutputKind,
     only_table,
+)
+from milepost.dataflow.operators.rows.columns import (
+    check_event_time,
+    check_key,
+    key_columns,
+    plain_schema,
 )
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 

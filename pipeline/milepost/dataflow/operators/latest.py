@@ -19,14 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.changed import ChangedKeys
-from milepost.dataflow.operators.columns import (
-    check_event_time,
-    check_key,
-    group_rows,
-    key_columns,
-    plain_schema,
-)
 from milepost.dataflow.operators.contract import (
     BEGINS_NULL,
     EXPIRES_COLUMN,
@@ -42,7 +34,16 @@ from milepost.dataflow.operators.contract import (
     OutputKind,
     only_table,
 )
-from milepost.dataflow.operators.row_order import check_order, last_rows
+from milepost.dataflow.operators.rows.changed import ChangedKeys
+from milepost.dataflow.operators.rows.columns import (
+    check_event_time,
+    check_key,
+    check_order,
+    group_rows,
+    key_columns,
+    plain_schema,
+)
+from milepost.dataflow.operators.rows.row_order import last_rows
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.latest_spec import LatestOperator

@@ -13,14 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.columns import (
-    check_key,
-    distinct_columns,
-    first_of_each,
-    group_rows,
-    key_columns,
-    plain_schema,
-)
 from milepost.dataflow.operators.contract import (
     IDENTITY_COLUMNS,
     ONLY_TABLE,
@@ -30,7 +22,6 @@ from milepost.dataflow.operators.contract import (
     Combiner,
     Ints,
     KeyedState,
-    OperatorFailed,
     OperatorInput,
     OperatorOutput,
     OutputKind,
@@ -38,9 +29,19 @@ from milepost.dataflow.operators.contract import (
     StateTable,
     multi_row_table,
 )
-from milepost.dataflow.operators.declared import DELETED_FIELD
-from milepost.dataflow.operators.retractions import NONE, with_weights
-from milepost.dataflow.operators.row_order import OrderBy, check_order, sorted_rows
+from milepost.dataflow.operators.rows.columns import (
+    check_key,
+    check_order,
+    distinct_columns,
+    distinct_rows,
+    first_of_each,
+    group_rows,
+    key_columns,
+    plain_schema,
+)
+from milepost.dataflow.operators.rows.deletes import DELETED_FIELD, with_deletes
+from milepost.dataflow.operators.rows.retractions import NONE, check_settled, with_weights
+from milepost.dataflow.operators.rows.row_order import OrderBy, sorted_rows
 
 RANK = pa.int32()
 """Type of a rank, as of Spark's `row_number`."""
@@ -135,21 +136,12 @@ class TopByKey:
     def results(self, state_rows: pa.Table) -> pa.Table:
         """Return the output of all rows of some state, by key and rank."""
         groups, _ = group_rows(key_columns(state_rows, self.key))
-        return self.marked(self._ranked(state_rows, groups)[0].select(self.ranked_schema.names))
+        rows = self._ranked(state_rows, groups)[0].select(self.ranked_schema.names)
+        return self.marked(rows, self.ranked_schema.empty_table())
 
-    def marked(self, rows: pa.Table, ended: pa.Table | None = None) -> pa.Table:
+    def marked(self, rows: pa.Table, ended: pa.Table) -> pa.Table:
         """Return rows as they are put out: where ranks may end, with the deletes of those that have ended."""
-        if not self.deletes:
-            return rows
-        deleted = np.zeros(rows.num_rows, dtype=np.bool_)
-        if ended is not None:
-            columns = [
-                ended.column(field.name) if field.name in self.output_key else pa.nulls(ended.num_rows, field.type)
-                for field in self.ranked_schema
-            ]
-            rows = pa.concat_tables([rows, pa.table(columns, schema=self.ranked_schema)])
-            deleted = np.concatenate([deleted, np.ones(ended.num_rows, dtype=np.bool_)])
-        return rows.append_column(DELETED_FIELD, pa.array(deleted))
+        return with_deletes(rows, ended, self.output_key) if self.deletes else rows
 
     def _first_rows(self, found: RowsOfKeys) -> tuple[pa.Table, Ints]:
         """Return the first rows of keys with their identity, and the place of each among those of all keys."""
@@ -222,19 +214,10 @@ class TopRun:
             return
         columns = [*self._operator.key, WEIGHT_COLUMN]
         rows = self._state.rows() if all_keys else self._state.lookup_all(self._changed_keys()).take(columns)
-        short = rows.select(columns).filter(pc.field(WEIGHT_COLUMN) < 0)
-        if short.num_rows:
-            key = ", ".join(f"{name} = {short.column(name)[0]}" for name in self._operator.key)
-            raise OperatorFailed(
-                self._operator.uid,
-                f"{short.num_rows} rows were taken back that never came, as of {key}, and nothing is in flight: its "
-                "input makes other rows than before; roll back, and give this operator and all behind it new uids",
-            )
+        check_settled(self._operator.uid, self._operator.key, rows.filter(pc.field(WEIGHT_COLUMN) < 0))
 
     def _changed_keys(self) -> pa.Table:
-        keys = pa.concat_tables(self._keys)
-        groups, count = group_rows(keys)
-        return keys.take(pa.array(first_of_each(groups, count)))
+        return distinct_rows(pa.concat_tables(self._keys))
 
 
 def _weights(state_rows: pa.Table) -> Ints:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from milepost.dataflow.operators.aggregation.distinct_values import VALUE_COLUMN
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import (
     ONLY_TABLE,
@@ -20,7 +21,6 @@ from milepost.dataflow.operators.contract import (
     OperatorInput,
     StatefulOperator,
 )
-from milepost.dataflow.operators.distinct_values import VALUE_COLUMN
 from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.operators.declared import declare
-from milepost.dataflow.operators.process import ProcessFunction
-from milepost.dataflow.operators.user_code import UserCodeFailed, UserFunction, read_function
+from milepost.dataflow.operators.functions.declared import declare
+from milepost.dataflow.operators.functions.process import ProcessFunction
+from milepost.dataflow.operators.functions.user_code import UserCodeFailed, UserFunction, read_function
 from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM, TableAddress
 from milepost.epoch.code_hash import code_by_name, code_hash_of
 from milepost.epoch.metadata import CheckpointMetadata

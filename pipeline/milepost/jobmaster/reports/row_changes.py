@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.columns import find_rows, key_columns
 from milepost.dataflow.operators.contract import Bools
+from milepost.dataflow.operators.rows.columns import find_rows, key_columns
 from milepost.state.runs.evolution import widens
 
 CHANGE = "change"

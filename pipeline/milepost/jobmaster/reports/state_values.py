@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.aggregates import Aggregates, timed_calls
+from milepost.dataflow.operators.aggregation.aggregates import Aggregates, timed_calls
+from milepost.dataflow.operators.aggregation.distinct_values import VALUE_COLUMN
 from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
     IDENTITY_COLUMNS,
@@ -15,8 +16,7 @@ from milepost.dataflow.operators.contract import (
     WEIGHT_COLUMN,
     OperatorFailed,
 )
-from milepost.dataflow.operators.distinct_values import VALUE_COLUMN
-from milepost.dataflow.operators.sliding import FIRST_END, PANE_START
+from milepost.dataflow.operators.windows.sliding import FIRST_END, PANE_START
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.epoch.renames import renames
 from milepost.jobmaster.compatibility.recorded_types import recorded_types

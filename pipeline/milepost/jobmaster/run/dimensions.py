@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import OperatorFailed
-from milepost.dataflow.operators.lookup import Lookup
+from milepost.dataflow.operators.joins.lookup import Lookup
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadRecord
 from milepost.dataflow.sources.dimension import encode_dimension, read_dimension

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.user_code import UserFunction
+from milepost.dataflow.operators.functions.user_code import UserFunction
 from milepost.dataflow.sinks.build import build_staging
 from milepost.dataflow.sinks.contract import StagingSink
 from milepost.dataflow.sinks.staging.small_files import JoinPlan

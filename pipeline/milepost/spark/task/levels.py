@@ -12,11 +12,11 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.aggregate import AggregateByKey
+from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import WEIGHT_COLUMN, OperatorInput, StatefulOperator
+from milepost.dataflow.operators.joins.lookup import Lookup
 from milepost.dataflow.operators.latest import LatestByKey
-from milepost.dataflow.operators.lookup import Lookup
 from milepost.dataflow.operators.top import TopByKey
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import SalvagingReader

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import OperatorFailed
-from milepost.dataflow.operators.lookup import Lookup, PreparedRows
+from milepost.dataflow.operators.joins.lookup import Lookup, PreparedRows
 from milepost.dataflow.sources.dimension import as_declared, decode_dimension
 from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.protocol.exchange.barrier import SubtaskIdentity

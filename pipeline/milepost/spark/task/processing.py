@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorRun, RetractingRun, UpdatedRun
-from milepost.dataflow.operators.retractions import count_rows
+from milepost.dataflow.operators.rows.retractions import count_rows
 from milepost.protocol.exchange.watermarks import firing_watermark, latest, operator_watermark
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.spark.task.input_gate import Chunk

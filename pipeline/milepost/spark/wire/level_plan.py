@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.aggregate import AggregateByKey
+from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.operators.latest import LatestByKey
 from milepost.dataflow.operators.top import TopByKey

@@ -11,6 +11,7 @@ from milepost.spec.graph.node_rules import (
     event_time_problems,
     key_problems,
     nanosecond_problems,
+    scalar_problems,
 )
 from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.sql.condition import check_condition
@@ -22,7 +23,7 @@ from milepost.spec.values.problems import Path, Problem
 def latest_rows(operator: LatestOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
     """Return the columns of the table: updates by key, without an event time, with deletes where the spec says when."""
     problems = append_problems(operator.kind, name, rows, path) + key_problems(operator.key, name, rows, path)
-    problems += _sequence_problems(operator, name, rows, path)
+    problems += scalar_problems("a sequence is", operator.sequence_by, name, rows, (*path, "sequence_by"))
     problems += _column_problems(operator, name, rows, path)
     problems += _delete_problems(operator, name, rows, path)
     if problems:
@@ -30,18 +31,6 @@ def latest_rows(operator: LatestOperator, name: str, rows: OutputRows, path: Pat
     shown = operator.columns or tuple(rows.columns)
     columns = {column: rows.columns[column] for column in shown} if rows.known else {}
     return OutputRows(columns, None, UPDATES, operator.key, known=rows.known, deletes=operator.delete_when is not None)
-
-
-def _sequence_problems(operator: LatestOperator, name: str, rows: OutputRows, path: Path) -> Iterator[Problem]:
-    for index, column in enumerate(operator.sequence_by):
-        type_ = rows.type_of(column)
-        if rows.known and column not in rows.columns:
-            message = f"{name} has no column {column}; {did_you_mean(column, rows.columns)}"
-        elif type_ is not None and type_.is_nested:
-            message = f"{column} is {type_}; a sequence is of single values, no lists or structs"
-        else:
-            continue
-        yield Problem((*path, "sequence_by", index), message)
 
 
 def _column_problems(operator: LatestOperator, name: str, rows: OutputRows, path: Path) -> Iterator[Problem]:

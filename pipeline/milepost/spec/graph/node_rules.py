@@ -305,17 +305,26 @@ def event_time_problems(what: str, name: str, rows: OutputRows, path: Path, posi
 
 def key_problems(key: tuple[str, ...], name: str, rows: OutputRows, path: Path) -> list[Problem]:
     """Return columns of a key that an operator's input does not have, or that cannot be part of one."""
+    return scalar_problems("a key is made", key, name, rows, (*path, "key"))
+
+
+def scalar_problems(what: str, columns: Sequence[str], name: str, rows: OutputRows, path: Path) -> list[Problem]:
+    """Return columns that an operator's input does not have, or that are lists or structs.
+
+    Args:
+        what: they are, as messages say it: "a key is made" of single values. path: of the list of columns.
+    """
     problems = []
-    for index, column in enumerate(key):
+    for index, column in enumerate(columns):
         if column not in rows.columns and not rows.known:
             continue
         if column not in rows.columns:
             message = f"{name} has no column {column}; {did_you_mean(column, rows.columns)}"
         elif (type_ := rows.type_of(column)) is not None and type_.is_nested:
-            message = f"{column} is {type_}; a key is made of single values, no lists or structs"
+            message = f"{column} is {type_}; {what} of single values, no lists or structs"
         else:
             continue
-        problems.append(Problem((*path, "key", index), message))
+        problems.append(Problem((*path, index), message))
     return problems
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from milepost.spec.graph.node_rules import UPDATES, OutputRows, append_problems, key_problems
+from milepost.spec.graph.node_rules import UPDATES, OutputRows, append_problems, key_problems, scalar_problems
 from milepost.spec.job.availability import not_available
 from milepost.spec.job.spec import SinkSpec
 from milepost.spec.job.top_spec import TopOperator
-from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import ColumnType
 
@@ -19,32 +16,21 @@ def top_rows(operator: TopOperator, name: str, rows: OutputRows, path: Path) -> 
     """Return the columns of the input and the rank: updates by the key and the rank, without an event time."""
     problems = [] if rows.retracts else append_problems(operator.kind, name, rows, path)
     problems += key_problems(operator.key, name, rows, path)
-    problems += _order_problems(operator, name, rows, path)
+    columns = [column for column, _ in operator.order_by]
+    problems += scalar_problems("an order is", columns, name, rows, (*path, "order_by"))
     taken = [column for column in rows.columns if column.casefold() == operator.rank.casefold()]
     if taken:
         message = f"{name} has a column {taken[0]}; call the rank otherwise"
         problems.append(Problem((*path, "rank"), message))
     if problems:
         return problems
-    columns = rows.columns | {operator.rank: RANK} if rows.known else {}
+    shown = rows.columns | {operator.rank: RANK} if rows.known else {}
     # A row that moves from one key to another, or goes, may end a rank.
     deletes = rows.retracts and (rows.deletes or not set(operator.key) <= set(rows.key))
-    return OutputRows(columns, None, UPDATES, (*operator.key, operator.rank), known=rows.known, deletes=deletes)
+    return OutputRows(shown, None, UPDATES, (*operator.key, operator.rank), known=rows.known, deletes=deletes)
 
 
 def bucketed_top_problems(sink: SinkSpec, path: Path) -> list[Problem]:
     """Return why a table of buckets cannot show ranks: rows are exchanged by key, buckets are of key and rank."""
     refused = f"{not_available('mode: upsert')} for top and format: {sink.format}"
     return [Problem((*path, "mode"), f"{refused}; use format: parquet or postgres, or mode: changelog")]
-
-
-def _order_problems(operator: TopOperator, name: str, rows: OutputRows, path: Path) -> Iterator[Problem]:
-    for index, (column, _) in enumerate(operator.order_by):
-        type_ = rows.type_of(column)
-        if rows.known and column not in rows.columns:
-            message = f"{name} has no column {column}; {did_you_mean(column, rows.columns)}"
-        elif type_ is not None and type_.is_nested:
-            message = f"{column} is {type_}; an order is of single values, no lists or structs"
-        else:
-            continue
-        yield Problem((*path, "order_by", index), message)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.operators.aggregate_over_updates import AggregateOverUpdates
+from milepost.dataflow.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
 from milepost.dataflow.operators.contract import ONLY_TABLE, WEIGHT_COLUMN, OperatorFailed, OperatorInput
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
@@ -90,7 +90,7 @@ def test_rows_taken_back_that_never_came_are_refused_with_their_key(tmp_path: Pa
     epoch = run.operator.begin({ONLY_TABLE: run.restore(0, 1)}, None)
     list(epoch.rows(0, rows(("a", 1, -1)), None))
     epoch.finish(None)
-    with pytest.raises(OperatorFailed, match="never came, as k = a"):
+    with pytest.raises(OperatorFailed, match="never came, as of k = a"):
         epoch.check_settled(all_keys=False)  # type: ignore[attr-defined]
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.operators.accumulators import Argument, Grouped
-from milepost.dataflow.operators.aggregate import AggregateByKey
+from milepost.dataflow.operators.aggregation.accumulators import Argument, Grouped
+from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
+from milepost.dataflow.operators.aggregation.variances import Moments
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorInput
-from milepost.dataflow.operators.variances import Moments
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator

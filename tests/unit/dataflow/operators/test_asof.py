@@ -13,8 +13,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.operators.asof import AsofJoinByKey
 from milepost.dataflow.operators.contract import OperatorInput
+from milepost.dataflow.operators.joins.asof import AsofJoinByKey
 from milepost.protocol.exchange.watermarks import latest
 from milepost.protocol.records.errors import InvalidRequest
 from tests.harness.tasks.key_hashes import KEYED, WEAK

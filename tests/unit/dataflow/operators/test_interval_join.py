@@ -13,10 +13,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.operators import interval_join
 from milepost.dataflow.operators.contract import OperatorInput
-from milepost.dataflow.operators.interval_join import IntervalJoinByKey, JoinShape
-from milepost.dataflow.operators.join_columns import common_key_type
+from milepost.dataflow.operators.joins import interval_join
+from milepost.dataflow.operators.joins.interval_join import IntervalJoinByKey, JoinShape
+from milepost.dataflow.operators.joins.join_columns import common_key_type
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.join_rules import SIDES

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from milepost.dataflow.operators.contract import OperatorInput
 from milepost.dataflow.operators.latest import TOMBSTONE_COLUMN, LatestByKey
-from milepost.dataflow.operators.row_order import last_rows
+from milepost.dataflow.operators.rows.row_order import last_rows
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN

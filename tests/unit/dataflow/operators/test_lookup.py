@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.operators.contract import OperatorFailed
-from milepost.dataflow.operators.lookup import Hasher, Lookup, PreparedRows
+from milepost.dataflow.operators.joins.lookup import Hasher, Lookup, PreparedRows
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.job.lookup_spec import LookupOperator
 from tests.harness.tasks.key_hashes import KEYED, WEAK

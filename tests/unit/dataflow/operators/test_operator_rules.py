@@ -14,12 +14,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.operators.accumulators import exact_sums_as_decimal, stored_sums
+from milepost.dataflow.operators.aggregation.accumulators import exact_sums_as_decimal, stored_sums
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput, OutputKind, StatefulOperator
-from milepost.dataflow.operators.window import TumblingWindowByKey
-from milepost.dataflow.operators.window_bounds import FixedWindows
-from milepost.dataflow.operators.windowed import Emission
+from milepost.dataflow.operators.windows.window import TumblingWindowByKey
+from milepost.dataflow.operators.windows.window_bounds import FixedWindows
+from milepost.dataflow.operators.windows.windowed import Emission
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator

@@ -17,9 +17,9 @@ import pytest
 
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput, OutputKind, StatefulOperator
-from milepost.dataflow.operators.declared import declare
-from milepost.dataflow.operators.process import ProcessFunction
-from milepost.dataflow.operators.user_code import UserCodeFailed, read_function
+from milepost.dataflow.operators.functions.declared import declare
+from milepost.dataflow.operators.functions.process import ProcessFunction
+from milepost.dataflow.operators.functions.user_code import UserCodeFailed, read_function
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.operators.aggregate import AggregateByKey
-from milepost.dataflow.operators.retractions import count_rows, retractions
-from milepost.dataflow.operators.row_order import same_values
+from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
+from milepost.dataflow.operators.rows.retractions import count_rows, retractions
+from milepost.dataflow.operators.rows.row_order import same_values
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.storage.local import LocalStore

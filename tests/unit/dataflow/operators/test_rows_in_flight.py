@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
-from milepost.dataflow.operators.declared import declare
-from milepost.dataflow.operators.process import ProcessFunction
-from milepost.dataflow.operators.user_code import read_function
+from milepost.dataflow.operators.functions.declared import declare
+from milepost.dataflow.operators.functions.process import ProcessFunction
+from milepost.dataflow.operators.functions.user_code import read_function
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, firing_watermark, source_watermark
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec, WindowOperator

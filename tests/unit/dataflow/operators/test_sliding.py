@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.operators import sliding
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput
+from milepost.dataflow.operators.windows import sliding
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import WindowOperator
 from milepost.state.keyed.keyed_state import restore_state

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.aggregate import AggregateByKey
+from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
 from milepost.dataflow.operators.contract import ONLY_TABLE
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.values.aggregates import parse_aggregate

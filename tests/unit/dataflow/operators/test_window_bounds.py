@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.operators.window_bounds import CalendarWindows, FixedWindows
+from milepost.dataflow.operators.windows.window_bounds import CalendarWindows, FixedWindows
 from milepost.spec.values.calendar import Calendar, parse_calendar
 from milepost.spec.values.time_zones import zone_data
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.dataflow.operators.aggregate import AggregateByKey
+from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
 from milepost.protocol.exchange.acknowledgements import decode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.accumulators import (
+from milepost.dataflow.operators.aggregation.accumulators import (
     Argument,
     Grouped,
     Sums,

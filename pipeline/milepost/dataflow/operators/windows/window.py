@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.changed import ChangedKeys
-from milepost.dataflow.operators.columns import UTC_MICROSECONDS, distinct_columns, key_columns
 from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
     ONLY_TABLE,
@@ -24,8 +22,10 @@ from milepost.dataflow.operators.contract import (
     StateTable,
     only_table,
 )
-from milepost.dataflow.operators.window_bounds import CalendarWindows, FixedWindows
-from milepost.dataflow.operators.windowed import WINDOW_START, Emission, WindowedRows, not_between
+from milepost.dataflow.operators.rows.changed import ChangedKeys
+from milepost.dataflow.operators.rows.columns import UTC_MICROSECONDS, distinct_columns, key_columns
+from milepost.dataflow.operators.windows.window_bounds import CalendarWindows, FixedWindows
+from milepost.dataflow.operators.windows.windowed import WINDOW_START, Emission, WindowedRows, not_between
 from milepost.spec.values.aggregates import AggregateCall
 
 StateTables: TypeAlias = Mapping[str, KeyedState]

@@ -19,16 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.columns import (
-    first_of_each,
-    group_rows,
-)
 from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
     IDENTITY_COLUMNS,
     OUTPUT_BYTES,
     TIMER_COLUMN,
-    WEIGHT_COLUMN,
     Bools,
     CheckpointListener,
     Combiner,
@@ -40,9 +35,13 @@ from milepost.dataflow.operators.contract import (
     StateTable,
     multi_row_table,
 )
-from milepost.dataflow.operators.join_columns import LEFT, RIGHT, JoinedColumns, common_key_type
-from milepost.dataflow.operators.kept_rows import KeptRows, in_parts, reached
-from milepost.dataflow.operators.paired_inputs import PairedInputs
+from milepost.dataflow.operators.joins.join_columns import LEFT, RIGHT, JoinedColumns, common_key_type
+from milepost.dataflow.operators.joins.kept_rows import KeptRows, due_rows, in_parts, reached
+from milepost.dataflow.operators.joins.paired_inputs import PairedInputs
+from milepost.dataflow.operators.rows.columns import (
+    first_of_each,
+    group_rows,
+)
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.join_rules import LEFT_ALONE, SIDES
@@ -184,14 +183,7 @@ class IntervalJoinRun:
         if side is None:
             return operator.output_schema.empty_table()
         column = TIMER_COLUMN if side == operator.padded_side else EXPIRES_COLUMN
-        due = self._tables[side].due(firing_us)
-        due = due.filter(pc.field(column) <= firing_us)
-        if before_us is not None:
-            due = due.filter(pc.field(column) > before_us)
-        names = [column, *operator.routing_keys[side], *IDENTITY_COLUMNS]
-        due = due.sort_by([(name, "ascending") for name in names])
-        weights = due.column(WEIGHT_COLUMN).to_numpy()
-        return operator.alone(due.take(pa.array(np.repeat(np.arange(len(weights)), weights))))
+        return operator.alone(due_rows(self._tables[side], column, operator.routing_keys[side], before_us, firing_us))
 
     def finish(self, firing_us: int | None) -> pa.Table:
         """Emit those of the epoch's firing watermark."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.contract import WEIGHT_COLUMN, Ints
-from milepost.dataflow.operators.row_order import same_values
+from milepost.dataflow.operators.contract import WEIGHT_COLUMN, Ints, OperatorFailed
+from milepost.dataflow.operators.rows.row_order import same_values
 
 NONE: Ints = np.empty(0, dtype=np.int64)
 """The places of no rows."""
@@ -37,6 +39,22 @@ def with_weights(before: pa.Table, places_before: Ints, now: pa.Table, places: I
     rows = pa.concat_tables([before, now]).append_column(WEIGHT_COLUMN, pa.array(weights))
     order = np.argsort(np.concatenate([places_before, places]), kind="stable")
     return rows.take(pa.array(order))
+
+
+def check_settled(uid: str, key: Sequence[str], short: pa.Table) -> None:
+    """Raises OperatorFailed: a row was taken back that never came, and nothing is in flight that may bring it.
+
+    Args:
+        short: the state rows of which more were taken back than came.
+    """
+    if short.num_rows:
+        which = ", ".join(f"{name} = {short.column(name)[0]}" for name in key)
+        raise OperatorFailed(
+            uid,
+            f"rows of {short.num_rows} keys or values were taken back that never came, as of {which}, and nothing is "
+            "in flight: its input makes other rows than before; roll back, and give this operator and all behind it "
+            "new uids",
+        )
 
 
 def count_rows(rows: pa.Table) -> int:

@@ -14,11 +14,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.columns import EventTime, Ints, find_rows, first_of_each, group_rows, key_columns
 from milepost.dataflow.operators.contract import TIMER_COLUMN, KeyedState, OperatorFailed, OperatorOutput
-from milepost.dataflow.operators.declared import Declaration, KeyState, Output, SchemaMismatch, columns_of, fitted
-from milepost.dataflow.operators.latest_output import LatestOutput
-from milepost.dataflow.operators.user_code import UserFunction
+from milepost.dataflow.operators.functions.declared import (
+    Declaration,
+    KeyState,
+    Output,
+    SchemaMismatch,
+    columns_of,
+    fitted,
+)
+from milepost.dataflow.operators.functions.key_changes import KeyChanges
+from milepost.dataflow.operators.functions.latest_output import LatestOutput
+from milepost.dataflow.operators.functions.user_code import UserFunction
+from milepost.dataflow.operators.rows.columns import EventTime, Ints, find_rows, first_of_each, group_rows, key_columns
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -203,7 +211,7 @@ class ProcessRun:
         bounds = np.searchsorted(codes[order], np.arange(count + 1))
         rows = rows.take(pa.array(order)).combine_chunks()
         keys = keys.take(pa.array(first_of_each(codes, count)))
-        changes = _Changes(self._parts, keys, self._stored(keys))
+        changes = KeyChanges(self._parts.key, keys, self._stored(keys))
         put_out = [self._output.taken]
         for index, key in enumerate(_values(keys)):
             part = rows.slice(bounds[index], bounds[index + 1] - bounds[index])
@@ -225,7 +233,7 @@ class ProcessRun:
             return
         due = due.sort_by([(name, "ascending") for name in self._parts.key])
         keys = due.select(list(self._parts.key))
-        changes = _Changes(self._parts, keys, due)
+        changes = KeyChanges(self._parts.key, keys, due)
         names = list(_values(keys))
         views = [KeyState(self._columns, changes.before(index)) for index in range(due.num_rows)]
         after: list[int | None] = [None] * due.num_rows
@@ -337,60 +345,6 @@ class ProcessRun:
 
 
 _END = object()
-
-
-class _Changes:
-    """State and timers of some keys before and after, so that only keys that changed are written."""
-
-    def __init__(self, parts: ProcessParts, keys: pa.Table, stored: pa.Table) -> None:
-        self._schema = parts.state_schema
-        self._keys = keys
-        names = [name for name in self._schema.names if name not in parts.key and name != TIMER_COLUMN]
-        self._stored = stored
-        self._before = {name: stored.column(name).to_pylist() for name in names}
-        self._timers: list[int | None] = stored.column(TIMER_COLUMN).to_pylist()
-        self._nested = [name for name in names if pa.types.is_nested(self._schema.field(name).type)]
-        self._after: dict[str, list[Any]] = {name: [] for name in (*names, TIMER_COLUMN)}
-        self._written: list[int] = []
-        self._gone: list[int] = []
-
-    def before(self, index: int) -> dict[str, Any]:
-        """Return the key's state, for its view to change: what can be changed in place is a copy."""
-        values = {name: column[index] for name, column in self._before.items()}
-        for name in self._nested:
-            values[name] = self._stored.column(name)[index].as_py()
-        return values
-
-    def timer_before(self, index: int) -> int | None:
-        return self._timers[index]
-
-    def record(self, index: int, view: KeyState, timer_us: int | None) -> None:
-        """Take what the key's view and timer are now."""
-        values = view.values_by_name()
-        if timer_us == self._timers[index] and all(
-            value is column[index] or value == column[index]
-            for value, column in zip(values.values(), self._before.values(), strict=True)
-        ):
-            return
-        if timer_us is None and all(value is None for value in values.values()):
-            self._gone.append(index)
-            return
-        self._written.append(index)
-        for name, value in values.items():
-            self._after[name].append(value)
-        self._after[TIMER_COLUMN].append(timer_us)
-
-    def apply(self, state: KeyedState) -> None:
-        if self._written:
-            columns = list(self._keys.take(pa.array(self._written, pa.int64())).columns)
-            columns += [
-                pa.array(self._after[field.name], type=field.type)
-                for field in self._schema
-                if field.name in self._after
-            ]
-            state.upsert(pa.table(columns, names=self._schema.names))
-        if self._gone:
-            state.delete(self._keys.take(pa.array(self._gone, pa.int64())))
 
 
 def _values(keys: pa.Table) -> Iterator[Any]:

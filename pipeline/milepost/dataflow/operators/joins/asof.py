@@ -14,13 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from milepost.dataflow.operators.columns import first_of_each, group_rows
 from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
-    IDENTITY_COLUMNS,
-    WEIGHT_COLUMN,
     CheckpointListener,
     Combiner,
     Ints,
@@ -32,10 +28,11 @@ from milepost.dataflow.operators.contract import (
     StateTable,
     multi_row_table,
 )
-from milepost.dataflow.operators.join_columns import LEFT, RIGHT, JoinedColumns
-from milepost.dataflow.operators.kept_rows import KeptRows
-from milepost.dataflow.operators.paired_inputs import PairedInputs
-from milepost.dataflow.operators.row_order import sorted_rows
+from milepost.dataflow.operators.joins.join_columns import LEFT, RIGHT, JoinedColumns
+from milepost.dataflow.operators.joins.kept_rows import KeptRows, due_rows
+from milepost.dataflow.operators.joins.paired_inputs import PairedInputs
+from milepost.dataflow.operators.rows.columns import first_of_each, group_rows
+from milepost.dataflow.operators.rows.row_order import sorted_rows
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
 from milepost.spec.graph.join_rules import SIDES
 
@@ -116,15 +113,8 @@ class AsofJoinRun:
         if firing_us is None or (before_us is not None and firing_us <= before_us):
             return operator.output_schema.empty_table()
         self._fired_us = firing_us
-        due = self._rows.due(firing_us)
-        if before_us is not None:
-            due = due.filter(pc.field(EXPIRES_COLUMN) > before_us)
-        if not due.num_rows:
-            return operator.output_schema.empty_table()
-        names = [EXPIRES_COLUMN, *operator.routing_keys[LEFT], *IDENTITY_COLUMNS]
-        due = due.sort_by([(name, "ascending") for name in names])
-        weights = due.column(WEIGHT_COLUMN).to_numpy()
-        return self._with_versions(due.take(pa.array(np.repeat(np.arange(len(weights)), weights))))
+        due = due_rows(self._rows, EXPIRES_COLUMN, operator.routing_keys[LEFT], before_us, firing_us)
+        return self._with_versions(due) if due.num_rows else operator.output_schema.empty_table()
 
     def finish(self, firing_us: int | None) -> pa.Table:
         """Emit those of the epoch's firing watermark."""

@@ -12,15 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.aggregates import ROWS_COLUMN, Aggregates
-from milepost.dataflow.operators.columns import (
-    check_key,
-    distinct_columns,
-    first_of_each,
-    group_rows,
-    key_columns,
-    plain_schema,
-)
+from milepost.dataflow.operators.aggregation.aggregates import ROWS_COLUMN, Aggregates
 from milepost.dataflow.operators.contract import (
     ONLY_TABLE,
     WEIGHT_COLUMN,
@@ -28,14 +20,20 @@ from milepost.dataflow.operators.contract import (
     CheckpointListener,
     Combiner,
     KeyedState,
-    OperatorFailed,
     OperatorInput,
     OperatorOutput,
     OutputKind,
     only_table,
 )
-from milepost.dataflow.operators.declared import DELETED_FIELD
-from milepost.dataflow.operators.retractions import NONE, retractions, with_weights
+from milepost.dataflow.operators.rows.columns import (
+    check_key,
+    distinct_columns,
+    distinct_rows,
+    key_columns,
+    plain_schema,
+)
+from milepost.dataflow.operators.rows.deletes import DELETED_FIELD, with_deletes
+from milepost.dataflow.operators.rows.retractions import NONE, check_settled, retractions, with_weights
 from milepost.spec.values.aggregates import AggregateCall
 
 
@@ -80,21 +78,12 @@ class AggregateOverUpdates:
 
     def results(self, state_rows: pa.Table) -> pa.Table:
         """Return the output of all rows of some state. Raises OperatorFailed on overflow."""
-        return self.marked(self.rows_of(state_rows.filter(pa.array(there(state_rows)))))
+        rows = self.rows_of(state_rows.filter(pa.array(there(state_rows))))
+        return self.marked(rows, self.row_schema.empty_table())
 
-    def marked(self, rows: pa.Table, gone: pa.Table | None = None) -> pa.Table:
+    def marked(self, rows: pa.Table, gone: pa.Table) -> pa.Table:
         """Return rows as they are put out: where keys may go, with the deletes of those that have gone."""
-        if not self.deletes:
-            return rows
-        deleted = np.zeros(rows.num_rows, dtype=np.bool_)
-        if gone is not None:
-            columns = [
-                gone.column(field.name) if field.name in self.key else pa.nulls(gone.num_rows, field.type)
-                for field in self.row_schema
-            ]
-            rows = pa.concat_tables([rows, pa.table(columns, schema=self.row_schema)])
-            deleted = np.concatenate([deleted, np.ones(gone.num_rows, dtype=np.bool_)])
-        return rows.append_column(DELETED_FIELD, pa.array(deleted))
+        return with_deletes(rows, gone, self.key) if self.deletes else rows
 
 
 def there(state_rows: pa.Table) -> Bools:
@@ -155,14 +144,7 @@ class UpdatesRun:
         if not self._pieces and not all_keys:
             return
         rows = self._state.rows() if all_keys else self._state.group(self._changed_keys()).find()[0]
-        short = rows.filter(pc.field(ROWS_COLUMN) <= 0)
-        if short.num_rows:
-            key = ", ".join(f"{name} = {short.column(name)[0]}" for name in self._operator.key)
-            raise OperatorFailed(
-                self._operator.uid,
-                f"{short.num_rows} keys have rows taken back that never came, as {key}, and nothing is in flight: its "
-                "input makes other rows than before; roll back, and give this operator and all behind it new uids",
-            )
+        check_settled(self._operator.uid, self._operator.key, rows.filter(pc.field(ROWS_COLUMN) <= 0))
 
     def _rows(self, state_rows: pa.Table, wanted: Bools) -> pa.Table:
         return self._operator.rows_of(state_rows.filter(pa.array(wanted)))
@@ -176,6 +158,4 @@ class UpdatesRun:
         return empty
 
     def _changed_keys(self) -> pa.Table:
-        keys = pa.concat_tables(self._pieces)
-        codes, count = group_rows(key_columns(keys, self._operator.key))
-        return keys.take(pa.array(first_of_each(codes, count)))
+        return distinct_rows(pa.concat_tables(self._pieces))

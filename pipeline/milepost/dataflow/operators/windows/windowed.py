@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.aggregates import Aggregates
-from milepost.dataflow.operators.columns import (
+from milepost.dataflow.operators.aggregation.aggregates import Aggregates
+from milepost.dataflow.operators.contract import TIMER_COLUMN, Ints, OperatorFailed, OperatorInput
+from milepost.dataflow.operators.rows.columns import (
     UTC_MICROSECONDS,
     check_event_time,
     check_key,
     distinct_columns,
     plain_schema,
 )
-from milepost.dataflow.operators.contract import TIMER_COLUMN, Ints, OperatorFailed, OperatorInput
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.aggregates import AggregateCall
 

@@ -8,16 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.aggregates import ROWS_COLUMN, Aggregates
-from milepost.dataflow.operators.changed import ChangedKeys
-from milepost.dataflow.operators.columns import (
-    check_key,
-    distinct_columns,
-    first_of_each,
-    group_rows,
-    key_columns,
-    plain_schema,
-)
+from milepost.dataflow.operators.aggregation.aggregates import ROWS_COLUMN, Aggregates
 from milepost.dataflow.operators.contract import (
     ONLY_TABLE,
     CheckpointListener,
@@ -29,7 +20,16 @@ from milepost.dataflow.operators.contract import (
     StateTable,
     only_table,
 )
-from milepost.dataflow.operators.retractions import NONE, retractions, with_weights
+from milepost.dataflow.operators.rows.changed import ChangedKeys
+from milepost.dataflow.operators.rows.columns import (
+    check_key,
+    distinct_columns,
+    first_of_each,
+    group_rows,
+    key_columns,
+    plain_schema,
+)
+from milepost.dataflow.operators.rows.retractions import NONE, retractions, with_weights
 from milepost.spec.values.aggregates import AggregateCall
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.contract import Ints, OperatorFailed, OperatorInput
+from milepost.dataflow.operators.contract import Bools, Ints, OperatorFailed, OperatorInput
 from milepost.protocol.records.errors import InvalidRequest
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
@@ -17,15 +17,24 @@ UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 def check_key(uid: str, key: Sequence[str], schema: pa.Schema) -> None:
     """Raises InvalidRequest unless every key column exists in the operator's input and is not nested."""
-    for name in key:
+    _check_scalars(uid, "key column", "cannot be a key", key, schema)
+
+
+def check_order(uid: str, columns: Iterable[str], schema: pa.Schema) -> None:
+    """Raises InvalidRequest unless the input has every column of an order, and it is not nested."""
+    _check_scalars(uid, "order column", "has no order", columns, schema)
+
+
+def _check_scalars(uid: str, what: str, why_not: str, columns: Iterable[str], schema: pa.Schema) -> None:
+    for name in columns:
         if schema.get_field_index(name) < 0:
             raise InvalidRequest(
-                f"operator {uid!r}: key column {name!r} is not in its input. Nothing was changed.",
+                f"operator {uid!r}: {what} {name!r} is not in its input. Nothing was changed.",
                 hint=f"Its input has: {', '.join(schema.names)}.",
             )
         if pa.types.is_nested(schema.field(name).type):
             raise InvalidRequest(
-                f"operator {uid!r}: key column {name!r} has type {schema.field(name).type}, which cannot be a key. "
+                f"operator {uid!r}: {what} {name!r} has type {schema.field(name).type}, which {why_not}. "
                 "Nothing was changed.",
                 hint="Take a scalar out of it in a `sql` operator.",
             )
@@ -92,6 +101,20 @@ def first_of_each(codes: Ints, count: int) -> Ints:
     first = np.empty(count, dtype=np.int64)
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     return first
+
+
+def distinct_rows(keys: pa.Table) -> pa.Table:
+    """Return each key once, in order of first appearance. Args: keys: made by `key_columns`."""
+    return keys.take(pa.array(first_of_each(*group_rows(keys))))
+
+
+def without_nulls(keys: pa.Table) -> Bools:
+    """Return which keys have no null in them."""
+    there = np.ones(keys.num_rows, dtype=np.bool_)
+    for column in keys.columns:
+        if column.null_count:
+            there &= pc.is_valid(column).to_numpy()
+    return there
 
 
 def find_rows(keys: pa.Table, among: pa.Table) -> pa.Array:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.columns import Ints, group_rows, key_columns
-from milepost.dataflow.operators.declared import SchemaMismatch
+from milepost.dataflow.operators.functions.declared import SchemaMismatch
+from milepost.dataflow.operators.rows.columns import Ints, group_rows, key_columns
 
 
 class LatestOutput:

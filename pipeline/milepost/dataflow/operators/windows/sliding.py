@@ -19,13 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.columns import (
-    UTC_MICROSECONDS,
-    distinct_columns,
-    first_of_each,
-    group_rows,
-    key_columns,
-)
 from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
     ONLY_TABLE,
@@ -40,7 +33,14 @@ from milepost.dataflow.operators.contract import (
     OutputKind,
     only_table,
 )
-from milepost.dataflow.operators.windowed import WINDOW_START, Emission, WindowedRows, not_between
+from milepost.dataflow.operators.rows.columns import (
+    UTC_MICROSECONDS,
+    distinct_columns,
+    first_of_each,
+    group_rows,
+    key_columns,
+)
+from milepost.dataflow.operators.windows.windowed import WINDOW_START, Emission, WindowedRows, not_between
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
 from milepost.spec.values.aggregates import AggregateCall
 

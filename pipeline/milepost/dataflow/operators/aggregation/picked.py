@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.accumulators import Argument, Grouped, typed_by
+from milepost.dataflow.operators.aggregation.accumulators import Argument, Grouped, typed_by
 from milepost.dataflow.operators.contract import Ints
-from milepost.dataflow.operators.row_order import sorted_rows
+from milepost.dataflow.operators.rows.row_order import sorted_rows
 
 _VALUE, _BY = "value", "by"
 

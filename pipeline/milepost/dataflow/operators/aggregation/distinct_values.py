@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.accumulators import typed_by
-from milepost.dataflow.operators.columns import key_columns
+from milepost.dataflow.operators.aggregation.accumulators import typed_by
 from milepost.dataflow.operators.contract import EXPIRES_COLUMN, Ints, KeyedState, StateTable
+from milepost.dataflow.operators.rows.columns import key_columns
 from milepost.spec.values.aggregates import AggregateCall
 
 VALUE_COLUMN = "__value"

@@ -15,10 +15,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.columns import check_key, first_of_each, group_rows, key_columns, plain_schema
 from milepost.dataflow.operators.contract import Bools, Ints, OperatorFailed
-from milepost.dataflow.operators.join_columns import JoinedColumns, common_types
-from milepost.dataflow.operators.row_order import sorted_rows
+from milepost.dataflow.operators.joins.join_columns import JoinedColumns, common_types
+from milepost.dataflow.operators.rows.columns import (
+    check_key,
+    first_of_each,
+    group_rows,
+    key_columns,
+    plain_schema,
+    without_nulls,
+)
+from milepost.dataflow.operators.rows.row_order import sorted_rows
 from milepost.spec.job.lookup_spec import LookupOperator
 
 Hasher: TypeAlias = Callable[[pa.Table, Sequence[str]], npt.NDArray[np.uint64]]
@@ -82,7 +89,7 @@ class Lookup:
         Raises: OperatorFailed: a key is there twice, and nothing says which of its rows is found.
         """
         keys = self._keys(rows, 1)
-        there = _without_null(keys)
+        there = without_nulls(keys)
         if not there.all():
             rows, keys = rows.filter(pa.array(there)), keys.filter(pa.array(there))
         codes, count = group_rows(keys)
@@ -180,11 +187,3 @@ class PreparedRows:
                 same = pc.or_(same, pc.and_(pc.is_nan(one), pc.is_nan(other)))
             equal &= same.to_numpy().astype(np.bool_)
         return equal
-
-
-def _without_null(keys: pa.Table) -> Bools:
-    there = np.ones(keys.num_rows, dtype=np.bool_)
-    for column in keys.columns:
-        if column.null_count:
-            there &= pc.is_valid(column).to_numpy()
-    return there

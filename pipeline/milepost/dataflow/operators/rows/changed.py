@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.columns import key_columns
 from milepost.dataflow.operators.contract import KeyedState
+from milepost.dataflow.operators.rows.columns import key_columns
 
 
 class ChangedKeys:

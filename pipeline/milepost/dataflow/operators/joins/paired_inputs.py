@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from milepost.dataflow.operators.columns import EventTime, check_event_time, check_key, key_columns, plain_schema
-from milepost.dataflow.operators.contract import Bools, Ints, OperatorInput
-from milepost.dataflow.operators.join_columns import LEFT, RIGHT, common_types
+from milepost.dataflow.operators.contract import Ints, OperatorInput
+from milepost.dataflow.operators.joins.join_columns import LEFT, RIGHT, common_types
+from milepost.dataflow.operators.rows.columns import (
+    EventTime,
+    check_event_time,
+    check_key,
+    key_columns,
+    plain_schema,
+    without_nulls,
+)
 from milepost.protocol.exchange.routing import NullsApart
 from milepost.spec.graph.join_rules import SIDES
 
@@ -79,15 +84,7 @@ class PairedInputs:
         keys = key_columns(rows, key)
         for name in key:
             rows = rows.set_column(rows.column_names.index(name), name, keys.column(name))
-        there = _without_nulls(keys)
+        there = without_nulls(keys)
         if bool(there.all()):
             return TakenRows(late, schema.empty_table(), rows, times)
         return TakenRows(late, rows.filter(pa.array(~there)), rows.filter(pa.array(there)), times[there])
-
-
-def _without_nulls(keys: pa.Table) -> Bools:
-    there = np.ones(keys.num_rows, dtype=np.bool_)
-    for column in keys.columns:
-        if column.null_count:
-            there &= pc.is_valid(column).to_numpy()
-    return there

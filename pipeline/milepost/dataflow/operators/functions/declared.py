@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from milepost.dataflow.operators.rows.deletes import DELETED_FIELD, deletes_of
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.subtask.subtask_commands import Notification
-from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.values.names import check_column_name, did_you_mean
 from milepost.spec.values.types import FLOATS, INTEGERS, ColumnType, parse_type, to_arrow
 
@@ -217,9 +217,6 @@ class KeyState(MutableMapping[str, Any]):
             raise KeyError(f"`state` declares no column {name}; {did_you_mean(str(name), list(self._columns))}")
 
 
-DELETED_FIELD = pa.field(DELETED_COLUMN, pa.bool_(), nullable=False)
-
-
 class Output:
     """Collects what a process function yields, in order, as rows of its declared output; made for one epoch.
 
@@ -259,12 +256,8 @@ class Output:
         """Take deletes of output keys, of the output's columns. Raises SchemaMismatch."""
         wanted = pa.schema([field for field in self._declared if field.name in keys.column_names])
         rows = fitted(keys, wanted, "deleted")
-        columns = [
-            rows.column(field.name) if field.name in wanted.names else pa.nulls(rows.num_rows, field.type)
-            for field in self._declared
-        ]
         self._close()
-        self._table(pa.table(columns, schema=self._declared), deleted=True)
+        self._table(deletes_of(rows, wanted.names, self._declared), deleted=True)
 
     def _row(self, row: list[Any], *, deleted: bool) -> None:
         if len(self._open) > len(row):

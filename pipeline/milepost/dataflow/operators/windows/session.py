@@ -14,13 +14,6 @@ from datetime import timedelta
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.columns import (
-    UTC_MICROSECONDS,
-    distinct_columns,
-    first_of_each,
-    group_rows,
-    key_columns,
-)
 from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
     ONLY_TABLE,
@@ -35,8 +28,15 @@ from milepost.dataflow.operators.contract import (
     RowsOfKeys,
     only_table,
 )
-from milepost.dataflow.operators.window import StateTables, WindowRun
-from milepost.dataflow.operators.windowed import WINDOW_START, Emission, WindowedRows
+from milepost.dataflow.operators.rows.columns import (
+    UTC_MICROSECONDS,
+    distinct_columns,
+    first_of_each,
+    group_rows,
+    key_columns,
+)
+from milepost.dataflow.operators.windows.window import StateTables, WindowRun
+from milepost.dataflow.operators.windows.windowed import WINDOW_START, Emission, WindowedRows
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.aggregates import AggregateCall

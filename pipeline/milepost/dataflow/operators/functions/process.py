@@ -58,7 +58,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.columns import EventTime, check_key, plain_schema
 from milepost.dataflow.operators.contract import (
     BEGINS_NULL,
     ONLY_TABLE,
@@ -71,10 +70,12 @@ from milepost.dataflow.operators.contract import (
     OutputKind,
     only_table,
 )
-from milepost.dataflow.operators.declared import DELETED_FIELD, Declaration, schema_of
-from milepost.dataflow.operators.join_columns import common_key_type
-from milepost.dataflow.operators.process_run import ProcessInput, ProcessParts, ProcessRun
-from milepost.dataflow.operators.user_code import UserCodeFailed, UserFunction
+from milepost.dataflow.operators.functions.declared import Declaration, schema_of
+from milepost.dataflow.operators.functions.process_run import ProcessInput, ProcessParts, ProcessRun
+from milepost.dataflow.operators.functions.user_code import UserCodeFailed, UserFunction
+from milepost.dataflow.operators.joins.join_columns import common_key_type
+from milepost.dataflow.operators.rows.columns import EventTime, check_key, plain_schema
+from milepost.dataflow.operators.rows.deletes import DELETED_FIELD
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.subtask.subtask_commands import Notification

@@ -6,14 +6,13 @@ the order that a spec declares the two zeros are one; among whole rows they are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import Bools, Ints
-from milepost.protocol.records.errors import InvalidRequest
 
 OrderBy = tuple[tuple[str, bool], ...]
 """Columns, and of each whether it descends: nulls come first where it does not, and last where it does."""
@@ -98,22 +97,6 @@ def _are_greatest(code: Ints, groups: Ints, count: int) -> Bools:
     greatest = np.full(count, np.iinfo(np.int64).min)
     np.maximum.at(greatest, groups, code)
     return code == greatest[groups]
-
-
-def check_order(uid: str, columns: Iterable[str], schema: pa.Schema) -> None:
-    """Raises InvalidRequest unless the input has every column of an order, and it is not nested."""
-    for name in columns:
-        if schema.get_field_index(name) < 0:
-            raise InvalidRequest(
-                f"operator {uid!r}: column {name!r} of its order is not in its input. Nothing was changed.",
-                hint=f"Its input has: {', '.join(schema.names)}.",
-            )
-        if pa.types.is_nested(schema.field(name).type):
-            raise InvalidRequest(
-                f"operator {uid!r}: column {name!r} of its order has type {schema.field(name).type}, which has no "
-                "order. Nothing was changed.",
-                hint="Take a scalar out of it in a `sql` operator.",
-            )
 
 
 def _lexsort(codes: Sequence[Ints]) -> Ints:

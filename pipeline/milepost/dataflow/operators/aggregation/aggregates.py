@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.accumulators import (
+from milepost.dataflow.operators.aggregation.accumulators import (
     Accumulator,
     Argument,
     Count,
@@ -23,10 +23,10 @@ from milepost.dataflow.operators.accumulators import (
     exact_sums_as_int64,
     stored_sums,
 )
+from milepost.dataflow.operators.aggregation.distinct_values import DistinctValues, flag_of
+from milepost.dataflow.operators.aggregation.picked import Picked, picked_name
+from milepost.dataflow.operators.aggregation.variances import Moments, SquareSum, is_exact, variances
 from milepost.dataflow.operators.contract import Bools, GroupedKeys, Ints, KeyedState, OperatorFailed, StateTable
-from milepost.dataflow.operators.distinct_values import DistinctValues, flag_of
-from milepost.dataflow.operators.picked import Picked, picked_name
-from milepost.dataflow.operators.variances import Moments, SquareSum, is_exact, variances
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.aggregates import AggregateCall
 

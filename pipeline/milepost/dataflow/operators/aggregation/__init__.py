@@ -1,0 +1,1 @@
+"""Aggregates per key: their accumulators, over rows that stay and over updates."""

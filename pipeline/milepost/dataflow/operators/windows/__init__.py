@@ -1,0 +1,1 @@
+"""Aggregates per key and event-time window: windows that touch or overlap, and sessions."""
