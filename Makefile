@@ -29,7 +29,7 @@ EXAMPLES ?= 5000
 # How many rows `make examples` gives each job.
 ROWS ?= 1000000
 MILEPOST_DAYS ?= 28
-# Of the benchmark: quick or full; BENCH_ARGS="--resume", or "--only workload/window".
+# Of the benchmark: quick, full or language; BENCH_ARGS="--resume", or "--only workload/window".
 MODE ?= quick
 # Which pages `make transcripts` runs; none: all.
 PAGES ?=
@@ -79,7 +79,7 @@ law: env ## run EXAMPLES=5000 random jobs: with nothing in flight, each node is 
 examples: env ## run the jobs of config/examples over ROWS=1000000 generated rows, with rollback and backfill (minutes)
 	@$(PY) -m tests.harness.example_jobs.run --rows $(ROWS) --seed $(SEED)
 
-bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 60 to 80)
+bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 60 to 80; language: 12)
 	@$(PY) -m bench.environments
 	@$(PY) -m bench run --mode $(MODE) $(BENCH_ARGS)
 

@@ -1,4 +1,4 @@
-"""The command line: `measure` some workloads for a look, `run` a whole mode into RESULTS.md, `report` it again.
+"""The command line: `measure` some workloads for a look, `run` a whole mode into its report, `report` it again.
 
 Open tables, an old job and single commands are measured, and reported, apart from those.
 """
@@ -22,9 +22,9 @@ from bench.equality import WrongResult
 from bench.machine import commit, describe
 from bench.old_job import grow_old
 from bench.old_job_report import render_old_job
-from bench.parts import Part, parts_of, present
+from bench.parts import MODES, Part, parts_of, present
 from bench.processes import WorkerFailed
-from bench.report import memory, render
+from bench.report import memory, render, report_name
 from bench.results import MeasuredElsewhere, Results
 from bench.rounds import Plan, Say, run_workload
 from bench.statistics import Spread
@@ -83,7 +83,7 @@ def _measure(options: argparse.Namespace, say: Say) -> int:
 
 
 def _run(options: argparse.Namespace, say: Say) -> int:
-    """Measure the parts of a mode; write their figures, RESULTS.md and the plots."""
+    """Measure the parts of a mode; write their figures, its report and the plots."""
     file = options.results / f"results-{options.mode}.json"
     return _measure_parts(parts_of(options.mode), options, say, file, _write_report, unavailable())
 
@@ -196,7 +196,7 @@ def _lacks_plotter(say: Say) -> bool:
 
 
 def _write_report(document: dict[str, Any], file: Path, folder: Path) -> None:
-    (folder / "RESULTS.md").write_text(render(document), encoding="utf-8")
+    (folder / report_name(document["mode"])).write_text(render(document), encoding="utf-8")
     _draw(file, folder)
 
 
@@ -256,8 +256,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Epochs side by side on several systems.")
     commands = parser.add_subparsers(dest="command", required=True)
     measure = commands.add_parser("measure", help="some workloads on some systems; prints a table each")
-    run = commands.add_parser("run", help="all parts of a mode; writes the raw results, RESULTS.md and the plots")
-    report = commands.add_parser("report", help="write RESULTS.md and the plots again, from raw results")
+    run = commands.add_parser("run", help="all parts of a mode; writes the raw results, their report and the plots")
+    report = commands.add_parser("report", help="write a mode's report and the plots again, from raw results")
     measure.add_argument(
         "--workloads", nargs="+", choices=list(WORKLOADS), default=["keyed-10k", "keyed-1m", "keyed-5m"]
     )
@@ -278,8 +278,8 @@ def _parser() -> argparse.ArgumentParser:
     tables.add_argument("--report", action="store_true", help="write TABLES.md and its plot again, from raw results")
     for one in (measure, run, old_job, commands_, tables):
         one.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="for inputs and scratch files")
-    for one in (run, report, tables):
-        one.add_argument("--mode", choices=["quick", "full"], default="quick")
+    for one, modes in ((run, MODES), (report, MODES), (tables, MODES[:2])):
+        one.add_argument("--mode", choices=modes, default="quick")
     for one in (run, report, old_job, commands_, tables):
         one.add_argument("--results", type=Path, default=HOME, help="folder of the raw results and of their report")
     for one in (run, tables):

@@ -43,9 +43,16 @@ class Part:
     measure: Callable[[Path, Say], dict[str, Any]]
 
 
+MODES = ("quick", "full", "language")
+
+
 def parts_of(mode: str) -> list[Part]:
-    """The parts of `quick` (12 minutes on two calm cores) or `full` (60 to 80), in order. Raises KeyError."""
-    return {"quick": _quick, "full": _full}[mode]()
+    """The parts of `quick` (12 minutes on two calm cores), `full` (60 to 80) or `language` (12), in order.
+
+    Raises:
+        KeyError: there is no such mode.
+    """
+    return {"quick": _quick, "full": _full, "language": _language}[mode]()
 
 
 def present(systems: Sequence[str]) -> list[str]:
@@ -65,7 +72,6 @@ def _quick() -> list[Part]:
         _side_by_side("keyed-5m", ("milepost", "flink-hashmap"), large, group="flink"),
     ]
     parts += [_side_by_side(name, GROWTH, plan) for name in OTHERS]
-    parts += _language(plan)
     return [*parts, _process("keyed-1m", FRESH, Plan(1, 1)), _large_state(1, 2), _memory(Plan(1, 1))]
 
 
@@ -77,7 +83,6 @@ def _full() -> list[Part]:
     parts.append(_side_by_side(KEYED[-1], (*STREAMING, *LIMITS), large, probes=("empty",)))
     parts.append(_side_by_side(KEYED[-1], FLINK, large, group="flink"))
     parts += [_side_by_side(name, STREAMING, Plan(2, 4)) for name in OTHERS]
-    parts += _language(Plan(2, 4))
     # Three epochs warm a server, ours and the other one's alike.
     parts.append(_process("keyed-1m", (*FRESH, "spark-rocksdb-process"), Plan(3, 3)))
     parts.append(_process("keyed-5m", FRESH, Plan(3, 2)))
@@ -110,9 +115,9 @@ def _side_by_side(
     )
 
 
-def _language(plan: Plan) -> list[Part]:
+def _language() -> list[Part]:
     """Queries beyond one grouping, each on the systems that can say it; and a user's class beside an operator."""
-    parts = []
+    plan, parts = Plan(warmups=2, rounds=4), []
     for name in LANGUAGE:
         statement = WORKLOADS[name].statement
         spark = ("spark-hdfs",) if statement is not None and statement.spark is not None else ()

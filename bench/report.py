@@ -1,4 +1,4 @@
-"""`RESULTS.md` from the raw results: a pure function of them, so that it can be built again."""
+"""`RESULTS.md`, or `LANGUAGE.md`, from the raw results: a pure function of them, so that it can be built again."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ def render(document: dict[str, Any]) -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
+def report_name(mode: str) -> str:
+    """Return the name of a mode's report."""
+    return "LANGUAGE.md" if mode == "language" else "RESULTS.md"
+
+
 def _head(document: dict[str, Any], measured: Parts) -> str:
     machine = document["machine"]
     mode = document["mode"]
@@ -43,7 +48,8 @@ def _head(document: dict[str, Any], measured: Parts) -> str:
     commits = list(dict.fromkeys(one["commit"] or "unknown" for one in document["parts"].values()))
     several = "; when each part was taken and of which commit is said [below](#parts)" if len(commits) > 1 else ""
     at = f" at commit {commits[0]}" if len(commits) == 1 else f" at {len(commits)} commits{several}" if commits else ""
-    lines = ["# Results of the benchmark", "", made, "", f"Measured on {where}{at}."]
+    title = "The language beside its peers" if mode == "language" else "Results of the benchmark"
+    lines = [f"# {title}", "", made, "", f"Measured on {where}{at}."]
     return "\n".join([*lines, *smoke(measured)])
 
 
@@ -72,7 +78,8 @@ def failures(document: dict[str, Any]) -> str:
 
 
 def _targets(mode: str, parts: Parts) -> str:
-    rows = judged(TARGETS, parts, REASONS, {part.name for part in parts_of(mode)}, "make bench MODE=full")
+    own = [target for target in TARGETS if target.part.startswith("language/") == (mode == "language")]
+    rows = judged(own, parts, REASONS, {part.name for part in parts_of(mode)}, "make bench MODE=full")
     text = (
         "Ratios are medians over rounds of (their wall time / our wall time), against the better of the other system's "
         "configurations; in rows “against” something, of (our wall time / that). Both sides of a ratio were measured "
@@ -105,7 +112,7 @@ def judged(
 
 
 def _workloads(parts: Parts) -> str:
-    names = [name for name in parts if name.startswith(("workload/", "flink/", "process/", "aged/"))]
+    names = [name for name in parts if name.startswith(("workload/", "flink/", "process/", "aged/", "language/"))]
     return "\n\n".join(["## Side by side", *(_side_by_side(name, parts[name]) for name in names)]) if names else ""
 
 
