@@ -26,7 +26,7 @@ from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, Windo
 from milepost.spec.values.aggregates import AggregateCall
 from tests.harness.law.aggregate_calls import FLOATS, said, shown
 
-_UNITS = {"d": "day", "w": "week", "mo": "month"}
+UNITS = {"d": "day", "w": "week", "mo": "month"}
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class WindowLaw:
             end = f"({place.time_us} - ({time} % {size} + {size}) % {size} + {size})"
             return f"({end} - {size})", end
         assert windows.calendar.count == 1, "periods of several days, weeks or months have a test of their own"
-        unit, zone = _UNITS[windows.calendar.unit], windows.timezone or "UTC"
+        unit, zone = UNITS[windows.calendar.unit], windows.timezone or "UTC"
         after = f"to_microseconds({offset})"
         first = f"date_trunc('{unit}', (make_timestamptz({place.time_us}) AT TIME ZONE '{zone}') - {after})"
         bounds = (f"({first} + {after})", f"({first} + INTERVAL 1 {unit} + {after})")

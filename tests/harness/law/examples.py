@@ -60,6 +60,9 @@ CALENDARS = (
     {"tumbling": "1d", "timezone": "Europe/London", "offset": "30m"},
     {"tumbling": "1mo"},
     {"tumbling": "1w", "timezone": "Asia/Kolkata", "offset": "3d"},
+    {"sliding": {"size": "3d", "slide": "1d"}, "timezone": "America/St_Johns", "offset": "30m"},
+    {"sliding": {"size": "1h", "slide": "15m"}, "offset": "5m"},
+    {"sliding": {"size": "2mo", "slide": "1mo"}, "timezone": "Asia/Kolkata"},
 )
 SLIDING = tuple(
     {"sliding": {"size": size, "slide": slide}} for size, slide in (("1h", "15m"), ("14m", "7m"), ("2h", "30m"))

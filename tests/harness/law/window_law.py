@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 
 from milepost.spec.job.spec import WindowOperator
 from tests.harness.law.aggregate_calls import shown
-from tests.harness.law.batch import Claim, Law, Place, WindowLaw, differing, microseconds, names
+from tests.harness.law.batch import UNITS, Claim, Law, Place, WindowLaw, differing, microseconds, names
 
 
 def window_law(spec: WindowOperator) -> Law:
@@ -46,24 +47,34 @@ class SlidingLaw:
 
     spec: WindowOperator
 
-    def _last_end_us(self, place: Place) -> str:
-        size, slide = self._lengths_us
-        return f"({place.time_us} - ({place.time_us} % {slide} + {slide}) % {slide} + {size})"
+    def _end_us(self, place: Place, pane: str) -> str:
+        """Return where a pane ends, counted from that of a row, which is 0."""
+        windows = self.spec.window
+        offset = microseconds(windows.offset or timedelta(0))
+        if windows.calendar is None:
+            assert isinstance(windows.step, timedelta)
+            slide, time = microseconds(windows.step), f"({place.time_us} - {offset})"
+            return f"({place.time_us} - ({time} % {slide} + {slide}) % {slide} + ({pane} + 1)::BIGINT * {slide})"
+        assert windows.calendar.count == 1, "panes of several days, weeks or months have a test of their own"
+        unit, zone = UNITS[windows.calendar.unit], windows.timezone or "UTC"
+        after = f"to_microseconds({offset})"
+        first = f"date_trunc('{unit}', (make_timestamptz({place.time_us}) AT TIME ZONE '{zone}') - {after})"
+        return f"epoch_us(({first} + to_{unit}s(({pane} + 1)::INTEGER) + {after}) AT TIME ZONE '{zone}')"
 
     @property
-    def _lengths_us(self) -> tuple[int, int]:
+    def _panes(self) -> int:
         assert self.spec.window.sliding is not None
-        return microseconds(self.spec.window.sliding.size), microseconds(self.spec.window.sliding.slide)
+        return self.spec.window.sliding.panes
 
     def late(self, place: Place) -> str | None:
-        return f"{self._last_end_us(place)} + {microseconds(self.spec.allowed_lateness)} <= __stamp"
+        last = self._end_us(place, str(self._panes - 1))
+        return f"{last} + {microseconds(self.spec.allowed_lateness)} <= __stamp"
 
     def batch(self, place: Place) -> str:
-        size, slide = self._lengths_us
-        ends = f"SELECT *, unnest(range({size // slide})) * {slide} AS __back, {self._last_end_us(place)} AS __last"
-        each = (
-            f"SELECT *, __last - __back AS __end, __last - __back - {size} AS __start FROM ({ends} FROM ({place.rows}))"
-        )
+        panes = self._panes
+        each = f"SELECT *, unnest(range({panes})) AS __pane FROM ({place.rows})"
+        bounds = (self._end_us(place, "__pane"), self._end_us(place, f"(__pane - {panes})"))
+        each = f"SELECT *, {bounds[0]} AS __end, {bounds[1]} AS __start FROM ({each})"
         open_ = f"coalesce(__end + {microseconds(self.spec.allowed_lateness)} > __stamp, true)"
         return _batch(self.spec, place, place.at_each(f"SELECT * FROM ({each}) WHERE {open_}"))
 

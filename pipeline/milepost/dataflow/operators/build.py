@@ -18,7 +18,12 @@ from milepost.dataflow.operators.top import TopByKey
 from milepost.dataflow.operators.windows.session import SessionWindowByKey
 from milepost.dataflow.operators.windows.sliding import SlidingWindowByKey
 from milepost.dataflow.operators.windows.window import TumblingWindowByKey
-from milepost.dataflow.operators.windows.window_bounds import CalendarWindows, FixedWindows
+from milepost.dataflow.operators.windows.window_bounds import (
+    CalendarSlides,
+    CalendarWindows,
+    FixedSlides,
+    FixedWindows,
+)
 from milepost.dataflow.operators.windows.windowed import Emission
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.edges import edge_names
@@ -33,7 +38,7 @@ from milepost.spec.job.spec import (
     WindowOperator,
 )
 from milepost.spec.job.top_spec import TopOperator
-from milepost.spec.job.window_spec import Windows
+from milepost.spec.job.window_spec import SlidingWindows, Windows
 from milepost.spec.values.calendar import Calendar
 from milepost.spec.values.time_zones import zone_data
 
@@ -90,8 +95,7 @@ def _window(spec: WindowOperator, input_: OperatorInput) -> StatefulOperator:
     emission = Emission(spec.allowed_lateness // timedelta(microseconds=1), early=spec.emit == "early")
     calls = timed_calls(spec.uid, spec.aggregates, input_.event_time)
     if windows.sliding is not None:
-        lengths = windows.sliding.size, windows.sliding.slide
-        return SlidingWindowByKey(spec.uid, spec.key, lengths, emission, calls, input_)
+        return SlidingWindowByKey(spec.uid, spec.key, _slides(windows.sliding, windows), emission, calls, input_)
     if windows.session is not None:
         return SessionWindowByKey(spec.uid, spec.key, windows.session.gap, calls, input_)
     assert windows.tumbling is not None, "the spec says which windows"
@@ -105,3 +109,11 @@ def _bounds(length: timedelta | Calendar, windows: Windows) -> FixedWindows | Ca
         return CalendarWindows(windows.calendar, offset, zone_data(windows.timezone or "UTC"))
     assert isinstance(length, timedelta), "the others are of a calendar"
     return FixedWindows(length // microsecond, offset // microsecond)
+
+
+def _slides(sliding: SlidingWindows, windows: Windows) -> FixedSlides | CalendarSlides:
+    offset, microsecond = windows.offset or timedelta(0), timedelta(microseconds=1)
+    if windows.calendar is not None:
+        return CalendarSlides(windows.calendar, sliding.panes, offset, zone_data(windows.timezone or "UTC"))
+    assert isinstance(sliding.slide, timedelta), "the others are of a calendar"
+    return FixedSlides(sliding.slide // microsecond, sliding.panes, offset // microsecond)

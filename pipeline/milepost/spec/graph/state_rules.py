@@ -24,6 +24,7 @@ from milepost.spec.job.spec import (
     WindowOperator,
 )
 from milepost.spec.job.top_spec import TopOperator
+from milepost.spec.job.window_spec import length_text
 from milepost.spec.values.aggregates import AggregateCall
 from milepost.spec.values.durations import format_duration
 
@@ -106,8 +107,8 @@ def _window(operator: WindowOperator) -> tuple[StateBound, ...]:
         until = f"its last event time{_plus(windows.session.gap)} ≤ W"
         return (StateBound("", f"a row per open session{per_key}", until),)
     if windows.sliding is not None:
-        pane = f"a row per pane of {format_duration(windows.sliding.slide)}{per_key}"
-        return (StateBound("", pane, f"start of the pane{_plus(windows.sliding.size)}{lateness} ≤ W"),)
+        pane = f"a row per pane of {length_text(windows.sliding.slide)}{per_key}"
+        return (StateBound("", pane, f"start of the pane + {length_text(windows.sliding.size)}{lateness} ≤ W"),)
     until = f"window_end{lateness} ≤ W"
     values = [
         StateBound(table, f"a value of {call.column} per window{per_key}", until)

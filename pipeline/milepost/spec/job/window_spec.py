@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
 from milepost.spec.job.keyed_spec import Aggregates, KeyedOperator
-from milepost.spec.values.calendar import Calendar, parse_calendar
+from milepost.spec.values.calendar import MOST_DAYS, Calendar, parse_calendar
 from milepost.spec.values.durations import format_duration, parse_duration
 from milepost.spec.values.fields import Duration, PositiveDuration, SpecModel
 from milepost.spec.values.time_zones import zone_data
@@ -29,7 +29,8 @@ def _length(text: object) -> timedelta | Calendar:
     return length
 
 
-def _length_text(length: timedelta | Calendar) -> str:
+def length_text(length: timedelta | Calendar) -> str:
+    """Return the one canonical text of a length."""
     return str(length) if isinstance(length, Calendar) else format_duration(length)
 
 
@@ -41,7 +42,7 @@ def _zone(name: str) -> str:
 WindowLength = Annotated[
     timedelta | Calendar,
     BeforeValidator(_length),
-    PlainSerializer(_length_text, return_type=str),
+    PlainSerializer(length_text, return_type=str),
     WithJsonSchema({"type": "string", "pattern": r"^\d{1,9}(ms|s|m|h|d|w|mo)$", "description": "30m 1d 1w 3mo"}),
 ]
 WindowZone = Annotated[str, AfterValidator(_zone), WithJsonSchema({"type": "string"})]
@@ -51,12 +52,29 @@ class SlidingWindows(SpecModel):
     """Windows of one size that overlap: one begins at each multiple of `slide`, counted from 1970-01-01T00:00Z.
 
     Attributes:
-        size: the length of each: 2 to 1,000 times `slide`, without a remainder.
-        slide: from the start of one window to that of the next, above 0s.
+        size: the length of each: 2 to 1,000 times `slide`, without a remainder; of weeks or months as that is.
+        slide: from the start of one window to that of the next, a duration above 0s; or weeks that begin on Monday
+            (`1w`), or months (`1mo`).
     """
 
-    size: PositiveDuration
-    slide: PositiveDuration
+    size: WindowLength
+    slide: WindowLength
+
+    @property
+    def panes(self) -> int:
+        """How many times its slide a window is long."""
+        return _divided(self)[0]
+
+
+def _divided(windows: SlidingWindows) -> tuple[int, timedelta | int]:
+    """Return how many times its slide a window is long, and the rest. Raises ValueError: in no unit of both."""
+    size, slide = windows.size, windows.slide
+    if isinstance(size, Calendar) and isinstance(slide, Calendar) and size.unit == slide.unit:
+        return divmod(size.count, slide.count)
+    if isinstance(size, timedelta) and isinstance(slide, timedelta):
+        return divmod(size, slide)
+    said = f"size: {length_text(size)} and slide: {length_text(slide)}"
+    raise ValueError(f"{said} are not both of weeks, of months, or durations; a week is also 7d")
 
 
 class SessionWindows(SpecModel):
@@ -72,8 +90,8 @@ class SessionWindows(SpecModel):
 def _whole_panes(windows: SlidingWindows | None) -> SlidingWindows | None:
     if windows is None:
         return None
-    size, slide = format_duration(windows.size), format_duration(windows.slide)
-    panes, rest = divmod(windows.size, windows.slide)
+    size, slide = length_text(windows.size), length_text(windows.slide)
+    panes, rest = _divided(windows)
     if rest:
         raise ValueError(f"size: {size} is not a multiple of slide: {slide}")
     if panes == 1:
@@ -91,8 +109,8 @@ class Windows(SpecModel):
             that begin on Monday (`1w`), or months (`1mo`).
         timezone: of whole days, weeks or months, such as Europe/Berlin: days have 23 or 25 hours where its clock is
             set. null: UTC.
-        offset: how long after such a moment, or after midnight of a local day, tumbling windows begin; below their
-            length. null: 0s.
+        offset: how long after such a moment, or after midnight of a local day, windows begin; below their length, of
+            sliding ones below `slide`. null: 0s.
         sliding: windows of one size that overlap.
         session: windows of rows that follow each other closely.
     """
@@ -105,12 +123,18 @@ class Windows(SpecModel):
 
     @property
     def calendar(self) -> Calendar | None:
-        """The days, weeks or months that tumbling windows are; None: they have a fixed length."""
-        if isinstance(self.tumbling, Calendar):
-            return self.tumbling
-        if self.timezone is None or self.tumbling is None or self.tumbling % _DAY:
+        """The days, weeks or months from the start of one window to that of the next; None: these have a length."""
+        step = self.step
+        if isinstance(step, Calendar):
+            return step
+        if self.timezone is None or step is None or step % _DAY:
             return None
-        return Calendar(self.tumbling // _DAY, "d")
+        return Calendar(step // _DAY, "d")
+
+    @property
+    def step(self) -> timedelta | Calendar | None:
+        """From the start of one window to that of the next; None: sessions begin with their rows."""
+        return self.tumbling if self.sliding is None else self.sliding.slide
 
 
 def _one_kind(windows: Windows) -> Windows:
@@ -118,20 +142,26 @@ def _one_kind(windows: Windows) -> Windows:
     if len(given) != 1:
         raise ValueError(f"expected one of tumbling, sliding and session, got {' and '.join(given) or 'none'}")
     for key in ("timezone", "offset"):
-        if windows.tumbling is None and getattr(windows, key) is not None:
-            raise ValueError(f"`{key}` of {given[0]} windows is not available in this version")
+        if windows.session is not None and getattr(windows, key) is not None:
+            raise ValueError(f"`{key}` is of tumbling and sliding windows: a session begins with its first row")
     _check_calendar(windows)
     return windows
 
 
 def _check_calendar(windows: Windows) -> None:
-    length, offset = windows.tumbling, windows.offset
+    step, offset = windows.step, windows.offset
+    if step is None:
+        return
+    name = "tumbling" if windows.sliding is None else "slide"
     if windows.timezone is not None and windows.calendar is None:
-        assert isinstance(length, timedelta)
-        raise ValueError(f"timezone is of whole days, weeks and months, got tumbling: {format_duration(length)}")
-    shortest = length.shortest if isinstance(length, Calendar) else length
-    if offset is not None and shortest is not None and offset >= shortest:
-        raise ValueError(f"offset: {format_duration(offset)} is not below the length, {format_duration(shortest)}")
+        raise ValueError(f"timezone is of whole days, weeks and months, got {name}: {length_text(step)}")
+    size = None if windows.sliding is None else windows.sliding.size
+    if windows.timezone is not None and isinstance(size, timedelta) and size.days > MOST_DAYS:
+        raise ValueError(f"size: expected at most {MOST_DAYS}d of a time zone, got {format_duration(size)}")
+    shortest = step.shortest if isinstance(step, Calendar) else step
+    if offset is not None and offset >= shortest:
+        of = "the length" if windows.sliding is None else "slide"
+        raise ValueError(f"offset: {format_duration(offset)} is not below {of}, {format_duration(shortest)}")
 
 
 class WindowOperator(KeyedOperator):

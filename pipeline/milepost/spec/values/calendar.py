@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 _SPAN = re.compile(r"(\d{1,4})(d|w|mo)")
-_MOST_DAYS = 366
+MOST_DAYS = 366
 _SHORTEST = {"d": 1, "w": 7, "mo": 28}
 _DAY_ONE = date(1970, 1, 1).toordinal()
 _MONDAY = date(1969, 12, 29).toordinal()
@@ -67,6 +67,6 @@ def parse_calendar(text: object) -> Calendar | None:
     found = Calendar(int(match[1]), match[2])
     if not found.count:
         raise ValueError("expected a length above 0")
-    if found.shortest.days > _MOST_DAYS:
-        raise ValueError(f"expected at most {_MOST_DAYS}d, got {text}")
+    if found.shortest.days > MOST_DAYS:
+        raise ValueError(f"expected at most {MOST_DAYS}d, got {text}")
     return found

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -109,6 +111,61 @@ def test_each_end_of_a_window_wakes_the_job_without_a_row(start: Start) -> None:
         timers = [next_timer(handle) for handle in run.handles if handle.timers]
         seen.append([timer // MINUTE_US for timer in timers if timer is not None])
     assert seen == [[10], [20], [20], [30], []]
+
+
+BERLIN = {"sliding": {"size": "3d", "slide": "1d"}, "timezone": "Europe/Berlin", "offset": "6h"}
+
+
+def days(folder: Path, window: dict[str, Any] = BERLIN) -> OperatorRun:
+    spec = WindowOperator.model_validate(
+        {"uid": "win", "kind": "window", "inputs": ["in"], "key": ["k"], "window": window,
+         "aggregates": {"n": "count(*)", "s": "sum(x)"}}
+    )  # fmt: skip
+    operator = build_operator(spec, [OperatorInput(SCHEMA, "t")])
+    return OperatorRun(operator, LocalStore(StoreConfig(f"file://{folder}/store")))
+
+
+@pytest.mark.parametrize("months", [3, 10])
+def test_windows_of_local_days_are_those_of_duckdb_where_the_clock_is_set(tmp_path: Path, months: int) -> None:
+    """Three days of 71, 72 and 73 hours, each from six in the morning; the same in epochs as at once."""
+    begin = datetime(2026, months, 24, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    given = rows(*((key, begin / timedelta(minutes=1) + hour * 60) for hour in range(24 * 8) for key in ("a", "b")))
+    at_once = days(tmp_path / "one").epoch(given, None, END_OF_TIME).rows
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'Europe/Berlin'")
+    connection.register("given", given)
+    first = "date_trunc('day', t::TIMESTAMP - INTERVAL 6 HOUR) + INTERVAL 6 HOUR"
+    each = f"SELECT k, x, {first} AS first, unnest(range(3))::INTEGER AS back FROM given"
+    bounds = "(first - to_days(back))::TIMESTAMPTZ AS s, (first + to_days(3 - back))::TIMESTAMPTZ AS e"
+    grouped = f"SELECT k, {bounds}, count(*), sum(x) FROM ({each}) GROUP BY ALL ORDER BY s, k"
+    query = f"SELECT k, epoch_us(s), epoch_us(e), * EXCLUDE (k, s, e) FROM ({grouped})"
+    columns = [at_once.column(name).cast(pa.int64()) for name in ("window_start", "window_end")]
+    found_rows = zip(*(at_once.column(0).to_pylist(), *(one.to_pylist() for one in columns),
+                       *(at_once.column(name).to_pylist() for name in ("n", "s"))), strict=True)  # fmt: skip
+    assert list(found_rows) == connection.sql(query).fetchall()
+    lengths = {end - start for start, end in zip(*(one.to_numpy() // (60 * MINUTE_US) for one in columns), strict=True)}
+    assert lengths == {72, 71 if months == 3 else 73}
+    run, emitted = days(tmp_path / "two"), []
+    for day in range(8):
+        times = given.column("t").cast(pa.int64()).to_numpy() // (1440 * MINUTE_US) - begin.days
+        stamp_us = (begin.days + day) * 1440 * MINUTE_US
+        emitted.append(run.epoch(given.filter(pa.array(times == day)), stamp_us, stamp_us + 1440 * MINUTE_US).rows)
+        assert all(timer > stamp_us + 1440 * MINUTE_US for one in run.handles for _, timer in one.timers)
+    emitted.append(run.epoch(rows(), stamp_us, END_OF_TIME).rows)
+    assert pa.concat_tables(emitted).equals(at_once) and not run.state().num_rows
+
+
+def test_a_pane_of_days_wakes_the_job_before_its_next_window_is_done(tmp_path: Path) -> None:
+    """Whatever the length of the days: it may wake it too early, which fires nothing, and never too late."""
+    run, hour_us = days(tmp_path), 60 * MINUTE_US
+    march_us = (datetime(2026, 3, 27, 12, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    run.epoch(rows(("a", march_us / MINUTE_US)), None, march_us)
+    ends = [march_us + hours * hour_us for hours in (17, 40, 64)]
+    for end_us in ends:
+        assert not run.epoch(rows(), end_us - 1, end_us - 1).rows.num_rows
+        assert min(timer for one in run.handles for _, timer in one.timers) == end_us
+        assert run.epoch(rows(), end_us, end_us).rows.num_rows == 1
+    assert not run.state().num_rows
 
 
 def test_many_windows_are_merged_part_by_part_to_the_same_rows(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

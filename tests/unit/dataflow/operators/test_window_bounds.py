@@ -12,7 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.operators.windows.window_bounds import CalendarWindows, FixedWindows
+from milepost.dataflow.operators.windows.window_bounds import (
+    CalendarSlides,
+    CalendarWindows,
+    FixedSlides,
+    FixedWindows,
+)
 from milepost.spec.values.calendar import Calendar, parse_calendar
 from milepost.spec.values.time_zones import zone_data
 
@@ -100,6 +105,36 @@ def test_several_units_on_end_are_counted_from_1970() -> None:
     assert named == ["1w", "12mo", "2d", "None", "None"]
     with pytest.raises(ValueError, match="expected at most 366d, got 53w"):
         parse_calendar("53w")
+
+
+@pytest.mark.parametrize(("length", "zone", "hours"), [
+    ("1d", "Europe/Berlin", 0), ("2d", "Australia/Lord_Howe", 6), ("1w", "America/New_York", 24),
+    ("3mo", "Asia/Kolkata", 6), ("1d", "Pacific/Apia", 0),
+])  # fmt: skip
+def test_panes_are_the_windows_that_touch_and_their_numbers_go_on(length: str, zone: str, hours: int) -> None:
+    """Also where the clock is set, and where a day is left out: then two panes begin at one moment."""
+    touching = windows(length, zone, timedelta(hours=hours))
+    slides = CalendarSlides(touching.calendar, 2, touching.offset, touching.zone)
+    times = np.array([
+        microseconds(change) + by * HOUR_US
+        for change in (*CHANGES, datetime(2011, 12, 30, 10, tzinfo=UTC)) for by in range(-60, 60, 7)
+    ])  # fmt: skip
+    numbers, starts = slides.of(times), touching.starts(times)
+    assert slides.begins(numbers).tolist() == starts.tolist()
+    assert slides.begins(numbers + 1).tolist() == touching.ends(starts).tolist()
+    assert slides.of(starts).tolist() == numbers.tolist()
+    assert [slides.reached(int(time)) for time in times[:9]] == numbers[:9].tolist()
+    assert np.all(np.diff(slides.begins(np.arange(-40, 40))) > 0)
+    ends = (2**63 - 1, -(2**63))
+    assert slides.within(np.array(ends), 0).tolist() != list(ends) and slides.reached(ends[0]) > slides.reached(ends[1])
+
+
+def test_panes_of_a_fixed_length_begin_an_offset_after_its_multiples() -> None:
+    slides = FixedSlides(HOUR_US, 3, HOUR_US // 4)
+    quarter = HOUR_US // 4
+    assert slides.of(np.array([quarter, quarter - 1, -1])).tolist() == [0, -1, -1]
+    assert slides.begins(np.array([0, -1])).tolist() == [quarter, quarter - HOUR_US]
+    assert (slides.reached(quarter - 1), slides.reached(quarter)) == (-1, 0)
 
 
 def test_windows_of_a_fixed_length_begin_an_offset_after_its_multiples() -> None:

@@ -81,8 +81,13 @@ def test_windows_that_come_out_early_are_updates_for_tables_that_show_the_newest
         ({"tumbling": "6h", "timezone": "UTC"}, "timezone is of whole days, weeks and months, got tumbling: 6h"),
         ({"tumbling": "1h", "offset": "1h"}, "offset: 1h is not below the length, 1h"),
         ({"tumbling": "1mo", "offset": "28d"}, "offset: 28d is not below the length, 28d"),
-        ({**SLIDING, "timezone": "UTC"}, "`timezone` of sliding windows is not available in this version"),
-        ({**SESSION, "offset": "1m"}, "`offset` of session windows is not available in this version"),
+        ({**SLIDING, "timezone": "UTC"}, "timezone is of whole days, weeks and months, got slide: 15m"),
+        ({**SLIDING, "offset": "15m"}, "offset: 15m is not below slide, 15m"),
+        ({"sliding": {"size": "1w", "slide": "1d"}}, "size: 1w and slide: 1d are not both of weeks, of months, or"),
+        ({"sliding": {"size": "1mo", "slide": "1w"}}, "size: 1mo and slide: 1w are not both of weeks, of months, or"),
+        ({"sliding": {"size": "3mo", "slide": "2mo"}}, "size: 3mo is not a multiple of slide: 2mo"),
+        ({"sliding": {"size": "9600h", "slide": "1d"}, "timezone": "UTC"}, "expected at most 366d of a time zone, got"),
+        ({**SESSION, "offset": "1m"}, "`offset` is of tumbling and sliding windows: a session begins with its first"),
     ],
 )
 def test_windows_that_there_are_not_are_refused(window: dict[str, Any], says: str) -> None:

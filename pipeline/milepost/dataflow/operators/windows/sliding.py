@@ -2,7 +2,8 @@
 
 A pane is what the windows that begin at multiples of `slide` have in common: with size 3 and slide 1, the window
 [0, 3) is the panes 0, 1 and 2, and pane 2 is also in [1, 4) and [2, 5). State has one row per key and pane, whatever
-the number of windows; what a window gives out is merged from its panes when it is done.
+the number of windows; what a window gives out is merged from its panes when it is done. Panes are numbered, because
+those of local days are not all as long; a window has the number of the first pane behind it.
 
 A row may come when some of its windows are done and others are not. It counts for those that are not: they are the
 ones that end at `first_end` or later, which is part of what tells panes apart. So which rows are in a window is a
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -40,8 +40,9 @@ from milepost.dataflow.operators.rows.columns import (
     group_rows,
     key_columns,
 )
+from milepost.dataflow.operators.windows.window_bounds import CalendarSlides, FixedSlides
 from milepost.dataflow.operators.windows.windowed import WINDOW_START, Emission, WindowedRows, not_between
-from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.spec.values.aggregates import AggregateCall
 
 PANE_START, FIRST_END = "__pane_start", "__first_end"
@@ -65,16 +66,13 @@ class SlidingWindowByKey:
         self,
         uid: str,
         key: Sequence[str],
-        lengths: tuple[timedelta, timedelta],
+        slides: FixedSlides | CalendarSlides,
         emission: Emission,
         calls: Mapping[str, AggregateCall],
         input_: OperatorInput,
     ) -> None:
-        """Args:
-        lengths: size and slide, of which it is a multiple.
-        """
         self.windowed = windowed = WindowedRows(uid, key, calls, input_)
-        self.size_us, self.slide_us = (one // timedelta(microseconds=1) for one in lengths)
+        self.slides = slides
         self.emission, self.lateness_us = emission, emission.lateness_us
         self.uid = uid
         self.routing_key = windowed.key
@@ -85,7 +83,7 @@ class SlidingWindowByKey:
         self.output_key = emission.output_key(key)
         self.output_schema = windowed.output_schema
         bounds = [pa.field(name, UTC_MICROSECONDS) for name in (PANE_START, FIRST_END)]
-        timer = pa.field(TIMER_COLUMN, pa.int64(), metadata={TIMER_EVERY: str(self.slide_us)})
+        timer = pa.field(TIMER_COLUMN, pa.int64(), metadata={TIMER_EVERY: str(slides.rings_us)})
         expires = pa.field(EXPIRES_COLUMN, pa.int64())
         fields = [*windowed.key_fields, *bounds, *windowed.aggregates.state_fields, timer, expires]
         self.state_schema = distinct_columns(uid, fields)
@@ -102,43 +100,44 @@ class SlidingWindowByKey:
             return None, late
         rows = self.windowed.plain(rows)
         given = self.windowed.event_time.of(rows)
-        times = np.clip(given, *self._bounds_us)
-        starts = times - np.mod(times, self.slide_us)
-        first_ends = starts + self.slide_us
+        times = self.slides.within(given, self.lateness_us)
+        panes = self.slides.of(times)
+        first_ends = panes + 1
         if lateness_us is not None:
-            first_ends = np.maximum(first_ends, self.next_end(lateness_us - self.lateness_us))
-        on_time = first_ends <= starts + self.size_us
+            first_ends = np.maximum(first_ends, self.slides.reached(lateness_us - self.lateness_us) + 1)
+        on_time = first_ends <= panes + self.slides.panes
         self.windowed.refuse_unbounded(given[on_time & (times != given)])
         if not on_time.all():
             late = rows.filter(pa.array(~on_time))
-            rows, starts, first_ends = rows.filter(pa.array(on_time)), starts[on_time], first_ends[on_time]
-        return (self._fold(rows, starts, first_ends, state) if rows.num_rows else None), late
-
-    @property
-    def _bounds_us(self) -> tuple[int, int]:
-        """The least and the greatest event time all of whose windows begin and end, lateness included, in time."""
-        return BEGINNING_OF_TIME_US + self.size_us, END_OF_TIME_US - self.size_us - self.slide_us - self.lateness_us
+            rows, panes, first_ends = rows.filter(pa.array(on_time)), panes[on_time], first_ends[on_time]
+        return (self._fold(rows, panes, first_ends, state) if rows.num_rows else None), late
 
     def until(self, panes: Panes, first: Ints, firing_us: int) -> Wanted:
-        """Return the windows of panes from some ends on that a firing watermark has reached."""
-        last = _microseconds(panes.rows, PANE_START) + self.size_us
-        reached = max(firing_us // self.slide_us * self.slide_us, BEGINNING_OF_TIME_US)
-        return Wanted(first, np.minimum(last, reached), self.slide_us)
+        """Return the windows of panes from some on that a firing watermark has reached."""
+        return Wanted(first, np.minimum(self.last_ends(panes), self.slides.reached(firing_us)))
 
-    def next_end(self, after_us: int) -> int:
-        """Return the end of the first window that ends after a time."""
-        end_us = (after_us // self.slide_us + 1) * self.slide_us
-        return min(max(end_us, BEGINNING_OF_TIME_US), END_OF_TIME_US)
+    def first_ends(self, panes: Panes) -> Ints:
+        """Return of each pane the first window that its rows count for."""
+        return self.ending(_microseconds(panes.rows, FIRST_END))
 
-    def _fold(self, rows: pa.Table, starts: Ints, first_ends: Ints, state: KeyedState) -> pa.Table:
+    def last_ends(self, panes: Panes) -> Ints:
+        """Return of each pane the last window that it is in."""
+        return self.slides.of(_microseconds(panes.rows, PANE_START)) + self.slides.panes
+
+    def ending(self, times: Ints) -> Ints:
+        """Return the first windows that end at times, or after."""
+        return self.slides.of(times - 1) + 1
+
+    def _fold(self, rows: pa.Table, panes: Ints, first_ends: Ints, state: KeyedState) -> pa.Table:
         keys = key_columns(rows, self.routing_key)
-        for name, values in ((PANE_START, starts), (FIRST_END, first_ends)):
-            keys = keys.append_column(self.state_schema.field(name), pa.array(values, UTC_MICROSECONDS))
-        panes, changed = self.windowed.aggregates.fold(keys, rows, state)
+        for name, numbers in ((PANE_START, panes), (FIRST_END, first_ends)):
+            times = pa.array(self.slides.begins(numbers), UTC_MICROSECONDS)
+            keys = keys.append_column(self.state_schema.field(name), times)
+        occurring, changed = self.windowed.aggregates.fold(keys, rows, state)
         changed = changed.append_column(TIMER_COLUMN, changed.column(FIRST_END).cast(pa.int64()))
-        expires = _microseconds(changed, PANE_START) + self.size_us + self.lateness_us
-        changed = changed.append_column(EXPIRES_COLUMN, pa.array(expires))
-        panes.put(changed)
+        last = self.slides.of(_microseconds(changed, PANE_START)) + self.slides.panes
+        changed = changed.append_column(EXPIRES_COLUMN, pa.array(self.slides.begins(last) + self.lateness_us))
+        occurring.put(changed)
         return changed
 
     def merged(self, panes: Panes, wanted: Wanted, *, only: Ends | None = None) -> pa.Table:
@@ -154,16 +153,16 @@ class SlidingWindowByKey:
         """Divide windows by their ends until memory holds the pairs of each part, or it is of one end."""
         pairs, (low, high) = int(wanted.counts.sum()), wanted.ends
         if pairs > PAIRS_AT_ONCE and low < high:
-            middle = low + (high - low) // self.slide_us // 2 * self.slide_us
+            middle = low + (high - low) // 2
             yield from self._parts(replace(wanted, last=np.minimum(wanted.last, middle)))
-            yield from self._parts(replace(wanted, first=np.maximum(wanted.first, middle + self.slide_us)))
+            yield from self._parts(replace(wanted, first=np.maximum(wanted.first, middle + 1)))
         elif pairs:
             yield wanted
 
     def _merged(self, panes: Panes, wanted: Wanted, only: Ends | None) -> pa.Table:
         counts = wanted.counts
         pane = np.repeat(np.arange(len(counts)), counts)
-        ends = wanted.first[pane] + _places(counts) * self.slide_us
+        ends = wanted.first[pane] + _places(counts)
         moments = np.unique(ends)
         windows = panes.owners[pane] * len(moments) + np.searchsorted(moments, ends)
         if only is not None:
@@ -175,8 +174,8 @@ class SlidingWindowByKey:
         partials = panes.rows.select(pa.schema(self.windowed.aggregates.state_fields).names).take(pa.array(pane))
         accumulated = self.windowed.aggregates.merged(partials, codes, len(first))
         keys = panes.rows.select(list(self.routing_key)).take(pa.array(pane[first]))
-        starts = pa.array(ends[first] - self.size_us, UTC_MICROSECONDS)
-        columns = [*keys.columns, starts, *accumulated.columns, pa.array(ends[first])]
+        starts, ends = (self.slides.begins(ends[first] - by) for by in (self.slides.panes, 0))
+        columns = [*keys.columns, pa.array(starts, UTC_MICROSECONDS), *accumulated.columns, pa.array(ends)]
         return pa.table(columns, schema=self.window_schema)
 
     @property
@@ -188,7 +187,7 @@ class SlidingWindowByKey:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Windows, by the number of their key and their end."""
+    """Windows, by the number of their key and their own."""
 
     owners: Ints
     ends: Ints
@@ -209,25 +208,24 @@ class Panes:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Windows that panes are in: of each pane the end of the first and of the last; none if that is before it."""
+    """Windows that panes are in: of each pane the number of the first and of the last; none if that is before it."""
 
     first: Ints
     last: Ints
-    slide_us: int
 
     @property
     def counts(self) -> Ints:
         """How many windows of each pane."""
-        return np.maximum(self.last - self.first, -self.slide_us) // self.slide_us + 1
+        return np.maximum(self.last - self.first + 1, 0)
 
     def of(self, owners: Ints) -> Ends:
         """Return them one by one, by the number of each pane's key."""
         counts = self.counts
-        return Ends(np.repeat(owners, counts), np.repeat(self.first, counts) + _places(counts) * self.slide_us)
+        return Ends(np.repeat(owners, counts), np.repeat(self.first, counts) + _places(counts))
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The end of the first window of all, and of the last."""
+        """The first window of all, and the last."""
         asked = self.last >= self.first
         return (int(self.first[asked].min()), int(self.last[asked].max())) if asked.any() else (0, 0)
 
@@ -271,9 +269,9 @@ class SlidingRun:
         self._fired_us = firing_us
         rows = self._state.due(firing_us).filter(pc.field(TIMER_COLUMN) <= firing_us)
         panes = Panes.of(rows, group_rows(rows.select(list(operator.routing_key)))[0])
-        first = panes.rows.column(TIMER_COLUMN).to_numpy()
+        first = operator.ending(panes.rows.column(TIMER_COLUMN).to_numpy())
         if before_us is not None:
-            first = np.maximum(first, operator.next_end(before_us))
+            first = np.maximum(first, operator.slides.reached(before_us) + 1)
         wanted = operator.until(panes, first, firing_us)
         # Where windows come out again, one that another subtask has fired may be due for some of its panes alone.
         return self._whole(panes, wanted) if operator.lateness_us else operator.merged(panes, wanted)
@@ -286,7 +284,7 @@ class SlidingRun:
             return operator.window_schema.empty_table()
         rows = pa.concat_tables(self._again)
         panes = Panes.of(rows, group_rows(key_columns(rows, operator.routing_key))[0])
-        return self._whole(panes, operator.until(panes, _microseconds(panes.rows, FIRST_END), until_us))
+        return self._whole(panes, operator.until(panes, operator.first_ends(panes), until_us))
 
     def _whole(self, panes: Panes, wanted: Wanted) -> pa.Table:
         """Windows of some panes, merged from all that they have."""
@@ -297,9 +295,8 @@ class SlidingRun:
         owners, count = group_rows(keys)
         found = self._state.lookup_all(keys.take(pa.array(first_of_each(owners, count))))
         every = Panes.of(found.take(operator.state_schema.names), found.owners)
-        first, last = _microseconds(every.rows, FIRST_END), wanted.ends[1]
-        only = wanted.of(owners)
-        return operator.merged(every, operator.until(every, first, last), only=only)
+        until = Wanted(operator.first_ends(every), np.minimum(operator.last_ends(every), wanted.ends[1]))
+        return operator.merged(every, until, only=wanted.of(owners))
 
 
 def _microseconds(rows: pa.Table, column: str) -> Ints:

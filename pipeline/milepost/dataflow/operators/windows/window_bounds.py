@@ -1,4 +1,4 @@
-"""Where windows that touch begin and end: of a fixed length, or of whole days, weeks or months of a time zone.
+"""Where windows begin and end: of a fixed length, or of whole days, weeks or months of a time zone.
 
 A local day has 23, 24 or 25 hours, so windows of days are found by the calendar: each begins at a moment of a local
 clock. Where the clock skips that moment, it is reckoned as if the clock had not been set yet: midnight, where that is
@@ -22,6 +22,8 @@ _DAY_US = 86_400_000_000
 _DAY_ONE = date(1970, 1, 1).toordinal()
 _FIRST_US, _LAST_US = ((date(year, 1, 1).toordinal() - _DAY_ONE) * _DAY_US for year in (300, 9_700))
 """Times that the calendar has, with room for windows before and behind."""
+_ROOM_US = 3 * 366 * _DAY_US
+"""More than a window is long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +84,82 @@ class CalendarWindows:
         return (times < _FIRST_US) | (times > _LAST_US)
 
     def _bounds(self, times: Ints) -> tuple[Ints, Ints]:
-        times = np.clip(times, _FIRST_US, _LAST_US)
-        days = np.unique((times - self.offset // timedelta(microseconds=1)) // _DAY_US) + _DAY_ONE
-        near = {self.calendar.period(date.fromordinal(day + by)) for day in days.tolist() for by in (-2, 0, 2)}
-        periods = sorted({period + by for period in near for by in (-1, 0, 1)})
-        edges = np.asarray([_begins_us(self.calendar, period, self.offset, self.zone) for period in periods])
-        at = np.searchsorted(edges, times, side="right") - 1
+        _, edges, at = _periods(self, np.clip(times, _FIRST_US, _LAST_US))
         return edges[at], edges[at + 1]
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSlides:
+    """Panes of one length, from `offset_us` after a multiple of it; they, and where they begin, are numbered.
+
+    Attributes:
+        panes: of a window; the one that ends where a pane begins has that pane's number.
+    """
+
+    slide_us: int
+    panes: int
+    offset_us: int = 0
+
+    @property
+    def rings_us(self) -> int:
+        """A length of which from any start of a pane to another it is a multiple."""
+        return self.slide_us
+
+    def within(self, times: Ints, lateness_us: int) -> Ints:
+        """Return the times, those whose windows begin or end, lateness included, where no timestamp is, moved."""
+        room_us = (self.panes + 1) * self.slide_us
+        return np.clip(times, BEGINNING_OF_TIME_US + room_us, END_OF_TIME_US - room_us - lateness_us)
+
+    def of(self, times: Ints) -> Ints:
+        """Return the number of the pane of each time."""
+        return (times - self.offset_us) // self.slide_us
+
+    def begins(self, numbers: Ints) -> Ints:
+        """Return where panes begin."""
+        return numbers * self.slide_us + self.offset_us
+
+    def reached(self, time_us: int) -> int:
+        """Return the last pane that has begun at a time."""
+        return (time_us - self.offset_us) // self.slide_us
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarSlides:
+    """Panes of whole days, weeks or months, as `CalendarWindows`; numbered as `FixedSlides` are."""
+
+    calendar: Calendar
+    panes: int
+    offset: timedelta
+    zone: bytes
+    rings_us = 1_000_000
+
+    def within(self, times: Ints, lateness_us: int) -> Ints:
+        """Return the times, those that no calendar has moved to the nearest one."""
+        return np.clip(times, _FIRST_US, _LAST_US)
+
+    def of(self, times: Ints) -> Ints:
+        """Return the number of the pane of each time."""
+        periods, _, at = _periods(self, np.clip(times, _FIRST_US - _ROOM_US, _LAST_US + _ROOM_US))
+        return periods[at]
+
+    def begins(self, numbers: Ints) -> Ints:
+        """Return where panes begin."""
+        distinct, each = np.unique(numbers, return_inverse=True)
+        edges = [_begins_us(self.calendar, number, self.offset, self.zone) for number in distinct.tolist()]
+        return np.asarray(edges, dtype=np.int64)[each]
+
+    def reached(self, time_us: int) -> int:
+        """Return the last pane that has begun at a time."""
+        return int(self.of(np.array([max(time_us, BEGINNING_OF_TIME_US)]))[0])
+
+
+def _periods(of: CalendarWindows | CalendarSlides, times: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the periods around times, where each begins, and of each time the place of its own among them."""
+    days = np.unique((times - of.offset // timedelta(microseconds=1)) // _DAY_US) + _DAY_ONE
+    near = {of.calendar.period(date.fromordinal(day + by)) for day in days.tolist() for by in (-2, 0, 2)}
+    periods = sorted({period + by for period in near for by in (-1, 0, 1)})
+    edges = np.asarray([_begins_us(of.calendar, period, of.offset, of.zone) for period in periods], dtype=np.int64)
+    return np.asarray(periods, dtype=np.int64), edges, np.searchsorted(edges, times, side="right") - 1
 
 
 @lru_cache(maxsize=100_000)
