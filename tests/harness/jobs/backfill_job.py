@@ -24,6 +24,7 @@ from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edited
 
 WRONG_FROM = 3
 """Day of the first rows with 99, which stands for "not measured"."""
@@ -64,9 +65,7 @@ class BackfillJob:
 
     def edit(self, old: str, new: str) -> None:
         spec = self.small.folder / "config" / "small.yaml"
-        text = spec.read_text()
-        assert old in text, f"the spec does not contain {old!r}"
-        spec.write_text(text.replace(old, new))
+        spec.write_text(edited(spec.read_text(), {old: new}))
 
     def fix(self) -> None:
         self.edit("null_values: []", 'null_values: ["99"]')

@@ -22,6 +22,7 @@ from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
 from milepost.storage.checked import read_handle
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edited
 from tests.harness.tasks.tables import assert_same_rows
 
 SEEN_SINK = "  - {name: seen, input: unique, format: parquet, path: ../lake/seen, mode: append}\n"
@@ -62,9 +63,7 @@ class CountedJob:
         return self.small.master
 
     def edit(self, old: str, new: str) -> None:
-        text = self.spec_path.read_text()
-        assert old in text, f"the spec does not contain {old!r}"
-        self.spec_path.write_text(text.replace(old, new))
+        self.spec_path.write_text(edited(self.spec_path.read_text(), {old: new}))
 
     def land(self, numbers: Iterable[int]) -> None:
         for n in numbers:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edited
 from tests.harness.readers.reading_engines import CatalogTable, ReadingEngines
 from tests.harness.tasks.tables import assert_same_rows
 
@@ -68,9 +69,7 @@ class DeletingJob:
 
     def edit(self, old: str, new: str) -> None:
         spec = self.small.folder / "config" / "small.yaml"
-        text = spec.read_text()
-        assert old in text, f"the spec does not contain {old!r}"
-        spec.write_text(text.replace(old, new))
+        spec.write_text(edited(spec.read_text(), {old: new}))
 
     def fix(self) -> None:
         self.edit("null_values: []", 'null_values: ["99"]')

@@ -17,6 +17,7 @@ from milepost.spec.load.load import LoadedJob, load_job
 from milepost.storage.checked import read_handle
 from milepost.storage.open import open_store
 from tests.harness.jobs.flights import land
+from tests.harness.jobs.spec_edits import edited
 from tests.harness.servers.processes import REPOSITORY
 from tests.harness.tasks.oracle import Expected, expected_tables
 from tests.harness.tasks.tables import assert_same_rows
@@ -51,10 +52,7 @@ class FlightsJob:
         return job
 
     def edit(self, text: str, edit: dict[str, str]) -> None:
-        for old, new in edit.items():
-            assert old in text, f"the spec does not contain {old!r}"
-            text = text.replace(old, new)
-        self.spec_path.write_text(text)
+        self.spec_path.write_text(edited(text, edit))
 
     @property
     def spec_path(self) -> Path:

@@ -17,6 +17,7 @@ from milepost.spec.load.load import LoadedJob, load_job
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edited
 from tests.harness.tasks.tables import assert_same_rows
 
 SINKS = ("table", "seen")
@@ -28,10 +29,8 @@ class OtherJob(SparklessJob):
 
     @classmethod
     def beside(cls, job: CountedJob, edit: Mapping[str, str] | None = None) -> OtherJob:
-        text = job.spec_path.read_text()
-        for old, new in {"name: small": "name: other", "../lake/": "../lake/other-", **(edit or {})}.items():
-            assert old in text, f"the spec does not contain {old!r}"
-            text = text.replace(old, new)
+        edits = {"name: small": "name: other", "../lake/": "../lake/other-", **(edit or {})}
+        text = edited(job.spec_path.read_text(), edits)
         other = cls(job.small.folder)
         other.spec_path.write_text(text + "spark: {parallelism: 3}\n")
         return other

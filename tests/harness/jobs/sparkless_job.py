@@ -29,6 +29,7 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.spec.load.load import LoadedJob, load_job
 from milepost.storage.checked import read_handle
 from milepost.storage.layout import consumed_prefix
+from tests.harness.jobs.spec_edits import edited
 from tests.harness.tasks.key_hashes import KEYED
 from tests.harness.tasks.staging import stage_each
 
@@ -61,13 +62,9 @@ class SparklessJob:
     @classmethod
     def create(cls, folder: Path, edit: Mapping[str, str] | None = None) -> SparklessJob:
         """Write the spec; `edit` replaces texts that must occur in it."""
-        text = SPEC
-        for old, new in (edit or {}).items():
-            assert old in text, f"the spec does not contain {old!r}"
-            text = text.replace(old, new)
         for name in ("config", "landing"):
             (folder / name).mkdir(parents=True)
-        (folder / "config" / "small.yaml").write_text(text)
+        (folder / "config" / "small.yaml").write_text(edited(SPEC, edit or {}))
         return cls(folder)
 
     def loaded(self) -> LoadedJob:

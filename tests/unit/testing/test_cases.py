@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from milepost.spark.local.local_runner import LocalRunner
 from milepost.testing.case_file import load_cases
 from milepost.testing.case_run import CaseResult, run_case
 from milepost.testing.recording import record
+from tests.harness.jobs.case_steps import Step, run_steps
 
 SPEC = """\
 name: counts
@@ -35,7 +35,6 @@ quality:
     expectations: [{type: expect_column_values_to_be_between, column: total, min_value: 0, severity: critical}]
 """
 ROW = {"k": "a", "v": 1, "t": "2026-01-01T00:10:00Z", "ok": True, "d": "1.50"}
-Step = dict[str, Any]
 
 
 @pytest.fixture
@@ -45,11 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *steps: Step, recording: bool = False, **options: Any) -> CaseResult:
-    """Run one case of these steps."""
-    file = folder / "case.yaml"
-    document = {"milepost_test": 1, "job": "counts.yaml", **options, "cases": {"it": list(steps)}}
-    file.write_text(yaml.safe_dump(document, sort_keys=False))
-    return run_case(load_cases(file), "it", LocalRunner(), record=recording)
+    return run_steps(folder / "counts.yaml", *steps, recording=recording, **options)
 
 
 def epoch(*rows: dict[str, Any], kill: str | None = None, **expect: Any) -> Step:

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from milepost.spark.local.local_runner import LocalRunner
-from milepost.testing.case_file import load_cases
-from milepost.testing.case_run import CaseResult, run_case
+from milepost.testing.case_run import CaseResult
+from tests.harness.jobs.case_steps import Step, run_steps
 
 SPEC = """\
 name: balances
@@ -47,7 +45,6 @@ class Open:
         assert ctx.input is None
         yield {"k": key, "owed": state["owed"], "calls": state["calls"], "t": time}
 """
-Step = dict[str, Any]
 
 
 @pytest.fixture
@@ -58,10 +55,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *steps: Step) -> CaseResult:
-    file = folder / "case.yaml"
-    document = {"milepost_test": 1, "job": "balances.yaml", "cases": {"it": list(steps)}}
-    file.write_text(yaml.safe_dump(document, sort_keys=False))
-    return run_case(load_cases(file), "it", LocalRunner())
+    return run_steps(folder / "balances.yaml", *steps)
 
 
 def at(minute: int) -> str:

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from milepost.spark.local.local_runner import LocalRunner
-from milepost.testing.case_file import load_cases
-from milepost.testing.case_run import CaseResult, run_case
+from milepost.testing.case_run import CaseResult
+from tests.harness.jobs.case_steps import Step, run_steps
 
 SPEC = """\
 name: stock
@@ -46,7 +44,6 @@ class Stock:
         for place in state["places"]:
             yield {"item": key, "place": place, "n": -1}
 """
-Step = dict[str, Any]
 
 
 @pytest.fixture(params=["parquet", "delta"])
@@ -57,10 +54,7 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def run(folder: Path, *steps: Step) -> CaseResult:
-    file = folder / "case.yaml"
-    document = {"milepost_test": 1, "job": "stock.yaml", "cases": {"it": list(steps)}}
-    file.write_text(yaml.safe_dump(document, sort_keys=False))
-    return run_case(load_cases(file), "it", LocalRunner())
+    return run_steps(folder / "stock.yaml", *steps)
 
 
 def moves(*rows: tuple[str | None, str, int, int]) -> list[dict[str, Any]]:

@@ -5,11 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from milepost.spark.local.local_runner import LocalRunner
-from milepost.testing.case_file import load_cases
-from milepost.testing.case_run import run_case
+from tests.harness.jobs.case_steps import run_steps
 
 SPEC = """\
 name: visits
@@ -43,6 +39,4 @@ def test_a_case_tells_ranks_that_come_move_and_end(tmp_path: Path) -> None:
         {"spec": {"parallelism: 2": "parallelism: 3"}},
         epoch("a", ("c", 1, 1), ("a", 2, 1), ("b", 2, 2)),
     ]
-    file = tmp_path / "case.yaml"
-    file.write_text(yaml.safe_dump({"milepost_test": 1, "job": "visits.yaml", "cases": {"it": steps}}))
-    assert run_case(load_cases(file), "it", LocalRunner()).faults == ()
+    assert run_steps(tmp_path / "visits.yaml", *steps).faults == ()
