@@ -262,7 +262,8 @@ def retraction_claims(place: Place) -> Iterator[Claim]:
     left = f"SELECT upto, {columns}, sum(__weight) AS weight FROM ({read}) GROUP BY ALL HAVING weight <> 0"
     shown = place.shown(node.key, columns)
     yield Claim("what is left of retractions is the newest rows", differing(left, f"SELECT *, 1 FROM ({shown})"))
-    unread = f"SELECT upto, __epoch, {columns} FROM ({read}) GROUP BY ALL HAVING sum(__weight) = 0 OR count(*) > 1"
+    bits = ", ".join(f'"{column}"::VARCHAR AS "{column}"' for column in node.columns)  # -0.0 is not 0.0
+    unread = f"SELECT upto, __epoch, {bits} FROM ({read}) GROUP BY ALL HAVING sum(__weight) = 0 OR count(*) > 1"
     yield Claim("a row that is as it was is not read again", unread)
 
 

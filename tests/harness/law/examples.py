@@ -86,6 +86,12 @@ OVER_UPDATES = (
     {"n": "count(*)", "total": "sum(n)"},
     {"n": "count(n)", "mean": "avg(n)", "spread": "var(n)"},
 )
+OVER_CHOSEN = (
+    {"n": "count(*)", "total": "sum(i)"},
+    {"n": "count(i)", "money": "sum(d)", "mean": "avg(d)", "spread": "var(i)"},
+    {"n": "count(*) filter (where b)", "total": "sum(i) filter (where b)", "some": "count(x)"},
+)
+"""Over rows of `SCHEMA` of which others may take the place."""
 ROUNDING = ("sum(x)", "avg(x)", "stddev(x)")
 """Sums of floats, which sessions do not have."""
 ORDERS = (("x",), ("f", "x"), ("k",), ("d", "i"), ("t",))
@@ -230,6 +236,7 @@ class _Rows:
 
     Attributes:
         columns: all of them, where a join may read them: those of `SCHEMA` first.
+        orders: of updates, columns by which rows may be ranked.
     """
 
     name: str
@@ -238,6 +245,7 @@ class _Rows:
     event_time: str
     columns: tuple[str, ...] = ()
     updates: bool = False
+    orders: tuple[tuple[str, ...], ...] = (("n",),)
 
 
 def job_document(
@@ -304,7 +312,8 @@ def _operator(
     key = digits.pick([one for one in rows.keys if kind != "window" or "window_start" not in one])
     operator: dict[str, Any] = {"uid": uid, "kind": kind, "inputs": [rows.name], "key": list(key)}
     if kind == "latest":
-        return operator | _latest(digits, rows, key), True, None
+        operator |= _latest(digits, rows, key)
+        return operator, True, _of_latest(uid, operator, rows)
     if kind == "aggregate":
         calls = {f"of_{name}" if name in key else name: call for name, call in digits.pick(rows.calls).items()}
         parts = tuple((name,) for name in key)
@@ -349,15 +358,32 @@ def _lookup(uid: str, digits: Digits, rows: _Rows) -> tuple[dict[str, Any], bool
 def _top(uid: str, digits: Digits, rows: _Rows) -> tuple[dict[str, Any], bool, _Rows | None]:
     key = digits.pick(rows.keys)
     if rows.updates:
-        order = digits.pick((("n",), (*key, "n")))
+        order = digits.pick((digits.pick(rows.orders), (*key, *rows.orders[0])))
     else:
         order = digits.pick(ORDERS if rows.event_time == "t" else WINDOW_ORDERS)
     operator = {"uid": uid, "kind": "top", "inputs": [rows.name], "key": list(key), "rank": f"place_{uid}",
                 "order_by": [{name: digits.pick(("desc", "asc"))} for name in dict.fromkeys(order)],
                 "n": digits.pick((2, 1, 3))}  # fmt: skip
     keys = (*((name,) for name in key), key, (*key, f"place_{uid}"), (f"place_{uid}",))
-    ranks = _Rows(uid, keys, OVER_UPDATES, "", updates=True) if rows.event_time != "t" else None
-    return operator, True, ranks
+    return operator, True, replace(_chosen(uid, rows), keys=keys)
+
+
+def _chosen(uid: str, rows: _Rows) -> _Rows:
+    """Return what may read rows of which some are chosen, whole."""
+    if rows.updates:
+        return replace(rows, name=uid)
+    of_source = rows.event_time == "t"
+    calls, orders = (OVER_CHOSEN, ORDERS) if of_source else (OVER_UPDATES, WINDOW_ORDERS)
+    return _Rows(uid, rows.keys, calls, "", updates=True, orders=orders)
+
+
+def _of_latest(uid: str, operator: dict[str, Any], rows: _Rows) -> _Rows:
+    """Return what may read the newest rows: all of their columns, or a few."""
+    shown = operator.get("columns")
+    if shown is None:
+        return _chosen(uid, rows)
+    keys, calls = tuple((name,) for name in shown), ({"n": "count(*)"}, {"n": f"count({shown[0]})"})
+    return _Rows(uid, keys, calls, "", updates=True, orders=keys)
 
 
 def _latest(digits: Digits, rows: _Rows, key: tuple[str, ...]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, held_back, operator_watermark
-from milepost.spec.graph.edges import edge_names, late_output
+from milepost.spec.graph.edges import DELETED_COLUMN, edge_names, late_output
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.job.spec import JobSpec, RowWiseSpec
@@ -143,7 +143,7 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 def _types(schema: pa.Schema) -> dict[str, str]:
     """Return how DuckDB calls the types of numbers that have several names or widths; others need none."""
-    return {field.name: _NUMBERS.get(field.type, "") for field in schema}
+    return {field.name: _NUMBERS.get(field.type, "") for field in schema if field.name != DELETED_COLUMN}
 
 
 def _table(captured: Captured, node: str, schema: pa.Schema) -> pa.Table:

@@ -42,7 +42,7 @@ def spec_of(*operators: dict[str, Any], delay: str = "0s") -> JobSpec:
     source = source_document("a", delay) | {"schema": {"k": "string", "v": "int64", "t": "timestamp[us, UTC]"}}
     sinks = [
         {"name": f"s{place}", "input": one["uid"], "format": "parquet", "path": f"../lake/{place}",
-         "mode": "upsert" if one["kind"] in ("aggregate", "top") or "allowed_lateness" in one else "append"}
+         "mode": "upsert" if one["kind"] in ("aggregate", "top", "latest") or "allowed_lateness" in one else "append"}
         for place, one in enumerate(operators)
     ]  # fmt: skip
     return JobSpec.model_validate(
@@ -122,6 +122,22 @@ def test_every_key_is_there_after_the_number_of_subtasks_has_changed(tmp_path: P
         history.epoch(list(keys), parallelism=parallelism)
     assert history.plane.captured.rows("once") == len(keys)
     history.check()
+
+
+CURRENT = {"uid": "current", "kind": "latest", "inputs": ["a"], "key": ["k"], "sequence_by": ["t"]}
+PER_VALUE = {"uid": "per_value", "kind": "aggregate", "inputs": ["current"], "key": ["v"],
+             "aggregates": {"n": "count(*)", "till": "count(t)"}}  # fmt: skip
+
+
+def test_behind_the_newest_rows_a_key_that_moves_leaves_its_former_group(tmp_path: Path) -> None:
+    """A row is replaced within an epoch, in the next one, by one that shows the same, and on other subtasks."""
+    history = History(tmp_path, CURRENT, PER_VALUE, PER_VALUE | {"uid": "again", "inputs": ["per_value"], "key": ["n"]}
+                      | {"aggregates": {"m": "count(*)", "values": "sum(v)"}})  # fmt: skip
+    history.epoch([("a", 1, 1.0), ("b", 1, 1.0), ("c", 2, 1.0), ("a", 2, 2.0)], parallelism=2)
+    history.epoch([("b", 2, 2.0)], [("c", 3, 2.0), ("c", 2, 3.0), ("a", 9, 0.0)], parallelism=3)
+    history.epoch([("a", 4, 5.0), ("b", 4, 5.0), ("c", 4, 5.0)], parallelism=1, budget=MemoryBudget(1))
+    history.check()
+    assert history.plane.captured.rows("per_value.retract") == 2 + 3 + 2, "two; 1 goes, 2 is another one; 2 goes"
 
 
 def test_nothing_fires_beyond_rows_that_are_in_flight(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ from milepost.dataflow.operators.rows.columns import (
     key_columns,
     plain_schema,
 )
+from milepost.dataflow.operators.rows.retractions import retractions
 from milepost.dataflow.operators.rows.row_order import last_rows
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.spec.graph.edges import DELETED_COLUMN
@@ -141,6 +142,19 @@ class LatestByKey:
         ]
         return pa.concat_tables([rows, pa.table(columns, schema=self.output_schema)])
 
+    def replaced(self, state_rows: pa.Table, state: KeyedState) -> pa.Table:
+        """Return the rows of changed keys as they were when the epoch began, taken back, and as they are."""
+        found = state.lookup_all_at_start(state_rows.select(list(self.key)))
+        before, positions = self._rows(found.take(self.state_schema.names))
+        now, places = self._rows(state_rows)
+        return retractions(before, found.owners[positions], now, places)
+
+    def _rows(self, state_rows: pa.Table) -> tuple[pa.Table, Ints]:
+        """Return the rows that a table has of state rows, without a mark, and which of these they are of."""
+        there = ~_are_tombstones(state_rows) if self.deletes else np.ones(state_rows.num_rows, dtype=np.bool_)
+        rows = self.results(state_rows)
+        return rows.select([name for name in rows.column_names if name != DELETED_COLUMN]), np.flatnonzero(there)
+
     def _kept(self, field: pa.Field) -> pa.Field:
         """Return a column of a kept row; one that only the table has may be added later, and begins null."""
         return field.with_metadata({BEGINS_NULL: "1"}) if field.name in self._payload else field
@@ -188,18 +202,19 @@ class LatestRun:
     def __init__(self, operator: LatestByKey, state: KeyedState) -> None:
         self._operator = operator
         self._state = state
-        self._changed = ChangedKeys(operator.key)
+        self._keys = ChangedKeys(operator.key)
+        self._changed = operator.state_schema.empty_table()
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Keep the newest rows; none is emitted yet."""
         if rows.num_rows:
             changed, late = self._operator.take_up(rows, lateness_us, self._state)
-            self._changed.add(changed)
+            self._keys.add(changed)
             yield OperatorOutput(self._operator.output_schema.empty_table(), late)
 
     def partials(self, partials: pa.Table) -> None:
         """Take up the newest rows that other subtasks found."""
-        self._changed.add(self._operator.take_up_newest(partials, self._state))
+        self._keys.add(self._operator.take_up_newest(partials, self._state))
 
     def advance(self, firing_us: int | None) -> pa.Table:
         """Emit nothing: what is forgotten follows lateness."""
@@ -207,9 +222,14 @@ class LatestRun:
 
     def finish(self, firing_us: int | None) -> pa.Table:
         """Emit each changed key once: rows, then deletes, each in the order of their state hash."""
-        changed = self._changed.current(self._state)
-        operator = self._operator
-        return operator.output_schema.empty_table() if changed is None else operator.changes(changed, self._state)
+        changed = self._keys.current(self._state)
+        if changed is not None:
+            self._changed = changed
+        return self._operator.changes(self._changed, self._state)
+
+    def retractions(self) -> pa.Table:
+        """Return the rows of changed keys as they were when the epoch began, taken back, and as they are."""
+        return self._operator.replaced(self._changed, self._state)
 
 
 class LatestCombiner:

@@ -54,7 +54,7 @@ from milepost.spec.values.types import ColumnType
 
 STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process", "join", "asof", "top", "latest")
 
-RETRACTING_KINDS = ("aggregate", "top")
+RETRACTING_KINDS = ("aggregate", "top", "latest")
 """Kinds whose updates operators may read: they can tell the rows that an epoch replaces."""
 
 Outputs = Mapping[str, Mapping[str, ColumnType]]

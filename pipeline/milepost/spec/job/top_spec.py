@@ -28,7 +28,8 @@ class TopOperator(KeyedOperator):
     event time. Rows that the order does not tell apart are in the order of all their columns.
 
     Attributes:
-        inputs: the name of one source or operator. Its rows are append, or updates of an aggregate or of another top.
+        inputs: the name of one source or operator. Its rows are append, or updates of an aggregate, latest or
+            another top.
         order_by: columns, each once; `{column: desc}` where the greatest is first. As in Spark null is the least and
             NaN the greatest number.
         n: how many rows of a key, 1 to 1,000.

@@ -80,6 +80,38 @@ def test_a_delete_wins_a_tie_and_then_the_whole_row_decides(tmp_path: Path) -> N
     assert not run.epoch(rows((1, "zz", 1, False))).rows.num_rows
 
 
+def taken_up(run: OperatorRun, *pieces: pa.Table) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Return what an epoch takes back, and its new rows, after one has gone on to the next."""
+    opened = run.operator.begin({"": run.restore(0, 1)}, None)
+    for piece in pieces:
+        assert not any(output.rows.num_rows for output in opened.rows(0, piece, None))
+    opened.finish(None)
+    changes = listed(opened.retractions())  # type: ignore[attr-defined]
+    run.epoch(pa.concat_tables([rows(), *pieces]))
+    return tuple([row[:-1] for row in changes if row[-1] == weight] for weight in (-1, 1))  # type: ignore[return-value]
+
+
+def test_a_row_that_another_replaces_or_deletes_is_taken_back_as_it_was_when_the_epoch_began(tmp_path: Path) -> None:
+    run = started(tmp_path, latest())
+    assert taken_up(run, rows((1, "new", 10, False), (2, "new", 10, False), (3, "new", 10, False))) == (
+        [], [(key, "new", 10) for key in run.state().column("id").to_pylist()],
+    )  # fmt: skip
+    first = rows((1, "paid", 11, False), (2, "gone", 11, True), (4, "new", 1, False), (5, "new", 1, False))
+    before, now = taken_up(run, first, rows((1, "sent", 12, False), (5, "gone", 2, True), (3, "old", 9, False)))
+    assert sorted(before) == [(1, "new", 10), (2, "new", 10)], "what was there within the epoch was never put out"
+    assert sorted(now) == [(1, "sent", 12), (4, "new", 1)]
+    assert taken_up(run, rows((2, "gone", 13, True))) == ([], []), "its row was taken back already"
+    assert taken_up(run, rows((2, "again", 14, False))) == ([], [(2, "again", 14)])
+
+
+def test_a_newer_row_that_shows_the_same_is_not_told(tmp_path: Path) -> None:
+    run = started(tmp_path, latest(columns=["id", "status"]))
+    taken_up(run, rows((1, "new", 10, False), (2, "new", 10, False)))
+    assert taken_up(run, rows((1, "new", 11, False), (2, "new", 9, False))) == ([], [])
+    assert taken_up(run, rows((1, "sent", 12, False))) == ([(1, "new")], [(1, "sent")])
+    assert taken_up(run) == ([], [])
+
+
 def test_null_is_the_oldest_and_nan_the_newest(tmp_path: Path) -> None:
     schema = ORDERS.set(2, pa.field("lsn", pa.float64()))
     run = started(tmp_path, latest(schema))

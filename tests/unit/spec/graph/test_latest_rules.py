@@ -92,6 +92,30 @@ def test_over_updates_a_filter_gives_deletes_and_the_key_is_traced() -> None:
     assert further.nodes["ids"].deletes and list(further.nodes["ids"].columns) == ["id"]
 
 
+def test_aggregates_and_ranks_may_stand_behind_it_and_end_where_its_rows_go() -> None:
+    per_day = {"uid": "per_day", "kind": "aggregate", "inputs": ["current"], "key": ["op"],
+               "aggregates": {"n": "count(*)", "total": "sum(lsn)"}}  # fmt: skip
+    graph = build_graph(spec(LATEST, per_day))
+    assert graph.nodes["current"].retracts and graph.nodes["current"].read == "current.retract"
+    assert graph.nodes["per_day"].deletes and graph.nodes["per_day"].level == 2
+    kept = {**LATEST, "delete_when": None}
+    assert build_graph(spec(kept, per_day)).nodes["per_day"].deletes, "a row may move from one op to another"
+    top = {
+        "uid": "first",
+        "kind": "top",
+        "inputs": ["current"],
+        "key": ["id"],
+        "order_by": ["lsn"],
+        "n": 1,
+        "rank": "r",
+    }
+    assert [build_graph(spec(one, top)).nodes["first"].deletes for one in (LATEST, kept)] == [True, False]
+    before, after = spec(LATEST, per_day), spec({**LATEST, "columns": ["id", "op", "lsn"]}, per_day)
+    found = compare_signatures(*(state_signatures(one, build_graph(one)) for one in (before, after)))
+    verdicts = {row["name"]: row["verdict"] for row in found}
+    assert verdicts["current"] == "compatible" and verdicts["per_day"] == NEW_UID, "its rows are others now"
+
+
 @pytest.mark.parametrize(
     ("changed", "verdict"),
     [

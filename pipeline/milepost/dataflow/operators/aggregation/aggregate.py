@@ -29,7 +29,7 @@ from milepost.dataflow.operators.rows.columns import (
     key_columns,
     plain_schema,
 )
-from milepost.dataflow.operators.rows.retractions import NONE, retractions, with_weights
+from milepost.dataflow.operators.rows.retractions import NONE, retractions
 from milepost.spec.values.aggregates import AggregateCall
 
 
@@ -127,9 +127,10 @@ class AggregateRun:
         """Return the rows of changed keys as they were when the epoch began, taken back, and as they are."""
         now = self._emitted
         if not now.num_rows:
-            return with_weights(now, NONE, now, NONE)
+            return retractions(now, NONE, now, NONE)
         before, known = self._state.group(now.select(list(self._operator.key))).find_at_start()
-        return retractions(self._operator.results(before.filter(pa.array(known))), now, np.flatnonzero(known))
+        given = self._operator.results(before.filter(pa.array(known)))
+        return retractions(given, np.flatnonzero(known), now, np.arange(now.num_rows))
 
 
 class AggregateCombiner:

@@ -33,7 +33,7 @@ from milepost.dataflow.operators.rows.columns import (
     plain_schema,
 )
 from milepost.dataflow.operators.rows.deletes import DELETED_FIELD, with_deletes
-from milepost.dataflow.operators.rows.retractions import NONE, check_settled, retractions, with_weights
+from milepost.dataflow.operators.rows.retractions import NONE, check_settled, retractions
 from milepost.spec.values.aggregates import AggregateCall
 
 
@@ -130,14 +130,7 @@ class UpdatesRun:
 
     def retractions(self) -> pa.Table:
         """Return the rows of changed keys as they were when the epoch began, taken back, and as they are."""
-        before, places_before = self._before
-        now, places = self._now
-        if not len(places):
-            return with_weights(before, places_before, now, places)
-        stays = np.isin(places_before, places)
-        replaced = retractions(before.filter(pa.array(stays)), now, np.searchsorted(places, places_before[stays]))
-        gone = before.filter(pa.array(~stays))
-        return pa.concat_tables([replaced, with_weights(gone, places_before[~stays], now.slice(0, 0), NONE)])
+        return retractions(*self._before, *self._now)
 
     def check_settled(self, *, all_keys: bool) -> None:
         """Raises OperatorFailed: a row was taken back that never came."""

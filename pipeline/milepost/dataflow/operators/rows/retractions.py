@@ -15,22 +15,25 @@ NONE: Ints = np.empty(0, dtype=np.int64)
 """The places of no rows."""
 
 
-def retractions(before: pa.Table, now: pa.Table, places: Ints) -> pa.Table:
+def retractions(before: pa.Table, places_before: Ints, now: pa.Table, places: Ints) -> pa.Table:
     """Return rows as they were and as they are, key after key; those that are as they were are left out.
 
     Args:
-        before: the rows that were there. now: one for each key, in order. places: where its key is in `now`.
+        before, now: of each key at most one row. places_before, places: the number of the key of each.
 
-    >>> before, now = pa.table({"k": ["b", "c"], "n": [1, 2]}), pa.table({"k": ["a", "b", "c"], "n": [9, 1, 3]})
-    >>> [tuple(row.values()) for row in retractions(before, now, np.array([1, 2])).to_pylist()]
-    [('a', 9, 1), ('c', 2, -1), ('c', 3, 1)]
+    >>> before, now = pa.table({"k": ["b", "c", "d"], "n": [1, 2, 4]}), pa.table({"k": ["a", "b", "c"], "n": [9, 1, 3]})
+    >>> changes = retractions(before, np.array([1, 2, 3]), now, np.array([0, 1, 2]))
+    >>> [tuple(row.values()) for row in changes.to_pylist()]
+    [('a', 9, 1), ('c', 2, -1), ('c', 3, 1), ('d', 4, -1)]
     """
-    same = same_values(before, now.take(pa.array(places)))
-    changed = np.ones(now.num_rows, dtype=np.bool_)
-    changed[places[same]] = False
-    return with_weights(
-        before.filter(pa.array(~same)), places[~same], now.filter(pa.array(changed)), np.flatnonzero(changed)
-    )
+    at = np.full(max(places_before.max(initial=-1), places.max(initial=-1)) + 1, -1)
+    at[places] = np.arange(len(places))
+    at = at[places_before]
+    met = np.flatnonzero(at >= 0)
+    same = met[same_values(before.take(pa.array(met)), now.take(pa.array(at[met])))]
+    goes, comes = np.ones(len(places_before), dtype=np.bool_), np.ones(len(places), dtype=np.bool_)
+    goes[same] = comes[at[same]] = False
+    return with_weights(before.filter(pa.array(goes)), places_before[goes], now.filter(pa.array(comes)), places[comes])
 
 
 def with_weights(before: pa.Table, places_before: Ints, now: pa.Table, places: Ints) -> pa.Table:
