@@ -7,22 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from milepost.spec.job.keyed_spec import distinct
 from milepost.spec.values.fields import ColumnName, KeyPair, Many, NodeName, RightColumn, SignedDuration, SpecModel
 
 
-def distinct_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """Return pairs of columns, each of which is there once on its side. Raises ValueError: one occurs twice."""
+def _distinct_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     for side in range(2):
-        columns = [pair[side] for pair in pairs]
-        twice = sorted({column for column in columns if columns.count(column) > 1})
-        if twice:
-            raise ValueError(f"{twice[0]} occurs twice")
+        distinct(tuple(pair[side] for pair in pairs))
     return pairs
-
-
-def pair_texts(pairs: tuple[tuple[str, str], ...]) -> list[str]:
-    """Return each pair of columns as one text: ``left = right``, or the one name that both have."""
-    return [left if left == right else f"{left} = {right}" for left, right in pairs]
 
 
 def _ascending(bounds: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
@@ -31,7 +23,33 @@ def _ascending(bounds: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
     return bounds
 
 
-class PairedOperator(SpecModel):
+class TwoInputs(SpecModel):
+    """What an operator has whose rows have the columns of two inputs.
+
+    Attributes:
+        uid: the operator's name: `[a-z][a-z0-9_]{0,62}` without `__`.
+        inputs: the names of two sources or operators, the left one first.
+        key: columns that are equal in both, each once; `{left: right}` where they have other names.
+        columns: new names of columns of the right input, where both inputs have one of a name: `{paid_at: right.at}`.
+    """
+
+    uid: NodeName
+    inputs: Annotated[Many[NodeName], Field(min_length=2, max_length=2)]
+    key: Annotated[Many[KeyPair], Field(min_length=1), AfterValidator(_distinct_pairs)]
+    columns: dict[ColumnName, RightColumn] = Field(default_factory=dict)
+
+    @property
+    def key_texts(self) -> list[str]:
+        """Each pair of its key as one text: ``left = right``, or the one name that both have."""
+        return [left if left == right else f"{left} = {right}" for left, right in self.key]
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """New name -> column of the right input."""
+        return {name: column.removeprefix("right.") for name, column in self.columns.items()}
+
+
+class PairedOperator(TwoInputs):
     """What an operator has that pairs rows of two inputs.
 
     Attributes:
@@ -39,25 +57,9 @@ class PairedOperator(SpecModel):
         renamed_from: the uid under which earlier checkpoints have its state.
         inputs: the names of two sources or operators, the left one first; the rows of both are append, never updates,
             with an event time. One name twice joins its rows with each other.
-        key: columns that are equal in both, each once; `{left: right}` where they have other names.
-        columns: new names of columns of the right input, where both inputs have one of a name: `{paid_at: right.at}`.
     """
 
-    uid: NodeName
     renamed_from: NodeName | None = None
-    inputs: Annotated[Many[NodeName], Field(min_length=2, max_length=2)]
-    key: Annotated[Many[KeyPair], Field(min_length=1), AfterValidator(distinct_pairs)]
-    columns: dict[ColumnName, RightColumn] = Field(default_factory=dict)
-
-    @property
-    def key_texts(self) -> list[str]:
-        """Each pair of its key as one text: ``left = right``, or the one name that both have."""
-        return pair_texts(self.key)
-
-    @property
-    def renamed(self) -> dict[str, str]:
-        """New name -> column of the right input."""
-        return {name: column.removeprefix("right.") for name, column in self.columns.items()}
 
 
 class JoinOperator(PairedOperator):

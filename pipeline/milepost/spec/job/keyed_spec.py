@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from milepost.spec.values.fields import Aggregate, ColumnName, Many, NodeName, SpecModel
+from milepost.spec.values.fields import Aggregate, ColumnName, Many, NodeName, OrderColumn, SpecModel
 
 
 def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -17,6 +17,12 @@ def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+def _distinct_columns(order: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, bool], ...]:
+    distinct(tuple(name for name, _ in order))
+    return order
+
+
+OrderColumns = Annotated[Many[OrderColumn], AfterValidator(_distinct_columns)]
 KeyColumns = Annotated[Many[ColumnName], Field(min_length=1), AfterValidator(distinct)]
 OneInput = Annotated[Many[NodeName], Field(min_length=1, max_length=1)]
 Aggregates = Annotated[dict[ColumnName, Aggregate], Field(min_length=1)]

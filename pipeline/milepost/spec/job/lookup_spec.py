@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, Field
-
-from milepost.spec.job.join_spec import distinct_pairs, pair_texts
-from milepost.spec.values.fields import ColumnName, KeyPair, Many, NodeName, OrderColumn, RightColumn, SpecModel
+from milepost.spec.job.join_spec import TwoInputs
+from milepost.spec.job.keyed_spec import OrderColumns
 
 
-def _each_once(columns: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, bool], ...]:
-    names = [name for name, _ in columns]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"{twice[0]} occurs twice")
-    return columns
-
-
-class LookupOperator(SpecModel):
+class LookupOperator(TwoInputs):
     """Rows, each with the columns of the row that a static source has of its key; without state, and without exchange.
 
     The output has the columns of the row, then those of the static source without its key; event time and key are the
@@ -39,25 +29,11 @@ class LookupOperator(SpecModel):
         columns: new names of columns of the static source, where both have one of a name: `{maker: right.name}`.
     """
 
-    uid: NodeName
     kind: Literal["lookup"]
-    inputs: Annotated[Many[NodeName], Field(min_length=2, max_length=2)]
-    key: Annotated[Many[KeyPair], Field(min_length=1), AfterValidator(distinct_pairs)]
     how: Literal["inner", "left"] = "inner"
-    order_by: Annotated[Many[OrderColumn], AfterValidator(_each_once)] = ()
-    columns: dict[ColumnName, RightColumn] = Field(default_factory=dict)
+    order_by: OrderColumns = ()
 
     @property
     def dimension(self) -> str:
         """The static source."""
         return self.inputs[1]
-
-    @property
-    def key_texts(self) -> list[str]:
-        """Each pair of its key as one text: ``left = right``, or the one name that both have."""
-        return pair_texts(self.key)
-
-    @property
-    def renamed(self) -> dict[str, str]:
-        """New name -> column of the static source."""
-        return {name: column.removeprefix("right.") for name, column in self.columns.items()}

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from milepost.spec.job.keyed_spec import KeyedOperator
-from milepost.spec.values.fields import ColumnName, Many, OrderColumn
+from milepost.spec.job.keyed_spec import KeyedOperator, OrderColumns
+from milepost.spec.values.fields import ColumnName
 
 MOST_ROWS = 1_000
 """Of one key: what a change of its first row puts out again."""
-
-
-def _each_once(columns: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, bool], ...]:
-    names = [name for name, _ in columns]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"{twice[0]} occurs twice")
-    return columns
 
 
 class TopOperator(KeyedOperator):
@@ -37,7 +29,7 @@ class TopOperator(KeyedOperator):
     """
 
     kind: Literal["top"]
-    order_by: Annotated[Many[OrderColumn], Field(min_length=1), AfterValidator(_each_once)]
+    order_by: Annotated[OrderColumns, Field(min_length=1)]
     n: Annotated[int, Field(ge=1, le=MOST_ROWS)]
     rank: ColumnName
 
