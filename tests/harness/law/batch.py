@@ -97,7 +97,7 @@ class Place:
         """What a table shows at each checkpoint of rows that replace each other by key."""
         return (
             f'SELECT upto, {columns} FROM ({self.at_each(f"""SELECT * FROM "{self.uid}" """)}) '
-            f"QUALIFY row_number() OVER (PARTITION BY upto, {names(key)} ORDER BY __order DESC) = 1"
+            f"QUALIFY row_number() OVER (PARTITION BY {names(('upto', *key))} ORDER BY __order DESC) = 1"
         )
 
     def shown(self, key: Sequence[str], columns: str) -> str:
@@ -149,12 +149,23 @@ class AggregateLaw:
         return None
 
     def batch(self, place: Place) -> str:
+        if not self.spec.key:
+            return self._totals(place)
         keys = names(self.spec.key)
         rows = f"SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({place.present})"
         return f"SELECT upto, {keys}, {place.calls(self.spec.aggregates)} FROM ({rows}) GROUP BY upto, {keys}"
 
+    def _totals(self, place: Place) -> str:
+        """Without a key there is one row at each checkpoint, also over no rows."""
+        calls = place.calls(self.spec.aggregates)
+        of_rows = f"SELECT upto, {calls} FROM ({place.present}) GROUP BY upto"
+        of_none = f"SELECT {calls} FROM ({place.present}) WHERE false"
+        without = f"SELECT DISTINCT upto FROM lineage WHERE upto NOT IN (SELECT upto FROM ({place.present}))"
+        return f"{of_rows} UNION ALL SELECT * FROM ({without}), ({of_none})"
+
     def claims(self, place: Place) -> Iterator[Claim]:
-        newest = place.shown(self.spec.key, f"{names(self.spec.key)}, {shown(self.spec.aggregates)}")
+        columns = [*(names((one,)) for one in self.spec.key), shown(self.spec.aggregates)]
+        newest = place.shown(self.spec.key, ", ".join(columns))
         yield Claim("the newest rows are the batch aggregate", differing(newest, self.batch(place)))
 
 

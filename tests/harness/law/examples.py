@@ -309,7 +309,8 @@ def _operator(
     if kind == "lookup":
         return _lookup(uid, digits, digits.pick([node for node in kept if node.event_time == "t"]))
     rows = digits.pick(kept)
-    key = digits.pick([one for one in rows.keys if kind != "window" or "window_start" not in one])
+    keys = [one for one in rows.keys if kind != "window" or "window_start" not in one]
+    key = digits.pick([*keys, ()] if kind == "aggregate" else keys)
     operator: dict[str, Any] = {"uid": uid, "kind": kind, "inputs": [rows.name], "key": list(key)}
     if kind == "latest":
         operator |= _latest(digits, rows, key)
@@ -317,7 +318,8 @@ def _operator(
     if kind == "aggregate":
         calls = {f"of_{name}" if name in key else name: call for name, call in digits.pick(rows.calls).items()}
         parts = tuple((name,) for name in key)
-        return operator | {"aggregates": calls}, True, _Rows(uid, (*parts, ("n",), key), OVER_UPDATES, "", updates=True)
+        keys = (*parts, ("n",), *([key] if key else []))
+        return operator | {"aggregates": calls}, True, _Rows(uid, keys, OVER_UPDATES, "", updates=True)
     if kind == "window":
         lateness, calls = digits.pick(LATENESS), digits.pick(rows.calls)
         window = digits.pick(digits.pick(WINDOWS))

@@ -38,6 +38,9 @@ TIMER_COLUMN = "__timer"
 EXPIRES_COLUMN = "__expires"
 """State column (int64, us): the row is dead when it is <= the firing watermark; merges drop it. Optional."""
 
+TOTAL_COLUMN = "__total"
+"""Key column of state (bool, always true) of an operator without key columns: it has one row."""
+
 TIMER_EVERY = b"milepost.timer_every/1"
 """Field metadata of `TIMER_COLUMN`: a row is due again each so many microseconds, until it expires."""
 
@@ -201,6 +204,9 @@ class KeyedState(Protocol):
     def group(self, keys: pa.Table) -> GroupedKeys:
         """Number rows by their key; `keys` has the key columns of each (nulls equal nulls)."""
 
+    def owns(self, keys: pa.Table) -> Bools:
+        """Return which keys, with all key columns, have their rows here, and not in another subtask."""
+
     def lookup(self, keys: pa.Table) -> pa.Table:
         """Live rows whose key columns equal one of `keys` (nulls equal nulls); any order."""
 
@@ -315,8 +321,9 @@ class StatefulOperator(Protocol):
     Attributes:
         tables: of its state, by name: one operator may keep several, each checkpointed as a whole.
         routing_keys: of each input, the columns by which its rows are exchanged: their values are the routing key of
-            every table.
-        output_key: columns that identify a row of its output, for updates; () when rows are final.
+            every table. (): all rows go to one subtask.
+        output_key: columns that identify a row of its output, for updates: () of one that has one row. () when rows
+            are final.
         output_kind: append or updates.
         combiner: for the rows of an operator with one input to which their order does not matter; None for others.
         listener: to what becomes of checkpoints; None for an operator that does not ask to be told.

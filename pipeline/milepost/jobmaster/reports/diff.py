@@ -17,7 +17,7 @@ from milepost.epoch.renames import with_names_of
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import is_known_table
 from milepost.jobmaster.reports.row_changes import RowChanges, changes_by_key, changes_of_rows
-from milepost.jobmaster.reports.state_values import state_values
+from milepost.jobmaster.reports.state_values import shown_key, state_values, without_total
 from milepost.jobmaster.reports.tables import Tables, operator_rows
 from milepost.protocol.records.errors import NotFound
 from milepost.state.runs.handles import StateHandle
@@ -102,11 +102,12 @@ class Diff:
             sides.append(operator_rows(self._context.store, metadata, table, bodies=bodies))
             values.append(state_values(self._context, metadata, table, sides[-1]))
             shared = set() if new is None else {run.key for handle in new.state.handles for run in handle.runs}
-            for key in bodies.keys() - shared:
-                del bodies[key]
+            for run in bodies.keys() - shared:
+                del bodies[run]
         note = "" if old is not None and new is not None else f"only in checkpoint {self._ids[0 if new is None else 1]}"
-        changes = changes_by_key(*_tables(sides), shown.state.key, _tables(values))
-        return Difference(OPERATOR, name, changes, note)
+        key, shown_values = shown.state.key, _tables(values)
+        changes = changes_by_key(*_tables(sides), key, shown_values, shown_key(key, shown_values[1]))
+        return Difference(OPERATOR, name, RowChanges(without_total(changes.table)), note)
 
     def _source(self, name: str) -> Difference:
         handles = [

@@ -36,7 +36,11 @@ class RowChanges:
 
 
 def changes_by_key(
-    before: pa.Table, after: pa.Table, key: Sequence[str], shown: tuple[pa.Table, pa.Table] | None = None
+    before: pa.Table,
+    after: pa.Table,
+    key: Sequence[str],
+    shown: tuple[pa.Table, pa.Table] | None = None,
+    shown_key: Sequence[str] | None = None,
 ) -> RowChanges:
     """Compare two tables whose key columns identify a row; nulls equal nulls, NaN equals NaN.
 
@@ -45,8 +49,10 @@ def changes_by_key(
     Args:
         key: columns of both, of types that one of them can have.
         shown: what the rows of each are shown as, in their order, the key columns among them; None: as they are.
+        shown_key: what those are called there; None: the same.
     """
-    old_shown, new_shown = _aligned(*(shown or (before, after)), key)
+    shown_key = key if shown_key is None else shown_key
+    old_shown, new_shown = _aligned(*(shown or (before, after)), shown_key)
     before, after = _aligned(before, after, key)
     names = [name for name in dict.fromkeys([*before.column_names, *after.column_names]) if name not in key]
     position = find_rows(key_columns(after, key), before)
@@ -64,8 +70,8 @@ def changes_by_key(
         (CHANGED, old_known.filter(chosen), new_known.filter(chosen)),
         (ADDED, None, new_shown.filter(pa.array(~known))),
     ]
-    tables = [_piece(*piece, key, old_shown, new_shown) for piece in pieces]
-    return RowChanges(ordered(pa.concat_tables(tables), [*key, CHANGE]))
+    tables = [_piece(*piece, shown_key, old_shown, new_shown) for piece in pieces]
+    return RowChanges(ordered(pa.concat_tables(tables), [*shown_key, CHANGE]))
 
 
 def changes_of_rows(before: pa.Table, after: pa.Table) -> RowChanges:

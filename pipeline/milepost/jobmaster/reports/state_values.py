@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
     IDENTITY_COLUMNS,
     TIMER_COLUMN,
+    TOTAL_COLUMN,
     WEIGHT_COLUMN,
     OperatorFailed,
 )
@@ -67,8 +68,18 @@ def state_values(context: JobContext, metadata: CheckpointMetadata, table: Opera
     return shown
 
 
+def shown_key(key: Sequence[str], values: pa.Table) -> list[str]:
+    """Return what key columns are called in what `state_values` returns."""
+    return [name if name in values.column_names else (_VALUES | _PANES)[name] for name in key]
+
+
 def _free(name: str, stored: str, rows: pa.Table) -> str:
     return name if name == stored or name not in rows.column_names else stored
+
+
+def without_total(rows: pa.Table) -> pa.Table:
+    """Return rows without the column that the one row of totals has for a key."""
+    return rows.drop_columns([TOTAL_COLUMN]) if TOTAL_COLUMN in rows.column_names else rows
 
 
 def counted_rows(rows: pa.Table) -> pa.Table:

@@ -12,7 +12,7 @@ from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import contents_at, is_known_table, shown_contents, table_at
 from milepost.jobmaster.reports.row_changes import ordered
-from milepost.jobmaster.reports.state_values import counted_rows, state_values
+from milepost.jobmaster.reports.state_values import counted_rows, state_values, without_total
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import CheckpointError, NotFound, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId
@@ -98,7 +98,7 @@ class Tables:
         """As `state`, as a person reads them, in the order of their key; see `state_values`."""
         metadata, table = self._table(name, at)
         rows = ordered(operator_rows(self._context.store, metadata, table), table.state.key)
-        return counted_rows(state_values(self._context, metadata, table, rows))
+        return without_total(counted_rows(state_values(self._context, metadata, table, rows)))
 
     def _table(self, name: str, at: int | None) -> tuple[CheckpointMetadata, OperatorTable]:
         checkpoint = self.checkpoint(at)

@@ -16,7 +16,7 @@ from operator import attrgetter
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorRun, RetractingRun, UpdatedRun
+from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorRun, OutputKind, RetractingRun, UpdatedRun
 from milepost.dataflow.operators.rows.retractions import count_rows
 from milepost.protocol.exchange.watermarks import firing_watermark, latest, operator_watermark
 from milepost.protocol.records.errors import ProtocolViolation
@@ -79,7 +79,7 @@ class Processing:
         self._encoded: Mapping[str, EncodedSlices] | None = None
         operator = item.operator
         self._uid = operator.uid
-        self._updates = bool(operator.output_key)
+        self._updates = operator.output_kind is OutputKind.UPDATES
         self._apart = set(operator.routing_keys[0]) <= set(operator.output_key)
 
     def take(self, chunk: Chunk) -> Iterator[TaskOutput]:

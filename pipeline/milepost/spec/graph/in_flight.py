@@ -32,7 +32,8 @@ def consumed_columns(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str]
     needed = {*operator.key, *(column for call in calls for column in call.columns)}
     if isinstance(operator, WindowOperator) and event_time is not None:
         needed.add(event_time)
-    return frozenset(needed)
+    # Rows that are only counted have a column, too: without any there would be nothing to count.
+    return frozenset(needed or list(graph.nodes[node.inputs[0]].columns)[:1]) or None
 
 
 def _of_latest(graph: JobGraph, node: Node, operator: LatestOperator) -> frozenset[str] | None:

@@ -177,7 +177,7 @@ def _place(rows: OutputRows) -> int | None:
 
 
 def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
-    """Running aggregates: one row per changed key, updates."""
+    """Running aggregates: one row per changed key, updates. Without key columns there is one row, which never goes."""
     problems = [] if rows.retracts else append_problems(operator.kind, name, rows, path)
     problems += key_problems(operator.key, name, rows, path) + aggregate_problems(operator.aggregates, name, rows, path)
     if rows.retracts:
@@ -190,8 +190,8 @@ def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, pat
     columns: Columns = {column: rows.type_of(column) for column in operator.key}
     columns |= aggregate_columns(operator.aggregates, rows)
     # A row that moves from one key to another, or goes, may be the last one of its key.
-    deletes = rows.retracts and (rows.deletes or not set(operator.key) <= set(rows.key))
-    return OutputRows(columns, None, UPDATES, operator.key, deletes=deletes)
+    leave = rows.retracts and (rows.deletes or not set(operator.key) <= set(rows.key))
+    return OutputRows(columns, None, UPDATES, operator.key, deletes=leave and bool(operator.key))
 
 
 def deduplicate_rows(
@@ -217,8 +217,14 @@ def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]
                 f"{sink.input} gives updates, which an append sink cannot take; use mode: upsert or changelog",
             )
         ]
-    if sink.mode == "upsert" and not rows.key:
+    if sink.mode == "upsert" and rows.kind == APPEND and not rows.key:
         return [Problem((*path, "mode"), f"{sink.input} has no key to upsert by; use mode: append")]
+    if sink.format == "postgres" and not rows.key:
+        message = (
+            f"{not_available('key: []')} for format: postgres, where a row is told by its primary key; aggregate by a "
+            f"column that is the same in all rows: `SELECT *, 'all' AS scope FROM …` before {sink.input}"
+        )
+        return [Problem((*path, "format"), message)]
     if sink.by_buckets and set(WINDOW_COLUMNS) <= set(rows.key):
         return bucketed_window_problems(sink, path)
     taken = [name for name in CHANGELOG_COLUMNS if name in rows.columns] if sink.mode == "changelog" else []

@@ -156,6 +156,8 @@ def _process(operator: ProcessOperator) -> tuple[StateBound, ...]:
 
 def bound_over_updates(name: str, key: Sequence[str]) -> StateBound:
     """Return what an operator keeps of updates: all rows that are there now, whatever it needs of them at present."""
+    if not key:
+        return StateBound("", f"the row of {name}")
     return StateBound("", f"the rows of {name}", grows_with=f"distinct {_named(key)} of {name}")
 
 

@@ -23,6 +23,7 @@ def _distinct_columns(order: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, b
 
 
 OrderColumns = Annotated[Many[OrderColumn], AfterValidator(_distinct_columns)]
+AnyColumns = Annotated[Many[ColumnName], AfterValidator(distinct)]
 KeyColumns = Annotated[Many[ColumnName], Field(min_length=1), AfterValidator(distinct)]
 OneInput = Annotated[Many[NodeName], Field(min_length=1, max_length=1)]
 Aggregates = Annotated[dict[ColumnName, Aggregate], Field(min_length=1)]

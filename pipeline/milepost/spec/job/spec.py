@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from milepost.spec.job.asof_spec import AsofOperator
 from milepost.spec.job.checkpointing_spec import MAX_KEY_GROUPS, CheckpointingSpec
 from milepost.spec.job.join_spec import JoinOperator, PairedOperator
-from milepost.spec.job.keyed_spec import Aggregates, KeyedOperator, distinct
+from milepost.spec.job.keyed_spec import Aggregates, AnyColumns, KeyedOperator, distinct
 from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.job.process_spec import ProcessOperator
@@ -73,6 +73,7 @@ class AggregateOperator(KeyedOperator):
     """Running aggregates per key; emits, per epoch, the keys that changed.
 
     Attributes:
+        key: columns, each once. []: totals over all rows, in one row, which is there from the first epoch on.
         inputs: the name of one source or operator. Its rows are append, or updates of an aggregate, top or latest: then
             count, sum, avg, stddev and var of integers and decimals are available.
         aggregates: column of the output, and what it holds. Nulls count as in SQL; sums of integers are int64, averages
@@ -82,6 +83,7 @@ class AggregateOperator(KeyedOperator):
     """
 
     kind: Literal["aggregate"]
+    key: AnyColumns
     aggregates: Aggregates
 
 

@@ -12,7 +12,7 @@ from milepost.spec.graph.event_time import EVENT_TIME_RULES
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.graph.node_rules import APPEND, UPDATES
 from milepost.spec.graph.state_rules import bound_over_updates, state_bounds
-from milepost.spec.job.spec import JobSpec
+from milepost.spec.job.spec import AggregateOperator, JobSpec
 from milepost.spec.values.durations import format_duration
 
 _LATE_RULES = {rule.kind: rule.late for rule in EVENT_TIME_RULES}
@@ -27,8 +27,10 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
         per table ``{"table", "name", "holds", "until", "grows_with", "bound"}``. ``late``: per output of late rows
         ``{"output", "rule", "sinks"}``.
     """
-    bounds = () if node.uid in spec.sources else state_bounds(spec.operator(node.uid))
-    if updated := [graph.nodes[name] for name in node.inputs if node.is_stateful and graph.nodes[name].retracts]:
+    operator = None if node.uid in spec.sources else spec.operator(node.uid)
+    bounds = () if operator is None else state_bounds(operator)
+    updated = [graph.nodes[name] for name in node.inputs if node.is_stateful and graph.nodes[name].retracts]
+    if updated and not isinstance(operator, AggregateOperator):  # which keeps what its keys come to
         bounds = tuple(bound_over_updates(one.uid, one.key) for one in updated)
     return {
         "mode": mode_of(node),
@@ -69,7 +71,8 @@ def mode_of(node: Node) -> str:
     if node.kind == "static":
         return node.kind
     deletes = " with deletes" if node.deletes else ""
-    return (f"upsert({', '.join(node.key)})" if node.output_kind == UPDATES else node.output_kind) + deletes
+    upsert = f"upsert({', '.join(node.key) or 'one row'})"
+    return (upsert if node.output_kind == UPDATES else node.output_kind) + deletes
 
 
 def _edges(spec: JobSpec, graph: JobGraph) -> Iterator[dict[str, Any]]:

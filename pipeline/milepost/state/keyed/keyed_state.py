@@ -57,6 +57,12 @@ class SubtaskState:
         numbered = number_keys(wanted, self._identity.keys.hashes)
         return KeysOfRows(self, wanted.take(pa.array(numbered.first)), numbered)
 
+    def owns(self, keys: pa.Table) -> Bools:
+        """Return which keys lie in the key groups of this state."""
+        own = self._identity.key_groups
+        groups = self._groups(keys)
+        return (groups >= own.start) & (groups < own.stop)
+
     def lookup(self, keys: pa.Table) -> pa.Table:
         """Live rows whose key columns equal one of `keys` (nulls equal nulls); any order, each once."""
         rows, found = self.group(keys).find()
@@ -124,9 +130,12 @@ class SubtaskState:
     def _of_groups(self, rows: pa.Table, key_groups: range) -> pa.Table:
         if not rows.num_rows:
             return rows
-        keys = self._identity.keys
-        groups = keys.hasher.key_groups(rows, keys.routing_key, self._identity.max_parallelism)
+        groups = self._groups(rows)
         return rows.filter(pa.array((groups >= key_groups.start) & (groups < key_groups.stop)))
+
+    def _groups(self, rows: pa.Table) -> Ints:
+        keys = self._identity.keys
+        return keys.hasher.key_groups(rows, keys.routing_key, self._identity.max_parallelism)
 
     def upsert(self, rows: pa.Table) -> None:
         """Insert or replace by key; `rows` has the state schema and no key twice."""

@@ -55,6 +55,7 @@ With w = low + 2^32 high, a w + b high = a low + (2^32 a + b) high: as even and 
 """
 _32 = np.uint64(32)
 _UPPER = np.uint64(0xFFFFFFFF00000000)
+_OF_NO_COLUMNS = np.zeros(2, dtype=np.uint64)
 
 
 def new_secret() -> str:
@@ -85,7 +86,7 @@ class KeyHash:
 
         Args:
             table: has every column of `key`.
-            key: at least one column name.
+            key: column names; without any, all rows have one hash, which is the same for every secret.
         Raises:
             InvalidRequest: a key column's type cannot be a key.
         """
@@ -146,7 +147,7 @@ def _coefficients(secret: str, columns: int, index: int) -> _Coefficients:
 
 def _keyed_hash(table: pa.Table, key: Sequence[str], secret: str) -> Hashes:
     columns = [(key_column(table, name), _coefficients(secret, len(key), at)) for at, name in enumerate(key)]
-    begin: Hashes = np.add.reduce([own.begin for _, own in columns], axis=0)
+    begin: Hashes = np.sum([own.begin for _, own in columns], axis=0, dtype=np.uint64) if key else _OF_NO_COLUMNS
     hashes = np.empty(table.num_rows, dtype=np.uint64)
     for start in range(0, table.num_rows, ROWS_AT_ONCE):
         block = hashes[start : start + ROWS_AT_ONCE]

@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.build import build_sink, build_staging
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.formats.parquet_format import HEADS, head_key, head_version
 from milepost.dataflow.sinks.records.committables import (
@@ -20,7 +19,6 @@ from milepost.dataflow.sinks.records.committables import (
     decode_schema,
     encode_schema,
 )
-from milepost.dataflow.sinks.records.contents import ContentsRecords
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
 from milepost.dataflow.sinks.table import table_sink
 from milepost.protocol.codec.records import from_json, to_json
@@ -32,8 +30,6 @@ from milepost.protocol.records.errors import (
     Superseded,
 )
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.spec.graph.graph import SinkInput
-from milepost.spec.job.spec import SinkSpec
 from tests.conformance.local_cases import LocalParquet
 from tests.conformance.sink_case import LIFE, SCHEMA, Story, rows
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
@@ -211,27 +207,6 @@ def test_rows_that_cannot_be_the_table_are_refused_before_the_commit_point(
 ) -> None:
     with pytest.raises(InvalidRequest, match=named):
         upsert.manifest.completed(upsert.sink, Committable("table", encode_schema(schema), ()))
-
-
-def test_an_upsert_table_without_a_key_is_refused(store: ObjectStore) -> None:
-    """A task refuses what the master does."""
-    spec = SinkSpec(name="t", input="rows", format="parquet", path="p", mode="upsert")
-    keyless = SinkInput("t", "rows", part="", mode="upsert", key=(), columns={})
-    records = ContentsRecords(store)
-    with pytest.raises(InvalidRequest, match="needs an input with key columns"):
-        build_sink(
-            spec,
-            keyless,
-            job="job",
-            store=store,
-            job_store=store,
-            records=records,
-            retention_ms=0,
-            identity=lambda: LIFE,
-            find_access=lambda: pytest.fail("it is in no database"),
-        )
-    with pytest.raises(InvalidRequest, match="needs an input with key columns"):
-        build_staging(spec, keyless, store, None, None)
 
 
 def test_verify_and_read_find_a_missing_a_cut_and_a_changed_file(append: Story, store: ObjectStore) -> None:

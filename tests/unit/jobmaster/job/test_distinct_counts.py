@@ -76,6 +76,11 @@ def test_state_shows_counts_and_the_values_behind_them(job: LawJob) -> None:
     assert job.master.state("totals.distinct(v where `b`)").num_rows == 3
 
 
+def test_a_diff_says_which_values_came(job: LawJob) -> None:
+    found = {one.name: one.changes.table.to_pylist() for one in job.master.diff(1, 2) if one.kind == "operator"}
+    assert found["totals.distinct(v)"] == [{"change": "added", "k": "x", "value": 0.0}]
+
+
 def test_the_values_of_a_window_are_forgotten_with_it(job: LawJob) -> None:
     """The watermark is at minute 70: of [0, 60) nothing is kept, of [60, 120) one value."""
     assert job.master.state("hourly").num_rows == 1

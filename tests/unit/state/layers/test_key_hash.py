@@ -70,6 +70,11 @@ def test_the_hash_is_pinned(data_type: pa.DataType, value: Any, expected: int) -
     assert hashes(column(data_type, value)) == [expected]
 
 
+def test_without_key_columns_all_rows_have_one_hash_under_every_secret() -> None:
+    rows = pa.table({"k": [1, 2]})
+    assert {*KEYED(rows, ()).tolist(), *KeyHash(new_secret())(rows, ()).tolist()} == {0xE220A8397B1DCDAF}
+
+
 def test_a_composite_key_is_pinned() -> None:
     """(a, b) is not (b, a), a null keeps its place, and (a) is not the beginning of (a, null)."""
     pair = [pa.array(["UA", None]), pa.array([1, 1])]

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.operators.aggregation.aggregates import ROWS_COLUMN, Aggregates
+from milepost.dataflow.operators.aggregation.totals import begun, state_key, state_key_fields
 from milepost.dataflow.operators.contract import (
     ONLY_TABLE,
     CheckpointListener,
@@ -34,7 +35,7 @@ from milepost.spec.values.aggregates import AggregateCall
 
 
 class AggregateByKey:
-    """Aggregates over all rows of a key so far. Nothing is ever late; a null key is a group of its own."""
+    """Aggregates over all rows of a key so far, or of all. Nothing is ever late; a null key is a group of its own."""
 
     output_kind = OutputKind.UPDATES
     listener: CheckpointListener | None = None
@@ -48,13 +49,13 @@ class AggregateByKey:
         self.uid = uid
         self.key = self.routing_key = self.output_key = tuple(key)
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
-        keys = [self._input_schema.field(name) for name in key]
+        self.state_key, keys = state_key(key), state_key_fields(key, self._input_schema)
         self.state_schema = distinct_columns(uid, [*keys, *self._aggregates.state_fields])
         self.tables: Mapping[str, StateTable] = {
-            **only_table(self.key, self.routing_key, self.state_schema),
+            **only_table(self.state_key, self.routing_key, self.state_schema),
             **self._aggregates.value_tables(keys, key),
         }
-        self.output_schema = distinct_columns(uid, [*keys, *self._aggregates.output_fields])
+        self.output_schema = distinct_columns(uid, [*keys[: len(key)], *self._aggregates.output_fields])
         self.combiner: Combiner | None = AggregateCombiner(self) if self._aggregates.merges else None
 
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> AggregateRun:
@@ -83,9 +84,13 @@ class AggregateByKey:
 
     def take_up_partials(self, partials: pa.Table, state: KeyedState) -> pa.Table:
         """As `take_up`, for the rows that partial results stand for."""
-        keys, changed = self._aggregates.merge(partials.select(self.state_schema.names), self.key, state)
+        keys, changed = self._aggregates.merge(partials.select(self.state_schema.names), self.state_key, state)
         keys.put(changed)
         return changed
+
+    def begun(self, state: KeyedState) -> pa.Table | None:
+        """Return the row of totals where it begins with this epoch, and no row has come."""
+        return begun(self.key, state, self._aggregates.of_no_rows)
 
     def results(self, state_rows: pa.Table) -> pa.Table:
         """Return what state rows give out. Raises OperatorFailed on overflow."""
@@ -99,7 +104,7 @@ class AggregateRun:
     def __init__(self, operator: AggregateByKey, tables: Mapping[str, KeyedState]) -> None:
         self._operator = operator
         self._tables, self._state = tables, tables[ONLY_TABLE]
-        self._changed = ChangedKeys(operator.key)
+        self._changed = ChangedKeys(operator.state_key)
         self._emitted = operator.output_schema.empty_table()
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
@@ -119,6 +124,8 @@ class AggregateRun:
     def finish(self, firing_us: int | None) -> pa.Table:
         """Emit each changed key once, in the order of their state hash. Raises OperatorFailed on overflow."""
         changed = self._changed.current(self._state)
+        if changed is None:
+            changed = self._operator.begun(self._state)
         if changed is not None:
             self._emitted = self._operator.results(changed)
         return self._emitted
@@ -128,7 +135,7 @@ class AggregateRun:
         now = self._emitted
         if not now.num_rows:
             return retractions(now, NONE, now, NONE)
-        before, known = self._state.group(now.select(list(self._operator.key))).find_at_start()
+        before, known = self._state.group(key_columns(now, self._operator.key)).find_at_start()
         given = self._operator.results(before.filter(pa.array(known)))
         return retractions(given, np.flatnonzero(known), now, np.arange(now.num_rows))
 

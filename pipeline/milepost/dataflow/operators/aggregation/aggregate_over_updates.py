@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.operators.aggregation.aggregates import ROWS_COLUMN, Aggregates
+from milepost.dataflow.operators.aggregation.totals import begun, state_key, state_key_fields
 from milepost.dataflow.operators.contract import (
     ONLY_TABLE,
     WEIGHT_COLUMN,
@@ -52,11 +53,12 @@ class AggregateOverUpdates:
         self.uid = uid
         self.key = self.output_key = tuple(key)
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.key,)
-        keys = [schema.field(name) for name in key]
+        self.state_key, keys = state_key(key), state_key_fields(key, schema)
         state_schema = distinct_columns(uid, [*keys, *self._aggregates.state_fields])
-        self.tables = only_table(self.key, self.key, state_schema)
-        self.deletes = not set(key) <= set(input_.stays)
-        self.row_schema = distinct_columns(uid, [*keys, *self._aggregates.output_fields])
+        self.tables = only_table(self.state_key, self.key, state_schema)
+        self._nothing = self._aggregates.of_no_rows
+        self.deletes = bool(key) and not set(key) <= set(input_.stays)
+        self.row_schema = distinct_columns(uid, [*keys[: len(key)], *self._aggregates.output_fields])
         self.output_schema = self.row_schema.append(DELETED_FIELD) if self.deletes else self.row_schema
 
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> UpdatesRun:
@@ -72,22 +74,35 @@ class AggregateOverUpdates:
         return keys.keys
 
     def rows_of(self, state_rows: pa.Table) -> pa.Table:
-        """Return the output of state rows whose key has rows. Raises OperatorFailed on overflow."""
+        """Return the output of state rows that are there. Raises OperatorFailed on overflow."""
+        if not self.key and not _counted(state_rows).all():
+            state_rows = self._nothing
         columns = [*state_rows.select(list(self.key)).columns, *self._aggregates.results(state_rows)]
         return pa.table(columns, schema=self.row_schema)
 
     def results(self, state_rows: pa.Table) -> pa.Table:
         """Return the output of all rows of some state. Raises OperatorFailed on overflow."""
-        rows = self.rows_of(state_rows.filter(pa.array(there(state_rows))))
+        rows = self.rows_of(state_rows.filter(pa.array(self.there(state_rows))))
         return self.marked(rows, self.row_schema.empty_table())
 
     def marked(self, rows: pa.Table, gone: pa.Table) -> pa.Table:
         """Return rows as they are put out: where keys may go, with the deletes of those that have gone."""
         return with_deletes(rows, gone, self.key) if self.deletes else rows
 
+    def there(self, state_rows: pa.Table) -> Bools:
+        """Return which keys have rows; totals are there without any."""
+        if self.key:
+            return _counted(state_rows)
+        known: Bools = state_rows.column(ROWS_COLUMN).is_valid().to_numpy()
+        return known
 
-def there(state_rows: pa.Table) -> Bools:
-    """Return which keys have rows."""
+    def begun(self, state: KeyedState) -> pa.Table | None:
+        """Return the row of totals where it begins with this epoch, and no row has come."""
+        return begun(self.key, state, self._nothing)
+
+
+def _counted(state_rows: pa.Table) -> Bools:
+    """Return which keys have rows; where more were taken back than came none is there."""
     counted: Bools = pc.fill_null(state_rows.column(ROWS_COLUMN), 0).to_numpy() > 0
     return counted
 
@@ -117,15 +132,18 @@ class UpdatesRun:
 
         Where keys never go, one is without rows only while those that replace them are in flight.
         """
+        if not self._pieces and (first := self._operator.begun(self._state)) is not None:
+            self._pieces.append(first.select(self._operator.state_key))
         if not self._pieces:
             return self._operator.output_schema.empty_table()
         occurring = self._state.group(self._changed_keys())
         state_rows = occurring.find()[0]
         started = occurring.find_at_start()[0]
-        is_there, was_there = there(state_rows), there(started)
+        is_there, was_there = self._operator.there(state_rows), self._operator.there(started)
         self._before = self._rows(started, was_there), np.flatnonzero(was_there)
         self._now = self._rows(state_rows, is_there), np.flatnonzero(is_there)
-        self._state.delete(occurring.keys.filter(pa.array(self._is_empty(state_rows))))
+        if self._operator.key:
+            self._state.delete(occurring.keys.filter(pa.array(self._is_empty(state_rows))))
         return self._operator.marked(self._now[0], occurring.keys.filter(pa.array(was_there & ~is_there)))
 
     def retractions(self) -> pa.Table:
@@ -137,7 +155,8 @@ class UpdatesRun:
         if not self._pieces and not all_keys:
             return
         rows = self._state.rows() if all_keys else self._state.group(self._changed_keys()).find()[0]
-        check_settled(self._operator.uid, self._operator.key, rows.filter(pc.field(ROWS_COLUMN) <= 0))
+        short = ~_counted(rows) & ~self._is_empty(rows)
+        check_settled(self._operator.uid, self._operator.key, rows.filter(pa.array(short)))
 
     def _rows(self, state_rows: pa.Table, wanted: Bools) -> pa.Table:
         return self._operator.rows_of(state_rows.filter(pa.array(wanted)))
@@ -146,7 +165,7 @@ class UpdatesRun:
         """Return which keys have nothing left: what was added was taken back, all of it."""
         empty = np.ones(state_rows.num_rows, dtype=np.bool_)
         for name in state_rows.column_names:
-            if name not in self._operator.key:
+            if name not in self._operator.state_key:
                 empty &= pc.fill_null(state_rows.column(name), 0).to_numpy() == 0
         return empty
 

@@ -62,7 +62,7 @@ class Aggregates:
 
         Raises InvalidRequest: a column is not there or of a type that does not work.
         """
-        self._uid = uid
+        self._uid, self._schema = uid, schema
         self._calls = dict(calls)
         self._types = {column: _type_of(uid, column, schema) for call in calls.values() for column in call.columns}
         accumulators: dict[str, tuple[str | None, Accumulator]] = {}
@@ -163,6 +163,14 @@ class Aggregates:
         """Return the accumulators of rows alone, without any state: one row per key number."""
         none = self._none(count)
         return pa.table(self._updated(none, Grouped(rows, codes, count)), schema=none.schema)
+
+    @property
+    def of_no_rows(self) -> pa.Table:
+        """The accumulators of one key that has no row."""
+        rows, none = self._schema.empty_table(), np.empty(0, dtype=np.int64)
+        for one in self._distinct:
+            rows = rows.append_column(flag_of(one.name), pa.array([], pa.bool_()))
+        return self.partials(rows, none, 1)
 
     def merged(self, partials: pa.Table, codes: Ints, count: int) -> pa.Table:
         """Return what accumulators come to together, without any state: one row per number; taken in their order."""

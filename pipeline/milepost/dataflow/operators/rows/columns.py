@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.contract import Bools, Ints, OperatorFailed, OperatorInput
+from milepost.dataflow.operators.contract import TOTAL_COLUMN, Bools, Ints, OperatorFailed, OperatorInput
 from milepost.protocol.records.errors import InvalidRequest
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
@@ -59,7 +59,9 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def key_columns(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return the key columns with one zero and one NaN, so that equal keys are equal bits."""
+    """Return the key columns with one zero and one NaN, so that equal keys are equal bits; of no key `TOTAL_COLUMN`."""
+    if not key:
+        return pa.table({TOTAL_COLUMN: pa.repeat(True, rows.num_rows)})
     return pa.table({name: _normalized(rows.column(name)) for name in key})
 
 

@@ -51,7 +51,7 @@ def check_settled(uid: str, key: Sequence[str], short: pa.Table) -> None:
         short: the state rows of which more were taken back than came.
     """
     if short.num_rows:
-        which = ", ".join(f"{name} = {short.column(name)[0]}" for name in key)
+        which = ", ".join(f"{name} = {short.column(name)[0]}" for name in key) or "all rows"
         raise OperatorFailed(
             uid,
             f"rows of {short.num_rows} keys or values were taken back that never came, as of {which}, and nothing is "

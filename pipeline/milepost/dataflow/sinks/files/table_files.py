@@ -139,12 +139,11 @@ class TableFiles:
         verify: bool = False,
         columns: tuple[str, ...] | None = None,
     ) -> pa.Table:
-        """Return the rows that a table shows by its files; with a key it is one of the latest rows.
+        """Return the rows that a table of the latest rows shows by its files.
 
         Args, Raises: as `rows`.
         """
-        rows = self.rows(files, schema, verify=verify, columns=columns, deletes=bool(key))
-        return latest_rows([rows], key) if key else rows
+        return latest_rows([self.rows(files, schema, verify=verify, columns=columns, deletes=True)], key)
 
     def identified(self, file: StagedFile) -> StagedFile:
         """Return a file that others wrote with the SHA-256 of its content, which is read piece by piece.

@@ -147,7 +147,12 @@ def _type_in_parquet(data_type: pa.DataType) -> pa.DataType:
 
 
 def latest_per_key(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Return the last row of each key, in the order of `rows`; nulls in a key equal each other."""
+    """Return the last row of each key, in the order of `rows`; nulls in a key equal each other.
+
+    Without key columns all rows have one key.
+    """
+    if not key:
+        return rows.slice(max(0, rows.num_rows - 1))
     position = "__position"
     while position in rows.column_names:
         position += "_"
@@ -168,6 +173,8 @@ def sorted_latest(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
         sorted by k         a2 b1 d1 d2 f1
         next has the same k  .  .  x  .  .          d1 is dropped
     """
+    if not key:
+        return latest_per_key(rows, key)
     by_key = [(name, "ascending") for name in key]
     if any(pa.types.is_floating(rows.schema.field(name).type) for name in key):
         return latest_per_key(rows, key).sort_by(by_key)  # a NaN is not equal to itself

@@ -19,7 +19,7 @@ from milepost.dataflow.sinks.records.committables import (
     encode_schema,
 )
 from milepost.dataflow.sinks.records.table_keys import check_staged_key
-from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation
+from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.object_store import ObjectStore
 
 
@@ -27,7 +27,7 @@ class TableStaging:
     """What tasks stage for one table, and what an epoch makes of it.
 
     Args:
-        key: key columns of an upsert table; () for others. store: rooted at the table.
+        key: key columns of an upsert table, () of one that has one row; () for others. store: rooted at the table.
         op: what each row is to a changelog. statistics: whether a staged file says those of its columns.
         partition: by what the table is partitioned; None: by nothing.
     """
@@ -43,10 +43,6 @@ class TableStaging:
         statistics: bool = False,
         partition: PartitionBy | None = None,
     ) -> None:
-        if mode is SinkMode.UPSERT and not key:
-            raise InvalidRequest(
-                f"sink {name}: `mode: upsert` needs an input with key columns.", hint="use `mode: append`", sink=name
-            )
         self.name = name
         self.mode = mode
         self.key = key

@@ -244,9 +244,10 @@ class TableSink(TableStaging):
         return self._records.files(contents)
 
     def read(self, contents: TableContents, *, verify: bool = False) -> pa.Table:
-        schema = decode_schema(contents.schema)
-        rows = self._files.latest(self._records.files(contents), schema, self.key, verify=verify)
-        return self._sorted(rows) if self.mode is SinkMode.UPSERT else rows
+        schema, files = decode_schema(contents.schema), self._records.files(contents)
+        if self.mode is not SinkMode.UPSERT:
+            return self._files.rows(files, schema, verify=verify)
+        return self._sorted(self._files.latest(files, schema, self.key, verify=verify))
 
     def verify(self, contents: TableContents, *, deep: bool = False) -> list[str]:
         """Every file must be there with its recorded size; with `deep` also its SHA-256, rows and columns agree."""
@@ -393,7 +394,7 @@ class TableSink(TableStaging):
         files, schema = self._records.files(contents), decode_schema(contents.schema)
         if all(file.groups is not None for file in files):
             return contents.rows
-        return self._files.latest(files, schema, self.key, columns=self.key).num_rows
+        return self._files.latest(files, schema, self.key, columns=self.key or None).num_rows
 
     def _sorted(self, rows: pa.Table) -> pa.Table:
-        return rows.sort_by([(name, "ascending") for name in self.key])
+        return rows.sort_by([(name, "ascending") for name in self.key]) if self.key else rows
