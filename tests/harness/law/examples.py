@@ -324,11 +324,11 @@ def _operator(
         lateness, calls = digits.pick(LATENESS), digits.pick(rows.calls)
         window = digits.pick(digits.pick(WINDOWS))
         if "session" in window:
-            lateness, calls = "0s", {name: call for name, call in calls.items() if not call.startswith(ROUNDING)}
+            calls = {name: call for name, call in calls.items() if not call.startswith(ROUNDING)}
         if "tumbling" not in window:
             calls = {name: call for name, call in calls.items() if "distinct" not in call} or {"n": "count(*)"}
         operator |= {"window": window, "allowed_lateness": lateness, "aggregates": calls}
-        if "session" not in window and digits.pick((False, False, False, True)):
+        if digits.pick((False, False, False, True)):
             operator["emit"] = "early"
         if lateness != "0s" or "emit" in operator:
             return operator, True, None

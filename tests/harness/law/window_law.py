@@ -19,10 +19,9 @@ def window_law(spec: WindowOperator) -> Law:
 
 
 def _claims(law: SlidingLaw | SessionLaw, place: Place) -> Iterator[Claim]:
-    key = (*law.spec.key, "window_start", "window_end")
-    every = f"{names(key)}, {shown(law.spec.aggregates)}"
+    every = f"{names((*law.spec.key, 'window_start', 'window_end'))}, {shown(law.spec.aggregates)}"
     final = not law.spec.updates
-    rows = place.appended(every) if final else place.newest(key, every)
+    rows = place.appended(every) if final else place.shown(place.graph.nodes[place.uid].key, every)
     yield Claim("windows are the batch aggregate of those that are done", differing(rows, law.batch(place)))
     if final:
         early = f'SELECT * FROM "{place.uid}" WHERE epoch_us(window_end) - 1 < __stamp'
@@ -89,7 +88,7 @@ class SessionLaw:
     spec: WindowOperator
 
     def late(self, place: Place) -> str | None:
-        return f"{place.time_us} < __stamp"
+        return f"{place.time_us} < __stamp - {microseconds(self.spec.allowed_lateness)}"
 
     def batch(self, place: Place) -> str:
         assert self.spec.window.session is not None

@@ -97,7 +97,7 @@ def _window(spec: WindowOperator, input_: OperatorInput) -> StatefulOperator:
     if windows.sliding is not None:
         return SlidingWindowByKey(spec.uid, spec.key, _slides(windows.sliding, windows), emission, calls, input_)
     if windows.session is not None:
-        return SessionWindowByKey(spec.uid, spec.key, windows.session.gap, calls, input_)
+        return SessionWindowByKey(spec.uid, spec.key, windows.session.gap, emission, calls, input_)
     assert windows.tumbling is not None, "the spec says which windows"
     bounds = _bounds(windows.tumbling, windows)
     return TumblingWindowByKey(spec.uid, spec.key, bounds, emission, calls, input_)

@@ -29,9 +29,10 @@ EVENT_TIME_RULES = (
     EventTimeRule("deduplicate", "its input's", NOTHING, "with a `ttl`: event time < stamp − ttl"),
     EventTimeRule(
         "window",
-        "`window_end` less 1 µs: the last moment of the window",
+        "`window_end` less 1 µs: the last moment of the window; none of sessions that may come out again",
         "`allowed_lateness`",
-        "window_end + allowed_lateness ≤ stamp, of the last one that it is in; for sessions event time < stamp",
+        "window_end + allowed_lateness ≤ stamp, of the last one that it is in; for sessions event time < stamp − "
+        "allowed_lateness",
     ),
     EventTimeRule("aggregate", "none", NOTHING, NOTHING),
     EventTimeRule("top", "none", NOTHING, NOTHING),

@@ -104,8 +104,8 @@ def _window(operator: WindowOperator) -> tuple[StateBound, ...]:
     windows, lateness = operator.window, _plus(operator.allowed_lateness)
     per_key = f" and {_named(operator.key)}" if operator.key else ""
     if windows.session is not None:
-        until = f"its last event time{_plus(windows.session.gap)} ≤ W"
-        return (StateBound("", f"a row per open session{per_key}", until),)
+        until = f"its last event time{_plus(windows.session.gap)}{lateness} ≤ W"
+        return (StateBound("", f"a row per session that may grow{per_key}", until),)
     if windows.sliding is not None:
         pane = f"a row per pane of {length_text(windows.sliding.slide)}{per_key}"
         return (StateBound("", pane, f"start of the pane + {length_text(windows.sliding.size)}{lateness} ≤ W"),)

@@ -27,7 +27,10 @@ from milepost.spec.values.problems import Path, Problem
 
 
 def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
-    """Aggregates per key and window: each window once, append; with allowed lateness, and early, updates of it."""
+    """Aggregates per key and window: each window once, append; with allowed lateness, and early, updates of it.
+
+    Updates of sessions are by key and start, because they may end later than they did: so they have no event time.
+    """
     problems = append_problems(operator.kind, name, rows, path) + event_time_problems("a window", name, rows, path)
     problems += key_problems(operator.key, name, rows, path)
     problems += aggregate_problems(operator.aggregates, name, rows, path)
@@ -36,15 +39,12 @@ def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Pat
         return problems
     columns: Columns = {column: rows.type_of(column) for column in operator.key}
     columns |= dict.fromkeys(WINDOW_COLUMNS, WINDOW_TIME)
+    columns |= aggregate_columns(operator.aggregates, rows)
+    key, holdback_us = (*operator.key, *WINDOW_COLUMNS), operator.allowed_lateness // timedelta(microseconds=1)
+    if operator.updates and operator.window.session is not None:
+        return OutputRows(columns, None, UPDATES, key[:-1], holdback_us=holdback_us, deletes=True)
     kind = UPDATES if operator.updates else APPEND
-    return OutputRows(
-        {**columns, **aggregate_columns(operator.aggregates, rows)},
-        WINDOW_END,
-        kind,
-        (*operator.key, *WINDOW_COLUMNS),
-        shift_us=LAST_MOMENT_US,
-        holdback_us=operator.allowed_lateness // timedelta(microseconds=1),
-    )
+    return OutputRows(columns, WINDOW_END, kind, key, shift_us=LAST_MOMENT_US, holdback_us=holdback_us)
 
 
 def _merge_problems(operator: WindowOperator, rows: OutputRows, path: Path) -> Iterator[Problem]:
@@ -55,12 +55,6 @@ def _merge_problems(operator: WindowOperator, rows: OutputRows, path: Path) -> I
             yield Problem((*path, "aggregates", output), f"{not_available(str(call))} for {kind} windows")
     if operator.window.session is None:
         return
-    if operator.allowed_lateness:
-        message = f"{not_available('allowed_lateness')} for session windows: a late row may join two that were emitted"
-        yield Problem((*path, "allowed_lateness"), message)
-    if operator.emit == "early":
-        message = f"{not_available('emit: early')} for session windows: a row may join two that were emitted"
-        yield Problem((*path, "emit"), message)
     for output, call in operator.aggregates.items():
         type_ = rows.type_of(call.column)
         if rounds(call, type_):

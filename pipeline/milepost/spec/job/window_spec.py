@@ -172,9 +172,10 @@ class WindowOperator(KeyedOperator):
         window: which windows a row belongs to.
         aggregates: column of the output, and what it holds, as of an aggregate operator.
         allowed_lateness: how long after its end a window still takes rows up. 0s: it is emitted once, then final
-            (append); more: again with each epoch that brings it rows (updates), which sessions cannot.
+            (append); more: again with each epoch that brings it rows (updates). A session that has become part of
+            another one, or is not done any more, is deleted.
         emit: when windows come out: final, once they are done; early, with each epoch that brings them rows, before as
-            well (updates), and once they are done, which sessions cannot.
+            well (updates), and once they are done.
     """
 
     kind: Literal["window"]

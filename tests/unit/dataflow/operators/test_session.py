@@ -6,7 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -15,7 +17,11 @@ from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.spec import WindowOperator
+from milepost.state.keyed.keyed_state import restore_state
+from milepost.state.layers.layer import KeySpec
+from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local import LocalStore
 from tests.harness.tasks.subtasks import OperatorRun
 
@@ -26,10 +32,10 @@ END_OF_TIME = 2**63 - 1
 Row = tuple[str | None, float]
 
 
-def started(folder: Path, **calls: str) -> OperatorRun:
+def started(folder: Path, options: dict[str, str] | None = None, **calls: str) -> OperatorRun:
     spec = WindowOperator.model_validate(
         {"uid": "win", "kind": "window", "inputs": ["in"], "key": ["k"], "window": {"session": {"gap": "10m"}},
-         "aggregates": calls or {"n": "count(*)", "s": "sum(x)", "low": "min(x)"}}
+         "aggregates": calls or {"n": "count(*)", "s": "sum(x)", "low": "min(x)"}, **(options or {})}
     )  # fmt: skip
     operator = build_operator(spec, [OperatorInput(SCHEMA, "t")])
     return OperatorRun(operator, LocalStore(StoreConfig(f"file://{folder}/store")))
@@ -100,3 +106,118 @@ def test_a_session_that_would_end_after_all_time_is_refused(tmp_path: Path) -> N
 def test_a_sum_of_floats_is_refused_at_build(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="depends on the order in which rows join sessions"):
         started(tmp_path, s="sum(f)")
+
+
+LATE = {"allowed_lateness": "20m"}
+EARLY = {"emit": "early"}
+
+
+def shown(table: pa.Table) -> list[tuple[Any, ...]]:
+    """(key, first minute, end in minutes, n) per session, of a delete its key and first minute."""
+    deleted = table.column(DELETED_COLUMN).to_pylist()
+    rows_of = found(table.filter(pc.invert(table.column(DELETED_COLUMN))))
+    return rows_of + [row[:2] for row, gone in zip(found(table), deleted, strict=True) if gone]
+
+
+def test_a_late_row_makes_one_of_two_sessions_that_have_come_out(tmp_path: Path) -> None:
+    """The later one is deleted, the earlier one comes out in place of itself; others do not come out again."""
+    run = started(tmp_path, LATE)
+    assert run.operator.output_key == ("k", "window_start")
+    first = run.epoch(rows(("a", 0), ("a", 15), ("b", 0)), None, 25 * MINUTE_US).rows
+    assert shown(first) == [("a", 0.0, 10.0, 1), ("b", 0.0, 10.0, 1), ("a", 15.0, 25.0, 1)]
+    assert shown(run.epoch(rows(("a", 7)), 25 * MINUTE_US, 25 * MINUTE_US).rows) == [("a", 0.0, 25.0, 3), ("a", 15.0)]
+    assert shown(run.epoch(rows(("a", 5)), 25 * MINUTE_US, 25 * MINUTE_US).rows) == [("a", 0.0, 25.0, 4)]
+    assert not run.epoch(rows(), 25 * MINUTE_US, 44 * MINUTE_US).rows.num_rows
+    assert run.state().column("k").to_pylist() == ["a"]
+
+
+def test_a_session_that_is_not_done_any_more_is_deleted_until_it_is_again(tmp_path: Path) -> None:
+    run = started(tmp_path, LATE)
+    assert shown(run.epoch(rows(("a", 0)), None, 12 * MINUTE_US).rows) == [("a", 0.0, 10.0, 1)]
+    assert shown(run.epoch(rows(("a", 9)), 12 * MINUTE_US, 12 * MINUTE_US).rows) == [("a", 0.0)]
+    assert not run.epoch(rows(("a", 10)), 12 * MINUTE_US, 12 * MINUTE_US).rows.num_rows
+    assert shown(run.epoch(rows(), 12 * MINUTE_US, 20 * MINUTE_US).rows) == [("a", 0.0, 20.0, 3)]
+
+
+def test_a_session_is_kept_while_a_row_that_is_not_late_may_join_it(tmp_path: Path) -> None:
+    run = started(tmp_path, LATE)
+    run.epoch(rows(("a", 0)), None, 29.99 * MINUTE_US)
+    out = run.epoch(rows(("a", 9.99), ("a", 9.98)), round(29.99 * MINUTE_US), round(29.99 * MINUTE_US))
+    assert out.late.column("x").to_pylist() == [998] and shown(out.rows) == [("a", 0.0, 19.99, 2)]
+    run.epoch(rows(), round(29.99 * MINUTE_US), round(39.99 * MINUTE_US))
+    assert not run.state().num_rows
+
+
+def test_sessions_come_out_early_and_one_that_begins_earlier_takes_the_place_of_the_one_it_was(tmp_path: Path) -> None:
+    run = started(tmp_path, EARLY)
+    assert shown(run.epoch(rows(("a", 20), ("b", 20)), None, None).rows) == [("a", 20.0, 30.0, 1), ("b", 20.0, 30.0, 1)]
+    assert shown(run.epoch(rows(("a", 15)), None, None).rows) == [("a", 15.0, 30.0, 2), ("a", 20.0)]
+    assert shown(run.epoch(rows(("a", 22)), None, 30 * MINUTE_US, cuts=[1]).rows) == [
+        ("a", 15.0, 32.0, 3),
+        ("b", 20.0, 30.0, 1),
+    ]
+    assert shown(run.epoch(rows(), 30 * MINUTE_US, 32 * MINUTE_US).rows) == [("a", 15.0, 32.0, 3)]
+    assert not run.state().num_rows
+
+
+def test_what_another_subtask_has_emitted_is_deleted_where_this_one_has_not_fired_so_far(tmp_path: Path) -> None:
+    """After a change of parallelism, with rows in flight: that a session has come out is part of its state."""
+    run = started(tmp_path, LATE)
+    run.epoch(rows(("a", 15)), None, 0)
+    ahead = run.restore(0, 1)
+    assert shown(run.operator.begin({"": ahead}, 0).finish(25 * MINUTE_US)) == [("a", 15.0, 25.0, 1)]
+    snapshot = ahead.freeze(25 * MINUTE_US).encode("chk-9/t1/state/")
+    for upload in snapshot.uploads:
+        run.store.put(upload.key, upload.body)
+    table = run.operator.tables[""]
+    identity = StateIdentity.of(
+        "win", KeySpec(table.key, table.routing_key, run.hasher), table.schema, range(16), run.max_parallelism
+    )
+    joined = restore_state(
+        identity, [snapshot.handle], CheckpointObjects(run.store, 9, "t"), watermark_us=0, firing=[25 * MINUTE_US]
+    )
+    again = run.operator.begin({"": joined}, 0)
+    list(again.rows(0, rows(("a", 7)), 0))
+    assert shown(again.finish(0)) == [("a", 15.0)]
+
+
+DATABASE = duckdb.connect(config={"threads": 1})
+LATE_ROWS = st.lists(st.tuples(st.sampled_from(["a", None]), st.integers(0, 60).map(float)), max_size=6)
+
+
+@settings(max_examples=8, deadline=None)
+@example([[("a", 0.0), ("a", 18.0)], [("a", 9.0)], []], [1], EARLY)
+@given(st.lists(LATE_ROWS, min_size=2, max_size=4), st.lists(st.integers(1, 5), max_size=2, unique=True),
+       st.sampled_from([LATE, EARLY, LATE | EARLY]))  # fmt: skip
+def test_a_table_of_sessions_is_the_batch_query_of_duckdb_after_each_epoch(
+    epochs: list[list[Row]], cuts: list[int], options: dict[str, str]
+) -> None:
+    table: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    taken: list[Row] = []
+    lateness = 20 if options.get("allowed_lateness") else 0
+    with tempfile.TemporaryDirectory() as folder:
+        run = started(Path(folder), options)
+        for number, given_rows in enumerate(epochs):
+            stamp, firing = (None, 15) if not number else (15 * number, 15 * number + 15)
+            out = run.epoch(rows(*given_rows), None if stamp is None else stamp * MINUTE_US, firing * MINUTE_US,
+                            parallelism=1 + number % 2, cuts=sorted(cuts))  # fmt: skip
+            for row in shown(out.rows):
+                table.pop(row[:2], None)
+                if len(row) > 2:
+                    table[row[:2]] = row
+            taken += [row for row in given_rows if stamp is None or row[1] >= stamp - lateness]
+            assert sorted(table.values(), key=repr) == sorted(
+                expected(taken, None if "emit" in options else firing), key=repr
+            )
+
+
+def expected(taken: list[Row], firing: int | None) -> list[tuple[Any, ...]]:
+    given_rows = pa.table(
+        {"k": pa.array([k for k, _ in taken], pa.string()), "t": pa.array([t for _, t in taken], pa.float64())}
+    )
+    DATABASE.register("given_rows", given_rows)
+    new = "SELECT *, coalesce(t - lag(t) OVER (PARTITION BY k ORDER BY t) >= 10, true)::INTEGER AS new FROM given_rows"
+    numbered = f"SELECT *, sum(new) OVER (PARTITION BY k ORDER BY t ROWS UNBOUNDED PRECEDING) AS s FROM ({new})"
+    done = "true" if firing is None else f"e <= {firing}"
+    each = f"SELECT k, min(t) AS b, max(t) + 10 AS e, count(*) AS n FROM ({numbered}) GROUP BY k, s"
+    return DATABASE.sql(f"SELECT * FROM ({each}) WHERE {done}").fetchall()

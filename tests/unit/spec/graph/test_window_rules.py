@@ -102,8 +102,6 @@ def test_a_thousand_panes_of_a_window_are_the_most() -> None:
 @pytest.mark.parametrize(
     ("operator", "says"),
     [
-        ({"window": SESSION, "allowed_lateness": "1s"}, "`allowed_lateness` is not available in this version for sess"),
-        ({"window": SESSION, "emit": "early"}, "`emit: early` is not available in this version for session windows"),
         ({"window": SESSION, "aggregates": {"s": "sum(x)"}}, "a sum of floats depends on the order"),
         ({"window": SESSION, "aggregates": {"s": "avg(x)"}}, "a sum of floats depends on the order"),
     ],
@@ -113,6 +111,28 @@ def test_what_would_make_a_session_another_one_later_is_refused(operator: dict[s
         build_graph(spec(**operator))
     assert build_graph(spec(window=SESSION, aggregates={"s": "sum(paid)", "a": "avg(paid)", "m": "max(x)"}))
     assert build_graph(spec(window=SLIDING, aggregates={"s": "sum(x)"}))
+
+
+@pytest.mark.parametrize("option", [{"allowed_lateness": "1h"}, {"emit": "early"}])
+def test_sessions_that_may_come_out_again_are_updates_by_key_and_start_with_deletes(option: dict[str, str]) -> None:
+    """Their end may be a later one: it is no part of the key, and nothing times a delete of them."""
+    node = build_graph(spec(window=SESSION, **option)).nodes["win"]
+    assert (node.output_kind, node.key, node.deletes) == ("updates", ("visitor", "window_start"), True)
+    assert (node.event_time, node.holdback_us) == (None, 3_600_000_000 if "allowed_lateness" in option else 0)
+    value = document(window=SESSION, **option)
+    for format_, mode, says in (
+        ("parquet", "append", "gives updates, which an append sink cannot take"),
+        ("delta", "upsert", "for windows and format: delta"),
+        ("parquet", "upsert", None),
+        ("delta", "changelog", None),
+    ):
+        sink = {"name": "out", "input": "win", "format": format_, "path": "out", "mode": mode}
+        job = JobSpec.model_validate({**value, "sinks": [sink]})
+        if says is None:
+            assert build_graph(job)
+        else:
+            with pytest.raises(InvalidRequest, match=says):
+                build_graph(job)
 
 
 def test_state_of_other_windows_is_of_another_operator() -> None:

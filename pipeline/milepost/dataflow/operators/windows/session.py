@@ -2,8 +2,8 @@
 
 A session is from its first row to `gap` after its last one. Each row is a window [t, t + gap) of its own, and windows
 that have a moment in common are one session: so a row `gap` after the last one, or later, begins a new one, and which
-rows are together does not depend on the order in which they come. State has one row per key and session that is not
-done. An on-time row is not before the firing watermark, at which every session that is done has ended: it joins none.
+rows are together does not depend on the order in which they come. State has one row per key and session that may still
+grow. An on-time row is not before the firing watermark less the allowed lateness: it joins none that is forgotten.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import (
+    BEGINS_NULL,
     EXPIRES_COLUMN,
     ONLY_TABLE,
     TIMER_COLUMN,
@@ -24,6 +25,7 @@ from milepost.dataflow.operators.contract import (
     Ints,
     KeyedState,
     OperatorInput,
+    OperatorRun,
     OutputKind,
     RowsOfKeys,
     only_table,
@@ -35,6 +37,8 @@ from milepost.dataflow.operators.rows.columns import (
     group_rows,
     key_columns,
 )
+from milepost.dataflow.operators.rows.deletes import DELETED_FIELD
+from milepost.dataflow.operators.windows.session_updates import EMITTED_COLUMN, Joined, SessionUpdatesRun
 from milepost.dataflow.operators.windows.window import StateTables, WindowRun
 from milepost.dataflow.operators.windows.windowed import WINDOW_START, Emission, WindowedRows
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
@@ -45,17 +49,21 @@ from milepost.spec.values.aggregates import AggregateCall
 class SessionWindowByKey:
     """Aggregates over the rows of a key in one session.
 
-    A row is late when its event time is below the lateness watermark, whatever it would join. A session is emitted
-    once, in the epoch whose firing watermark reaches its end.
+    A row is late when its event time is below the lateness watermark less the allowed lateness, whatever it would join.
+    A session is emitted in the epoch whose firing watermark reaches its end. With allowed lateness 0 that is final
+    (append); with more, and early, it may come out again, in place of what it is made of (`session_updates.py`).
     """
 
     listener: CheckpointListener | None = None
-    emission = Emission()
-    output_kind = OutputKind.APPEND
-    output_key: tuple[str, ...] = ()
 
     def __init__(
-        self, uid: str, key: Sequence[str], gap: timedelta, calls: Mapping[str, AggregateCall], input_: OperatorInput
+        self,
+        uid: str,
+        key: Sequence[str],
+        gap: timedelta,
+        emission: Emission,
+        calls: Mapping[str, AggregateCall],
+        input_: OperatorInput,
     ) -> None:
         self.windowed = windowed = WindowedRows(uid, key, calls, input_)
         if not windowed.aggregates.merges:
@@ -65,37 +73,48 @@ class SessionWindowByKey:
                 hint="CAST the column to a decimal in a `sql` operator before it.",
             )
         self._gap_us = gap // timedelta(microseconds=1)
-        self.uid = uid
+        self.uid, self.emission = uid, emission
         self.routing_key = windowed.key
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
         self.key = (*key, WINDOW_START)
         self.combiner: Combiner | None = None
-        self.output_schema = windowed.output_schema
+        self.output_kind = OutputKind.UPDATES if emission.updates else OutputKind.APPEND
+        self.output_key = self.key if emission.updates else ()
+        deleted = [DELETED_FIELD] if emission.updates else []
+        self.output_schema = pa.schema([*windowed.output_schema, *deleted])
         start = pa.field(WINDOW_START, UTC_MICROSECONDS)
         times = [pa.field(TIMER_COLUMN, pa.int64()), pa.field(EXPIRES_COLUMN, pa.int64())]
+        emitted = [pa.field(EMITTED_COLUMN, pa.bool_(), metadata={BEGINS_NULL: "1"})] if emission.updates else []
         self._accumulated = pa.schema(windowed.aggregates.state_fields)
-        self.state_schema = distinct_columns(uid, [*windowed.key_fields, start, *self._accumulated, *times])
+        fields = [*windowed.key_fields, start, *self._accumulated, *times, *emitted]
+        self.state_schema = distinct_columns(uid, fields)
         self.tables = only_table(self.key, self.routing_key, self.state_schema)
 
-    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> WindowRun:
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> OperatorRun:
         """Start one subtask's epoch."""
-        return WindowRun(self, tables, previous_firing_us)
+        run = SessionUpdatesRun if self.emission.updates else WindowRun
+        return run(self, tables, previous_firing_us)
 
     def take_up(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
         """Have on-time rows join sessions; return the state rows that changed, if any, and the late rows."""
+        joined, late = self.join(rows, lateness_us, tables)
+        return None if joined is None else joined.changed, late
+
+    def join(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[Joined | None, pa.Table]:
+        """Have on-time rows join sessions; return what they have made of them, if there are any, and the late rows."""
         late = self.windowed.input_schema.empty_table()
         if not rows.num_rows:
             return None, late
         rows = self.windowed.plain(rows)
         times = self.windowed.event_time.of(rows)
         if lateness_us is not None:
-            on_time = times >= lateness_us
+            on_time = times >= lateness_us - self.emission.lateness_us
             late = rows.filter(pa.array(~on_time))
             rows, times = rows.filter(pa.array(on_time)), times[on_time]
-        self.windowed.refuse_unbounded(times[times > END_OF_TIME_US - self._gap_us])
+        self.windowed.refuse_unbounded(times[times > END_OF_TIME_US - self._gap_us - self.emission.lateness_us])
         return (self._join(rows, times, tables[ONLY_TABLE]) if rows.num_rows else None), late
 
-    def _join(self, rows: pa.Table, times: Ints, state: KeyedState) -> pa.Table:
+    def _join(self, rows: pa.Table, times: Ints, state: KeyedState) -> Joined:
         keys = key_columns(rows, self.routing_key)
         owners, count = group_rows(keys)
         distinct = keys.take(pa.array(first_of_each(owners, count)))
@@ -119,12 +138,15 @@ class SessionWindowByKey:
         accumulated = self._accumulate(rows, numbers, found, grown)
         owner = np.zeros(len(joined), dtype=np.int64)
         owner[numbers] = owners[taken]
-        bounds = [pa.array(first, UTC_MICROSECONDS), *accumulated.columns, pa.array(last), pa.array(last)]
-        changed = pa.table([*distinct.take(pa.array(owner)).columns, *bounds], schema=self.state_schema)
-        moved = starts[:before][grown] != first[numbers[: int(grown.sum())]]
-        state.delete(found.take(list(self.key), np.flatnonzero(grown)[moved]))
+        emitted = [pa.array(np.full(len(joined), self.emission.early))] if self.emission.updates else []
+        times_of = [pa.array(last), pa.array(last + self.emission.lateness_us), *emitted]
+        columns = [*distinct.take(pa.array(owner)).columns, pa.array(first, UTC_MICROSECONDS), *accumulated.columns]
+        changed = pa.table([*columns, *times_of], schema=self.state_schema)
+        begun_before = starts[:before][grown] != first[numbers[: int(grown.sum())]]
+        moved = found.take(list(self.key), np.flatnonzero(grown)[begun_before])
+        state.delete(moved)
         state.upsert(changed)
-        return changed
+        return Joined(changed, moved)
 
     def _accumulate(self, rows: pa.Table, numbers: Ints, found: RowsOfKeys, grown: Bools) -> pa.Table:
         """Return the accumulators of each session: of those that it had, and of the rows that joined it."""
