@@ -86,10 +86,38 @@ OVER_UPDATES = (
     {"n": "count(*)", "total": "sum(n)"},
     {"n": "count(n)", "mean": "avg(n)", "spread": "var(n)"},
 )
-OVER_CHOSEN = (
-    {"n": "count(*)", "total": "sum(i)"},
-    {"n": "count(i)", "money": "sum(d)", "mean": "avg(d)", "spread": "var(i)"},
-    {"n": "count(*) filter (where b)", "total": "sum(i) filter (where b)", "some": "count(x)"},
+
+
+def over_updates(
+    columns: Sequence[str], flags: Sequence[str] = (), by: str = "n", sums: Sequence[dict[str, str]] = OVER_UPDATES
+) -> tuple[dict[str, str], ...]:
+    """Return what may be aggregated of updates: sums, values of some columns, and flags."""
+    values = tuple(
+        one
+        for name in columns
+        for one in (
+            {"n": "count(*)", "low": f"min({name})", "high": f"max({name})", "many": f"count(distinct {name})"},
+            {"n": "count(*)", "least": f"arg_min({name}, {by})", "most": f"arg_max({by}, {name})", "top": f"max({by})"},
+        )
+    )
+    of_flags = tuple(
+        {"n": "count(*)", "some": f"any({name})", "each": f"every({name})", "low": f"min({by}) filter (where {name})",
+         "of_true": f"arg_max({name}, {by}) filter (where {name})",
+         "many": f"count(distinct {by}) filter (where {name})"}
+        for name in flags
+    )  # fmt: skip
+    return (*sums, *values, *of_flags)
+
+
+OVER_CHOSEN = over_updates(
+    SCHEMA.names,
+    ["b"],
+    "i",
+    (
+        {"n": "count(*)", "total": "sum(i)"},
+        {"n": "count(i)", "money": "sum(d)", "mean": "avg(d)", "spread": "var(i)"},
+        {"n": "count(*) filter (where b)", "total": "sum(i) filter (where b)", "some": "count(x)"},
+    ),
 )
 """Over rows of `SCHEMA` of which others may take the place."""
 ROUNDING = ("sum(x)", "avg(x)", "stddev(x)")
@@ -319,7 +347,9 @@ def _operator(
         calls = {f"of_{name}" if name in key else name: call for name, call in digits.pick(rows.calls).items()}
         parts = tuple((name,) for name in key)
         keys = (*parts, ("n",), *([key] if key else []))
-        return operator | {"aggregates": calls}, True, _Rows(uid, keys, OVER_UPDATES, "", updates=True)
+        flags = [name for name, call in calls.items() if call.startswith(("any(", "every("))]
+        further = over_updates([*key, *(name for name in calls if name != "n")], flags)
+        return operator | {"aggregates": calls}, True, _Rows(uid, keys, further, "", updates=True)
     if kind == "window":
         lateness, calls = digits.pick(LATENESS), digits.pick(rows.calls)
         window = digits.pick(digits.pick(WINDOWS))
@@ -375,7 +405,7 @@ def _chosen(uid: str, rows: _Rows) -> _Rows:
     if rows.updates:
         return replace(rows, name=uid)
     of_source = rows.event_time == "t"
-    calls, orders = (OVER_CHOSEN, ORDERS) if of_source else (OVER_UPDATES, WINDOW_ORDERS)
+    calls, orders = (OVER_CHOSEN, ORDERS) if of_source else (over_updates(rows.keys[-1]), WINDOW_ORDERS)
     return _Rows(uid, rows.keys, calls, "", updates=True, orders=orders)
 
 
@@ -384,7 +414,8 @@ def _of_latest(uid: str, operator: dict[str, Any], rows: _Rows) -> _Rows:
     shown = operator.get("columns")
     if shown is None:
         return _chosen(uid, rows)
-    keys, calls = tuple((name,) for name in shown), ({"n": "count(*)"}, {"n": f"count({shown[0]})"})
+    keys, sums = tuple((name,) for name in shown), ({"n": "count(*)"}, {"n": f"count({shown[0]})"})
+    calls = over_updates(shown, by=shown[0], sums=sums)
     return _Rows(uid, keys, calls, "", updates=True, orders=keys)
 
 

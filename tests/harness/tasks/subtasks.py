@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,9 +35,18 @@ class OperatorRun:
         self.store = store
         self.max_parallelism = max_parallelism
         self.hasher = hasher
-        self.handles: tuple[StateHandle, ...] = ()
+        self.tables: dict[str, tuple[StateHandle, ...]] = dict.fromkeys(operator.tables, ())
         self.firing_us: int | None = None
         self.epochs = 0
+
+    @property
+    def handles(self) -> tuple[StateHandle, ...]:
+        """Those of an operator's one table, or of its first."""
+        return self.tables[ONLY_TABLE]
+
+    @handles.setter
+    def handles(self, handles: tuple[StateHandle, ...]) -> None:
+        self.tables[ONLY_TABLE] = handles
 
     def epoch(
         self,
@@ -76,33 +85,40 @@ class OperatorRun:
         """Run one epoch and move to its checkpoint; each subtask gets pieces of rows with their lateness stamps."""
         self.epochs += 1
         outputs: list[OperatorOutput] = []
-        handles: list[StateHandle] = []
+        handles: dict[str, list[StateHandle]] = {name: [] for name in self.tables}
         for subtask, given in enumerate(subtasks):
-            state = self.restore(subtask, len(subtasks), cache)
-            outputs.append(run_in_pieces(self.operator, state, self.firing_us, given, firing_us))
-            frozen = state.freeze(firing_us)
-            snapshot = frozen.encode(f"chk-{self.epochs}/t1/state/")
-            for upload in snapshot.uploads:
-                self.store.put(upload.key, upload.body)
-            frozen.stage_cache(snapshot)
-            handles.append(from_json(StateHandle, json.loads(json.dumps(to_json(snapshot.handle))), "state handle"))
-        self.handles, self.firing_us = tuple(handles), firing_us
+            tables = self.restored(subtask, len(subtasks), cache)
+            outputs.append(run_in_pieces(self.operator, tables, self.firing_us, given, firing_us))
+            for name, state in tables.items():
+                frozen = state.freeze(firing_us)
+                snapshot = frozen.encode(f"chk-{self.epochs}/t1/state/")
+                for upload in snapshot.uploads:
+                    self.store.put(upload.key, upload.body)
+                frozen.stage_cache(snapshot)
+                handle = from_json(StateHandle, json.loads(json.dumps(to_json(snapshot.handle))), "state handle")
+                handles[name].append(handle)
+        self.tables, self.firing_us = {name: tuple(of_table) for name, of_table in handles.items()}, firing_us
         return OperatorOutput(_concat([o.rows for o in outputs]), _concat([o.late for o in outputs]))
 
     def restore(self, subtask: int, parallelism: int, cache: Path | None = None) -> SubtaskState:
-        """One subtask's state at the last checkpoint."""
-        return self._restore(key_group_range(self.max_parallelism, parallelism, subtask), cache)
+        """One subtask's state at the last checkpoint, of the operator's one table or its first."""
+        return self.restored(subtask, parallelism, cache)[ONLY_TABLE]
 
-    def state(self) -> pa.Table:
+    def restored(self, subtask: int, parallelism: int, cache: Path | None = None) -> dict[str, SubtaskState]:
+        """One subtask's state at the last checkpoint, by table."""
+        own = key_group_range(self.max_parallelism, parallelism, subtask)
+        return {name: self._restore(name, own, cache) for name in self.tables}
+
+    def state(self, table: str = ONLY_TABLE) -> pa.Table:
         """The whole live state at the last checkpoint."""
-        return self._restore(range(self.max_parallelism), None).rows()
+        return self._restore(table, range(self.max_parallelism), None).rows()
 
-    def _restore(self, key_groups: range, cache: Path | None) -> SubtaskState:
-        table = self.operator.tables[ONLY_TABLE]
+    def _restore(self, name: str, key_groups: range, cache: Path | None) -> SubtaskState:
+        table = self.operator.tables[name]
         keys = KeySpec(table.key, table.routing_key, self.hasher)
         return restore_state(
-            StateIdentity.of(self.operator.uid, keys, table.schema, key_groups, self.max_parallelism),
-            self.handles,
+            StateIdentity.of(self.operator.uid, keys, table.schema, key_groups, self.max_parallelism, table=name),
+            self.tables[name],
             CheckpointObjects(self.store, self.epochs, "test"),
             watermark_us=self.firing_us,
             cache=None if cache is None else StateCache(cache),
@@ -117,13 +133,13 @@ def cut(rows: pa.Table, cuts: Sequence[int]) -> list[pa.Table]:
 
 def run_in_pieces(
     operator: StatefulOperator,
-    state: SubtaskState,
+    tables: Mapping[str, SubtaskState],
     previous_firing_us: int | None,
     pieces: Sequence[tuple[pa.Table, int | None]],
     firing_us: int | None,
 ) -> OperatorOutput:
     """One subtask's epoch as its driver runs it: before each piece, all fires that the rows to come must find done."""
-    run = operator.begin({ONLY_TABLE: state}, previous_firing_us)
+    run = operator.begin(tables, previous_firing_us)
     emitted, late = [], []
     for index, (rows, lateness_us) in enumerate(pieces):
         emitted.append(run.advance(operator_watermark(stamp for _, stamp in pieces[index:])))

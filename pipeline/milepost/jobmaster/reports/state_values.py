@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.aggregation.aggregates import Aggregates, timed_calls
+from milepost.dataflow.operators.aggregation.aggregates import ROWS_COLUMN, Aggregates, timed_calls
 from milepost.dataflow.operators.aggregation.distinct_values import VALUE_COLUMN
+from milepost.dataflow.operators.aggregation.kept_values import NEGATIVE_ZEROS
+from milepost.dataflow.operators.aggregation.value_tables import BY_COLUMN
 from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
     IDENTITY_COLUMNS,
@@ -28,7 +30,7 @@ from milepost.spec.load.load import from_text
 from milepost.spec.values.aggregates import AggregateCall
 
 _SHOWN_AS = {TIMER_COLUMN: "next_timer", EXPIRES_COLUMN: "expires"}
-_VALUES = {VALUE_COLUMN: "value"}
+_VALUES = {VALUE_COLUMN: "value", BY_COLUMN: "by", NEGATIVE_ZEROS: "negative_zeros"}
 _PANES = {PANE_START: "pane_start", FIRST_END: "first_window_end"}
 _WINDOW_END = "window_end"
 _NUMBER = "rows"
@@ -50,7 +52,8 @@ def state_values(context: JobContext, metadata: CheckpointMetadata, table: Opera
         return shown.rename_columns([_free(_VALUES.get(name, name), name, shown) for name in shown.column_names])
     columns = {column for call in calls.values() for column in call.columns}
     types = recorded_types(table.state.schema, sorted(columns), calls.values())
-    aggregates = Aggregates(table.uid, calls, pa.schema(list(types.items())))
+    over_updates = ROWS_COLUMN in rows.column_names
+    aggregates = Aggregates(table.uid, calls, pa.schema(list(types.items())), over_updates=over_updates)
     try:
         results = aggregates.results(rows)
     except OperatorFailed as error:

@@ -184,7 +184,7 @@ def read_table(
             raise InvalidRequest(
                 f"operator {spec.uid}: its state has the tables {', '.join(map(repr, operator.tables))}; one table "
                 "can be bootstrapped in this version. Nothing was changed.",
-                hint="leave count(distinct …) out",
+                hint="leave count(distinct …) out, and over updates min, max, arg_min, arg_max",
                 uid=spec.uid,
             )
         expected = pa.schema([pa.field(field.name, field.type) for field in operator.tables[ONLY_TABLE].schema])

@@ -154,11 +154,28 @@ def _process(operator: ProcessOperator) -> tuple[StateBound, ...]:
     return (StateBound("", f"what {operator.function} keeps per {_named(operator.key)}", grows_with=grows_with),)
 
 
-def bound_over_updates(name: str, key: Sequence[str]) -> StateBound:
-    """Return what an operator keeps of updates: all rows that are there now, whatever it needs of them at present."""
-    if not key:
-        return StateBound("", f"the row of {name}")
-    return StateBound("", f"the rows of {name}", grows_with=f"distinct {_named(key)} of {name}")
+def bounds_over_updates(
+    operator: RowWiseSpec | StatefulSpec, name: str, key: Sequence[str], event_time: str | None
+) -> tuple[StateBound, ...]:
+    """Return what an operator keeps of updates: what is there now, whatever it needs of it at present.
+
+    Args:
+        name: of the node that gives them. key: of its rows. event_time: of its rows, or None.
+    """
+    grows_with = f"distinct {_named(key)} of {name}" if key else None
+    if not isinstance(operator, AggregateOperator):
+        return (StateBound("", f"the {'rows' if key else 'row'} of {name}", grows_with=grows_with),)
+    calls = [call.timed(event_time) for call in operator.aggregates.values()]
+    tables = {call.weighted_table: call for call in calls if call.weighted_table is not None}
+    values = [
+        StateBound(table, _per_key(f"a value of {_with_order(call)}", operator.key).holds, grows_with=grows_with)
+        for table, call in tables.items()
+    ]
+    return (_per_key("a row", operator.key), *values)
+
+
+def _with_order(call: AggregateCall) -> str:
+    return f"{call.column} with {call.by}" if call.by is not None else str(call.column)
 
 
 def _per_key(what: str, key: Sequence[str]) -> StateBound:

@@ -19,9 +19,6 @@ UNAVAILABLE = ("approx_distinct", "approx_percentile")
 BY_EVENT_TIME: Mapping[str, str] = {"first": "arg_min", "last": "arg_max"}
 """What a function is over the event time of its input."""
 
-SUBTRACTED = ("count", "sum", "avg", "stddev", "var")
-"""Functions from which rows that are taken back can be subtracted."""
-
 EXACT_DIGITS = 18
 """Decimals of so many digits are int64 inside: their squares are summed exactly."""
 
@@ -67,6 +64,14 @@ class AggregateCall:
     def value_table(self) -> str | None:
         """The table of state that has the values of a distinct count; None: it is none."""
         return f"distinct({argument_label(self.column, self.where)})" if self.distinct else None
+
+    @property
+    def weighted_table(self) -> str | None:
+        """The table of state that says how often each value is there, over updates, of a `timed` call; None: none."""
+        label = argument_label(self.column, self.where)
+        if self.by is not None:
+            return f"values({label} by `{self.by}`)"
+        return f"values({label})" if self.distinct or self.function in ("min", "max") else None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -171,10 +176,10 @@ def rounds(call: AggregateCall, type_: ColumnType | None) -> bool:
 
 def updates_problem(call: AggregateCall, type_: ColumnType | None) -> str | None:
     """Return why rows cannot be taken back from an aggregate, or None. An unknown type is not judged here."""
-    if call.function not in SUBTRACTED or call.distinct:
-        return f"{call} over updates is not available in this version; available: {', '.join(SUBTRACTED)}"
     if rounds(call, type_):
         return f"{call} over updates: a sum of floats is rounded, so rows cannot be taken back; sum a decimal"
+    if type_ is not None and type_.is_nested and call.function != "count":
+        return f"{call} over updates of values of type {type_} is not available in this version; take a part of them"
     return None
 
 

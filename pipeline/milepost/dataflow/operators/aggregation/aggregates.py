@@ -25,6 +25,8 @@ from milepost.dataflow.operators.aggregation.accumulators import (
 )
 from milepost.dataflow.operators.aggregation.distinct_values import DistinctValues, flag_of
 from milepost.dataflow.operators.aggregation.picked import Picked, picked_name
+from milepost.dataflow.operators.aggregation.truths import Truths, any_or_every
+from milepost.dataflow.operators.aggregation.value_tables import WeightedRows, weighted_tables
 from milepost.dataflow.operators.aggregation.variances import Moments, SquareSum, is_exact, variances
 from milepost.dataflow.operators.contract import Bools, GroupedKeys, Ints, KeyedState, OperatorFailed, StateTable
 from milepost.protocol.records.errors import InvalidRequest
@@ -49,7 +51,7 @@ class Aggregates:
     """Folds rows into per-key accumulators and reads results from them.
 
     Attributes:
-        state_fields: state columns of all accumulators.
+        state_fields: state columns of all accumulators. weighted: tables of the values that are there, over updates.
         output_fields: one per aggregate, by its name in the spec. count and sums of integers: int64; sums of decimals:
             decimal(38, s); sums of floats, averages and deviations: float64; any and every: bool; others: the column's.
     """
@@ -58,11 +60,11 @@ class Aggregates:
         self, uid: str, calls: Mapping[str, AggregateCall], schema: pa.Schema, *, over_updates: bool = False
     ) -> None:
         """Args:
-        over_updates: whether rows are taken back; then there is `ROWS_COLUMN` in the state.
+        over_updates: whether rows are taken back; then `ROWS_COLUMN` is in the state, and there may be `weighted`.
 
         Raises InvalidRequest: a column is not there or of a type that does not work.
         """
-        self._uid, self._schema = uid, schema
+        self._uid, self._schema, self._over_updates = uid, schema, over_updates
         self._calls = dict(calls)
         self._types = {column: _type_of(uid, column, schema) for call in calls.values() for column in call.columns}
         accumulators: dict[str, tuple[str | None, Accumulator]] = {}
@@ -71,23 +73,20 @@ class Aggregates:
         outputs: list[pa.Field] = []
         for name, call in self._calls.items():
             outputs.append(pa.field(name, self._result_type(name, call)))
-            where = call.where if call.value_table is None else flag_of(call.value_table)
+            if over_updates:
+                self._check_taken_back(name, call)
+            where = call.where if over_updates or call.value_table is None else flag_of(call.value_table)
             for accumulator in self._needed(call):
-                if over_updates and (call.distinct or not isinstance(accumulator, Subtracted)):
-                    raise InvalidRequest(
-                        f"operator {uid!r}: {name} = {call} of type {self._types.get(str(call.column))} "
-                        "is not available in this version over updates: its rows cannot be taken back. "
-                        "Nothing was changed.",
-                        hint="count, sum, avg, var and stddev of integers and decimals are available.",
-                    )
                 accumulators.setdefault(accumulator.fields[0].name, (where, accumulator))
         self._filtered = list(accumulators.values())
         self._filters = list(dict.fromkeys(where for where, _ in self._filtered))
         self._accumulators = [accumulator for _, accumulator in self._filtered]
-        self.state_fields = tuple(field for accumulator in self._accumulators for field in accumulator.fields)
+        self.weighted = weighted_tables(self._calls.values(), self._types) if over_updates else ()
+        of_values = [field for table in self.weighted for field in table.fields]
+        self.state_fields = (*(field for one in self._accumulators for field in one.fields), *of_values)
         self.output_fields = tuple(outputs)
         distinct = {call: self._types[str(call.column)] for call in self._calls.values() if call.distinct}
-        self._distinct = tuple(DistinctValues(call, data_type) for call, data_type in distinct.items())
+        self._distinct = () if over_updates else tuple(DistinctValues(call, type_) for call, type_ in distinct.items())
 
     def fold(self, keys: pa.Table, rows: pa.Table, state: KeyedState) -> tuple[GroupedKeys, pa.Table]:
         """Return the keys that occur, and the new accumulators of each: key columns, then state columns.
@@ -134,25 +133,31 @@ class Aggregates:
             changed = changed.append_column(field, column)
         return changed
 
-    def fold_weighted(
-        self, keys: pa.Table, rows: pa.Table, weights: Ints, state: KeyedState
-    ) -> tuple[GroupedKeys, pa.Table]:
-        """As `fold`, over updates: each row as often as its weight says; below 0 it is taken back."""
-        occurring = state.group(keys)
-        previous, _ = occurring.find()
-        count = occurring.keys.num_rows
-        parts = []
+    def fold_weighted(self, weighted: WeightedRows, previous: pa.Table) -> list[pa.Array]:
+        """Return the new state columns that rows are added to and subtracted from, which come first in the state.
+
+        Args:
+            previous: the state row of each key; null where there is none.
+        """
+        count, parts = weighted.count, []
         for sign in (1, -1):
-            places = np.repeat(np.arange(len(weights)), np.maximum(sign * weights, 0))
-            parts.append(self.partials(rows.take(pa.array(places)), occurring.codes[places], count))
+            places = np.repeat(np.arange(len(weighted.weights)), np.maximum(sign * weighted.weights, 0))
+            parts.append(self.partials(weighted.rows.take(pa.array(places)), weighted.codes[places], count))
         negated = [
             column for one in self._accumulators if isinstance(one, Subtracted) for column in one.negated(parts[1])
         ]
         both = pa.concat_tables([parts[0], pa.table(negated, schema=parts[1].schema)])
         grouped = Grouped(both, np.tile(np.arange(count), 2), count)
-        return occurring, self._changed(
-            occurring, [column for one in self._accumulators for column in one.merge(previous, grouped)]
-        )
+        return [column for one in self._accumulators for column in one.merge(previous, grouped)]
+
+    def is_empty(self, state_rows: pa.Table) -> Bools:
+        """Return which keys have nothing left over updates: what was added was taken back, all of it."""
+        empty = np.ones(state_rows.num_rows, dtype=np.bool_)
+        for field in (field for one in self._accumulators for field in one.fields):
+            empty &= pc.fill_null(state_rows.column(field.name), 0).to_numpy() == 0
+        for table in self.weighted:
+            empty &= table.is_empty(state_rows)
+        return empty
 
     @property
     def merges(self) -> bool:
@@ -170,7 +175,10 @@ class Aggregates:
         rows, none = self._schema.empty_table(), np.empty(0, dtype=np.int64)
         for one in self._distinct:
             rows = rows.append_column(flag_of(one.name), pa.array([], pa.bool_()))
-        return self.partials(rows, none, 1)
+        nothing = self.partials(rows, none, 1)
+        for column in (column for table in self.weighted for column in table.of_no_values.itercolumns()):
+            nothing = nothing.append_column(self.state_fields[nothing.num_columns], column)
+        return nothing
 
     def merged(self, partials: pa.Table, codes: Ints, count: int) -> pa.Table:
         """Return what accumulators come to together, without any state: one row per number; taken in their order."""
@@ -179,7 +187,7 @@ class Aggregates:
         return pa.table(columns, schema=none.schema)
 
     def _none(self, count: int) -> pa.Table:
-        schema = pa.schema(self.state_fields)
+        schema = pa.schema([field for one in self._accumulators for field in one.fields])
         return pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
 
     def merge(self, partials: pa.Table, key: Sequence[str], state: KeyedState) -> tuple[GroupedKeys, pa.Table]:
@@ -197,6 +205,10 @@ class Aggregates:
 
     def _needed(self, call: AggregateCall) -> Sequence[Accumulator]:
         argument = _argument(call)
+        if self._over_updates and call.weighted_table is not None:
+            return ()
+        if self._over_updates and call.function in ("any", "every"):
+            return Truths(argument, True), Truths(argument, False)
         if call.distinct:
             return (Count(Argument(None), f"count(distinct {argument.label})"),)
         if call.function == "count":
@@ -238,6 +250,17 @@ class Aggregates:
             return pa.float64() if pa.types.is_floating(data_type) else pa.int64()
         raise self._refused(name, call, data_type if call.by is None else self._types[call.by])
 
+    def _check_taken_back(self, name: str, call: AggregateCall) -> None:
+        """Raises InvalidRequest: rows cannot be taken back from an aggregate of this type."""
+        data_type = self._types.get(str(call.column))
+        values = data_type is not None and call.weighted_table is not None
+        if (values and pa.types.is_nested(data_type)) or (data_type is not None and _rounds(call, data_type)):
+            raise InvalidRequest(
+                f"operator {self._uid!r}: {name} = {call} of type {data_type} is not available in this version over "
+                "updates: its rows cannot be taken back. Nothing was changed.",
+                hint="Take a scalar out of a nested column, and sum decimals instead of floats, in a `sql` operator.",
+            )
+
     def _refused(self, name: str, call: AggregateCall, data_type: pa.DataType) -> InvalidRequest:
         return InvalidRequest(
             f"operator {self._uid!r}: {name} = {call} does not work on type {data_type}. Nothing was changed.",
@@ -248,6 +271,8 @@ class Aggregates:
         argument = _argument(call)
         if call.function == "count":
             return rows.column(f"count({'distinct ' if call.distinct else ''}{argument.label})")
+        if self._over_updates and call.function in ("any", "every"):
+            return any_or_every(rows, argument, call.function)
         if call.function in EXTREMES:
             return rows.column(f"{EXTREMES[call.function]}({argument.label})")
         if call.by is not None:
@@ -303,6 +328,13 @@ def _type_of(uid: str, column: str, schema: pa.Schema) -> pa.DataType:
             hint=f"Its input has: {', '.join(schema.names)}.",
         )
     return schema.field(column).type
+
+
+def _rounds(call: AggregateCall, data_type: pa.DataType) -> bool:
+    """Return whether sums of floats decide a result."""
+    if call.function in ("var", "stddev"):
+        return not is_exact(data_type)
+    return call.function in ("sum", "avg") and bool(pa.types.is_floating(data_type))
 
 
 def _is_number(data_type: pa.DataType) -> bool:

@@ -45,6 +45,21 @@ def sorted_rows(rows: pa.Table, groups: Ints, order_by: OrderBy) -> tuple[Ints, 
     return order, ~ties
 
 
+def order_numbers(columns: Sequence[pa.ChunkedArray]) -> Ints:
+    """Return of each row a number that sorts as some columns do, one after another: null first, NaN last, one zero.
+
+    >>> order_numbers(pa.table({"x": [2.0, None, 2.0, -1.0], "y": [3, 1, 3, 5]}).columns).tolist()
+    [3, 1, 3, 2]
+    """
+    codes = [_declared(column, False) for column in columns]
+    if len(codes) == 1:
+        return codes[0]
+    order = _lexsort(codes)
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.cumsum(~_same_as_before(codes, order))
+    return numbers
+
+
 def same_values(one: pa.Table, other: pa.Table) -> Bools:
     """Return of each row whether it is, to the bit, the other table's row: there is one NaN, and -0.0 is not 0.0."""
     same = np.ones(one.num_rows, dtype=np.bool_)

@@ -1,0 +1,91 @@
+"""A job whose second aggregate takes rows back from min, max, arg_max and count(distinct …): state, lint, specs."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.load.lint import lint_report
+from tests.harness.law.job import LawJob
+
+SCHEMA = pa.schema([("k", pa.string()), ("v", pa.float64()), ("b", pa.bool_())])
+CALLS = {"low": "min(v)", "high": "max(v)", "values": "count(distinct v)", "of": "arg_max(k, n)", "some": "any(b)"}
+FIRST = {"uid": "first", "kind": "aggregate", "inputs": ["a"], "key": ["k"],
+         "aggregates": {"v": "max(v)", "n": "count(*)", "b": "every(b)"}}  # fmt: skip
+SECOND = {"uid": "second", "kind": "aggregate", "inputs": ["first"], "key": ["b"], "aggregates": CALLS}
+TYPES = {"k": "string", "v": "float64", "b": "bool"}
+DOCUMENT: dict[str, Any] = {
+    "name": "law",
+    "storage": "../store",
+    "sources": {"a": {"format": "parquet", "path": "../landing/a/*.parquet", "schema": TYPES}},
+    "operators": [FIRST, SECOND],
+    "sinks": [{"name": "shown", "input": "second", "format": "parquet", "path": "../lake/shown", "mode": "upsert"}],
+    "spark": {"buffer_size": "64KB"},
+    "checkpointing": {"max_parallelism": 8},
+}  # fmt: skip
+
+
+def rows(*found: tuple[str, float | None, bool]) -> pa.Table:
+    return pa.table(
+        [pa.array(one, field.type) for one, field in zip(zip(*found, strict=True), SCHEMA, strict=True)], SCHEMA
+    )
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> LawJob:
+    """Keys x, y and z come; then x, which has the greatest value, leaves the true ones for the others."""
+    job = LawJob.create(tmp_path / "job", deepcopy(DOCUMENT))
+    job.land("a", rows(("x", 9.0, True), ("y", 1.0, True), ("z", 1.0, True), ("n", None, True)))
+    job.run()
+    job.set_parallelism(3)
+    job.land("a", rows(("x", 9.0, False), ("y", -0.0, True), ("y", 0.5, True)))
+    job.run()
+    return job
+
+
+def test_a_key_that_moves_takes_its_values_with_it(job: LawJob) -> None:
+    """Of n: y has 3 rows, z and n one each."""
+    assert sorted(tuple(row.values()) for row in job.master.read("shown").to_pylist()) == [
+        (False, 9.0, 9.0, 1, "x", False),
+        (True, 1.0, 1.0, 1, "y", True),
+    ]
+    job.check()
+    job.backfill(2, ranges_per_epoch=1)
+    job.check()
+    job.rollback(1)
+    job.land("a", rows(("z", 4.0, True)))
+    job.run()
+    job.check()
+
+
+def test_state_shows_what_is_there_and_how_often(job: LawJob) -> None:
+    shown = {row["b"]: row for row in job.master.state_values("second").to_pylist()}
+    assert shown[True] == {"b": True, "low": 1.0, "high": 1.0, "values": 1, "of": "y", "some": True}
+    values = job.master.state_values("second.values(v)").to_pylist()
+    assert {(row["b"], row["value"]): row["rows"] for row in values} == {(True, 1.0): 2, (False, 9.0): 1}
+    picked = job.master.state_values("second.values(k by `n`)").to_pylist()
+    assert sorted(row["by"] for row in picked if row["b"]) == [1, 1, 3]
+
+
+def test_lint_says_what_bounds_each_table(job: LawJob) -> None:
+    (second,) = [node for node in lint_report(job.loaded)["nodes"] if node["uid"] == "second"]
+    assert [(state["table"], state["holds"], state["bound"]) for state in second["state"]] == [
+        ("", "a row per b", "grows for ever with: distinct b"),
+        ("values(v)", "a value of v per b", "grows for ever with: distinct k of first"),
+        ("values(k by `n`)", "a value of k with n per b", "grows for ever with: distinct k of first"),
+    ]
+
+
+@pytest.mark.parametrize("calls", [{"low": "min(v)"}, {**CALLS, "most": "max(n)"}, {**CALLS, "first": "arg_min(k, n)"}])
+def test_a_value_that_was_not_kept_is_refused_before_anything_is_planned(job: LawJob, calls: dict[str, str]) -> None:
+    """A table comes or goes, or what a key keeps of one is not known: a new uid, or a backfill."""
+    job.document["operators"][1]["aggregates"] = calls
+    job.set_parallelism(2)
+    job.land("a", rows(("z", 0.0, True)))
+    with pytest.raises(InvalidRequest, match="second"):
+        job.run()
