@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from bench.language import CATEGORIES, SELLS
 from bench.shapes import SCATTER, Shape, Skew
 
 Words = npt.NDArray[np.uint64]
@@ -91,6 +92,20 @@ def write_epoch(shape: Shape, epoch: int, folder: Path) -> int:
     size = sum(file.stat().st_size for file in partial.iterdir())
     partial.rename(folder)
     return size
+
+
+def auctions(shape: Shape) -> pa.Table:
+    """Return a row of each auction, in no order: who sells, and what."""
+    row = np.arange(shape.keys, dtype=np.uint64)
+    auction = (row * _SCATTER % np.uint64(shape.keys) + np.uint64(FIRST_ID)).astype(np.int64)
+    category = pa.array(auction % CATEGORIES).cast(pa.string())
+    return pa.table(
+        {
+            "auction": auction,
+            "seller": auction // SELLS,
+            "category": pc.binary_join_element_wise("category", category, " "),
+        }
+    )
 
 
 def digest(table: pa.Table) -> str:

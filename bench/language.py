@@ -1,6 +1,6 @@
 """Queries beyond one grouping, each as every system that can say it says it.
 
-All read bids alone, whose times are whole 10 ms here: Flink's times have no finer ones than milliseconds.
+All but one read bids alone. Where they have times, these are whole 10 ms: Flink's have no finer ones than milliseconds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ DELAY_MS = 5_000
 JOIN_S = 10
 
 
+Opens = Callable[[str], Any]
+"""Opens the stream `bids`, or what is static, as a data frame of Spark's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Statement:
     """One query.
@@ -24,7 +28,8 @@ class Statement:
         operators: of Milepost's spec; the last one is `result`. key: of the published table; (): rows are appended.
         answer: DuckDB's, over a table expression of all bids.
         flink: Flink's SELECT over the table `bids`. views: what it reads beside that.
-        spark: Structured Streaming's data frame, of a function that opens the stream of bids; None: it cannot.
+        spark: Structured Streaming's data frame, of a function that opens what it reads by its name; None: it cannot.
+        static: what it reads beside the stream of bids, whole; "": nothing.
         order: of the rows that Flink has published of a key, the one that comes first is the newest.
         timed: whether rows have event time. fires: whether what is published waits for the watermark.
         delay_ms: of the watermark.
@@ -36,7 +41,8 @@ class Statement:
     key: tuple[str, ...]
     answer: Callable[[str], str]
     flink: str
-    spark: Callable[[Callable[[], Any]], Any] | None = None
+    spark: Callable[[Opens], Any] | None = None
+    static: str = ""
     views: tuple[str, ...] = ()
     order: str = ""
     timed: bool = True
@@ -44,10 +50,10 @@ class Statement:
     delay_ms: int = DELAY_MS
 
 
-def _join_of_spark(bids: Callable[[], Any]) -> Any:
+def _join_of_spark(opens: Opens) -> Any:
     from pyspark.sql import functions as f
 
-    left, right = bids().alias("l"), bids().alias("r")
+    left, right = opens("bids").alias("l"), opens("bids").alias("r")
     near = f"r.event_time BETWEEN l.event_time AND l.event_time + INTERVAL {JOIN_S} SECONDS"
     pairs = left.join(right, f.expr(f"l.auction = r.auction AND {near}"))
     return pairs.select("l.auction", "l.price", f.col("r.price").alias("next_price"))
@@ -77,12 +83,12 @@ agree."""
 _FIGURES = "count(*) AS bids, sum(price) AS total, max(price) AS highest"
 
 
-def _session_of_spark(bids: Callable[[], Any]) -> Any:
+def _session_of_spark(opens: Opens) -> Any:
     from pyspark.sql import functions as f
 
     session = f.session_window("event_time", f"{GAP_MS} milliseconds").alias("session")
     figures = f.count("*").alias("bids"), f.sum("price").alias("total"), f.max("price").alias("highest")
-    found = bids().groupBy("auction", session).agg(*figures)
+    found = opens("bids").groupBy("auction", session).agg(*figures)
     borders = f.col("session.start").alias("window_start"), f.col("session.end").alias("window_end")
     return found.select("auction", *borders, "bids", "total", "highest")
 
@@ -112,11 +118,11 @@ SESSION = Statement(
 )  # fmt: skip
 
 
-def _latest_of_spark(bids: Callable[[], Any]) -> Any:
+def _latest_of_spark(opens: Opens) -> Any:
     from pyspark.sql import functions as f
 
     newest = f.max(f.struct("event_time", "price")).alias("newest")
-    return bids().groupBy("auction").agg(newest).select("auction", f.col("newest.price").alias("price"))
+    return opens("bids").groupBy("auction").agg(newest).select("auction", f.col("newest.price").alias("price"))
 
 
 LATEST = Statement(
@@ -184,3 +190,31 @@ ASOF = Statement(
     fires=True,
     delay_ms=_BETWEEN_MS,
 )  # fmt: skip
+
+
+def _lookup_of_spark(opens: Opens) -> Any:
+    return opens("bids").join(opens(AUCTIONS), "auction").select("auction", "price", "seller", "category")
+
+
+AUCTIONS = "auctions"
+"""The static table: a row of each auction."""
+
+CATEGORIES = 20
+SELLS = 10
+"""Auctions of one seller."""
+
+LOOKUP = Statement(
+    columns=("auction", "price"),
+    result=("auction", "price", "seller", "category"),
+    operators=({"uid": "result", "kind": "lookup", "inputs": ["bids", AUCTIONS], "key": ["auction"]},),
+    key=(),
+    answer=lambda bids: (
+        f"""SELECT auction, price, auction // {SELLS} AS seller,
+        'category ' || auction % {CATEGORIES} AS category FROM {bids}"""
+    ),
+    flink=f"""SELECT bids.auction, price, seller, category FROM bids
+        JOIN {AUCTIONS} ON bids.auction = {AUCTIONS}.auction""",
+    spark=_lookup_of_spark,
+    static=AUCTIONS,
+    timed=False,
+)

@@ -121,7 +121,8 @@ def _language() -> list[Part]:
     for name in LANGUAGE:
         statement = WORKLOADS[name].statement
         spark = ("spark-hdfs",) if statement is not None and statement.spark is not None else ()
-        parts.append(_side_by_side(name, ("milepost", *spark, "flink-hashmap"), plan, group="language"))
+        ours = ("milepost", "milepost-plain") if WORKLOADS[name].static else ("milepost",)
+        parts.append(_side_by_side(name, (*ours, *spark, "flink-hashmap"), plan, group="language"))
     return [*parts, _side_by_side(FUNCTION, ("milepost", "milepost-function"), plan, group="language")]
 
 

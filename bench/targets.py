@@ -177,6 +177,8 @@ def _all() -> Sequence[Target]:
     ):
         what = f"{says}: the better of Structured Streaming and PyFlink SQL"
         found.append(Target(what, f"language/{name}", 4, faster_than_both))
+    what = "lookup of 1 M rows in 100 k, against the job without it"
+    found.append(Target(what, "language/lookup", 1.3, against("milepost", "milepost-plain"), at_most=True))
     what = "100 k keys by a class with `on_batch`, against the operator"
     found.append(Target(what, "language/keyed-100k", 3, against("milepost-function", "milepost"), at_most=True))
     for says, name, _, _ in keyed:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from bench.language import ASOF, DELAY_MS, JOIN, LATEST, RETRACT, SESSION, Statement
+from bench.language import ASOF, DELAY_MS, JOIN, LATEST, LOOKUP, RETRACT, SESSION, Statement
 from bench.shapes import Shape, Skew
 
 WINDOW_S = 10
@@ -31,6 +31,7 @@ class Query(Enum):
     LATEST = "latest"
     RETRACT = "retract"
     ASOF = "asof"
+    LOOKUP = "lookup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,11 @@ class Workload:
     def replaces(self) -> bool:
         """Whether a published row replaces the last one of its key."""
         return self.query is Query.AGGREGATE if self.statement is None else bool(self.statement.key)
+
+    @property
+    def static(self) -> str:
+        """What is read whole beside the stream of bids; "": nothing."""
+        return "" if self.statement is None else self.statement.static
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -162,6 +168,7 @@ STATEMENTS = {
     Query.LATEST: LATEST,
     Query.RETRACT: RETRACT,
     Query.ASOF: ASOF,
+    Query.LOOKUP: LOOKUP,
 }
 """Queries beyond one grouping."""
 
@@ -225,6 +232,13 @@ WORKLOADS = {
             Query.ASOF,
             ("auction",),
             Shape(1_000_000, prefill=False, coarse=True),
+        ),
+        Workload(
+            "lookup",
+            "1 M rows with what a static table of 100 k rows has of their key",
+            Query.LOOKUP,
+            ("auction",),
+            Shape(100_000, prefill=False),
         ),
     )
 }

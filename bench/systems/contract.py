@@ -42,6 +42,10 @@ class Folders:
     def checkpoints(self) -> Path:
         return self.work / "checkpoints"
 
+    def static(self, name: str) -> Path:
+        """Where a static table lies."""
+        return self.work / name
+
     def is_kept(self, path: Path) -> bool:
         """Whether a file is part of what a system keeps: its checkpoints and its table."""
         return self.output in path.parents or self.checkpoints in path.parents

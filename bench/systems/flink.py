@@ -13,7 +13,7 @@ import os
 import socket
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 from bench.systems.contract import PARALLELISM, Folders, NotAsked, Volumes
+from bench.systems.static_tables import write_static
 from bench.workloads import WINDOW_S, Query, Workload
 
 _TYPES = {
@@ -41,7 +42,10 @@ _TYPES = {
     "next_price": "BIGINT",
     "offered_ms": "BIGINT",
     "auctions": "BIGINT",
+    "seller": "BIGINT",
+    "category": "STRING",
 }
+_STATIC = ("auction", "seller", "category")
 _POLL_S = 0.01
 _WITHIN_S = 300.0
 
@@ -59,6 +63,7 @@ class Flink:
         port = _free_port()
         self._url = f"http://127.0.0.1:{port}"
         folders.output.mkdir(parents=True)
+        write_static(workload, folders, csv=True)
         self._written = Volumes(folders, folders.checkpoints, lambda path: not path.name.startswith((".", "_")))
         table = importlib.import_module("pyflink.table")
         environment = table.TableEnvironment.create(table.EnvironmentSettings.in_streaming_mode())
@@ -120,7 +125,7 @@ class Flink:
             pcsv.write_csv(table, target / f"bids-{part:05d}.csv", options)
 
     def epoch(self, number: int) -> None:
-        self._wait(lambda: self._read_rows() >= self._rows, f"reading {self._rows:,} rows")
+        self._wait(lambda: self._read_rows(self._sources) >= self._rows, f"reading {self._rows:,} rows")
         if self._workload.fires:
             self._wait(lambda: self._watermark() >= self._watermark_ms, f"the watermark {self._watermark_ms}")
         self._checkpoint()
@@ -158,13 +163,17 @@ class Flink:
         """Wait until the job runs, and learn the names of its source's metric and of the last vertex."""
         self._wait(self._runs, "the start of the job")
         vertices = self._ask(f"/jobs/{self._job}")["vertices"]
-        paths = [
-            f"/jobs/{self._job}/vertices/{vertex['id']}/subtasks/metrics"
+        paths = {
+            vertex["name"]: f"/jobs/{self._job}/vertices/{vertex['id']}/subtasks/metrics"
             for vertex in vertices
             if vertex["name"].startswith("Source")
-        ]
-        self._wait(lambda: None not in map(self._source_metric, paths), "the metrics of the sources")
-        self._sources = [f"{path}?get={self._source_metric(path)}&agg=sum" for path in paths]
+        }
+        self._wait(lambda: None not in map(self._source_metric, paths.values()), "the metrics of the sources")
+        sources = {name: f"{path}?get={self._source_metric(path)}&agg=sum" for name, path in paths.items()}
+        static = self._workload.static
+        once = [path for name, path in sources.items() if static and name.startswith(f"Source: {static}")]
+        self._sources = [path for path in sources.values() if path not in once]
+        self._wait(lambda: self._read_rows(once) >= self._workload.shape.keys * len(once), "reading what is static")
         self._last = f"/jobs/{self._job}/vertices/{vertices[-1]['id']}/watermarks"
 
     def _runs(self) -> bool:
@@ -175,9 +184,9 @@ class Flink:
         names = [metric["id"] for metric in self._ask(path)]
         return next((name for name in names if name.startswith("Source__") and name.endswith("numRecordsOut")), None)
 
-    def _read_rows(self) -> int:
-        """How many rows each source has read, the slowest one."""
-        return min(int(found[0]["sum"]) if (found := self._ask(source)) else 0 for source in self._sources)
+    def _read_rows(self, sources: Iterable[str]) -> int:
+        """How many rows each of these sources has read, the slowest one."""
+        return min((int(found[0]["sum"]) if (found := self._ask(one)) else 0 for one in sources), default=0)
 
     def _watermark(self) -> int:
         """The lowest that the subtasks of the last vertex have seen; before the first one a large negative number."""
@@ -224,8 +233,9 @@ def _statements(workload: Workload, folders: Folders) -> list[str]:
         f"('connector' = 'filesystem', 'path' = '{folders.output.as_uri()}', 'format' = 'csv')"
     )
     if (statement := workload.statement) is not None:
+        sources = [source] + ([_static(workload, folders)] if statement.static else [])
         if not statement.key:
-            return [source, *statement.views, sink, f"INSERT INTO published {statement.flink}"]
+            return [*sources, *statement.views, sink, f"INSERT INTO published {statement.flink}"]
         return [source, f"CREATE VIEW found AS {statement.flink}", sink, _changelog_of("found", workload)]
     if workload.query is Query.AGGREGATE:
         view = f"CREATE VIEW totals AS SELECT {key}, {figures} FROM bids GROUP BY {key}"
@@ -236,6 +246,12 @@ def _statements(workload: Workload, folders: Folders) -> list[str]:
         return [source, sink, f"INSERT INTO published {rows} GROUP BY {key}, window_start, window_end"]
     first = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY {key} ORDER BY arrival) AS place FROM ({_ARRIVAL})"
     return [source, sink, f"INSERT INTO published SELECT {', '.join(workload.columns)} FROM ({first}) WHERE place = 1"]
+
+
+def _static(workload: Workload, folders: Folders) -> str:
+    columns = ", ".join(f"{name} {_TYPES[name]}" for name in _STATIC)
+    files = f"'connector' = 'filesystem', 'path' = '{folders.static(workload.static).as_uri()}', 'format' = 'csv'"
+    return f"CREATE TABLE {workload.static} ({columns}) WITH ({files})"
 
 
 def _changelog_of(view: str, workload: Workload) -> str:

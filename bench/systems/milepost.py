@@ -17,6 +17,7 @@ from typing import Any
 from bench.systems.contract import PARALLELISM, Folders, NotAsked, Written, is_data, link_files, size_of
 from bench.systems.milepost_tables import OWN, TableKind
 from bench.systems.servers import Server
+from bench.systems.static_tables import write_static
 from bench.workloads import AGGREGATES, WINDOW_S, Query, Workload
 
 _TYPES = {
@@ -27,6 +28,7 @@ _TYPES = {
     "url": "string",
     "event_time": "timestamp[us, UTC]",
 }
+_STATIC = {"auction": "int64", "seller": "int64", "category": "string"}
 
 
 _FUNCTION = {
@@ -63,11 +65,13 @@ def write_spec(
     retained: int,
     table: TableKind = OWN,
     function: bool = False,
+    plain: bool = False,
 ) -> Path:
     """Write the job of a workload, and return its file.
 
     Args:
         spark: of the spec. retained: checkpoints. table: what the sink is. function: whether a class aggregates.
+        plain: whether the sink takes the bids as they are.
     """
     source: dict[str, Any] = {
         "format": "parquet",
@@ -77,12 +81,13 @@ def write_spec(
     }
     if workload.is_timed:
         source |= {"event_time": "event_time", "watermark_delay": f"{workload.delay_ms}ms"}
+    operators = [_FUNCTION | {"key": list(workload.key)}] if function else [] if plain else _operators(workload)
     spec = {
         "name": "bench",
         "storage": folders.checkpoints.as_uri(),
-        "sources": {"bids": source},
-        "operators": [_FUNCTION | {"key": list(workload.key)}] if function else _operators(workload),
-        "sinks": [{"name": "result", "input": "result", **table.sink(workload, folders)}],
+        "sources": {"bids": source} | ({} if plain else _static(workload, folders)),
+        "operators": operators,
+        "sinks": [{"name": "result", "input": "bids" if plain else "result", **table.sink(workload, folders)}],
         "spark": spark,
         "checkpointing": {"retained": {"last": retained}},
     }
@@ -90,6 +95,13 @@ def write_spec(
     file = folders.work / "bench.yaml"
     file.write_text(json.dumps(spec, indent=1) + "\n", encoding="utf-8")
     return file
+
+
+def _static(workload: Workload, folders: Folders) -> dict[str, Any]:
+    if not workload.static:
+        return {}
+    path = f"{folders.static(workload.static).as_uri()}/*.parquet"
+    return {workload.static: {"format": "parquet", "path": path, "schema": _STATIC, "static": True, "settle": "0s"}}
 
 
 def _operators(workload: Workload) -> list[dict[str, Any]]:
@@ -121,14 +133,15 @@ class Milepost:
         worker_memory_mb: str = "",
         table: TableKind = OWN,
         function: bool = False,
+        plain: bool = False,
     ) -> None:
         """Take what a system's name can carry, and the kind of its table.
 
         Args:
-            function: whether a user's class does what the operator would.
+            function: whether a user's class does what the operator would. plain: whether nothing is looked up.
             worker_memory_mb: limit of each Python worker's address space; empty = none.
         """
-        self._table, self._function = table, function
+        self._table, self._function, self._plain = table, function, plain
         self._fresh, self._served = fresh, served
         self._server: Server | None = None
         self._parallelism, self._retained = int(parallelism), int(retained)
@@ -146,8 +159,15 @@ class Milepost:
             spark["remote"] = self._server.address
         else:
             spark["master"] = f"local[{PARALLELISM}]"
+        write_static(workload, folders)
         self._spec = write_spec(
-            workload, folders, spark=spark, retained=self._retained, table=self._table, function=self._function
+            workload,
+            folders,
+            spark=spark,
+            retained=self._retained,
+            table=self._table,
+            function=self._function,
+            plain=self._plain,
         )
         self._output = Written(folders.output, lambda path: path.suffix == ".parquet")
         self._all = Written(
@@ -241,7 +261,10 @@ class Milepost:
         file = self._folders.work / "published.parquet"
         file.unlink(missing_ok=True)
         self._command("read", "result", "--format", "parquet", "--output", str(file))
-        return f"SELECT {', '.join(self._workload.result_columns)} FROM read_parquet('{file}')"
+        published = f"read_parquet('{file}')"
+        if self._plain:  # what it left out is looked up now, to be compared
+            published += f" JOIN '{self._folders.static(self._workload.static)}/*.parquet' USING (auction)"
+        return f"SELECT {', '.join(self._workload.result_columns)} FROM {published}"
 
     def versions(self) -> dict[str, str]:
         import pyarrow

@@ -20,13 +20,15 @@ class Entry:
     Attributes:
         says: for people. environment: folder of the Python that runs it.
         make: the system, of its options; called in its own process only.
-        fresh: a new process per epoch. bare: one of the limits. merges: takes each epoch's rows into a table by key.
+        fresh: a new process per epoch. plain: leaves out what is looked up. bare: one of the limits. merges: takes
+            each epoch's rows into a table by key.
     """
 
     says: str
     environment: str
     make: Callable[..., System]
     fresh: bool = False
+    plain: bool = False
     bare: bool = False
     merges: bool = False
 
@@ -34,6 +36,8 @@ class Entry:
         """Whether it is built for the workload."""
         if self.merges:
             return workload.query is Query.AGGREGATE
+        if self.plain:
+            return bool(workload.static)
         return not self.bare or (workload.query is Query.AGGREGATE and workload.key == ("auction",))
 
 
@@ -127,6 +131,7 @@ SYSTEMS = {
     "milepost-function": Entry(
         "Milepost, a user's class with `on_batch` in place of the operator", MAIN, partial(_milepost, function=True)
     ),
+    "milepost-plain": Entry("Milepost, the job without its lookup", MAIN, partial(_milepost, plain=True), plain=True),
     "milepost-changelog": Entry(
         "Milepost, Delta, every change as a row", MAIN, partial(_milepost_table, "delta", "changelog")
     ),

@@ -15,6 +15,7 @@ from typing import Any
 
 from bench.systems.contract import PARALLELISM, PAUSED_SPARK, Folders, NotAsked, Volumes, link_files
 from bench.systems.servers import Server
+from bench.systems.static_tables import write_static
 from bench.workloads import WINDOW_S, Query, Workload
 
 _STORES = {
@@ -85,11 +86,17 @@ def start_query(spark: Any, workload: Workload, folders: Folders, *, available_n
         return spark.readStream.schema(schema).option("recursiveFileLookup", "true").parquet(str(folders.landing))
 
     bids = read()
+
+    def opens(name: str) -> Any:
+        if name == workload.static:
+            return spark.read.parquet(str(folders.static(name)))
+        return read().withWatermark("event_time", delay) if "event_time" in workload.columns else read()
+
     figures = [f.count("*").alias("bids"), f.sum("price").alias("total"), f.max("price").alias("highest")]
     if workload.statement is not None:
         if workload.statement.spark is None:
             raise NotAsked(workload.name)
-        result = workload.statement.spark(lambda: read().withWatermark("event_time", delay))
+        result = workload.statement.spark(opens)
     elif workload.query is Query.DEDUPLICATE:
         result = bids.dropDuplicates(list(workload.key))
     elif workload.query is Query.WINDOW:
@@ -124,6 +131,7 @@ class Streaming:
 
     def prepare(self, workload: Workload, folders: Folders) -> None:
         self._workload, self._folders = workload, folders
+        write_static(workload, folders)
         self._written = Volumes(folders, folders.checkpoints / "state", lambda path: path.suffix == ".parquet")
         if self._served:
             self._server = Server(folders.work / "server", _of_driver(workload, folders.work))

@@ -293,7 +293,8 @@ def job_document(
         made.append(operator)
         if rows is not None:
             nodes.append(rows)
-        _sink(sinks, operator["uid"], operator["uid"], "upsert" if updates else "append")
+        if operator["kind"] != "lookup" or digits.pick((True, False)):  # else some of its columns may be left out
+            _sink(sinks, operator["uid"], operator["uid"], "upsert" if updates else "append")
         if (operator["kind"] == "window" or {"ttl", "tombstone_ttl"}.intersection(operator)) and digits.pick(
             (False, True)
         ):

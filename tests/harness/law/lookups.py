@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -54,12 +54,18 @@ def copy_of(store: ObjectStore, rows: pa.Table, epoch: int, token: FencingToken)
 
 @dataclass(frozen=True)
 class LookupLaw:
-    """Rows with what their key finds in the epoch that put them out: of several rows the first by its order."""
+    """Rows with what their key finds in the epoch that put them out: of several rows the first by its order.
+
+    Attributes:
+        read: columns that it puts out: those that somebody needs.
+    """
 
     spec: LookupOperator
+    read: Collection[str]
 
     def claims(self, place: Place) -> Iterator[Claim]:
-        node, input_ = place.graph.nodes[place.uid], place.graph.nodes[place.input]
+        input_ = place.graph.nodes[place.input]
+        new = {column: name for name, column in self.spec.renamed.items()}
         keys = [(_value(f'i."{left}"', left), _value(f'd."{right}"', left), right) for left, right in self.spec.key]
         (order, descends), *_ = self.spec.order_by
         among = ", ".join(["__epoch", *(own for _, own, _ in keys)])
@@ -69,10 +75,13 @@ class LookupLaw:
         found = [
             name for name in place.graph.nodes[self.spec.dimension].columns if name not in {one for *_, one in keys}
         ]
-        own = ", ".join([*(f'i."{name}"' for name in input_.columns), *(f'd."{name}"' for name in found)])
-        expected = f'''SELECT i.__epoch, i.__stamp, {own} FROM "{place.input}" i {self.spec.how} JOIN ({chosen}) d
+        own = [(f'i."{name}"', name) for name in input_.columns]
+        own += [(f'd."{name}"', new.get(name, name)) for name in found]
+        needed = ", ".join(value for value, name in own if name in self.read)
+        expected = f'''SELECT i.__epoch, i.__stamp, {needed} FROM "{place.input}" i {self.spec.how} JOIN ({chosen}) d
             ON {equal} AND d.__epoch = i.__epoch'''
-        actual = f'SELECT __epoch, __stamp, {names(tuple(node.columns))} FROM "{place.uid}"'
+        columns = names([name for _, name in own if name in self.read])
+        actual = f'SELECT __epoch, __stamp, {columns} FROM "{place.uid}"'
         yield Claim("rows are looked up in what was held in their epoch", differing(actual, expected))
 
 

@@ -77,7 +77,7 @@ def check(
             for claim in chain.from_iterable(claims):
                 _hold(db, node, claim)
         for lookup in (one for one in spec.operators if isinstance(one, LookupOperator)):
-            for claim in LookupLaw(lookup).claims(Place(graph, lookup.uid, {})):
+            for claim in LookupLaw(lookup, schemas[lookup.uid].names).claims(Place(graph, lookup.uid, {})):
                 _hold(db, graph.nodes[lookup.uid], claim)
     finally:
         for name in made:

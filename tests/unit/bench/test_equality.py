@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bench.equality import Answer, WrongResult, changed_keys
-from bench.generate import SCHEMA, START_US, bids, write_epoch
+from bench.generate import SCHEMA, START_US, auctions, bids, write_epoch
 from bench.shapes import Shape
 from bench.workloads import WORKLOADS, Workload
 
@@ -91,6 +91,17 @@ def test_only_windows_that_the_watermark_has_passed_are_expected(tmp_path: Path)
         answer = workload.answer_sql(f"read_parquet('{epoch}/*')")
         found = connection.sql(f"{answer} ORDER BY window_start").fetchall()
     assert found == expected
+
+
+def test_what_is_looked_up_is_the_row_of_the_static_table(epochs: list[Path]) -> None:
+    """The answer reckons what each system reads from that table."""
+    workload = replace(WORKLOADS["lookup"], shape=SHAPE)
+    with duckdb.connect() as connection:
+        connection.register("auctions", auctions(SHAPE))
+        rows = f"read_parquet({[f'{epoch}/*' for epoch in epochs]})"
+        joined = f"SELECT {', '.join(workload.result_columns)} FROM {rows} JOIN auctions USING (auction)"
+        found = connection.sql(f"({joined}) EXCEPT ALL ({workload.answer_sql(rows)})").fetchall()
+        assert found == [] and connection.sql(f"SELECT count(*) FROM ({joined})").fetchall() == [(850,)]
 
 
 def test_an_answer_with_windows_accepts_times_of_any_type(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_every_target_of_a_whole_run_is_judged() -> None:
         "rounds": [{"small_s": 0.9, "warm_s": 1.0, "cold_s": 2.0, "decode": decode, "cold": cold}],
         "other_busy_cores": 0.0,
     }
-    beside = every | {"milepost-function": ours([1.5])}
+    beside = every | {"milepost-function": ours([1.5]), "milepost-plain": ours([0.9])}
     parts |= {f"language/{name}": record(name, beside) for name in (*LANGUAGE, FUNCTION)}
     limited = {"milepost": ours([1.0]), "milepost:worker_memory_mb=512": ours([2.0])}
     parts["memory/512 MB"] = record("keyed-5m", limited)

@@ -19,7 +19,6 @@ from milepost.protocol.records.errors import CommitConflict, NotFound, SubtaskDe
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.values.types import to_arrow
-from milepost.state.layers.key_hash import KeyHash
 from milepost.storage.checked import handle_of, read_handle
 from milepost.storage.layout import dimensions_prefix
 from milepost.storage.open import open_store
@@ -77,7 +76,6 @@ def _read(context: JobContext, opened: OpenedEpoch, name: str, item: DimensionIn
 
 def _check_keys(context: JobContext, opened: OpenedEpoch, name: str, rows: pa.Table) -> None:
     """Refuse rows in which a lookup would find several of one key: before anything runs."""
-    hasher = opened.base.hasher if opened.base is not None else KeyHash(opened.state.key_hash_secret)
     for spec in context.spec.operators:
         if not isinstance(spec, LookupOperator) or spec.dimension != name:
             continue
@@ -86,7 +84,7 @@ def _check_keys(context: JobContext, opened: OpenedEpoch, name: str, rows: pa.Ta
         if any(column not in left.names for column, _ in spec.key):
             continue  # of a type that Spark alone knows: the tasks say it
         try:
-            Lookup.of(spec, left, rows.schema).prepare(rows, hasher)
+            Lookup.of(spec, left, rows.schema, read=()).prepare(rows)
         except OperatorFailed as failed:
             raise _declined(opened, CheckpointFailureReason.OPERATOR_ERROR, str(failed)) from failed
 

@@ -45,6 +45,7 @@ from milepost.spark.wire.level_plan import (
     input_plans,
     start_watermark_us,
 )
+from milepost.spec.graph.columns_read import columns_read
 from milepost.spec.graph.edges import BAD, DELETED_COLUMN, edge_names, late_output, marked_output
 from milepost.spec.graph.graph import Node
 from milepost.spec.graph.in_flight import consumed_columns
@@ -162,7 +163,7 @@ def _lookup(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> Lo
     assert isinstance(spec, LookupOperator)
     left, right = (schemas[name] for name in node.inputs)
     dimension = plan.dimensions[spec.dimension]
-    lookup = Lookup.of(spec, left, right)
+    lookup = Lookup.of(spec, left, right, columns_read(plan.spec, plan.graph, node.uid))
     return LookupPlan(lookup, dimension, right, plan.hasher, plan.cache_directory, int(plan.base))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import OperatorFailed
-from milepost.dataflow.operators.joins.lookup import Lookup, PreparedRows
+from milepost.dataflow.operators.joins.lookup import Lookup
 from milepost.dataflow.sources.dimension import as_declared, decode_dimension
 from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.protocol.exchange.barrier import SubtaskIdentity
@@ -25,13 +25,14 @@ from milepost.protocol.records.layout import checkpoint_of_key
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.attempt import Attempt
+from milepost.spark.task.prepared_rows import PreparedRows, prepare
 from milepost.spark.wire.task_output import Declined, Rows, TaskOutput
 from milepost.spark.worker.task_memory import told
 from milepost.state.cache.mapped_tables import MappedTables
 from milepost.state.layers.key_hash import KeyHash
 from milepost.storage.checked import read_handle
 
-_FORMAT = "milepost.lookup/1"
+_FORMAT = "milepost.lookup/2"
 """Of a node's file: another one makes its files anew."""
 
 
@@ -62,13 +63,10 @@ class LookupPlan:
 
         def make() -> pa.Table:
             rows = as_declared(self.lookup.dimension, read_copy(store, self.dimension), self.schema)
-            return self.lookup.prepare(rows, self.hasher)
+            return prepare(self.lookup, rows, self.hasher)
 
-        return PreparedRows.of(tables.mapped(identity, checkpoint_of_key(copy.key) or 0, make))
-
-    def find(self, rows: pa.Table, prepared: PreparedRows) -> pa.Table:
-        """Return rows with what is found of each."""
-        return self.lookup.find(rows, prepared, self.hasher)
+        table = tables.mapped(identity, checkpoint_of_key(copy.key) or 0, make)
+        return PreparedRows.of(self.lookup, table, self.hasher)
 
 
 def read_copy(store: ObjectStore, dimension: DimensionSnapshot) -> pa.Table:
@@ -127,6 +125,6 @@ class LookupStage:
         """Yield what the lookups over some rows give, and those over these."""
         for plan in self.plans:
             if plan.lookup.input == item.node and item.rows.num_rows:
-                made = Rows(plan.lookup.uid, plan.find(item.rows, opened[plan.lookup.uid]), item.lateness_us)
+                made = Rows(plan.lookup.uid, opened[plan.lookup.uid].find(item.rows), item.lateness_us)
                 yield made
                 yield from self._found(made, opened)

@@ -31,9 +31,11 @@ class SqlPlan:
         filter_sql: Spark SQL condition, or None: every row passes. A row for which it is null does not.
         passthrough: output name -> input column, for outputs that are an input column unchanged.
         exploded: makes several rows of one, or none; None: each row that passes the filter is one.
+        read: the input columns that any part of it reads.
     """
 
     columns: tuple[tuple[str, str], ...]
     filter_sql: str | None
     passthrough: dict[str, str]
     exploded: Exploded | None = None
+    read: frozenset[str] = frozenset()

@@ -95,6 +95,7 @@ class _Reader:
         self._tokens, self._select = parsed.tokens, parsed.tree
         self._edits: list[tuple[int, int, str]] = []
         self._exploded: Exploded | None = None
+        self._read: set[str] = set()
 
     def check(self) -> None:
         self._check_clauses()
@@ -115,7 +116,8 @@ class _Reader:
                     passthrough[name] = column
         self._check_output([name for name, _ in columns])
         filter_sql = self._text(*condition) if condition else None
-        return SqlPlan(tuple(columns), filter_sql, passthrough, self._exploded)
+        read = frozenset((*self._read, *passthrough.values()))
+        return SqlPlan(tuple(columns), filter_sql, passthrough, self._exploded, read)
 
     def _check_clauses(self) -> None:
         for clause, value in self._select.args.items():
@@ -251,6 +253,7 @@ class _Reader:
                     reference,
                     f"{self._input} has no column {reference.name}; {did_you_mean(reference.name, self._columns)}",
                 )
+            self._read.add(known)
             start, end = _span(parts[0])[0], _span(reference)[1]
             edits.append((start, end, f"{self._prefix}{quote(reference.name)}"))
         self._check_placed(edits)

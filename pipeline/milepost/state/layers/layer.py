@@ -251,7 +251,7 @@ def _runs(layer: Layer, hashes: Hashes) -> tuple[Ints, Ints, Ints | None]:
         found = lower[query]
     else:
         query, found = first_equal(ordered, layer.drifts, hashes)
-    query, found = query.astype(np.int64), found.astype(np.int64)
+    query, found = query.astype(np.int64, copy=False), found.astype(np.int64, copy=False)
     following = np.minimum(found + 1, len(ordered) - 1)
     if not ((ordered[following] == hashes[query]) & (following > found)).any():
         return query, found, None

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.operators.contract import OperatorFailed
-from milepost.dataflow.operators.joins.lookup import Hasher, Lookup, PreparedRows
+from milepost.dataflow.operators.joins.lookup import Lookup
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spark.task.prepared_rows import PreparedRows, prepare
 from milepost.spec.job.lookup_spec import LookupOperator
 from tests.harness.tasks.key_hashes import KEYED, WEAK
 
@@ -22,8 +23,8 @@ def lookup_of(left: pa.Schema, right: pa.Schema, key: list[Any], **options: Any)
     return Lookup.of(LookupOperator.model_validate(document), left, right)
 
 
-def found(lookup: Lookup, rows: pa.Table, dimension: pa.Table, hasher: Hasher = KEYED) -> pa.Table:
-    return lookup.find(rows, PreparedRows.of(lookup.prepare(dimension, hasher)), hasher)
+def found(lookup: Lookup, rows: pa.Table, dimension: pa.Table, hasher: Any = KEYED) -> pa.Table:
+    return PreparedRows.of(lookup, prepare(lookup, dimension, hasher), hasher).find(rows)
 
 
 def pairs(rows: pa.Table) -> list[tuple[Any, ...]]:
@@ -33,7 +34,7 @@ def pairs(rows: pa.Table) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("how", ["inner", "left"])
 @pytest.mark.parametrize("hasher", [KEYED, WEAK], ids=["keyed", "nearly all keys share a hash"])
 @pytest.mark.parametrize("seed", range(3))
-def test_it_gives_what_a_batch_join_gives(how: str, hasher: Hasher, seed: int) -> None:
+def test_it_gives_what_a_batch_join_gives(how: str, hasher: Any, seed: int) -> None:
     """Two key columns of other widths and names; a null finds nothing; the rows keep their order."""
     chosen = random.Random(seed)
     texts = ["a", "", "ä", "a key that is longer than what a view holds", None]
@@ -78,7 +79,7 @@ def test_one_zero_and_one_nan_are_found_and_the_row_stays_as_it_is() -> None:
 def test_several_rows_of_a_key_are_named_a_few_of_them() -> None:
     right = pa.table({"k": [3, 1, 2, 3, 2, 1, 5, 5, None, None]})
     with pytest.raises(OperatorFailed, match="source names has several rows with one k: 3; 1; 2 and 1 more; say"):
-        lookup_of(pa.schema([("k", pa.int64())]), right.schema, ["k"]).prepare(right, KEYED)
+        lookup_of(pa.schema([("k", pa.int64())]), right.schema, ["k"]).prepare(right)
 
 
 def test_which_row_is_found_does_not_depend_on_the_order_of_rows() -> None:
@@ -109,6 +110,24 @@ def test_no_rows_and_rows_that_all_find_nothing() -> None:
     nothing = found(lookup, pa.table({"k": [7, 8]}), right)
     assert nothing.num_rows == 0 and nothing.schema == lookup.output_schema
     assert found(lookup, pa.table({"k": [1]}), right.slice(0, 0)).num_rows == 0
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_only_columns_that_are_read_are_given_and_kept_of_the_static_source(how: str) -> None:
+    """Also none of its own: then it only says which rows there are."""
+    rows = pa.table({"k": [1, 2, 3], "v": ["a", "b", "c"], "w": [1, 2, 3]})
+    right = pa.table({"id": [2, 1], "name": ["two", "one"], "more": [20, 10]})
+    document = {"uid": "found", "kind": "lookup", "inputs": ["rows", "names"], "key": [{"k": "id"}], "how": how,
+                "columns": {"m": "right.more"}}  # fmt: skip
+    spec = LookupOperator.model_validate(document)
+    outside = [("c", None)] if how == "left" else []
+    some = Lookup.of(spec, rows.schema, right.schema, {"v", "m"})
+    assert some.output_schema == pa.schema([("v", pa.string()), ("m", pa.int64())])
+    assert pairs(found(some, rows, right)) == [("a", 10), ("b", 20), *outside]
+    assert some.prepare(right).column_names == ["key_0", "value_0"]
+    none = Lookup.of(spec, rows.schema, right.schema, {"v"})
+    assert pairs(found(none, rows, right)) == [("a",), ("b",), *(one[:1] for one in outside)]
+    assert none.prepare(right).column_names == ["key_0"]
 
 
 def test_columns_that_do_not_fit_are_refused() -> None:

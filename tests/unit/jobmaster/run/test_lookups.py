@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from milepost.epoch.metadata import CheckpointMetadata
@@ -349,6 +350,24 @@ def test_a_copy_that_is_no_arrow_file_is_corrupt(tmp_path: Path) -> None:
     handle = handle_of("chk-00000000000000000009/t00000000000000000001/dimensions/x", b"no file")
     with pytest.raises(StateCorrupt, match="is no copy of a static source"):
         read_copy(store, replace(snapshot, copy=handle))
+
+
+def test_columns_that_nobody_reads_are_not_looked_up_and_come_back_when_somebody_does(tmp_path: Path) -> None:
+    """The node keeps a file of each; the copy in the checkpoint has all columns, and is the same."""
+    without = "".join(line for line in SPEC.splitlines(keepends=True) if "input: named" not in line)
+    job = Job(tmp_path, without)
+    job.runner.node = str(tmp_path / "node")
+    job.name("1,one,10\n2,two,20\n")
+    job.run("1,a\n2,b\n3,c\n")
+    (file,) = (tmp_path / "node").glob("**/lookup-*/*.arrow")
+    with pa.memory_map(str(file)) as mapped:
+        assert set(pa.ipc.open_file(mapped).schema.names) == {"key_0", "value_0", "hash", "drift"}
+    first = job.metadata().dimensions["names"]
+    job.spec.write_text(SPEC)
+    job.run("1,d\n2,e\n")
+    assert job.metadata().dimensions["names"] == first
+    assert {(row["v"], row["name"], row["since"]) for row in job.table("named")} == {("d", "one", 10), ("e", "two", 20)}
+    assert {row["name"]: row["n"] for row in job.table("totals")} == {"one": 2, "two": 2, None: 1}
 
 
 def test_lookups_follow_each_other_and_stateful_operators_within_a_level(tmp_path: Path) -> None:

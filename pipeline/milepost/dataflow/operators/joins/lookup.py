@@ -1,22 +1,19 @@
 """`kind: lookup`: rows with the columns of the row that a static source has of their key.
 
 It has no state: what it gives of a row depends on that row and the static source alone. The source's rows are prepared
-once: one per key, in the order of the keys' hashes, so that a row is found by a binary search.
+once, one per key; which of them a row finds is sought by who keeps them (`spark/task/prepared_rows.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from milepost.dataflow.operators.contract import Bools, Ints, OperatorFailed
-from milepost.dataflow.operators.joins.join_columns import JoinedColumns, common_types
+from milepost.dataflow.operators.contract import Ints, OperatorFailed
+from milepost.dataflow.operators.joins.join_columns import LEFT, RIGHT, JoinedColumns, common_types
 from milepost.dataflow.operators.rows.columns import (
     check_key,
     first_of_each,
@@ -28,23 +25,20 @@ from milepost.dataflow.operators.rows.columns import (
 from milepost.dataflow.operators.rows.row_order import sorted_rows
 from milepost.spec.job.lookup_spec import LookupOperator
 
-Hasher: TypeAlias = Callable[[pa.Table, Sequence[str]], npt.NDArray[np.uint64]]
-"""Hashes the rows of a table by some columns, as `KeyHash` does."""
-
-HASH_COLUMN = "hash"
 _KEY, _VALUE = "key_", "value_"
 _NAMED_KEYS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Finds rows of a static source. Picklable.
+    """Gives rows what they find in a static source. Picklable.
 
     Attributes:
         input: name of the node whose rows it gets. dimension: of the static source.
         keys: pairs of a column of each. types: in which they are compared. order_by: columns, and of each whether it
             descends. keeps_all: rows that find nothing come out too.
-        output_schema: the input's columns, then `found` of the static source under their new names.
+        kept, found: columns of the input and of the static source that come out.
+        output_schema: first `kept`, then `found` under their new names.
     """
 
     uid: str
@@ -54,16 +48,28 @@ class Lookup:
     types: tuple[pa.DataType, ...]
     order_by: tuple[tuple[str, bool], ...]
     keeps_all: bool
+    kept: tuple[str, ...]
     found: tuple[str, ...]
     output_schema: pa.Schema
 
     @classmethod
-    def of(cls, spec: LookupOperator, left: pa.Schema, right: pa.Schema) -> Lookup:
-        """Return the lookup of a spec. Raises InvalidRequest: its columns do not fit its inputs."""
+    def of(cls, spec: LookupOperator, left: pa.Schema, right: pa.Schema, read: Collection[str] | None = None) -> Lookup:
+        """Return the lookup of a spec.
+
+        Args:
+            read: columns of its output that are needed; None: all of them.
+        Raises:
+            InvalidRequest: its columns do not fit its inputs.
+        """
         left, right = plain_schema(left), plain_schema(right)
         for side, schema in enumerate((left, right)):
             check_key(spec.uid, [pair[side] for pair in spec.key], schema)
         columns = JoinedColumns.of(spec.uid, (left, right), [pair[1] for pair in spec.key], spec.renamed)
+        needed = [
+            one
+            for one in zip(columns.fields, columns.sides, columns.names, strict=True)
+            if read is None or one[0].name in read
+        ]
         return cls(
             spec.uid,
             spec.inputs[0],
@@ -72,8 +78,9 @@ class Lookup:
             tuple(common_types(spec.uid, spec.key, (left, right))),
             spec.order_by,
             spec.how == "left",
-            tuple(columns.of_side(1)),
-            pa.schema(list(columns.fields)),
+            tuple(name for _, side, name in needed if side == LEFT),
+            tuple(name for _, side, name in needed if side == RIGHT),
+            pa.schema([field for field, _, _ in needed]),
         )
 
     @property
@@ -82,13 +89,18 @@ class Lookup:
         right = [pair[1] for pair in self.keys]
         return [right, [str(one) for one in self.types], self.order_by, self.found]
 
-    def prepare(self, rows: pa.Table, hasher: Hasher) -> pa.Table:
-        """Return one row per key of a static source, by the hash of its key; a key with a null is left out.
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The key columns of prepared rows, and of `keys_of`."""
+        return tuple(f"{_KEY}{at}" for at in range(len(self.keys)))
 
-        Returns: `HASH_COLUMN`, the key columns, and what is found.
+    def prepare(self, rows: pa.Table) -> pa.Table:
+        """Return one row per key of a static source; a key with a null is left out.
+
+        Returns: the key columns, and what is found.
         Raises: OperatorFailed: a key is there twice, and nothing says which of its rows is found.
         """
-        keys = self._keys(rows, 1)
+        keys = self._keys(rows, RIGHT)
         there = without_nulls(keys)
         if not there.all():
             rows, keys = rows.filter(pa.array(there)), keys.filter(pa.array(there))
@@ -99,33 +111,40 @@ class Lookup:
         else:
             self._refuse_several(keys, codes, count)
             chosen = np.arange(count)
-        rows, keys = rows.take(pa.array(chosen)), keys.take(pa.array(chosen))
-        hashes = hasher(keys, keys.column_names)
-        order = np.argsort(hashes, kind="stable")
-        table = pa.table({HASH_COLUMN: hashes} | {name: keys.column(name) for name in keys.column_names})
-        for at, name in enumerate(self.found):
-            table = table.append_column(f"{_VALUE}{at}", rows.column(name))
-        return table.take(pa.array(order)).combine_chunks()
+        values = [rows.column(name) for name in self.found]
+        every = pa.table([*keys.columns, *values], names=[*self.key_names, *self._value_names])
+        return every.take(pa.array(chosen))
 
-    def find(self, rows: pa.Table, prepared: PreparedRows, hasher: Hasher) -> pa.Table:
-        """Return rows, in their order, with what is found of each."""
-        keys = self._keys(rows, 0)
-        places = prepared.find(keys, hasher(keys, keys.column_names))
-        nothing = places < 0
-        if nothing.any():
-            if not self.keeps_all:
-                rows, places = rows.filter(pa.array(~nothing)), places[~nothing]
-            indices = pa.array(places, mask=places < 0)
-        else:
-            indices = pa.array(places)
-        found = [prepared.rows.column(f"{_VALUE}{at}").take(indices) for at in range(len(self.found))]
-        return pa.table([*rows.columns, *found], names=self.output_schema.names).cast(self.output_schema)
+    def keys_of(self, rows: pa.Table) -> pa.Table:
+        """Return the keys that rows of the input look for, as prepared rows have them."""
+        return self._keys(rows, LEFT)
+
+    def give(self, rows: pa.Table, prepared: pa.Table, asking: Ints, places: Ints) -> pa.Table:
+        """Return rows, in their order, with what is found of each.
+
+        Args:
+            asking: rows that find something, ascending. places: the prepared row that each of them finds.
+        """
+        indices = pa.array(places)
+        if len(asking) < rows.num_rows:
+            if self.keeps_all:
+                every = np.full(rows.num_rows, -1, dtype=np.int64)
+                every[asking] = places
+                indices = pa.array(every, mask=every < 0)
+            else:
+                rows = rows.take(pa.array(asking))
+        found = [prepared.column(name).take(indices) for name in self._value_names]
+        kept = [rows.column(name) for name in self.kept]
+        return pa.table([*kept, *found], names=self.output_schema.names).cast(self.output_schema)
+
+    @property
+    def _value_names(self) -> list[str]:
+        return [f"{_VALUE}{at}" for at in range(len(self.found))]
 
     def _keys(self, rows: pa.Table, side: int) -> pa.Table:
         columns = [rows.column(pair[side]) for pair in self.keys]
         wide = [column.cast(type_) for column, type_ in zip(columns, self.types, strict=True)]
-        named = pa.table(wide, names=[f"{_KEY}{at}" for at in range(len(wide))])
-        return key_columns(named, named.column_names)
+        return key_columns(pa.table(wide, names=self.key_names), self.key_names)
 
     def _refuse_several(self, keys: pa.Table, codes: Ints, count: int) -> None:
         if count == keys.num_rows:
@@ -140,50 +159,3 @@ class Lookup:
             f"source {self.dimension} has several rows with one {own}: {'; '.join(texts)}{more}; say `order_by`, or "
             "leave one row of each key",
         )
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedRows:
-    """What `Lookup.prepare` made, and the hashes by which rows are found.
-
-    Attributes:
-        hashes: in ascending order.
-    """
-
-    rows: pa.Table
-    hashes: npt.NDArray[np.uint64]
-
-    @classmethod
-    def of(cls, rows: pa.Table) -> PreparedRows:
-        """Return prepared rows, which may be memory-mapped."""
-        column = rows.column(HASH_COLUMN)
-        return cls(rows, (column.chunk(0) if column.num_chunks else pa.array([], column.type)).to_numpy())
-
-    def find(self, keys: pa.Table, hashes: npt.NDArray[np.uint64]) -> Ints:
-        """Return where each key's row is; -1: nowhere. Keys that share a hash are told apart by their values."""
-        found = np.full(len(hashes), -1, dtype=np.int64)
-        order = np.argsort(hashes)  # a search for each in turn jumps about in memory: three times as slow
-        places = np.empty(len(hashes), dtype=np.int64)
-        places[order] = np.searchsorted(self.hashes, hashes[order])
-        left = np.arange(len(hashes))
-        while left.size:
-            there = places < len(self.hashes)
-            left, places = left[there], places[there]
-            alike = self.hashes[places] == hashes[left]
-            left, places = left[alike], places[alike]
-            equal = self._same(keys, left, places)
-            found[left[equal]] = places[equal]
-            left, places = left[~equal], places[~equal] + 1
-        return found
-
-    def _same(self, keys: pa.Table, left: Ints, places: Ints) -> Bools:
-        equal = np.ones(len(left), dtype=np.bool_)
-        for name in keys.column_names:
-            one, other = keys.column(name), self.rows.column(name).take(pa.array(places))
-            if len(left) < len(one):
-                one = one.take(pa.array(left))
-            same = pc.fill_null(pc.equal(one, other), False)
-            if pa.types.is_floating(one.type):
-                same = pc.or_(same, pc.and_(pc.is_nan(one), pc.is_nan(other)))
-            equal &= same.to_numpy().astype(np.bool_)
-        return equal

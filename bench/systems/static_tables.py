@@ -1,0 +1,23 @@
+"""The static table of a workload, as each system reads it: Parquet, or CSV."""
+
+from __future__ import annotations
+
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+
+from bench.generate import auctions
+from bench.systems.contract import Folders
+from bench.workloads import Workload
+
+
+def write_static(workload: Workload, folders: Folders, *, csv: bool = False) -> None:
+    """Write what a workload reads beside its stream, where it does."""
+    if not workload.static:
+        return
+    table, folder = auctions(workload.shape), folders.static(workload.static)
+    folder.mkdir()
+    if csv:
+        options = pcsv.WriteOptions(include_header=False, quoting_style="none")
+        pcsv.write_csv(table, folder / "auctions.csv", options)
+    else:
+        pq.write_table(table, folder / "auctions.parquet")

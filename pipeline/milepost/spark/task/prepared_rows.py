@@ -1,0 +1,57 @@
+"""Prepared rows are those of a static source, one per key, sorted by the hash of the key: so they are found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from milepost.dataflow.operators.joins.lookup import Lookup
+from milepost.state.layers.interpolation_search import Drifts, drifts_of
+from milepost.state.layers.key_hash import KeyHash
+from milepost.state.layers.layer import KeySpec, Layer, match
+
+_HASH, _DRIFT = "hash", "drift"
+
+
+def prepare(lookup: Lookup, rows: pa.Table, hasher: KeyHash) -> pa.Table:
+    """Return what a lookup needs of a static source's rows, with the hashes by which it is found.
+
+    Raises: OperatorFailed: a key is there twice, and nothing says which of its rows is found.
+    """
+    chosen = lookup.prepare(rows)
+    hashes = hasher(chosen, lookup.key_names)
+    order = np.argsort(hashes, kind="stable")
+    table = chosen.take(pa.array(order)).append_column(_HASH, pa.array(hashes[order]))
+    drifts = drifts_of(hashes[order]) if len(order) else None
+    return (table if drifts is None else table.append_column(_DRIFT, pa.array(drifts))).combine_chunks()
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRows:
+    """What `prepare` made, perhaps mapped from a file."""
+
+    lookup: Lookup
+    layer: Layer
+    keys: KeySpec
+
+    @classmethod
+    def of(cls, lookup: Lookup, table: pa.Table, hasher: KeyHash) -> PreparedRows:
+        """Return prepared rows, which are not copied."""
+        drifts: Drifts | None = _numbers(table, _DRIFT) if _DRIFT in table.column_names else None
+        layer = Layer(_numbers(table, _HASH), table, np.zeros(table.num_rows, dtype=np.bool_), drifts)
+        return cls(lookup, layer, KeySpec(lookup.key_names, lookup.key_names, hasher))
+
+    def find(self, rows: pa.Table) -> pa.Table:
+        """Return rows, in their order, with what is found of each: keys that share a hash are told apart."""
+        keys = self.lookup.keys_of(rows)
+        asking, places = match(self.layer, self.keys.hashes(keys), keys, self.keys)
+        return self.lookup.give(rows, self.layer.stored, asking, places)
+
+
+def _numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:
+    column = table.column(name)
+    return (column.chunk(0) if column.num_chunks else pa.array([], column.type)).to_numpy()
