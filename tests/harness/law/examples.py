@@ -356,8 +356,6 @@ def _operator(
         window = digits.pick(digits.pick(WINDOWS))
         if "session" in window:
             calls = {name: call for name, call in calls.items() if not call.startswith(ROUNDING)}
-        if "tumbling" not in window:
-            calls = {name: call for name, call in calls.items() if "distinct" not in call} or {"n": "count(*)"}
         operator |= {"window": window, "allowed_lateness": lateness, "aggregates": calls}
         if digits.pick((False, False, False, True)):
             operator["emit"] = "early"

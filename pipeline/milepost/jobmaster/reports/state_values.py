@@ -49,7 +49,8 @@ def state_values(context: JobContext, metadata: CheckpointMetadata, table: Opera
     operator, calls = _aggregates(context, metadata, table.uid)
     if operator is None or VALUE_COLUMN in rows.column_names:
         shown = _with_times(rows)
-        return shown.rename_columns([_free(_VALUES.get(name, name), name, shown) for name in shown.column_names])
+        names = _VALUES | _PANES
+        return shown.rename_columns([_free(names.get(name, name), name, shown) for name in shown.column_names])
     columns = {column for call in calls.values() for column in call.columns}
     types = recorded_types(table.state.schema, sorted(columns), calls.values())
     over_updates = ROWS_COLUMN in rows.column_names

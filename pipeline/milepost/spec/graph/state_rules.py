@@ -105,16 +105,18 @@ def _window(operator: WindowOperator) -> tuple[StateBound, ...]:
     per_key = f" and {_named(operator.key)}" if operator.key else ""
     if windows.session is not None:
         until = f"its last event time{_plus(windows.session.gap)}{lateness} ≤ W"
-        return (StateBound("", f"a row per session that may grow{per_key}", until),)
+        return _of_windows(operator, f"session that may grow{per_key}", until)
     if windows.sliding is not None:
-        pane = f"a row per pane of {length_text(windows.sliding.slide)}{per_key}"
-        return (StateBound("", pane, f"start of the pane + {length_text(windows.sliding.size)}{lateness} ≤ W"),)
-    until = f"window_end{lateness} ≤ W"
+        until = f"start of the pane + {length_text(windows.sliding.size)}{lateness} ≤ W"
+        return _of_windows(operator, f"pane of {length_text(windows.sliding.slide)}{per_key}", until)
+    return _of_windows(operator, f"window{per_key}", f"window_end{lateness} ≤ W")
+
+
+def _of_windows(operator: WindowOperator, what: str, until: str) -> tuple[StateBound, ...]:
     values = [
-        StateBound(table, f"a value of {call.column} per window{per_key}", until)
-        for table, call in _value_tables(operator)
+        StateBound(table, f"a value of {call.column} per {what}", until) for table, call in _value_tables(operator)
     ]
-    return (StateBound("", f"a row per window{per_key}", until), *values)
+    return (StateBound("", f"a row per {what}", until), *values)
 
 
 @state_bounds.register

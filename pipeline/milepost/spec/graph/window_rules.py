@@ -48,11 +48,7 @@ def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Pat
 
 
 def _merge_problems(operator: WindowOperator, rows: OutputRows, path: Path) -> Iterator[Problem]:
-    """Yield what windows that are merged from parts cannot do: sliding ones from panes, sessions from sessions."""
-    kind = "tumbling" if operator.window.tumbling else "sliding" if operator.window.sliding else "session"
-    for output, call in operator.aggregates.items():
-        if call.distinct and kind != "tumbling":
-            yield Problem((*path, "aggregates", output), f"{not_available(str(call))} for {kind} windows")
+    """Yield what sessions, which are merged from others, cannot do."""
     if operator.window.session is None:
         return
     for output, call in operator.aggregates.items():

@@ -100,6 +100,10 @@ def explained(operator: str, inputs: str = "rows") -> dict[str, Any]:
             "kind: window, key: [k], window: {session: {gap: 30m}}, aggregates: {n: count(*)}",
             ["bounded: until its last event time + 30m ≤ W"],
         ),
+        (
+            "kind: window, key: [k], window: {session: {gap: 1m}}, aggregates: {n: count(distinct v)}",
+            ["bounded: until its last event time + 1m ≤ W"] * 2,
+        ),
     ],
 )
 def test_options_are_in_the_bound(operator: str, bounds: list[str]) -> None:

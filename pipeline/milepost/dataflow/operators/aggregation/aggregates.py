@@ -23,7 +23,7 @@ from milepost.dataflow.operators.aggregation.accumulators import (
     exact_sums_as_int64,
     stored_sums,
 )
-from milepost.dataflow.operators.aggregation.distinct_values import DistinctValues, flag_of
+from milepost.dataflow.operators.aggregation.distinct_values import DistinctValues, counted_name, flag_of
 from milepost.dataflow.operators.aggregation.picked import Picked, picked_name
 from milepost.dataflow.operators.aggregation.truths import Truths, any_or_every
 from milepost.dataflow.operators.aggregation.value_tables import WeightedRows, weighted_tables
@@ -51,7 +51,8 @@ class Aggregates:
     """Folds rows into per-key accumulators and reads results from them.
 
     Attributes:
-        state_fields: state columns of all accumulators. weighted: tables of the values that are there, over updates.
+        state_fields: state columns of all accumulators. distinct: the values of distinct counts, of each its own.
+        weighted: tables of the values that are there, over updates.
         output_fields: one per aggregate, by its name in the spec. count and sums of integers: int64; sums of decimals:
             decimal(38, s); sums of floats, averages and deviations: float64; any and every: bool; others: the column's.
     """
@@ -86,7 +87,7 @@ class Aggregates:
         self.state_fields = (*(field for one in self._accumulators for field in one.fields), *of_values)
         self.output_fields = tuple(outputs)
         distinct = {call: self._types[str(call.column)] for call in self._calls.values() if call.distinct}
-        self._distinct = () if over_updates else tuple(DistinctValues(call, type_) for call, type_ in distinct.items())
+        self.distinct = () if over_updates else tuple(DistinctValues(call, type_) for call, type_ in distinct.items())
 
     def fold(self, keys: pa.Table, rows: pa.Table, state: KeyedState) -> tuple[GroupedKeys, pa.Table]:
         """Return the keys that occur, and the new accumulators of each: key columns, then state columns.
@@ -108,7 +109,7 @@ class Aggregates:
         Args:
             key: columns of what is aggregated. expire: whether it is forgotten.
         """
-        return {one.name: one.table(key, routing_key, expires=expire) for one in self._distinct}
+        return {one.name: one.table(key, routing_key, expires=expire) for one in self.distinct}
 
     def flagged(
         self, keys: pa.Table, rows: pa.Table, tables: Mapping[str, KeyedState], expires: Ints | None = None
@@ -118,7 +119,7 @@ class Aggregates:
         Args:
             keys: of each row, as for `fold`. expires: when what each row's key is of is forgotten; None: never.
         """
-        for one in self._distinct:
+        for one in self.distinct:
             rows = one.flagged(keys, rows, tables[one.name], expires)
         return rows
 
@@ -162,7 +163,12 @@ class Aggregates:
     @property
     def merges(self) -> bool:
         """Whether rows may be accumulated apart, in any order, and merged: the same state, to the bit."""
-        return not self._distinct and all(accumulator.merges for accumulator in self._accumulators)
+        return not self.distinct and self.is_exact
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether what rows are accumulated to does not depend on their order, to the bit."""
+        return all(accumulator.merges for accumulator in self._accumulators)
 
     def partials(self, rows: pa.Table, codes: Ints, count: int) -> pa.Table:
         """Return the accumulators of rows alone, without any state: one row per key number."""
@@ -173,7 +179,7 @@ class Aggregates:
     def of_no_rows(self) -> pa.Table:
         """The accumulators of one key that has no row."""
         rows, none = self._schema.empty_table(), np.empty(0, dtype=np.int64)
-        for one in self._distinct:
+        for one in self.distinct:
             rows = rows.append_column(flag_of(one.name), pa.array([], pa.bool_()))
         nothing = self.partials(rows, none, 1)
         for column in (column for table in self.weighted for column in table.of_no_values.itercolumns()):
@@ -210,7 +216,7 @@ class Aggregates:
         if self._over_updates and call.function in ("any", "every"):
             return Truths(argument, True), Truths(argument, False)
         if call.distinct:
-            return (Count(Argument(None), f"count(distinct {argument.label})"),)
+            return (Count(Argument(None), counted_name(call)),)
         if call.function == "count":
             return (Count(argument),)
         data_type = self._types[str(call.column)]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from milepost.dataflow.operators.aggregation.accumulators import typed_by
 from milepost.dataflow.operators.contract import EXPIRES_COLUMN, Ints, KeyedState, StateTable
 from milepost.dataflow.operators.rows.columns import key_columns
-from milepost.spec.values.aggregates import AggregateCall
+from milepost.spec.values.aggregates import AggregateCall, argument_label
 
 VALUE_COLUMN = "__value"
 """State column of a value; nulls are not counted, and so not kept."""
@@ -26,16 +26,22 @@ def flag_of(table: str) -> str:
     return f"__first of {table}"
 
 
+def counted_name(call: AggregateCall) -> str:
+    """Return the state column that counts the values of a distinct count."""
+    return f"count(distinct {argument_label(call.column, call.where)})"
+
+
 class DistinctValues:
     """The values of one column, perhaps only of some rows.
 
     Attributes:
-        name: of its table of state.
+        name: of its table of state. counted: state column of how many there are.
     """
 
     def __init__(self, call: AggregateCall, data_type: pa.DataType) -> None:
         self._column, self._where, self._type = str(call.column), call.where, data_type
         self.name = str(call.value_table)
+        self.counted = counted_name(call)
 
     def table(self, key: Sequence[pa.Field], routing_key: Sequence[str], *, expires: bool) -> StateTable:
         """Return the declaration of its table: key columns, value, and when it is forgotten."""

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import (
     BEGINS_NULL,
@@ -27,7 +28,7 @@ from milepost.dataflow.operators.contract import (
     OperatorInput,
     OperatorRun,
     OutputKind,
-    RowsOfKeys,
+    StateTable,
     only_table,
 )
 from milepost.dataflow.operators.rows.columns import (
@@ -39,6 +40,8 @@ from milepost.dataflow.operators.rows.columns import (
 )
 from milepost.dataflow.operators.rows.deletes import DELETED_FIELD
 from milepost.dataflow.operators.windows.session_updates import EMITTED_COLUMN, Joined, SessionUpdatesRun
+from milepost.dataflow.operators.windows.session_values import forget_values, move_values
+from milepost.dataflow.operators.windows.spans import joined_spans
 from milepost.dataflow.operators.windows.window import StateTables, WindowRun
 from milepost.dataflow.operators.windows.windowed import WINDOW_START, Emission, WindowedRows
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
@@ -66,7 +69,7 @@ class SessionWindowByKey:
         input_: OperatorInput,
     ) -> None:
         self.windowed = windowed = WindowedRows(uid, key, calls, input_)
-        if not windowed.aggregates.merges:
+        if not windowed.aggregates.is_exact:
             raise InvalidRequest(
                 f"operator {uid!r}: a sum, average or deviation of floats in a session depends on the order in "
                 "which rows join sessions. Nothing was changed.",
@@ -88,12 +91,25 @@ class SessionWindowByKey:
         self._accumulated = pa.schema(windowed.aggregates.state_fields)
         fields = [*windowed.key_fields, start, *self._accumulated, *times, *emitted]
         self.state_schema = distinct_columns(uid, fields)
-        self.tables = only_table(self.key, self.routing_key, self.state_schema)
+        self.tables: Mapping[str, StateTable] = {
+            **only_table(self.key, self.routing_key, self.state_schema),
+            **windowed.aggregates.value_tables([*windowed.key_fields, start], key),
+        }
 
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> OperatorRun:
         """Start one subtask's epoch."""
-        run = SessionUpdatesRun if self.emission.updates else WindowRun
-        return run(self, tables, previous_firing_us)
+        if self.emission.updates:
+            return SessionUpdatesRun(self, tables, previous_firing_us)
+        return FinalSessionsRun(self, tables, previous_firing_us)
+
+    def forget(self, firing_us: int | None, tables: StateTables) -> None:
+        """Forget the values of sessions that no row can join any more; their own rows are dropped by their times."""
+        distinct = self.windowed.aggregates.distinct
+        if firing_us is None or not distinct:
+            return
+        gone = tables[ONLY_TABLE].due(firing_us).filter(pc.field(EXPIRES_COLUMN) <= firing_us).select(list(self.key))
+        for one in distinct if gone.num_rows else ():
+            forget_values(tables[one.name], gone)
 
     def take_up(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
         """Have on-time rows join sessions; return the state rows that changed, if any, and the late rows."""
@@ -112,9 +128,10 @@ class SessionWindowByKey:
             late = rows.filter(pa.array(~on_time))
             rows, times = rows.filter(pa.array(on_time)), times[on_time]
         self.windowed.refuse_unbounded(times[times > END_OF_TIME_US - self._gap_us - self.emission.lateness_us])
-        return (self._join(rows, times, tables[ONLY_TABLE]) if rows.num_rows else None), late
+        return (self._join(rows, times, tables) if rows.num_rows else None), late
 
-    def _join(self, rows: pa.Table, times: Ints, state: KeyedState) -> Joined:
+    def _join(self, rows: pa.Table, times: Ints, tables: StateTables) -> Joined:
+        state, aggregates = tables[ONLY_TABLE], self.windowed.aggregates
         keys = key_columns(rows, self.routing_key)
         owners, count = group_rows(keys)
         distinct = keys.take(pa.array(first_of_each(owners, count)))
@@ -123,60 +140,61 @@ class SessionWindowByKey:
         owners = np.concatenate([found.owners, owners])
         starts = np.concatenate([_microseconds(known, WINDOW_START), times])
         ends = np.concatenate([known.column(TIMER_COLUMN).to_numpy(), times + self._gap_us])
-        sessions = sessions_of(owners, starts, ends)
+        sessions = joined_spans(owners, starts, ends)
         before = len(found.owners)
         joined = np.unique(sessions[before:])
-        grown = np.isin(sessions[:before], joined)
+        grown = np.flatnonzero(np.isin(sessions[:before], joined))
         # Sessions that no row joins stay as they are; the others are numbered anew.
-        taken = np.concatenate([grown, np.ones(len(times), dtype=np.bool_)])
+        taken = np.concatenate([grown, np.arange(before, len(owners))])
         numbers = np.searchsorted(joined, sessions[taken])
-        first = np.full(len(joined), END_OF_TIME_US)
+        first, last = np.full(len(joined), END_OF_TIME_US), np.zeros(len(joined), dtype=np.int64)
         np.minimum.at(first, numbers, starts[taken])
-        last = np.zeros(len(joined), dtype=np.int64)
         last[numbers] = ends[taken]
         np.maximum.at(last, numbers, ends[taken])
-        accumulated = self._accumulate(rows, numbers, found, grown)
         owner = np.zeros(len(joined), dtype=np.int64)
         owner[numbers] = owners[taken]
+        of_grown, of_rows = np.split(numbers, [len(grown)])
+        begins = pa.array(first, UTC_MICROSECONDS)
+        later = starts[grown] != first[of_grown]
+        moved = found.take(list(self.key), grown[later])
+        parts = found.take(self._accumulated.names, grown)
+        if aggregates.distinct:
+            parts = self._move(parts, later, moved, begins.take(pa.array(of_grown[later])), tables)
+            start_of_each = begins.take(pa.array(of_rows))
+            rows = aggregates.flagged(keys.append_column(WINDOW_START, start_of_each), rows, tables)
+        accumulated = aggregates.partials(rows, of_rows, len(joined))
+        if len(grown):
+            codes = np.concatenate([of_grown, np.arange(len(joined))])
+            accumulated = aggregates.merged(pa.concat_tables([parts, accumulated]), codes, len(joined))
         emitted = [pa.array(np.full(len(joined), self.emission.early))] if self.emission.updates else []
         times_of = [pa.array(last), pa.array(last + self.emission.lateness_us), *emitted]
-        columns = [*distinct.take(pa.array(owner)).columns, pa.array(first, UTC_MICROSECONDS), *accumulated.columns]
-        changed = pa.table([*columns, *times_of], schema=self.state_schema)
-        begun_before = starts[:before][grown] != first[numbers[: int(grown.sum())]]
-        moved = found.take(list(self.key), np.flatnonzero(grown)[begun_before])
+        columns = [*distinct.take(pa.array(owner)).columns, begins, *accumulated.columns, *times_of]
+        changed = pa.table(columns, schema=self.state_schema)
         state.delete(moved)
         state.upsert(changed)
         return Joined(changed, moved)
 
-    def _accumulate(self, rows: pa.Table, numbers: Ints, found: RowsOfKeys, grown: Bools) -> pa.Table:
-        """Return the accumulators of each session: of those that it had, and of the rows that joined it."""
-        count, before = int(numbers.max()) + 1, int(grown.sum())
-        fresh = self.windowed.aggregates.partials(rows, numbers[before:], count)
-        if not before:
-            return fresh
-        partials = pa.concat_tables([found.take(self._accumulated.names, np.flatnonzero(grown)), fresh])
-        codes = np.concatenate([numbers[:before], np.arange(count)])
-        return self.windowed.aggregates.merged(partials, codes, count)
+    def _move(self, parts: pa.Table, later: Bools, moved: pa.Table, begins: pa.Array, tables: StateTables) -> pa.Table:
+        """Have the values of sessions be of those that begin earlier now; return what is counted of each, once."""
+        for one in self.windowed.aggregates.distinct if moved.num_rows else ():
+            counts = parts.column(one.counted).to_numpy().copy()
+            counts[later] = move_values(tables[one.name], moved, begins)
+            parts = parts.set_column(parts.column_names.index(one.counted), one.counted, pa.array(counts))
+        return parts
 
 
-def sessions_of(owners: Ints, starts: Ints, ends: Ints) -> Ints:
-    """Return the number of the session that each span is in: spans of an owner that overlap are in one.
+class FinalSessionsRun(WindowRun):
+    """One subtask's epoch of sessions that come out once."""
 
-    >>> sessions_of(np.array([0, 0, 1, 0]), np.array([9, 0, 4, 5]), np.array([19, 6, 9, 9])).tolist()
-    [1, 0, 2, 0]
-    """
-    moments = np.unique(np.concatenate([starts, ends]))
-    size = len(moments)
-    # One line for all owners, each behind the one before it.
-    begins = owners * size + np.searchsorted(moments, starts)
-    stops = owners * size + np.searchsorted(moments, ends)
-    order = np.argsort(begins, kind="stable")
-    reached = np.maximum.accumulate(stops[order])
-    new = np.ones(len(order), dtype=np.int64)
-    new[1:] = begins[order][1:] >= reached[:-1]
-    sessions = np.empty(len(order), dtype=np.int64)
-    sessions[order] = np.cumsum(new) - 1
-    return sessions
+    def __init__(self, operator: SessionWindowByKey, tables: StateTables, fired_us: int | None) -> None:
+        super().__init__(operator, tables, fired_us)
+        self._sessions = operator
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Emit the sessions that end by then; nothing is left of them."""
+        fired = super().finish(firing_us)
+        self._sessions.forget(firing_us, self._tables)
+        return fired
 
 
 def _microseconds(rows: pa.Table, column: str) -> Ints:

@@ -61,6 +61,9 @@ class SessionOperator(Protocol):
     def join(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[Joined | None, pa.Table]:
         """Have on-time rows join sessions; return what they have made of them, if there are any, and the late rows."""
 
+    def forget(self, firing_us: int | None, tables: StateTables) -> None:
+        """Forget what is kept beside the rows of sessions that no row can join any more."""
+
 
 class SessionUpdatesRun:
     """One subtask's epoch of sessions that may come out again: all of them at its end."""
@@ -89,6 +92,7 @@ class SessionUpdatesRun:
         shown = pa.concat_tables([fired, not_between(changed, self._fired_us, firing_us)])
         self._remember(shown, firing_us)
         operator = self._operator
+        operator.forget(firing_us, self._tables)
         return with_deletes(operator.windowed.results(shown), gone, operator.key)
 
     def _fired(self, firing_us: int | None) -> pa.Table:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from milepost.dataflow.operators.aggregation.distinct_values import VALUE_COLUMN
 from milepost.dataflow.operators.contract import (
     EXPIRES_COLUMN,
     ONLY_TABLE,
@@ -31,6 +32,7 @@ from milepost.dataflow.operators.contract import (
     OperatorInput,
     OperatorOutput,
     OutputKind,
+    StateTable,
     only_table,
 )
 from milepost.dataflow.operators.rows.columns import (
@@ -40,6 +42,8 @@ from milepost.dataflow.operators.rows.columns import (
     group_rows,
     key_columns,
 )
+from milepost.dataflow.operators.windows.pane_values import PaneValues
+from milepost.dataflow.operators.windows.window import StateTables
 from milepost.dataflow.operators.windows.window_bounds import CalendarSlides, FixedSlides
 from milepost.dataflow.operators.windows.windowed import WINDOW_START, Emission, WindowedRows, not_between
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
@@ -87,13 +91,16 @@ class SlidingWindowByKey:
         expires = pa.field(EXPIRES_COLUMN, pa.int64())
         fields = [*windowed.key_fields, *bounds, *windowed.aggregates.state_fields, timer, expires]
         self.state_schema = distinct_columns(uid, fields)
-        self.tables = only_table(self.key, self.routing_key, self.state_schema)
+        self.tables: Mapping[str, StateTable] = {
+            **only_table(self.key, self.routing_key, self.state_schema),
+            **windowed.aggregates.value_tables([*windowed.key_fields, *bounds], key, expire=True),
+        }
 
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> SlidingRun:
         """Start one subtask's epoch."""
-        return SlidingRun(self, tables[ONLY_TABLE], previous_firing_us)
+        return SlidingRun(self, tables, previous_firing_us)
 
-    def take_up(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> tuple[pa.Table | None, pa.Table]:
+    def take_up(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
         """Fold on-time rows into their panes; return the panes that changed, if any, and the late rows."""
         late = self.windowed.input_schema.empty_table()
         if not rows.num_rows:
@@ -110,7 +117,7 @@ class SlidingWindowByKey:
         if not on_time.all():
             late = rows.filter(pa.array(~on_time))
             rows, panes, first_ends = rows.filter(pa.array(on_time)), panes[on_time], first_ends[on_time]
-        return (self._fold(rows, panes, first_ends, state) if rows.num_rows else None), late
+        return (self._fold(rows, panes, first_ends, tables) if rows.num_rows else None), late
 
     def until(self, panes: Panes, first: Ints, firing_us: int) -> Wanted:
         """Return the windows of panes from some on that a firing watermark has reached."""
@@ -122,23 +129,41 @@ class SlidingWindowByKey:
 
     def last_ends(self, panes: Panes) -> Ints:
         """Return of each pane the last window that it is in."""
-        return self.slides.of(_microseconds(panes.rows, PANE_START)) + self.slides.panes
+        return self._last_end(panes.rows)
 
     def ending(self, times: Ints) -> Ints:
         """Return the first windows that end at times, or after."""
         return self.slides.of(times - 1) + 1
 
-    def _fold(self, rows: pa.Table, panes: Ints, first_ends: Ints, state: KeyedState) -> pa.Table:
+    def values_of(self, keys: pa.Table, tables: StateTables) -> Mapping[str, PaneValues]:
+        """Return in which windows the values of keys are that are counted, by the column that counts them."""
+        found = {}
+        for one in self.windowed.aggregates.distinct:
+            values = tables[one.name].lookup_all(keys)
+            rows = values.take([VALUE_COLUMN, PANE_START, FIRST_END])
+            first, last = self.ending(_microseconds(rows, FIRST_END)), self._last_end(rows)
+            found[one.counted] = PaneValues.of(values.owners, rows.column(VALUE_COLUMN), first, last + 1)
+        return found
+
+    def _last_end(self, rows: pa.Table) -> Ints:
+        return self.slides.of(_microseconds(rows, PANE_START)) + self.slides.panes
+
+    def _fold(self, rows: pa.Table, panes: Ints, first_ends: Ints, tables: StateTables) -> pa.Table:
         keys = key_columns(rows, self.routing_key)
         for name, numbers in ((PANE_START, panes), (FIRST_END, first_ends)):
             times = pa.array(self.slides.begins(numbers), UTC_MICROSECONDS)
             keys = keys.append_column(self.state_schema.field(name), times)
-        occurring, changed = self.windowed.aggregates.fold(keys, rows, state)
+        aggregates = self.windowed.aggregates
+        if aggregates.distinct:
+            rows = aggregates.flagged(keys, rows, tables, self._expires(panes + self.slides.panes))
+        occurring, changed = aggregates.fold(keys, rows, tables[ONLY_TABLE])
         changed = changed.append_column(TIMER_COLUMN, changed.column(FIRST_END).cast(pa.int64()))
-        last = self.slides.of(_microseconds(changed, PANE_START)) + self.slides.panes
-        changed = changed.append_column(EXPIRES_COLUMN, pa.array(self.slides.begins(last) + self.lateness_us))
+        changed = changed.append_column(EXPIRES_COLUMN, pa.array(self._expires(self._last_end(changed))))
         occurring.put(changed)
         return changed
+
+    def _expires(self, last_ends: Ints) -> Ints:
+        return self.slides.begins(last_ends) + self.lateness_us
 
     def merged(self, panes: Panes, wanted: Wanted, *, only: Ends | None = None) -> pa.Table:
         """Return windows of panes, merged: as state rows of windows, the end of each as its timer.
@@ -173,6 +198,10 @@ class SlidingWindowByKey:
         _, first, codes = np.unique(windows, return_index=True, return_inverse=True)
         partials = panes.rows.select(pa.schema(self.windowed.aggregates.state_fields).names).take(pa.array(pane))
         accumulated = self.windowed.aggregates.merged(partials, codes, len(first))
+        for name, values in panes.values.items():
+            at = accumulated.column_names.index(name)
+            counts = pa.array(values.counts(panes.owners[pane[first]], ends[first]))
+            accumulated = accumulated.set_column(at, name, counts)
         keys = panes.rows.select(list(self.routing_key)).take(pa.array(pane[first]))
         starts, ends = (self.slides.begins(ends[first] - by) for by in (self.slides.panes, 0))
         columns = [*keys.columns, pa.array(starts, UTC_MICROSECONDS), *accumulated.columns, pa.array(ends)]
@@ -195,15 +224,20 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Panes:
-    """State rows in the order in which they are merged. `owners`: of each the number of its key."""
+    """State rows in the order in which they are merged.
+
+    Attributes:
+        owners: of each the number of its key. values: of the keys, by the column that counts them in a window.
+    """
 
     rows: pa.Table
     owners: Ints
+    values: Mapping[str, PaneValues]
 
     @classmethod
-    def of(cls, rows: pa.Table, owners: Ints) -> Panes:
+    def of(cls, rows: pa.Table, owners: Ints, values: Mapping[str, PaneValues]) -> Panes:
         order = np.lexsort((_microseconds(rows, FIRST_END), _microseconds(rows, PANE_START)))
-        return cls(rows.take(pa.array(order)), owners[order])
+        return cls(rows.take(pa.array(order)), owners[order], values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,15 +267,15 @@ class Wanted:
 class SlidingRun:
     """One subtask's epoch of a `SlidingWindowByKey`."""
 
-    def __init__(self, operator: SlidingWindowByKey, state: KeyedState, fired_us: int | None) -> None:
+    def __init__(self, operator: SlidingWindowByKey, tables: StateTables, fired_us: int | None) -> None:
         self._operator = operator
-        self._state = state
+        self._tables, self._state = tables, tables[ONLY_TABLE]
         self._fired_us = fired_us
         self._again: list[pa.Table] = []
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Take up on-time rows; windows come out when they fire. Raises OperatorFailed."""
-        changed, late = self._operator.take_up(rows, lateness_us, self._state)
+        changed, late = self._operator.take_up(rows, lateness_us, self._tables)
         if changed is not None and self._operator.emission.early:
             self._again.append(changed.select(list(self._operator.key)))
         elif changed is not None and self._fired_us is not None:
@@ -268,13 +302,22 @@ class SlidingRun:
             return operator.window_schema.empty_table()
         self._fired_us = firing_us
         rows = self._state.due(firing_us).filter(pc.field(TIMER_COLUMN) <= firing_us)
-        panes = Panes.of(rows, group_rows(rows.select(list(operator.routing_key)))[0])
+        panes = self._panes(rows)
         first = operator.ending(panes.rows.column(TIMER_COLUMN).to_numpy())
         if before_us is not None:
             first = np.maximum(first, operator.slides.reached(before_us) + 1)
         wanted = operator.until(panes, first, firing_us)
         # Where windows come out again, one that another subtask has fired may be due for some of its panes alone.
         return self._whole(panes, wanted) if operator.lateness_us else operator.merged(panes, wanted)
+
+    def _panes(self, rows: pa.Table) -> Panes:
+        operator = self._operator
+        keys = rows.select(list(operator.routing_key))
+        owners, count = group_rows(keys)
+        if not operator.windowed.aggregates.distinct:
+            return Panes.of(rows, owners, {})
+        keys = keys.take(pa.array(first_of_each(owners, count)))
+        return Panes.of(rows, owners, operator.values_of(keys, self._tables))
 
     def _changed(self, fired_us: int | None) -> pa.Table:
         """Windows of panes that have changed: those that had fired, and early all of them."""
@@ -283,7 +326,7 @@ class SlidingRun:
         if not self._again or until_us is None:
             return operator.window_schema.empty_table()
         rows = pa.concat_tables(self._again)
-        panes = Panes.of(rows, group_rows(key_columns(rows, operator.routing_key))[0])
+        panes = Panes.of(rows, group_rows(key_columns(rows, operator.routing_key))[0], {})
         return self._whole(panes, operator.until(panes, operator.first_ends(panes), until_us))
 
     def _whole(self, panes: Panes, wanted: Wanted) -> pa.Table:
@@ -293,8 +336,9 @@ class SlidingRun:
             return operator.window_schema.empty_table()
         keys = key_columns(panes.rows, operator.routing_key)
         owners, count = group_rows(keys)
-        found = self._state.lookup_all(keys.take(pa.array(first_of_each(owners, count))))
-        every = Panes.of(found.take(operator.state_schema.names), found.owners)
+        keys = keys.take(pa.array(first_of_each(owners, count)))
+        found, values = self._state.lookup_all(keys), operator.values_of(keys, self._tables)
+        every = Panes.of(found.take(operator.state_schema.names), found.owners, values)
         until = Wanted(operator.first_ends(every), np.minimum(operator.last_ends(every), wanted.ends[1]))
         return operator.merged(every, until, only=wanted.of(owners))
 
