@@ -13,9 +13,10 @@ from milepost.spec.values.aggregates import EXACT_DIGITS, AggregateCall
 def recorded_types(
     recorded: pa.Schema, columns: Iterable[str], calls: Iterable[AggregateCall]
 ) -> dict[str, pa.DataType]:
-    """Return the types that input columns had, as far as recorded state shows them: one that filters is of bool."""
-    conditions = {call.where for call in calls}
-    return {name: pa.bool_() if name in conditions else _recorded_type(recorded, name) for name in columns}
+    """Return the types that input columns had, as far as recorded state shows them: a flag or filter is of bool."""
+    calls = [*calls]
+    flags = {call.where for call in calls} | {call.column for call in calls if call.function in ("any", "every")}
+    return {name: pa.bool_() if name in flags else _recorded_type(recorded, name) for name in columns}
 
 
 def _recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:

@@ -14,9 +14,9 @@ from milepost.spec.load.lint import lint_report
 from tests.harness.law.job import LawJob
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.float64()), ("b", pa.bool_())])
-CALLS = {"low": "min(v)", "high": "max(v)", "values": "count(distinct v)", "of": "arg_max(k, n)", "some": "any(b)"}
+CALLS = {"low": "min(v)", "high": "max(v)", "values": "count(distinct v)", "of": "arg_max(k, n)", "some": "any(once)"}
 FIRST = {"uid": "first", "kind": "aggregate", "inputs": ["a"], "key": ["k"],
-         "aggregates": {"v": "max(v)", "n": "count(*)", "b": "every(b)"}}  # fmt: skip
+         "aggregates": {"v": "max(v)", "n": "count(*)", "b": "every(b)", "once": "any(b)"}}  # fmt: skip
 SECOND = {"uid": "second", "kind": "aggregate", "inputs": ["first"], "key": ["b"], "aggregates": CALLS}
 TYPES = {"k": "string", "v": "float64", "b": "bool"}
 DOCUMENT: dict[str, Any] = {
@@ -51,7 +51,7 @@ def job(tmp_path: Path) -> LawJob:
 def test_a_key_that_moves_takes_its_values_with_it(job: LawJob) -> None:
     """Of n: y has 3 rows, z and n one each."""
     assert sorted(tuple(row.values()) for row in job.master.read("shown").to_pylist()) == [
-        (False, 9.0, 9.0, 1, "x", False),
+        (False, 9.0, 9.0, 1, "x", True),
         (True, 1.0, 1.0, 1, "y", True),
     ]
     job.check()
