@@ -29,10 +29,8 @@ from milepost.spark.task.row_wise import SqlStep
 from milepost.spark.wire.epoch_clock import Clock
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
-from milepost.spec.graph.edges import DELETED_COLUMN, marked_output
+from milepost.spec.graph.edges import marked_output
 from milepost.spec.graph.graph import Node
-from milepost.spec.job.latest_spec import LatestOperator
-from milepost.spec.job.spec import JobSpec
 from milepost.storage.open import open_store
 
 
@@ -84,7 +82,7 @@ class SparklessRunner:
         self.before(plan)
         with tempfile.TemporaryDirectory() if self.node is None else nullcontext(self.node) as node:
             here = replace(plan, cache_directory=node)
-            epoch = plan_levels(here, plan.spec.spark.parallelism, partial(marked_schema, here.spec))
+            epoch = plan_levels(here, plan.spec.spark.parallelism, marked_schema)
             place = LocalPlace(self.opener, self.budget, self.clock)
             answers = run_levels(here, self._tasks(here, epoch), partial(self._between, plan), place)
         self.after(plan)
@@ -104,23 +102,23 @@ class SparklessRunner:
                 yield from _marked(plan, step, item)
 
 
-def marked_schema(spec: JobSpec, node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
-    """Return the columns of an operator's input with whether rows are deletes, which DuckDB can say as well."""
-    if not isinstance(spec.operator(node.uid), LatestOperator):
+def marked_schema(node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
+    """Return the columns of an operator's input with its marks, which DuckDB can make as well."""
+    if not node.marks:
         return no_sql(node, inputs)
-    return inputs[node.inputs[0]].append(pa.field(DELETED_COLUMN, pa.bool_()))
+    return pa.schema([*inputs[node.inputs[0]], *(pa.field(mark, pa.bool_()) for mark, _ in node.marks)])
 
 
 def _marked(plan: EpochPlan, step: SqlStep, item: Rows) -> Iterator[Rows]:
-    """Yield a node's rows for each operator that asks of them if they are deletes."""
+    """Yield a node's rows for each operator that asks for marks of them."""
     for one in step.expressions:
-        operator = plan.spec.operator(one.uid)
-        assert isinstance(operator, LatestOperator), "SQL needs Spark"
-        if operator.inputs == (item.node,):
+        reader = plan.graph.nodes[one.uid]
+        assert reader.marks, "SQL needs Spark"
+        if reader.inputs == (item.node,):
             rows, name = item.rows, marked_output(one.uid)
-            marks = duckdb.sql(f"SELECT coalesce({operator.delete_when}, false) AS is_delete FROM rows").arrow()
-            mark = pa.field(DELETED_COLUMN, pa.bool_())
-            whole = rows.append_column(mark, pa.table(marks).column("is_delete"))
+            marks = ", ".join(f'coalesce({condition}, false) AS "{mark}"' for mark, condition in reader.marks)
+            made = pa.table(duckdb.sql(f"SELECT {marks} FROM rows").arrow())
+            whole = pa.table([*rows.columns, *made.columns], names=[*rows.column_names, *made.column_names])
             yield replace(item, node=name, rows=whole.select(step.kept[name].names))
 
 

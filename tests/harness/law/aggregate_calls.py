@@ -18,7 +18,7 @@ def said(call: AggregateCall, types: Mapping[str, str]) -> str:
     Args:
         types: of the columns of its input, as DuckDB calls them.
     """
-    where = "true" if call.where is None else f'"{call.where}"'
+    where = "true" if call.where is None else f'"{call.where}"' if call.condition is None else f"({call.condition})"
     if call.distinct:
         return f'count(DISTINCT "{call.column}") FILTER ({where})'
     if call.column is None:

@@ -79,6 +79,8 @@ CALLS = (
     {"n": "count(*)", "spread": "var(i)", "of_x": "stddev(x)", "of_d": "var(d) filter (where b)", "some": "any(b)"},
     {"n": "count(*)", "ks": "count(distinct k)", "xs": "count(distinct x)", "is": "count(distinct i) filter (where b)"},
     {"n": "count(b)", "first_k": "first(k)", "last_x": "last(x)", "at_most": "arg_max(i, d)", "every": "every(b)"},
+    {"n": "count(*) filter (where i > 0 and not b)", "total": "sum(d) filter (where x > 1 or k = 'a')",
+     "ks": "count(distinct k) filter (where i > 0 and not b)", "some": "any(b) filter (where x IS NULL)"},
     {"n": "count(*) filter (where b)", "total": "sum(i) filter (where b)", "low": "arg_min(k, x) filter (where b)",
      "last_d": "last(d) filter (where b)", "mean": "avg(x) filter (where b)"},
 )  # fmt: skip

@@ -7,7 +7,7 @@ code differ from the head's, and nothing is planned while anything is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +43,6 @@ from milepost.spec.graph.compatibility import (
     compare_signatures,
     state_signatures,
 )
-from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.graph.join_rules import SIDES
 from milepost.spec.job.join_spec import PairedOperator
@@ -304,9 +303,13 @@ def expected_operator(
         )
         for name, (table, columns) in zip(spec.inputs, _needed_columns(spec), strict=True)
     ]
-    if graph.nodes[spec.uid].reads_marked:
-        inputs = [replace(one, schema=one.schema.append(pa.field(DELETED_COLUMN, pa.bool_()))) for one in inputs]
+    marks = [pa.field(name, pa.bool_()) for name, _ in graph.nodes[spec.uid].marks]
+    inputs = [replace(one, schema=_with_fields(one.schema, marks)) for one in inputs]
     return build_operator(spec, inputs, function)
+
+
+def _with_fields(schema: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:
+    return pa.schema([*schema, *(field for field in fields if field.name not in schema.names)])
 
 
 def _needed_columns(spec: StatefulSpec) -> list[tuple[str, list[str]]]:

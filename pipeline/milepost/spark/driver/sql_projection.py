@@ -31,9 +31,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.spark.driver.spark_errors import refusal
 from milepost.spark.task.sql_expression import PLACE, SqlExpression, column_of, expression, mark_expression
 from milepost.spark.wire.task_output import Rows, Stamped, TaskOutput, decode_control, encode_control
-from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.graph.graph import Node
-from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.spec import JobSpec, SqlOperator
 from milepost.spec.sql.plan import ITEM
 from milepost.spec.sql.sql import quote
@@ -62,13 +60,14 @@ class Selected:
 
 
 def selects(spec: JobSpec, node: Node, inputs: Mapping[str, pa.Schema]) -> list[Selected]:
-    """Return the SELECTs of a SQL operator, in order; of another one what tells if rows of its input are deletes."""
+    """Return the SELECTs of a SQL operator, in order; of another one what adds marks to its input."""
     operator = spec.operator(node.uid)
     made = column_of(node.uid)
-    if isinstance(operator, LatestOperator):
-        (name,) = operator.inputs
+    if node.marks:
+        (name,) = node.inputs
         columns = inputs[name].names
-        return [Selected(name, mark_expression(operator, columns, [*columns, DELETED_COLUMN], column_of(name), made))]
+        both = [*columns, *(mark for mark, _ in node.marks)]
+        return [Selected(name, mark_expression(node, columns, both, column_of(name), made))]
     assert isinstance(operator, SqlOperator)
     return [
         Selected(one.input, expression(node, one, inputs[one.input].names, column_of(one.input), made))

@@ -46,7 +46,7 @@ from milepost.spark.wire.level_plan import (
     start_watermark_us,
 )
 from milepost.spec.graph.columns_read import columns_read
-from milepost.spec.graph.edges import BAD, DELETED_COLUMN, edge_names, late_output, marked_output
+from milepost.spec.graph.edges import BAD, DELETED_COLUMN, columns_of_users, edge_names, late_output, marked_output
 from milepost.spec.graph.graph import Node
 from milepost.spec.graph.in_flight import consumed_columns
 from milepost.spec.job.lookup_spec import LookupOperator
@@ -181,8 +181,8 @@ def _inputs(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> tu
 
 
 def _late(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of late rows: those of the producer, without what marks deletes for the operator alone."""
-    return pa.schema([field for field in schema if field.name != DELETED_COLUMN])
+    """Return the columns of late rows: those of the producer, without what marks rows for the operator alone."""
+    return pa.schema([field for field in schema if field.name in columns_of_users(schema.names)])
 
 
 def _splits(plan: EpochPlan, readers: Mapping[str, SalvagingReader]) -> tuple[SourceSplit, ...]:

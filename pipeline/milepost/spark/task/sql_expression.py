@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from milepost.spec.graph.edges import DELETED_COLUMN, marked_output
 from milepost.spec.graph.graph import JobGraph, Node
-from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.spec import JobSpec, SqlOperator
 from milepost.spec.sql.condition import condition_sql
 from milepost.spec.sql.sql import quote, sql_plan
@@ -98,10 +97,8 @@ def level_sql(
             columns[marked] = (column_of(marked),)
             continue
         columns[marked] = tuple(column_of(marked, part) for part in range(len(columns[name])))
-        operator = spec.operator(node.uid)
-        assert isinstance(operator, LatestOperator)
         for source, column in zip(columns[name], columns[marked], strict=True):
-            expressions.append(mark_expression(operator, schemas[name].names, schemas[marked].names, source, column))
+            expressions.append(mark_expression(node, schemas[name].names, schemas[marked].names, source, column))
     return LevelSql(tuple(expressions), columns)
 
 
@@ -131,23 +128,24 @@ def expression(node: Node, branch: Branch, input_columns: list[str], source: str
 
 
 def mark_expression(
-    operator: LatestOperator, input_columns: list[str], columns: list[str], source: str, column: str
+    node: Node, input_columns: list[str], columns: list[str], source: str, column: str
 ) -> SqlExpression:
-    """Return the expression that tells of rows if they are deletes.
+    """Return the expression that adds marks to the rows of an operator's input.
 
     Args:
-        columns: that it makes: the mark, and those of the input that the operator needs.
+        columns: that it makes: the marks, and those of the input that the operator needs.
     """
-    assert operator.delete_when is not None
-    condition = condition_sql(operator.delete_when, operator.inputs[0], input_columns, source)
+    conditions = {
+        name: condition_sql(condition, node.inputs[0], input_columns, source) for name, condition in node.marks
+    }
     values = [
-        f"{_literal(name)}, `{source}`.{quote(name)}"
-        if name != DELETED_COLUMN
-        else f"{_literal(name)}, CASE WHEN {condition} THEN true ELSE false END"
+        f"{_literal(name)}, CASE WHEN {conditions[name]} THEN true ELSE false END"
+        if name in conditions
+        else f"{_literal(name)}, `{source}`.{quote(name)}"
         for name in columns
     ]
     text = f"CASE WHEN `{source}` IS NOT NULL THEN named_struct({', '.join(values)}) END"
-    return SqlExpression(operator.uid, column, text)
+    return SqlExpression(node.uid, column, text)
 
 
 def _literal(text: str) -> str:

@@ -14,6 +14,11 @@ RETRACT = ".retract"
 """Behind an operator's name: its updates as rows that are taken back and new ones, each with a weight."""
 
 
+def columns_of_users(names: Sequence[str]) -> list[str]:
+    """Return those of some columns that are not the product's own."""
+    return [name for name in names if not name.startswith("__")]
+
+
 def edge_names(inputs: Sequence[str]) -> tuple[str, ...]:
     """Return a name for each input of an operator: the producer's, and where it is read again, ``orders.2``."""
     return tuple(

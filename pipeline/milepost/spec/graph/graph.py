@@ -15,6 +15,7 @@ from milepost.spec.graph.edges import BAD, LATE, RETRACT
 from milepost.spec.graph.join_rules import join_rows
 from milepost.spec.graph.latest_rules import latest_rows
 from milepost.spec.graph.lookup_rules import lookup_rows
+from milepost.spec.graph.marks import marks_of
 from milepost.spec.graph.node_rules import (
     APPEND,
     BAD_COLUMNS,
@@ -81,6 +82,7 @@ class Node:
         key: key columns of its output; () for rows without one.
         deletes: whether a row of it may be a delete: then its rows have `DELETED_COLUMN` behind `columns`.
         retracts: whether operators read its updates, with the rows that they replace.
+        marks: as of `marks_of`.
         sources: the sources it descends from, which make its watermark.
         known: whether `columns` is: not below a process operator whose class was not loaded.
     """
@@ -100,6 +102,7 @@ class Node:
     holdback_us: int = 0
     deletes: bool = False
     retracts: bool = False
+    marks: tuple[tuple[str, str], ...] = ()
     consumers: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
     late_sinks: tuple[str, ...] = ()
@@ -121,8 +124,8 @@ class Node:
 
     @property
     def reads_marked(self) -> bool:
-        """Whether SQL tells of each row of its input if it is a delete, before it is exchanged."""
-        return self.kind == "latest" and self.deletes
+        """Whether SQL adds columns to its input, before it is exchanged."""
+        return bool(self.marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +226,12 @@ class _Builder:
 
     def graph(self) -> JobGraph:
         operators = self.spec.operators
+        marks = {operator.uid: marks_of(operator) for operator in operators}
         nodes = {
             uid: replace(
                 node,
                 retracts=node.output_kind == UPDATES and self._is_kept(uid),
+                marks=marks.get(uid, ()),
                 consumers=tuple(operator.uid for operator in operators if uid in operator.inputs),
                 sinks=self._sinks_of(uid),
                 late_sinks=tuple(

@@ -10,6 +10,7 @@ import hashlib
 import json
 from typing import Any
 
+from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.join_spec import PairedOperator
 from milepost.spec.job.latest_spec import LatestOperator
@@ -56,7 +57,7 @@ def input_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, str]:
 def _inputs(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     consumed = consumed_columns(spec, graph, node.uid)
     operator = spec.operator(node.uid)
-    marked = {"delete_when": operator.delete_when} if isinstance(operator, LatestOperator) and node.deletes else {}
+    marked = {("delete_when" if name == DELETED_COLUMN else name): condition for name, condition in node.marks}
     # Where a row with a null in its key waits: of a join where all of its columns send it.
     apart = {"nulls": "apart"} if isinstance(operator, PairedOperator) else {}
     return {

@@ -15,6 +15,7 @@ from milepost.spec.job.spec import (
     SourceSpec,
     SqlOperator,
 )
+from milepost.spec.sql.condition import check_condition
 from milepost.spec.sql.moments import check_moments
 from milepost.spec.sql.sql import check_row_wise, sql_plan
 from milepost.spec.sql.sql_parse import SqlProblem, parse_select
@@ -336,12 +337,15 @@ def scalar_problems(what: str, columns: Sequence[str], name: str, rows: OutputRo
 
 def aggregate_problems(aggregates: dict[str, AggregateCall], name: str, rows: OutputRows, path: Path) -> list[Problem]:
     problems = []
+    if rows.known and any(call.condition is not None for call in aggregates.values()):
+        problems += nanosecond_problems(name, rows, (*path, "inputs", 0))
     for output, call in aggregates.items():
-        absent = [column for column in call.columns if rows.known and column not in rows.columns]
+        needed = [column for column in call.columns if call.condition is None or column != call.where]
+        absent = [column for column in needed if rows.known and column not in rows.columns]
         if absent:
             message: str | None = f"{name} has no column {absent[0]}; {did_you_mean(absent[0], rows.columns)}"
         else:
-            message = type_problem(call, rows.columns) or _time_problem(call, rows)
+            message = type_problem(call, rows.columns) or _time_problem(call, rows) or _filter_problem(call, name, rows)
         if message:
             problems.append(Problem((*path, "aggregates", output), message))
     return problems
@@ -352,6 +356,18 @@ def _time_problem(call: AggregateCall, rows: OutputRows) -> str | None:
         call.timed(rows.event_time)
     except ValueError as problem:
         return str(problem)
+    return None
+
+
+def _filter_problem(call: AggregateCall, name: str, rows: OutputRows) -> str | None:
+    if call.condition is None:
+        return None
+    if rows.kind != APPEND:
+        return f"{not_available(f'filter (where {call.condition})')} over updates; filter by a column of true and false"
+    try:
+        check_condition(call.condition, name, rows.columns if rows.known else None)
+    except SqlProblem as problem:
+        return f"filter (where {call.condition}): {problem}"
     return None
 
 

@@ -79,7 +79,8 @@ class AggregateOperator(KeyedOperator):
         aggregates: column of the output, and what it holds. Nulls count as in SQL; sums of integers are int64, averages
             float64. `var` and `stddev` are of a sample, null of fewer than two values. `first` and `last` are by event
             time, `arg_min(x, y)` and `arg_max(x, y)` by y; of rows that are equal in it the least or greatest x counts.
-            `any` and `every` take columns of true and false, and so does `filter (where z)`: rows where z is true.
+            `any` and `every` take columns of true and false. `filter (where z)`: rows where z is true, a column, or a
+            condition of Spark SQL over a row.
     """
 
     kind: Literal["aggregate"]

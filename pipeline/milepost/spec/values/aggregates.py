@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ EXACT_DIGITS = 18
 
 SYNTAX = (
     "count(*), count(x), count(distinct x), sum(x), min(x), max(x), avg(x), stddev(x), var(x), first(x), last(x), "
-    "arg_min(x, y), arg_max(x, y), any(x), every(x); each also with filter (where z)"
+    "arg_min(x, y), arg_max(x, y), any(x), every(x); each also with filter (where condition)"
 )
 _COLUMN = r"(?:`[^`]+`|[^\s()`,*]+)"
 _CALL = re.compile(
@@ -34,6 +35,9 @@ _CALL = re.compile(
 _COLUMNS = re.compile(rf"{_COLUMN}(?:\s*,\s*{_COLUMN})*")
 _DISTINCT = re.compile(r"distinct(?:\s+|(?=`))", re.IGNORECASE)
 _BARE = re.compile(r"[^\s()`,*]+")
+_ONE_NAME = re.compile(r"\w+|`[^`]+`")
+_MARK = "__where_"
+_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class AggregateCall:
         column: the input column; None only for ``count(*)``.
         by: of arg_min and arg_max the column that is smallest or largest in the row that is meant.
         where: a column of true or false; rows where it is not true do not count. None: all rows do.
+        condition: SQL over a row, of which `where` is what it says; None: `where` is a column of the input.
         distinct: of count, whether equal values count once.
     """
 
@@ -53,11 +58,13 @@ class AggregateCall:
     by: str | None = None
     where: str | None = None
     distinct: bool = False
+    condition: str | None = None
 
     def __str__(self) -> str:
         """Return the canonical text, which `parse_aggregate` reads back."""
         arguments = ", ".join(_written(name) for name in (self.column, self.by) if name is not None) or "*"
-        filtered = "" if self.where is None else f" filter (where {_written(self.where)})"
+        where = self.condition if self.where is None or self.condition else _written(self.where)
+        filtered = "" if where is None else f" filter (where {where})"
         return f"{self.function}({'distinct ' if self.distinct else ''}{arguments}){filtered}"
 
     @property
@@ -75,7 +82,7 @@ class AggregateCall:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The input columns that it reads, beside the event time of its input."""
+        """The columns that it reads, beside the event time of its input: what a condition says is one."""
         return tuple(dict.fromkeys(name for name in (self.column, self.by, self.where) if name is not None))
 
     def timed(self, event_time: str | None) -> AggregateCall:
@@ -107,27 +114,37 @@ def parse_aggregate(text: object) -> AggregateCall:
         return text
     match = _CALL.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f"expected an aggregate such as count(*) or sum(x) filter (where y), got {text!r}")
+        raise ValueError(f"expected an aggregate such as count(*) or sum(x) filter (where y > 0), got {text!r}")
     function, argument, condition = match[1].lower(), match[2], match[3]
     if function in UNAVAILABLE:
         raise ValueError(f"`{function}` is not available in this version; available: {', '.join(ARGUMENTS)}")
     if function not in ARGUMENTS:
         raise ValueError(f"{text!r}: there is no aggregate `{function}`; {did_you_mean(function, ARGUMENTS)}")
-    where = None if condition is None else _one_column(text, condition)
+    where, condition = (None, None) if condition is None else _filter(text, condition)
     if (distinct := _DISTINCT.match(argument)) is not None:
         if function != "count":
             raise ValueError(f"`{function}(distinct …)` is not available in this version; deduplicate first")
-        return AggregateCall("count", _one_column(text, argument[distinct.end() :]), where=where, distinct=True)
+        column = _one_column(text, argument[distinct.end() :])
+        return AggregateCall("count", column, where=where, distinct=True, condition=condition)
     if argument == "*":
         if function != "count":
             raise ValueError(f"{text!r}: only count takes *; name a column")
-        return AggregateCall("count", None, where=where)
+        return AggregateCall("count", None, where=where, condition=condition)
     if ARGUMENTS[function] == 1:
-        return AggregateCall(function, _one_column(text, argument), where=where)
+        return AggregateCall(function, _one_column(text, argument), where=where, condition=condition)
     columns = _columns(argument)
     if len(columns) != ARGUMENTS[function]:
         raise ValueError(f"{text!r}: expected {function}(x, y): a column, and the one that it is picked by")
-    return AggregateCall(function, columns[0], by=columns[1], where=where)
+    return AggregateCall(function, columns[0], by=columns[1], where=where, condition=condition)
+
+
+def _filter(text: object, condition: str) -> tuple[str, str | None]:
+    """Return the column that filters, and the condition that it is what is said of; None: it is of the input."""
+    if not condition:
+        raise ValueError(f"{text!r}: expected a column or a condition behind `where`")
+    if _ONE_NAME.fullmatch(condition):
+        return condition.strip("`"), None
+    return f"{_MARK}{hashlib.sha256(condition.encode()).hexdigest()[:_DIGITS]}", condition
 
 
 def _one_column(text: object, argument: str) -> str:

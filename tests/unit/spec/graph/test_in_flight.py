@@ -70,6 +70,16 @@ def test_what_makes_rows_differently_changes_the_signature_of_who_reads_them(
     assert {uid for uid in before if before[uid] != after[uid]} == changed
 
 
+def test_another_condition_makes_other_rows_also_where_all_columns_are_sent(signatures: Signatures) -> None:
+    late = "sinks:\n  - {name: l, input: hourly.late, format: parquet, path: ../l, mode: append}\n"
+    for more in ("sinks:\n", late):
+        both = [
+            signatures("n: count(*)}}\nsinks:\n", f'n: "count(*) filter (where spent > {least})"}}}}\n{more}')
+            for least in (1, 2)
+        ]
+        assert {uid for uid in both[0] if both[0][uid] != both[1][uid]} == {"hourly"}
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -132,6 +132,24 @@ def test_an_aggregate_is_a_function_of_one_column(text: str, expected: Aggregate
 
 
 @pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("count(*) filter (where status = 'paid' and amount > 0)", "status = 'paid' and amount > 0"),
+        ("count(*) filter (where x>1)", "x>1"),
+        ("sum(x) filter (where (a or b) and not (c))", "(a or b) and not (c)"),
+        ("count(*) filter (where `a b` > ')')", "`a b` > ')'"),
+        ("count(distinct x) filter (where\n  y is not null -- known\n)", "y is not null -- known"),
+    ],
+)
+def test_a_filter_is_a_condition_or_a_column(text: str, condition: str) -> None:
+    call = parse_aggregate(text)
+    assert call.condition == condition and parse_aggregate(str(call)) == call
+    assert call.where is not None and call.where.startswith("__where_") and call.where in call.columns
+    other = parse_aggregate(f"count(*) filter (where {condition} or z)")
+    assert other.where != call.where, "another condition is another column of state"
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("approx_percentile(x)", "`approx_percentile` is not available in this version"),
@@ -143,7 +161,7 @@ def test_an_aggregate_is_a_function_of_one_column(text: str, expected: Aggregate
         ("argmax(x, y)", 'did you mean "arg_max"'),
         ("arg_max(x)", "a column, and the one that it is picked by"),
         ("sum(x, y)", "expected one column"),
-        ("sum(x) filter (where y = 1)", "expected one column, got 'y = 1'; compute an expression in a sql operator"),
+        ("sum(x) filter (where )", "expected a column or a condition behind `where`"),
         ("sum(x) filter (y)", "expected one column"),
         ("min(`a`b)", "expected one column"),
         ("sum(*)", "only count takes"),
