@@ -81,7 +81,7 @@ class Place:
         node = self.graph.nodes[self.input]
         if node.output_kind == "append":
             return self.at_each(self.rows)
-        return replace(self, uid=self.input).shown(node.key, names(tuple(node.columns)))
+        return there(self, self.input)
 
     def at_each(self, rows: str) -> str:
         """Rows as often as there are checkpoints that they led to, with the checkpoint in `upto`."""
@@ -124,6 +124,17 @@ class Place:
         return ", ".join(
             f'{said(call.timed(event_time), self.columns)} AS "{name}"' for name, call in aggregates.items()
         )
+
+
+def there(place: Place, uid: str) -> str:
+    """Return the rows of a node that are there at each checkpoint, as often as they are."""
+    node = place.graph.nodes[uid]
+    columns = names(tuple(node.columns))
+    if node.output_kind != "retract":
+        return replace(place, uid=uid).shown(node.key, columns)
+    read = place.at_each(f'SELECT * FROM "{node.read}"')
+    weighted = f"SELECT upto, {columns}, sum(__weight)::BIGINT AS weight FROM ({read}) GROUP BY ALL"
+    return f"SELECT upto, {columns} FROM ({weighted}) CROSS JOIN LATERAL (SELECT unnest(range(weight)))"
 
 
 class Law(Protocol):
@@ -271,8 +282,9 @@ def retraction_claims(place: Place) -> Iterator[Claim]:
     columns = names(tuple(node.columns))
     read = place.at_each(f'SELECT * FROM "{node.read}"')
     left = f"SELECT upto, {columns}, sum(__weight) AS weight FROM ({read}) GROUP BY ALL HAVING weight <> 0"
-    shown = place.shown(node.key, columns)
-    yield Claim("what is left of retractions is the newest rows", differing(left, f"SELECT *, 1 FROM ({shown})"))
+    if node.output_kind != "retract":  # of which nothing else is put out
+        shown = place.shown(node.key, columns)
+        yield Claim("what is left of retractions is the newest rows", differing(left, f"SELECT *, 1 FROM ({shown})"))
     bits = ", ".join(f'"{column}"::VARCHAR AS "{column}"' for column in node.columns)  # -0.0 is not 0.0
     unread = f"SELECT upto, __epoch, {bits} FROM ({read}) GROUP BY ALL HAVING sum(__weight) = 0 OR count(*) > 1"
     yield Claim("a row that is as it was is not read again", unread)

@@ -295,7 +295,8 @@ def job_document(
         made.append(operator)
         if rows is not None:
             nodes.append(rows)
-        if operator["kind"] != "lookup" or digits.pick((True, False)):  # else some of its columns may be left out
+        unread = operator["kind"] == "lookup" and digits.pick((False, True))  # then some columns may be left out
+        if not unread and (operator["kind"] != "top" or "rank" in operator):
             _sink(sinks, operator["uid"], operator["uid"], "upsert" if updates else "append")
         if (operator["kind"] == "window" or {"ttl", "tombstone_ttl"}.intersection(operator)) and digits.pick(
             (False, True)
@@ -394,9 +395,12 @@ def _top(uid: str, digits: Digits, rows: _Rows) -> tuple[dict[str, Any], bool, _
         order = digits.pick((digits.pick(rows.orders), (*key, *rows.orders[0])))
     else:
         order = digits.pick(ORDERS if rows.event_time == "t" else WINDOW_ORDERS)
-    operator = {"uid": uid, "kind": "top", "inputs": [rows.name], "key": list(key), "rank": f"place_{uid}",
+    operator = {"uid": uid, "kind": "top", "inputs": [rows.name], "key": list(key),
                 "order_by": [{name: digits.pick(("desc", "asc"))} for name in dict.fromkeys(order)],
                 "n": digits.pick((2, 1, 3))}  # fmt: skip
+    if digits.pick((False, False, True)):
+        return operator, True, _chosen(uid, rows)
+    operator["rank"] = f"place_{uid}"
     keys = (*((name,) for name in key), key, (*key, f"place_{uid}"), (f"place_{uid}",))
     return operator, True, replace(_chosen(uid, rows), keys=keys)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from milepost.spec.job.top_spec import TopOperator
-from tests.harness.law.batch import FLOATS, Claim, Place, differing, names
+from tests.harness.law.batch import FLOATS, Claim, Place, differing, names, there
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,23 @@ class TopLaw:
         declared = [self._declared(place, name, descends) for name, descends in self.spec.order_by]
         order = ", ".join([*declared, *(one for name in place.columns for one in self._whole(place, name))])
         rank = f"row_number() OVER (PARTITION BY upto, {names(self.spec.key)} ORDER BY {order})"
-        ranked = f'SELECT upto, {names(tuple(place.columns))}, {rank}::INTEGER AS "{self.spec.rank}" FROM ({rows})'
-        return f'SELECT * FROM ({ranked}) WHERE "{self.spec.rank}" <= {self.spec.n}'
+        columns = names(tuple(place.columns))
+        ranked = f'SELECT upto, {columns}, {rank}::INTEGER AS "{self._rank}" FROM ({rows})'
+        shown = columns if self.spec.rank is None else f'{columns}, "{self.spec.rank}"'
+        return f'SELECT upto, {shown} FROM ({ranked}) WHERE "{self._rank}" <= {self.spec.n}'
+
+    @property
+    def _rank(self) -> str:
+        return self.spec.rank or "__rank"
 
     def claims(self, place: Place) -> Iterator[Claim]:
+        if self.spec.rank is None:
+            if place.graph.nodes[place.uid].retracts:
+                first = there(place, place.uid)
+                yield Claim(
+                    "what is left of changes are the first rows of each key", differing(first, self.batch(place))
+                )
+            return
         every = names((*place.columns, self.spec.rank))
         newest = place.shown((*self.spec.key, self.spec.rank), every)
         yield Claim("the newest rows are the first ones of each key", differing(newest, self.batch(place)))

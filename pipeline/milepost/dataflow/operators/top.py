@@ -1,5 +1,8 @@
 """`kind: top`: the first n rows of each key; each epoch emits the ranks of which the row is another one.
 
+Without a rank they are a set of rows without a key, for operators alone: these read which rows came to be among the
+first, and which are no more. A row that only moves from one place to another is neither.
+
 Over rows that stay the state has what can still be among the first n: a row that n others go before will never be. Over
 updates it has all rows, because those before one may be taken back. Equal rows are kept once, with their number.
 """
@@ -46,6 +49,9 @@ from milepost.dataflow.operators.rows.row_order import OrderBy, sorted_rows
 RANK = pa.int32()
 """Type of a rank, as of Spark's `row_number`."""
 
+_UNSHOWN_RANK = "__rank"
+"""Of rows whose rank is no column of the output."""
+
 _Ranks: TypeAlias = tuple[pa.Table, Ints]
 """Rows of the output, and the place of each among all ranks of the keys that the epoch changed."""
 
@@ -58,21 +64,23 @@ class TopByKey:
     listener: CheckpointListener | None = None
 
     def __init__(
-        self, uid: str, key: Sequence[str], order_by: OrderBy, n: int, rank: str, input_: OperatorInput
+        self, uid: str, key: Sequence[str], order_by: OrderBy, n: int, rank: str | None, input_: OperatorInput
     ) -> None:
         """Args:
-        order_by: as Spark sorts. n: how many rows of a key. rank: column that has their places.
+        order_by: as Spark sorts. n: how many rows of a key. rank: column that has their places; None: none has.
         """
         schema = input_.schema
         check_key(uid, key, schema)
         check_order(uid, [name for name, _ in order_by], schema)
-        self.uid, self.key, self.order_by, self.n, self.rank = uid, tuple(key), order_by, n, rank
+        self.uid, self.key, self.order_by, self.n = uid, tuple(key), order_by, n
+        self.ranks, self.rank = rank is not None, rank or _UNSHOWN_RANK
         self.over_updates = WEIGHT_COLUMN in schema.names
         self.input_schema = pa.schema([field for field in plain_schema(schema) if field.name != WEIGHT_COLUMN])
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.key,)
-        self.output_key = (*self.key, rank)
-        self.ranked_schema = distinct_columns(uid, [*self.input_schema, pa.field(rank, RANK)])
-        self.deletes = self.over_updates and not set(key) <= set(input_.stays)
+        self.output_key = (*self.key, self.rank) if self.ranks else ()
+        ranked = [pa.field(self.rank, RANK)] if self.ranks else []
+        self.ranked_schema = distinct_columns(uid, [*self.input_schema, *ranked])
+        self.deletes = self.ranks and self.over_updates and not set(key) <= set(input_.stays)
         self.output_schema = self.ranked_schema.append(DELETED_FIELD) if self.deletes else self.ranked_schema
         self.tables: Mapping[str, StateTable] = {ONLY_TABLE: multi_row_table(self.key, self.input_schema)}
         self.state_columns = (*self.input_schema.names, *IDENTITY_COLUMNS, WEIGHT_COLUMN)
@@ -133,6 +141,23 @@ class TopByKey:
         )
         return (before, place_before[others[1]]), (now, place[others[0]])
 
+    def net_changes(self, keys: pa.Table, state: KeyedState) -> pa.Table:
+        """Return the rows that have come to be among the first of distinct keys, or are no more, each once, with by how
+        many: key after key, those that are taken back first."""
+        keys = keys.take(pa.array(sorted_rows(keys, np.zeros(keys.num_rows, dtype=np.int64), ())[0]))
+        sides = [state.lookup_all_at_start(keys), state.lookup_all(keys)]
+        (before, of_before), (now, of_now) = (self._ranked(one.take(self.state_columns), one.owners) for one in sides)
+        rows, owners = pa.concat_tables([before, now]), np.concatenate([of_before, of_now])
+        identity = rows.select(IDENTITY_COLUMNS).append_column(_UNSHOWN_RANK, pa.array(owners))
+        codes, count = group_rows(identity)
+        weights = np.zeros(count, dtype=np.int64)
+        np.add.at(weights, codes, np.repeat([-1, 1], [before.num_rows, now.num_rows]))
+        changed = np.flatnonzero(weights)
+        first = first_of_each(codes, count)[changed]
+        order = np.lexsort((weights[changed] > 0, owners[first]))
+        found = rows.select(self.ranked_schema.names).take(pa.array(first[order]))
+        return found.append_column(WEIGHT_COLUMN, pa.array(weights[changed][order]))
+
     def results(self, state_rows: pa.Table) -> pa.Table:
         """Return the output of all rows of some state, by key and rank."""
         groups, _ = group_rows(key_columns(state_rows, self.key))
@@ -182,6 +207,7 @@ class TopRun:
         self._keys: list[pa.Table] = []
         nothing: _Ranks = operator.ranked_schema.empty_table(), NONE
         self._before, self._now = nothing, nothing
+        self._changes = operator.ranked_schema.append(pa.field(WEIGHT_COLUMN, pa.int64())).empty_table()
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Keep the rows that are among the first; nothing is emitted yet, and nothing is ever late."""
@@ -198,6 +224,10 @@ class TopRun:
 
         Where rows never go, a rank ends only while a row that takes its place is in flight.
         """
+        if not self._operator.ranks:
+            if self._keys:
+                self._changes = self._operator.net_changes(self._changed_keys(), self._state)
+            return self._changes.filter(pc.field(WEIGHT_COLUMN) > 0).drop_columns([WEIGHT_COLUMN])
         if self._keys:
             self._before, self._now = self._operator.changed(self._changed_keys(), self._state)
         before, place_before = self._before
@@ -206,6 +236,8 @@ class TopRun:
 
     def retractions(self) -> pa.Table:
         """Return the rows of changed ranks as they were when the epoch began, taken back, and as they are."""
+        if not self._operator.ranks:
+            return self._changes
         return with_weights(*self._before, *self._now)
 
     def check_settled(self, *, all_keys: bool) -> None:

@@ -78,7 +78,8 @@ class Node:
         event_time: output column that times its rows, or None.
         shift_us: what is added to it: -1 where it is the end of a window, which is the first moment after it.
         holdback_us: how much older than the stamp they are emitted with its rows may be.
-        output_kind: append (a row is final) or updates (a row replaces the last one with its key).
+        output_kind: append (a row is final), updates (a row replaces the last one with its key), or retract (a row is
+            there until it is taken back).
         key: key columns of its output; () for rows without one.
         deletes: whether a row of it may be a delete: then its rows have `DELETED_COLUMN` behind `columns`.
         retracts: whether operators read its updates, with the rows that they replace.
@@ -230,7 +231,7 @@ class _Builder:
         nodes = {
             uid: replace(
                 node,
-                retracts=node.output_kind == UPDATES and self._is_kept(uid),
+                retracts=node.output_kind != APPEND and self._is_kept(uid),
                 marks=marks.get(uid, ()),
                 consumers=tuple(operator.uid for operator in operators if uid in operator.inputs),
                 sinks=self._sinks_of(uid),
@@ -378,5 +379,5 @@ def _rows_of(node: Node) -> OutputRows:
         known=node.known,
         shift_us=node.shift_us,
         deletes=node.deletes,
-        retracts=node.output_kind == UPDATES and node.kind in RETRACTING_KINDS,
+        retracts=node.output_kind != APPEND and node.kind in RETRACTING_KINDS,
     )

@@ -31,7 +31,8 @@ LAST_MOMENT_US = -1
 """A window's row is of its window's last moment: its end, which is the first moment that is not in it, less this."""
 
 WINDOW_TIME = ColumnType("timestamp", unit="us", utc=True)
-APPEND, UPDATES = "append", "updates"
+APPEND, UPDATES, RETRACTIONS = "append", "updates", "retract"
+"""Kinds of output: rows stay; a row replaces the last one with its key; rows come and are taken back, without a key."""
 
 Columns = dict[str, ColumnType | None]
 
@@ -53,11 +54,11 @@ _PARTITION_KINDS = (*INTEGERS, "string", "bool", "date")
 
 @dataclass(frozen=True, slots=True)
 class OutputRows:
-    """The rows that a node gives: columns in order, event time column, append or updates, and key.
+    """The rows that a node gives: columns in order, event time column, kind, and key.
 
     Attributes:
         shift_us: what is added to the event time, as in `Node`. holdback_us, deletes: as there.
-        retracts: of updates whether operators may read them, with the rows that they replace.
+        retracts: whether operators may read updates: its producer can tell the rows that they replace.
         known: whether the columns are. They are not below a process operator whose class was not loaded (`lint` and DAG
             files load none): then nothing is said about names, and event time and key are taken to be kept.
     """
@@ -129,6 +130,8 @@ def _selected(sql: str, name: str, rows: OutputRows) -> OutputRows:
             raise SqlProblem(f"explode takes a list, and {plan.exploded.column} is {type_}")
         columns[plan.exploded.name] = None if type_ is None else type_.element
     event_time, deletes = rows.event_time if kept else None, False
+    if rows.kind == RETRACTIONS:
+        raise SqlProblem(f"SQL over rows that are taken back (those of {name}) is not available in this version")
     if rows.kind == UPDATES:
         if plan.exploded is not None:
             raise SqlProblem(f"explode over updates (the rows of {name}) is not available in this version")
@@ -218,6 +221,10 @@ def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]
                 f"{sink.input} gives updates, which an append sink cannot take; use mode: upsert or changelog",
             )
         ]
+    if rows.kind == RETRACTIONS:
+        message = f"{sink.input} gives rows that come and are taken back, without a key, and no sink takes those"
+        way_out = "name a `rank` where it is of kind: top, or put an aggregate behind it"
+        return [Problem((*path, "input"), f"{message}; {way_out}")]
     if sink.mode == "upsert" and rows.kind == APPEND and not rows.key:
         return [Problem((*path, "mode"), f"{sink.input} has no key to upsert by; use mode: append")]
     if sink.format == "postgres" and not rows.key:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from milepost.spec.graph.node_rules import UPDATES, OutputRows, append_problems, key_problems, scalar_problems
+from milepost.spec.graph.node_rules import (
+    RETRACTIONS,
+    UPDATES,
+    OutputRows,
+    append_problems,
+    key_problems,
+    scalar_problems,
+)
 from milepost.spec.job.availability import not_available
 from milepost.spec.job.spec import SinkSpec
 from milepost.spec.job.top_spec import TopOperator
@@ -13,21 +20,27 @@ RANK = ColumnType("int32")
 
 
 def top_rows(operator: TopOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
-    """Return the columns of the input and the rank: updates by the key and the rank, without an event time."""
+    """Return the columns of the input and the rank: updates by the key and the rank, without an event time.
+
+    Without a rank rows that come and are taken back.
+    """
     problems = [] if rows.retracts else append_problems(operator.kind, name, rows, path)
     problems += key_problems(operator.key, name, rows, path)
     columns = [column for column, _ in operator.order_by]
     problems += scalar_problems("an order is", columns, name, rows, (*path, "order_by"))
-    taken = [column for column in rows.columns if column.casefold() == operator.rank.casefold()]
+    rank = operator.rank
+    taken = [column for column in rows.columns if rank is not None and column.casefold() == rank.casefold()]
     if taken:
         message = f"{name} has a column {taken[0]}; call the rank otherwise"
         problems.append(Problem((*path, "rank"), message))
     if problems:
         return problems
-    shown = rows.columns | {operator.rank: RANK} if rows.known else {}
+    if rank is None:
+        return OutputRows(rows.columns, None, RETRACTIONS, (), known=rows.known, deletes=True)
+    shown = rows.columns | {rank: RANK} if rows.known else {}
     # A row that moves from one key to another, or goes, may end a rank.
     deletes = rows.retracts and (rows.deletes or not set(operator.key) <= set(rows.key))
-    return OutputRows(shown, None, UPDATES, (*operator.key, operator.rank), known=rows.known, deletes=deletes)
+    return OutputRows(shown, None, UPDATES, (*operator.key, rank), known=rows.known, deletes=deletes)
 
 
 def bucketed_top_problems(sink: SinkSpec, path: Path) -> list[Problem]:

@@ -17,7 +17,8 @@ class TopOperator(KeyedOperator):
     """The first rows of each key, in an order of their columns; emits, per epoch, the ranks whose row is another one.
 
     The output has the columns of its input and the rank; its key is that of the operator and the rank, and it has no
-    event time. Rows that the order does not tell apart are in the order of all their columns.
+    event time. Rows that the order does not tell apart are in the order of all their columns. Without a rank the output
+    is rows that come and are taken back, without a key, which operators read and no sink takes.
 
     Attributes:
         inputs: the name of one source or operator. Its rows are append, or updates of an aggregate, latest or
@@ -25,13 +26,13 @@ class TopOperator(KeyedOperator):
         order_by: columns, each once; `{column: desc}` where the greatest is first. As in Spark null is the least and
             NaN the greatest number.
         n: how many rows of a key, 1 to 1,000.
-        rank: column of the output with a row's place in the order, from 1.
+        rank: column of the output with a row's place in the order, from 1. null: none has it.
     """
 
     kind: Literal["top"]
     order_by: Annotated[OrderColumns, Field(min_length=1)]
     n: Annotated[int, Field(ge=1, le=MOST_ROWS)]
-    rank: ColumnName
+    rank: ColumnName | None = None
 
     @property
     def order_texts(self) -> list[str]:

@@ -69,12 +69,12 @@ def explained_edges(spec: JobSpec, graph: JobGraph) -> list[dict[str, Any]]:
 
 
 def mode_of(node: Node) -> str:
-    """Return the mode of a node's rows: append, upsert(key) or as the graph calls it; and whether some are deletes."""
+    """Return the mode of a node's rows: append, upsert(key) and whether some are deletes, or retract."""
     if node.kind == "static":
         return node.kind
-    deletes = " with deletes" if node.deletes else ""
-    upsert = f"upsert({', '.join(node.key) or 'one row'})"
-    return (upsert if node.output_kind == UPDATES else node.output_kind) + deletes
+    if node.output_kind != UPDATES:
+        return node.output_kind
+    return f"upsert({', '.join(node.key) or 'one row'}){' with deletes' if node.deletes else ''}"
 
 
 def _edges(spec: JobSpec, graph: JobGraph) -> Iterator[dict[str, Any]]:

@@ -34,6 +34,29 @@ def test_its_rows_are_updates_by_key_and_rank() -> None:
     assert graph.sink_inputs["shown"].key == ("page", "place")
 
 
+AGGREGATE = {"uid": "sums", "kind": "aggregate", "inputs": ["first"], "key": ["page"], "aggregates": {"n": "count(*)"}}
+UNRANKED = {name: value for name, value in TOP.items() if name != "rank"}
+
+
+def test_without_a_rank_its_rows_are_for_operators_alone() -> None:
+    graph = build_graph(spec(AGGREGATE, UNRANKED))
+    node = graph.nodes["first"]
+    assert (list(node.columns), node.output_kind, node.key, node.read) == ([*CLICKS], "retract", (), "first.retract")
+    assert graph.nodes["sums"].deletes, "the rows of a key may all go"
+    (edge,) = [one for one in explained_edges(spec(AGGREGATE, UNRANKED), graph) if one["from"] == "first"]
+    assert (edge["mode"], edge["key"], edge["exchanged"]) == ("retract", [], True)
+    for mode in ("upsert", "append", "changelog"):
+        with pytest.raises(InvalidRequest, match="without a key, and no sink takes those; name a `rank`"):
+            build_graph(spec(UNRANKED, mode=mode))
+
+
+def test_state_behind_it_is_not_that_behind_ranks() -> None:
+    before, after = (spec(AGGREGATE, one) for one in (TOP, UNRANKED))
+    old, new = (state_signatures(one, build_graph(one)) for one in (before, after))
+    verdicts = {one["name"]: one["verdict"] for one in compare_signatures(old, new)}
+    assert (verdicts["first"], verdicts["sums"]) == ("compatible", NEW_UID)
+
+
 def test_an_order_is_read_and_written_as_columns_that_may_descend() -> None:
     operator = TopOperator.model_validate(TOP)
     assert operator.order_by == (("x", True), ("at", False)) and operator.order_texts == ["x desc", "at asc"]
@@ -59,7 +82,7 @@ def test_what_does_not_fit_its_input_is_refused(changed: dict[str, Any], says: s
 @pytest.mark.parametrize(
     "changed",
     [{"n": 0}, {"n": 1_001}, {"order_by": []}, {"order_by": ["x", "x"]}, {"order_by": [{"x": "down"}]},
-     {"rank": "__rank"}, {"order_by": [{"x": "desc", "at": "asc"}]}, {"rank": None}],
+     {"rank": "__rank"}, {"order_by": [{"x": "desc", "at": "asc"}]}],
 )  # fmt: skip
 def test_what_says_no_order_or_number_is_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
