@@ -122,8 +122,6 @@ OVER_CHOSEN = over_updates(
     ),
 )
 """Over rows of `SCHEMA` of which others may take the place."""
-ROUNDING = ("sum(x)", "avg(x)", "stddev(x)")
-"""Sums of floats, which sessions do not have."""
 ORDERS = (("x",), ("f", "x"), ("k",), ("d", "i"), ("t",))
 WINDOW_ORDERS = (("n",), ("window_start", "n"))
 DELETES = ("i < 0", None, "x IS NULL OR x > 1", "d < 0")
@@ -357,8 +355,6 @@ def _operator(
     if kind == "window":
         lateness, calls = digits.pick(LATENESS), digits.pick(rows.calls)
         window = digits.pick(digits.pick(WINDOWS))
-        if "session" in window:
-            calls = {name: call for name, call in calls.items() if not call.startswith(ROUNDING)}
         operator |= {"window": window, "allowed_lateness": lateness, "aggregates": calls}
         if digits.pick((False, False, False, True)):
             operator["emit"] = "early"

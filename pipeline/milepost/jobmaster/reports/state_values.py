@@ -54,7 +54,9 @@ def state_values(context: JobContext, metadata: CheckpointMetadata, table: Opera
     columns = {column for call in calls.values() for column in call.columns}
     types = recorded_types(table.state.schema, sorted(columns), calls.values())
     over_updates = ROWS_COLUMN in rows.column_names
-    aggregates = Aggregates(table.uid, calls, pa.schema(list(types.items())), over_updates=over_updates)
+    sessions = isinstance(operator, WindowOperator) and operator.window.session is not None
+    schema = pa.schema(list(types.items()))
+    aggregates = Aggregates(table.uid, calls, schema, over_updates=over_updates, any_order=sessions)
     try:
         results = aggregates.results(rows)
     except OperatorFailed as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 from milepost.spec.graph.node_rules import (
@@ -20,9 +19,7 @@ from milepost.spec.graph.node_rules import (
     event_time_problems,
     key_problems,
 )
-from milepost.spec.job.availability import not_available
 from milepost.spec.job.window_spec import WindowOperator
-from milepost.spec.values.aggregates import rounds
 from milepost.spec.values.problems import Path, Problem
 
 
@@ -34,7 +31,6 @@ def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Pat
     problems = append_problems(operator.kind, name, rows, path) + event_time_problems("a window", name, rows, path)
     problems += key_problems(operator.key, name, rows, path)
     problems += aggregate_problems(operator.aggregates, name, rows, path)
-    problems += _merge_problems(operator, rows, path)
     if problems:
         return problems
     columns: Columns = {column: rows.type_of(column) for column in operator.key}
@@ -45,21 +41,3 @@ def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Pat
         return OutputRows(columns, None, UPDATES, key[:-1], holdback_us=holdback_us, deletes=True)
     kind = UPDATES if operator.updates else APPEND
     return OutputRows(columns, WINDOW_END, kind, key, shift_us=LAST_MOMENT_US, holdback_us=holdback_us)
-
-
-def _merge_problems(operator: WindowOperator, rows: OutputRows, path: Path) -> Iterator[Problem]:
-    """Yield what sessions, which are merged from others, cannot do."""
-    if operator.window.session is None:
-        return
-    for output, call in operator.aggregates.items():
-        type_ = rows.type_of(call.column)
-        if rounds(call, type_):
-            yield Problem((*path, "aggregates", output), session_float_problem(f"{call} of {type_}"))
-
-
-def session_float_problem(call: str) -> str:
-    """Return why a session cannot sum floats: rounding follows the order in which sessions are joined."""
-    return (
-        f"{not_available(call)} for session windows: a sum of floats depends on the order in which rows join sessions; "
-        "CAST the column to a decimal in a `sql` operator before it"
-    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,6 @@ from hypothesis import strategies as st
 
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.spec import WindowOperator
@@ -103,9 +104,24 @@ def test_a_session_that_would_end_after_all_time_is_refused(tmp_path: Path) -> N
         started(tmp_path).epoch(rows(("a", (2**63 - 1) // MINUTE_US)), None, None)
 
 
-def test_a_sum_of_floats_is_refused_at_build(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="depends on the order in which rows join sessions"):
-        started(tmp_path, s="sum(f)")
+@pytest.mark.parametrize("cuts", [[], [1], [2], [1, 2]])
+def test_floats_are_summed_exactly_in_whatever_order_rows_join_a_session(tmp_path: Path, cuts: list[int]) -> None:
+    """Added one after another, these come to other sums in each order; and in pieces, sessions are joined otherwise."""
+    values = {0.0: 0.1, 9.0: 0.2, 18.0: 0.3, 27.0: 1e16, 36.0: -1e16}
+    for place, order in enumerate((list(values), [18.0, 0.0, 36.0, 9.0, 27.0], [36.0, 0.0, 18.0, 27.0, 9.0])):
+        run = started(tmp_path / str(place), s="sum(f)", m="avg(f)", d="stddev(f)")
+        given_rows = rows(*(("a", minute) for minute in order))
+        floats = pa.array([values[minute] for minute in order])
+        out = run.epoch(given_rows.set_column(2, "f", floats), None, END_OF_TIME, cuts=cuts).rows
+        (row,) = out.select(["s", "m", "d"]).to_pylist()
+        exact = [Fraction(value) for value in values.values()]
+        mean = sum(exact) / 5
+        variance = sum((value - mean) ** 2 for value in exact) / 4
+        assert row == {
+            "s": math.fsum(values.values()),
+            "m": math.fsum(values.values()) / 5,
+            "d": float(variance) ** 0.5,
+        }
 
 
 LATE = {"allowed_lateness": "20m"}

@@ -24,6 +24,11 @@ from milepost.dataflow.operators.aggregation.accumulators import (
     stored_sums,
 )
 from milepost.dataflow.operators.aggregation.distinct_values import DistinctValues, counted_name, flag_of
+from milepost.dataflow.operators.aggregation.order_free_sums import (
+    OrderFreeSum,
+    order_free_sums,
+    order_free_variances,
+)
 from milepost.dataflow.operators.aggregation.picked import Picked, picked_name
 from milepost.dataflow.operators.aggregation.truths import Truths, any_or_every
 from milepost.dataflow.operators.aggregation.value_tables import WeightedRows, weighted_tables
@@ -58,14 +63,22 @@ class Aggregates:
     """
 
     def __init__(
-        self, uid: str, calls: Mapping[str, AggregateCall], schema: pa.Schema, *, over_updates: bool = False
+        self,
+        uid: str,
+        calls: Mapping[str, AggregateCall],
+        schema: pa.Schema,
+        *,
+        over_updates: bool = False,
+        any_order: bool = False,
     ) -> None:
         """Args:
         over_updates: whether rows are taken back; then `ROWS_COLUMN` is in the state, and there may be `weighted`.
+        any_order: whether rows that are accumulated apart are merged in an order that is none of theirs.
 
         Raises InvalidRequest: a column is not there or of a type that does not work.
         """
-        self._uid, self._schema, self._over_updates = uid, schema, over_updates
+        self._uid, self._schema = uid, schema
+        self._over_updates, self._any_order = over_updates, any_order
         self._calls = dict(calls)
         self._types = {column: _type_of(uid, column, schema) for call in calls.values() for column in call.columns}
         accumulators: dict[str, tuple[str | None, Accumulator]] = {}
@@ -163,12 +176,7 @@ class Aggregates:
     @property
     def merges(self) -> bool:
         """Whether rows may be accumulated apart, in any order, and merged: the same state, to the bit."""
-        return not self.distinct and self.is_exact
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether what rows are accumulated to does not depend on their order, to the bit."""
-        return all(accumulator.merges for accumulator in self._accumulators)
+        return not self.distinct and all(accumulator.merges for accumulator in self._accumulators)
 
     def partials(self, rows: pa.Table, codes: Ints, count: int) -> pa.Table:
         """Return the accumulators of rows alone, without any state: one row per key number."""
@@ -229,9 +237,12 @@ class Aggregates:
         if call.function in ("var", "stddev"):
             if is_exact(data_type):
                 return (Count(argument), ExactSum(argument, scale), SquareSum(argument, scale))
+            if self._any_order:
+                squares = OrderFreeSum(argument, squares=True, scale=scale)
+                return (Count(argument), OrderFreeSum(argument, scale=scale), squares)
             return (Count(argument), Moments(argument, scale))
         if pa.types.is_floating(data_type):
-            return (Count(argument), FloatSum(argument))
+            return (Count(argument), OrderFreeSum(argument) if self._any_order else FloatSum(argument))
         return (Count(argument), ExactSum(argument, scale))
 
     def _result_type(self, name: str, call: AggregateCall) -> pa.DataType:
@@ -285,12 +296,18 @@ class Aggregates:
             return rows.column(picked_name(argument, call.by, largest=call.function == "arg_max"))
         data_type = self._types[str(call.column)]
         if call.function in ("var", "stddev"):
-            values, none = variances(rows, argument, data_type)
+            if self._any_order and not is_exact(data_type):
+                values, none = order_free_variances(rows, argument)
+            else:
+                values, none = variances(rows, argument, data_type)
             return pa.array(np.sqrt(values) if call.function == "stddev" else values, pa.float64(), mask=none)
         count = rows.column(f"count({argument.label})").to_numpy()
         none = count == 0
         if pa.types.is_floating(data_type):
-            total = rows.column(f"sum({argument.label})").to_numpy()
+            if self._any_order:
+                total = order_free_sums(rows, argument)
+            else:
+                total = rows.column(f"sum({argument.label})").to_numpy()
         else:
             sums = stored_sums(rows, f"sum({argument.label})")
             if call.function == "sum":

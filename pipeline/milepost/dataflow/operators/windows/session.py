@@ -45,7 +45,6 @@ from milepost.dataflow.operators.windows.spans import joined_spans
 from milepost.dataflow.operators.windows.window import StateTables, WindowRun
 from milepost.dataflow.operators.windows.windowed import WINDOW_START, Emission, WindowedRows
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.aggregates import AggregateCall
 
 
@@ -68,13 +67,7 @@ class SessionWindowByKey:
         calls: Mapping[str, AggregateCall],
         input_: OperatorInput,
     ) -> None:
-        self.windowed = windowed = WindowedRows(uid, key, calls, input_)
-        if not windowed.aggregates.is_exact:
-            raise InvalidRequest(
-                f"operator {uid!r}: a sum, average or deviation of floats in a session depends on the order in "
-                "which rows join sessions. Nothing was changed.",
-                hint="CAST the column to a decimal in a `sql` operator before it.",
-            )
+        self.windowed = windowed = WindowedRows(uid, key, calls, input_, any_order=True)
         self._gap_us = gap // timedelta(microseconds=1)
         self.uid, self.emission = uid, emission
         self.routing_key = windowed.key

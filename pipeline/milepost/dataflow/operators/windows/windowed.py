@@ -63,7 +63,18 @@ class WindowedRows:
         output_schema: key, window_start, window_end, then the aggregates.
     """
 
-    def __init__(self, uid: str, key: Sequence[str], calls: Mapping[str, AggregateCall], input_: OperatorInput) -> None:
+    def __init__(
+        self,
+        uid: str,
+        key: Sequence[str],
+        calls: Mapping[str, AggregateCall],
+        input_: OperatorInput,
+        *,
+        any_order: bool = False,
+    ) -> None:
+        """Args:
+        any_order: of the aggregates.
+        """
         check_key(uid, key, input_.schema)
         taken = {WINDOW_START, WINDOW_END} & {*key, *calls}
         if taken:
@@ -75,7 +86,7 @@ class WindowedRows:
         self.key = tuple(key)
         self.event_time = check_event_time(uid, input_, "a window")
         self.input_schema = plain_schema(input_.schema)
-        self.aggregates = Aggregates(uid, calls, self.input_schema)
+        self.aggregates = Aggregates(uid, calls, self.input_schema, any_order=any_order)
         self.key_fields = [self.input_schema.field(name) for name in key]
         bounds = [pa.field(name, UTC_MICROSECONDS) for name in (WINDOW_START, WINDOW_END)]
         self.output_schema = distinct_columns(uid, [*self.key_fields, *bounds, *self.aggregates.output_fields])
