@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from milepost.dataflow.sources.contract import MAX_RAW, BadObject, BadRecord
 from milepost.dataflow.sources.streams import ObjectStream
@@ -17,6 +18,11 @@ BLOCK_BYTES = 1 << 20
 """The readers' block: about the size of a batch, and the longest record that is read."""
 
 _CHUNK_RECORDS = 4096
+_GUESSED_RECORDS = 512
+"""So many are halved no further where somebody can guess which of them are bad."""
+
+Accepts: TypeAlias = Callable[[list["RawRecord"]], bool]
+"""Whether the engine reads these records, taken together, without complaint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,34 +100,43 @@ def too_long(key: str, record: RawRecord) -> BadRecord:
     return BadRecord(key, record.line, None, record.text[:200], reason, raw=record.raw)
 
 
-def first_refused(records: Iterable[RawRecord], accepts: Callable[[list[RawRecord]], bool]) -> RawRecord | None:
-    """Return the first record that makes the engine refuse, or None when it accepts all.
-
-    Args:
-        records: in object order.
-        accepts: whether the engine reads these records, taken together, without complaint.
-    """
+def first_refused(records: Iterable[RawRecord], accepts: Accepts) -> RawRecord | None:
+    """Return the first record, in object order, that makes the engine refuse, or None when it accepts all."""
     for chunk in chunks(records):
         if not accepts(chunk):
             return _bisect(chunk, accepts)
     return None
 
 
-def _all_refused(records: list[RawRecord], accepts: Callable[[list[RawRecord]], bool]) -> list[RawRecord]:
-    """Return every record that the engine refuses by itself, in order; arguments as of `first_refused`."""
+def _all_refused(
+    records: list[RawRecord], accepts: Accepts, seems_bad: Callable[[RawRecord], bool] | None
+) -> list[RawRecord]:
+    """Return every record that the engine refuses by itself."""
     if not records or accepts(records):
         return []
     if len(records) == 1:
         return records
+    if seems_bad is not None and len(records) <= _GUESSED_RECORDS:
+        guessed = [one for one in records if seems_bad(one)]
+        if 0 < len(guessed) <= len(records) // 2:  # else the guess is not worth a call for each
+            lines = {one.line for one in guessed}
+            others = [one for one in records if one.line not in lines]
+            return _all_refused(others, accepts, None) + [one for one in guessed if not accepts([one])]
+        seems_bad = None
     half = len(records) // 2
-    return _all_refused(records[:half], accepts) + _all_refused(records[half:], accepts)
+    return _all_refused(records[:half], accepts, seems_bad) + _all_refused(records[half:], accepts, seems_bad)
 
 
 def told_apart(
-    records: list[RawRecord], accepts: Callable[[list[RawRecord]], bool]
+    records: list[RawRecord], accepts: Accepts, seems_bad: Callable[[RawRecord], bool] | None = None
 ) -> tuple[list[RawRecord], list[RawRecord]]:
-    """Return the records that can be read and those that cannot, too long ones among them, each in order."""
-    bad = {record.line for record in [*_all_refused(records, accepts), *(one for one in records if one.is_too_long)]}
+    """Return the records that can be read and those that cannot, too long ones among them, each in order.
+
+    Args:
+        seems_bad: a guess at what the engine refuses, which saves it calls and decides nothing; None: there is none.
+    """
+    refused = _all_refused(records, accepts, seems_bad)
+    bad = {record.line for record in [*refused, *(one for one in records if one.is_too_long)]}
     return [one for one in records if one.line not in bad], [one for one in records if one.line in bad]
 
 

@@ -24,6 +24,7 @@ from milepost.dataflow.sources.diagnosis import (
     told_apart,
     too_long,
 )
+from milepost.dataflow.sources.json_values import ExpectedValues
 from milepost.dataflow.sources.object_lines import ObjectLines
 from milepost.dataflow.sources.path_columns import PathColumns
 from milepost.dataflow.sources.streams import ObjectBody, ObjectStream, open_object
@@ -69,6 +70,7 @@ class JsonLinesReader:
         self._columns = pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
         self.schema = pa.schema([*self._columns, *self._path_columns.fields])
         self._event_time = event_time if event_time in columns else None
+        self._expected = ExpectedValues(columns, self._event_time)
 
     def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
         """Yield the object's rows in order, in batches of about 1 MB of text.
@@ -108,8 +110,12 @@ class JsonLinesReader:
         unseen = set(self._columns.names)
         rows = 0
         for chunk in chunks(_records(obj.key, body)):
-            good, bad = told_apart(chunk, lambda records: self._complaint(self._columns, records) is None)
-            content = b"".join(record.encoded() for record in good)
+            good, bad = told_apart(
+                chunk,
+                lambda records: self._complaint(self._columns, records) is None,
+                lambda record: self._expected.seems_bad(record.text),
+            )
+            content = _content(good)
             batches = self._batches(io.BytesIO(content), self._columns, block_size=len(content) + 1)
             for batch in batches if content else ():  # the parser takes no content at all for an error
                 rows += batch.num_rows
@@ -160,7 +166,7 @@ class JsonLinesReader:
 
     def _complaint(self, columns: pa.Schema, records: list[RawRecord], *, nulls: bool = False) -> str | None:
         """Return what the engine says against the records, or None when it reads them."""
-        body = b"".join(record.encoded() for record in records)
+        body = _content(records)
         try:
             for _ in self._batches(io.BytesIO(body), columns, block_size=len(body) + 1, nulls=nulls):
                 pass
@@ -207,7 +213,10 @@ class JsonLinesReader:
         of_record = self._complaint(pa.schema([]), [record])
         if of_record is not None:  # it would be said against each column, too
             return bad(None, text, "cannot be read", of_record)
-        for column in self._columns:
+        likely = self._expected.first_unlike(fields)
+        before = pa.schema([*self._columns][:likely])
+        begin = likely if likely and self._complaint(before, [record]) is None else 0
+        for column in [*self._columns][begin:]:
             alone = pa.schema([column])
             complaint = self._complaint(alone, [record])
             if complaint is None:
@@ -248,6 +257,11 @@ def _records(key: str, body: ObjectBody) -> Iterator[RawRecord]:
         lines.take()
         if line.strip(_BLANK):
             yield RawRecord(lines.count, line)
+
+
+def _content(records: list[RawRecord]) -> bytes:
+    """Return the bytes of records in object order, of which the object's last one alone may lack its line end."""
+    return RawRecord(0, "".join([record.text for record in records])).encoded() if records else b""
 
 
 def _integer(digits: str) -> int | str:
