@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.series import EpochFigures
     from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
     from milepost.jobmaster.reports.state_sizes import StateSize
+    from milepost.jobmaster.reports.static_sources import StaticSourceDetails, StaticSourceHealth
     from milepost.jobmaster.reports.status import Status
     from milepost.jobmaster.reports.upsert_price import UpsertPrice
     from milepost.jobmaster.retention.fsck import Audit, StoredObject
@@ -68,6 +69,7 @@ _HOMES = {
     "reports.jobs": ("JobSummary", "jobs_beside", "jobs_of_folder", "jobs_under"),
     "reports.series": ("EpochFigures",),
     "reports.source_health": ("SourceHealth", "source_checks"),
+    "reports.static_sources": ("StaticSourceDetails", "StaticSourceHealth"),
     "reports.status": ("Status",),
     "reports.state_sizes": ("StateSize",),
     "reports.upsert_price": ("UpsertPrice",),

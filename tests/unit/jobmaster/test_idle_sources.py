@@ -61,6 +61,8 @@ def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
     sales.ahead_s = 3 * HOUR_S
     quiet = sales.epoch()
     assert quiet.sources["shop"].idle and quiet.rows_in == 0, "an epoch for what can be emitted, though nothing landed"
+    sources = sales.master.status().sources
+    assert sources is not None and (sources["shop"].idle, sources["web"].idle) == (True, False)
     assert sales.hours() == [0]
     assert isinstance(sales.run(), NothingToDo), "once"
     sales.land("shop", (2, "05:40"), (3, "06:45"))  # back: the first of them is late by now

@@ -18,7 +18,7 @@ from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
 from milepost.spec.values.durations import parse_duration
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import SourceHealth, Status
+    from milepost.jobmaster.jobmaster import SourceHealth, StaticSourceHealth, Status
 
 _HEALTH = {0: "healthy", 1: "failed", 4: "fenced", 6: "beyond the lag"}
 _MAIN = "main"
@@ -133,6 +133,7 @@ def facts(health: Status) -> list[tuple[str, str]]:
         ("unread", _unread(health)),
     ]
     found += [(f"source {name}", _freshness(source)) for name, source in (health.sources or {}).items()]
+    found += [(f"static {name}", _looked_up(source)) for name, source in health.static_sources.items()]
     if health.frozen is not None:
         found.append(("frozen", f"until {show_time(health.frozen.until)} by session {health.frozen.session_id}"))
     return found
@@ -165,6 +166,19 @@ def _freshness(source: SourceHealth) -> str:
     records = source.bad_records
     if records.total:
         told += [f"{show_count(records.total)} records in its dead letters, {show_count(records.count)} of the head"]
+    told += ["idle: it holds no watermark back"] if source.idle else []
     told += [f"remembered whole from {show_time(source.horizon)} on"] if source.horizon else []
     told += [source.not_remembered or "", source.overdue or source.no_match or ""]
     return ", ".join(filter(None, told)) or "nothing known"
+
+
+def _looked_up(source: StaticSourceHealth) -> str:
+    """Return what the head's epoch looked rows up in, how old it is, and whether the next one will in the same."""
+    told = []
+    if (held := source.held) is not None:
+        told += [f"{counted(held.rows, 'row')} of {counted(len(held.objects), 'object')}"]
+        told += [f"the newest landed {show_time(held.newest_object)}"]
+        told += [f"copy of {show_bytes(held.copy_bytes)} with checkpoint {printable(held.copied_by)}"]
+    told += ["its path names other versions now: the next epoch reads them"] if source.changed else []
+    told += ["the next epoch is refused"] if source.refused else []
+    return ", ".join(told) or "nothing was looked up yet"

@@ -18,9 +18,10 @@ from milepost.epoch.quantities import counted
 from milepost.protocol.codec.records import to_json
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport
+    from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport, StaticSourceDetails
 
 _NAMES = 12
+_PINNED = 3
 _HASH = 12
 
 
@@ -113,6 +114,15 @@ def _show_flow(report: CheckpointDetails, output: Output) -> None:
         ]
         notes = [_source_note(source) for source in report.sources.values()]
         output.table(["source", "rows", "objects", "newest event time"], rows, notes=notes)
+    if report.static_sources:
+        _section("Static sources: what rows were looked up in", output)
+        rows = [
+            [name, one.rows, len(one.objects), show_time(one.newest_object), show_bytes(one.copy_bytes), one.copied_by]
+            for name, one in report.static_sources.items()
+        ]
+        notes = [_pinned(one) for one in report.static_sources.values()]
+        columns = ["source", "rows", "objects", "newest object", "copy", "with checkpoint"]
+        output.table(columns, rows, notes=notes, figures=("copy",))
     if report.sinks:
         _section("Sinks: what went out", output)
         rows = [[name, report.sink_rows.get(name), published] for name, published in report.sinks.items()]
@@ -151,6 +161,13 @@ def _source_note(source: Any) -> str:
     told += [f"remembered whole from {source.horizon} on"] if source.horizon else []
     told += ["finished"] if source.finished else []
     return ", ".join(told)
+
+
+def _pinned(source: StaticSourceDetails) -> str:
+    """Return the first object versions that were pinned."""
+    told = [f"{one.object} ({one.version})" for one in source.objects[:_PINNED]]
+    more = len(source.objects) - len(told)
+    return ", ".join(told + [f"and {more:,} more"] * (more > 0))
 
 
 def _show_origin(report: CheckpointReport, output: Output) -> None:

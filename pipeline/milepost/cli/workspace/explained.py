@@ -35,7 +35,7 @@ def write_picture(report: Mapping[str, Any], file: Path) -> None:
 def show_graph(report: Mapping[str, Any], output: Output) -> None:
     """Print the nodes with what they give; then, where there are some, states and late rows."""
     nodes = report["nodes"]
-    rows = [[node["uid"], node["kind"], node["level"], ", ".join(node["inputs"]), node["output"]] for node in nodes]
+    rows = [[node["uid"], node["kind"], node["level"], ", ".join(node["inputs"]), _output(node)] for node in nodes]
     notes = ["; ".join(_told(node)) for node in nodes]
     output.table(["uid", "kind", "level", "inputs", "output"], rows, optional=("level",), notes=notes)
     states = list(_states(report))
@@ -54,6 +54,11 @@ def show_graph(report: Mapping[str, Any], output: Output) -> None:
         output.text()
         rows = [[one["output"], ", ".join(one["sinks"]) or "counted, not kept"] for one in late]
         output.table(["late rows", "sink"], rows, notes=[one["rule"] for one in late])
+
+
+def _output(node: Mapping[str, Any]) -> str:
+    """Return whether rows stay or replace each other; of a static source that they are no stream."""
+    return "looked up" if node["kind"] == "static" else str(node["output"])
 
 
 def _told(node: Mapping[str, Any]) -> Iterator[str]:

@@ -23,18 +23,11 @@ def plan_dimensions(context: JobContext) -> dict[str, SourcePlan]:
         InvalidRequest: a path names no object, or one whose name cannot be used while `on_bad_name` is fail.
         EnvironmentUnusable: a bucket is missing, or access is denied.
     """
-    plans = {name: _plan(context, name) for name in sorted(context.spec.dimensions)}
-    for name, plan in plans.items():
-        if not plan.listed:
-            raise InvalidRequest(
-                f"source {name}: {no_match(context, name, plan)}, so nothing could be looked up. Nothing was planned.",
-                hint=f"put the objects there, or correct sources.{name}.path",
-                source=name,
-            )
-    return plans
+    return {name: plan_dimension(context, name) for name in sorted(context.spec.dimensions)}
 
 
-def _plan(context: JobContext, name: str) -> SourcePlan:
+def plan_dimension(context: JobContext, name: str) -> SourcePlan:
+    """Plan one static source. Raises: as `plan_dimensions`."""
     config, pattern = context.source(name)
     store, spec = open_store(config), context.spec.sources[name]
     rules = SourceRules(
@@ -43,7 +36,14 @@ def _plan(context: JobContext, name: str) -> SourcePlan:
         partitions=PathColumns(name, spec.partitions),
     )
     now_ms = store.clock_ms() if rules.settle_ms else 0
-    return plan_source(name, list_objects(store, pattern), ConsumedSet.empty(), rules, now_ms)
+    plan = plan_source(name, list_objects(store, pattern), ConsumedSet.empty(), rules, now_ms)
+    if not plan.listed:
+        raise InvalidRequest(
+            f"source {name}: {no_match(context, name, plan)}, so nothing could be looked up. Nothing was planned.",
+            hint=f"put the objects there, or correct sources.{name}.path",
+            source=name,
+        )
+    return plan
 
 
 def dimension_inputs(plans: Mapping[str, SourcePlan]) -> dict[str, DimensionInput]:

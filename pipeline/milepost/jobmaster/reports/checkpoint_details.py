@@ -14,6 +14,7 @@ from milepost.jobmaster.job.code import code_differences
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
+from milepost.jobmaster.reports.static_sources import StaticSourceDetails, static_source_details
 from milepost.jobmaster.reports.timings import AfterCommit, kept, notified_of, phases_of
 from milepost.protocol.exchange.declines import recreated
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
@@ -113,6 +114,7 @@ class CheckpointDetails(CheckpointReport):
     final: bool
     held_back: str | None
     sources: Mapping[str, SourceDetails]
+    static_sources: Mapping[str, StaticSourceDetails]
     operators: Mapping[str, OperatorDetails]
     sink_rows: Mapping[str, int]
     verdict: GateVerdict
@@ -147,6 +149,7 @@ def detailed(
         final=metadata.final,
         held_back=metadata.held_back,
         sources={name: _source(source) for name, source in metadata.sources.items()},
+        static_sources={name: static_source_details(item) for name, item in metadata.dimensions.items()},
         operators={uid: _operator(item) for uid, item in metadata.operators.items()},
         sink_rows={name: item.rows for name, item in metadata.sinks.items()},
         verdict=metadata.verdict,

@@ -45,11 +45,12 @@ class SourceHealth:
 
     Attributes:
         settling: objects that may still be written. newest_object: when it landed.
-        event_time: its column; None: a static source. newest_event_time: that was delivered.
+        event_time: its column; None: it has none. newest_event_time: that was delivered.
         no_match: why its path names nothing; None when it does.
         overdue: that nothing lands, where something is expected; None where it does, or is not.
         horizon: what was modified before may have been forgotten; None: nothing was.
         not_remembered: objects that are left out, because nobody knows whether they were read; None: none is.
+        idle: whether operators that read others too did not wait for it in the head's epoch (`idle_timeout`).
     """
 
     path: str
@@ -67,6 +68,7 @@ class SourceHealth:
     overdue: str | None
     horizon: str | None
     not_remembered: str | None
+    idle: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def backlog(context: JobContext, base: CheckpointMetadata | None, now_ms: int) -
 def stale(job: str, lag_ms: int | None, sources: Mapping[str, SourceHealth], max_lag_ms: int) -> str | None:
     """Return why a job's input is older than it may be, and what to do; None when none is.
 
-    Judged are the sources with event time; where there is none, all: a static one lands when it likes.
+    Judged are the sources with event time; where there is none, all: one without lands when it likes.
     """
     if lag_ms is not None and lag_ms > max_lag_ms:
         return f"behind: milepost run {job} --until-caught-up"
@@ -180,6 +182,7 @@ def _sources(
             overdue=overdue(context, name, plan) if plan.overdue else None,
             horizon=None if delivered is None or delivered.horizon_ms is None else iso_ms(delivered.horizon_ms),
             not_remembered=not_known(plan) if plan.unknown else None,
+            idle=delivered is not None and delivered.idle,
         )
     return found
 

@@ -13,6 +13,7 @@ from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.session import provably_dead
 from milepost.jobmaster.reports.job_report import JobReport, ended_step, report_job
 from milepost.jobmaster.reports.source_health import SourceHealth, backlog, silent, stale
+from milepost.jobmaster.reports.static_sources import StaticSourceHealth, static_sources
 from milepost.jobmaster.reports.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
 from milepost.protocol.manifest.transaction.lease import LeaseFacts, LeaseStatus, lease_status
 from milepost.protocol.manifest.transaction.preconditions import frozen_by
@@ -49,6 +50,7 @@ class Status(JobReport):
     source_changed: str | None
     bad_name: str | None
     sources: Mapping[str, SourceHealth] | None
+    static_sources: Mapping[str, StaticSourceHealth]
     spec_refused: str | None
     in_flight_bytes: int
     last_failure: str | None
@@ -86,6 +88,7 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
         source_changed=unread.source_changed,
         bad_name=unread.bad_name,
         sources=unread.sources,
+        static_sources=static_sources(context, base, now_ms),
         spec_refused=_spec_refused(context, base),
         in_flight_bytes=base.in_flight_bytes if base is not None else 0,
         last_failure=state.failures.last_reason if state is not None else None,
@@ -137,6 +140,9 @@ def _judge(status: Status, max_lag_ms: int | None) -> tuple[int, str]:
     stopped = status.source_changed or status.bad_name
     if stopped is not None:
         return 1, stopped
+    refused = next((one.refused for one in status.static_sources.values() if one.refused is not None), None)
+    if refused is not None:
+        return 1, refused
     if status.unconfirmed:
         waiting = ", ".join(status.unconfirmed)
         return 1, f"completed checkpoints wait for sinks {waiting}: milepost run {job} publishes them"

@@ -1,0 +1,126 @@
+"""`status`, `show`, the page and `lint` say of a static source what was pinned, how large it is, and how old."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from milepost.epoch.iso_times import iso_ms
+from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport, Session
+from milepost.jobmaster.reports.static_sources import PinnedObject
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+
+SPEC = """\
+name: small
+storage: ../store
+sources:
+  rows: {format: csv, path: ../landing/*.csv, schema: {k: int32, v: string}, settle: 0s}
+  names: {format: csv, path: ../names/*.csv, schema: {id: int64, name: string}, settle: 0s, static: true}
+operators:
+  - {uid: named, kind: lookup, inputs: [rows, names], key: [{k: id}], how: left}
+sinks:
+  - {name: named, input: named, format: parquet, path: ../lake/named, mode: append}
+"""
+HOUR_S = 3600
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    made = SparklessJob.create(tmp_path)
+    (tmp_path / "config" / "small.yaml").write_text(SPEC)
+    (tmp_path / "names").mkdir()
+    return made
+
+
+def name(job: SparklessJob, file: str, text: str, *, hours: float) -> Path:
+    path = job.folder / "names" / file
+    path.write_text(f"id,name\n{text}")
+    then = time.time() - hours * HOUR_S
+    os.utime(path, (then, then))
+    return path
+
+
+def run(job: SparklessJob, file: str) -> CheckpointDetails:
+    job.land(file, "k,v\n1,a\n2,b\n")
+    report = job.master.run(Session.cli(), SparklessRunner())
+    assert isinstance(report, CheckpointReport)
+    shown = job.master.show(report.checkpoint_id)
+    assert isinstance(shown, CheckpointDetails)
+    return shown
+
+
+def test_a_checkpoint_says_which_versions_were_pinned_and_which_one_has_their_copy(job: SparklessJob) -> None:
+    old, new = name(job, "a.csv", "1,one\n", hours=5), name(job, "b.csv", "2,two\n3,three\n", hours=2)
+    details = run(job, "a.csv").static_sources["names"]
+    landed = [iso_ms(path.stat().st_mtime_ns // 1_000_000) for path in (old, new)]
+    snapshot = job.context.metadata(job.context.head().state.head()).dimensions["names"]
+    assert details.objects == tuple(
+        PinnedObject(path.name, one.etag, path.stat().st_size, when)
+        for path, one, when in zip((old, new), snapshot.objects, landed, strict=True)
+    )
+    assert (details.newest_object, details.rows, details.copied_by) == (landed[1], 3, 1)
+    assert details.copy_bytes == (job.folder / "store" / "small" / snapshot.copy.key).stat().st_size
+    assert details.bytes == snapshot.bytes
+    assert run(job, "b.csv").static_sources["names"] == details, "the copy is still that of the first checkpoint"
+
+
+def test_status_says_how_old_it_is_and_whether_the_next_epoch_reads_another(job: SparklessJob) -> None:
+    name(job, "a.csv", "1,one\n", hours=5)
+    before = job.master.status().static_sources["names"]
+    assert (before.held, before.age_ms, before.changed, before.refused) == (None, None, False, None)
+    details = run(job, "a.csv").static_sources["names"]
+    health = job.master.status().static_sources["names"]
+    assert (health.held, health.changed, health.refused) == (details, False, None)
+    assert health.age_ms is not None and 5 * HOUR_S * 1000 <= health.age_ms < 6 * HOUR_S * 1000
+    name(job, "b.csv", "2,two\n", hours=1)
+    changed = job.master.status()
+    assert changed.static_sources["names"].changed and changed.static_sources["names"].held == details
+    assert changed.exit_code == 0, "a new version alone is no reason to look"
+    assert run(job, "b.csv").static_sources["names"].copied_by == 2
+
+
+def test_a_static_source_that_is_gone_is_no_health_although_nothing_is_unread(job: SparklessJob) -> None:
+    path = name(job, "a.csv", "1,one\n", hours=5)
+    run(job, "a.csv")
+    path.unlink()
+    status = job.master.status()
+    said = "source names: no object matches ../names/*.csv, so nothing could be looked up."
+    assert status.exit_code == 1 and status.next_step.startswith(said)
+    assert status.static_sources["names"].held is not None
+
+
+def test_people_read_it_in_status_and_show_and_lint(job: SparklessJob) -> None:
+    name(job, "a.csv", "1,one\n2,two\n", hours=5)
+    spec = job.folder / "config" / "small.yaml"
+    assert "  static names  nothing was looked up yet\n" in milepost("status", spec).stdout
+    run(job, "a.csv")
+    told = " ".join(milepost("status", spec).stdout.split())
+    assert "static names 2 rows of 1 object, the newest landed " in told and "with checkpoint 1" in told
+    name(job, "a.csv", "1,uno\n", hours=4)
+    told = " ".join(milepost("status", spec).stdout.split())
+    assert "its path names other versions now: the next epoch reads them" in told
+    shown = milepost("show", spec).stdout
+    assert "Static sources: what rows were looked up in" in shown and "a.csv (" in " ".join(shown.split())
+    document = json.loads(milepost("show", spec, "--json").stdout)["data"]["static_sources"]["names"]
+    assert (document["rows"], document["objects"][0]["object"], document["copied_by"]) == (2, "a.csv", 1)
+    (line,) = [one for one in milepost("lint", spec).stdout.splitlines() if one.startswith("names")]
+    assert line.split() == ["names", "static", "0", "looked", "up"]
+
+
+def test_the_page_of_a_checkpoint_has_what_came_in_and_what_was_looked_up_in(job: SparklessJob) -> None:
+    from milepost.airflow.page import pages
+
+    name(job, "a<b>.csv", "1,one\n", hours=5)
+    run(job, "a.csv")
+    values = pages._read_one(job.loaded(), 1)
+    page = pages._page(200, "checkpoint_page.html", dag_id="small__epoch", problem="", hint="", **values)
+    shown = page.body.decode()
+    assert "<h2>What came in</h2>" in shown and '<tr><td>rows</td><td class="n">2</td>' in shown
+    assert "<h2>What rows were looked up in</h2>" in shown and "source names: 1 rows; their copy of" in shown
+    assert "a&lt;b&gt;.csv" in shown and "lies with checkpoint 1" in shown
