@@ -69,7 +69,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "rows",
         "aggregation joins",
         "windows functions",
-        "deduplicate latest top",
+        "deduplicate latest top materialized",
         "build",
     ),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),

@@ -26,6 +26,7 @@ from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, Tim
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spec.graph.graph import JobGraph
+from milepost.spec.graph.state_rules import OUTPUT_TABLE
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.load import LoadedJob
 from milepost.spec.values.spark_remote import SparkRemote
@@ -260,7 +261,7 @@ class EpochPlan:
                 name: StateTableSnapshot(table.key, table.routing_key, table.schema, ())
                 for name, table in operator.tables.items()
             }
-        if recorded.keys() != operator.tables.keys():
+        if not are_continued(recorded, operator.tables):
             raise InvalidRequest(
                 f"operator {operator.uid}: {other_tables(recorded, operator.tables)}. Nothing was published.",
                 hint="undo the change; or give the operator a new uid and add --allow-non-restored-state",
@@ -271,6 +272,12 @@ class EpochPlan:
             schema = evolved(operator.uid, recorded[name].schema, table.schema, table.key, stamp)
             tables[name] = StateTableSnapshot(table.key, table.routing_key, schema, recorded[name].handles)
         return tables
+
+
+def are_continued(recorded: Iterable[str], declared: Iterable[str]) -> bool:
+    """Return whether an operator keeps the tables that are recorded; rows that it put out may be left behind."""
+    before, now = {*recorded}, {*declared}
+    return now <= before and before - now <= {OUTPUT_TABLE}
 
 
 def other_tables(recorded: Iterable[str], declared: Iterable[str]) -> str:

@@ -359,7 +359,8 @@ def _operator(
         if digits.pick((False, False, False, True)):
             operator["emit"] = "early"
         if lateness != "0s" or "emit" in operator:
-            return operator, True, None
+            keys = (("window_start",), key, (*key, "window_start"), ("n",))
+            return operator, True, _Rows(uid, keys, OVER_UPDATES, "", updates=True)
         keys = (("window_start",), (*key, "window_start"), key)
         more = (
             {"n": "count(*)", "last": "max(window_end)", "sum_n": "sum(n)"},

@@ -29,6 +29,8 @@ HOURLY = {"uid": "hourly", "kind": "window", "inputs": ["a"], "key": ["k"], "win
 ONCE = {"uid": "once", "kind": "deduplicate", "inputs": ["a"], "key": ["k", "t"], "ttl": "1h"}
 TOTALS = {"uid": "totals", "kind": "aggregate", "inputs": ["a"], "key": ["k"], "aggregates": {"n": "count(*)"}}
 
+UPDATING = ("aggregate", "top", "latest")
+
 Rows = list[tuple[str | None, int, float]]
 """Key, value, and minutes since 1970."""
 
@@ -42,7 +44,7 @@ def spec_of(*operators: dict[str, Any], delay: str = "0s") -> JobSpec:
     source = source_document("a", delay) | {"schema": {"k": "string", "v": "int64", "t": "timestamp[us, UTC]"}}
     sinks = [
         {"name": f"s{place}", "input": one["uid"], "format": "parquet", "path": f"../lake/{place}",
-         "mode": "upsert" if one["kind"] in ("aggregate", "top", "latest") or "allowed_lateness" in one else "append"}
+         "mode": "append" if one["kind"] not in UPDATING and not {"allowed_lateness", "emit"} & {*one} else "upsert"}
         for place, one in enumerate(operators)
     ]  # fmt: skip
     return JobSpec.model_validate(
@@ -138,6 +140,45 @@ def test_behind_the_newest_rows_a_key_that_moves_leaves_its_former_group(tmp_pat
     history.epoch([("a", 4, 5.0), ("b", 4, 5.0), ("c", 4, 5.0)], parallelism=1, budget=MemoryBudget(1))
     history.check()
     assert history.plane.captured.rows("per_value.retract") == 2 + 3 + 2, "two; 1 goes, 2 is another one; 2 goes"
+
+
+PER_HOUR = {"uid": "per_hour", "kind": "aggregate", "inputs": ["hourly"], "key": ["window_start"],
+            "aggregates": {"n": "count(*)", "total": "sum(total)"}}  # fmt: skip
+BUSIEST = {"uid": "busiest", "kind": "top", "inputs": ["hourly"], "key": ["k"], "order_by": [{"n": "desc"}], "n": 1,
+           "rank": "place"}  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{"allowed_lateness": "1h"}, {"emit": "early"}])
+@pytest.mark.parametrize(
+    "windows", [{"tumbling": "1h"}, {"sliding": {"size": "1h", "slide": "30m"}}, {"session": {"gap": "30m"}}]
+)
+def test_windows_that_come_again_are_taken_back_by_what_stands_behind(
+    tmp_path: Path, options: dict[str, str], windows: dict[str, Any]
+) -> None:
+    """Fired and again within an epoch, in later ones, on other subtasks, and never after they were forgotten."""
+    history = History(tmp_path, HOURLY | options | {"window": windows}, PER_HOUR, BUSIEST)
+    history.epoch([("a", 1, 10.0), ("b", 1, 20.0), ("a", 2, 40.0)], parallelism=2)
+    history.epoch([("a", 2, 61.0), ("b", 1, 50.0)], [("a", 5, 59.0)], parallelism=3)
+    history.epoch([("a", 3, 30.0), ("b", 3, 70.0), ("c", 3, 59.0)], parallelism=1, budget=MemoryBudget(1))
+    history.epoch([("a", 1, 130.0), ("b", 1, 90.0)], parallelism=2)
+    history.epoch([("a", 7, 30.0), ("b", 7, 100.0), ("c", 1, 300.0)], parallelism=1)
+    history.epoch([])
+    history.check()
+    taken_back = [rows.column("__weight").to_pylist() for _, _, rows in history.plane.captured.pieces["hourly.retract"]]
+    assert sum(column.count(-1) for column in taken_back) >= 2
+
+
+def test_a_window_that_one_subtask_has_fired_and_another_takes_over_is_taken_back_once(tmp_path: Path) -> None:
+    """Subtasks differ in how far they have fired while rows are in flight: the one that goes on has the least of it."""
+    history = History(tmp_path, HOURLY | {"allowed_lateness": "3h"}, PER_HOUR)
+    many: list[Rows] = [[(name, 1, 60.0 + number % 30) for number in range(200) for name in "abcdef"] for _ in range(4)]
+    history.epoch([(name, 1, 10.0) for name in "abcdefghij"], parallelism=3)
+    history.epoch(*many, [("g", 1, 200.0)], parallelism=3, cut_ms=20)
+    for parallelism in (1, 2, 3):
+        history.epoch([("g", parallelism, 20.0), ("a", 1, 30.0)], parallelism=parallelism, cut_ms=20)
+    while history.head.in_flight:
+        history.epoch([], parallelism=2)
+    history.check()
 
 
 def test_nothing_fires_beyond_rows_that_are_in_flight(tmp_path: Path) -> None:

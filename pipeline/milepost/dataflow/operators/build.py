@@ -14,6 +14,7 @@ from milepost.dataflow.operators.functions.process import ProcessByKey, ProcessF
 from milepost.dataflow.operators.joins.asof import AsofJoinByKey
 from milepost.dataflow.operators.joins.interval_join import IntervalJoinByKey, JoinShape
 from milepost.dataflow.operators.latest import LatestByKey
+from milepost.dataflow.operators.materialized import MaterializedOperator
 from milepost.dataflow.operators.top import TopByKey
 from milepost.dataflow.operators.windows.session import SessionWindowByKey
 from milepost.dataflow.operators.windows.sliding import SlidingWindowByKey
@@ -42,6 +43,8 @@ from milepost.spec.job.window_spec import SlidingWindows, Windows
 from milepost.spec.values.calendar import Calendar
 from milepost.spec.values.time_zones import zone_data
 
+_MICROSECOND = timedelta(microseconds=1)
+
 
 def build_operator(
     spec: StatefulSpec,
@@ -50,6 +53,7 @@ def build_operator(
     *,
     timed: bool = True,
     in_pieces: bool = False,
+    retracts: bool = False,
 ) -> StatefulOperator:
     """Return the operator that a spec describes.
 
@@ -57,7 +61,8 @@ def build_operator(
         spec: a stateful operator of the job.
         inputs: the rows that it will get, in the order of the spec.
         function: of a process operator. timed: whether a source with event time reaches it.
-        in_pieces: whether an epoch of the job may be cut where its time is up.
+        in_pieces: whether an epoch of the job may be cut where its time is up. retracts: whether operators read its
+            updates.
     Raises:
         InvalidRequest: a column is missing or of a type that does not work, or event time is needed and absent.
     """
@@ -68,9 +73,10 @@ def build_operator(
         return AsofJoinByKey(spec.uid, spec.key, spec.how, inputs, spec.renamed)
     if isinstance(spec, ProcessOperator) and function is not None:
         named = dict(zip(edge_names(spec.inputs), inputs, strict=True))
-        return ProcessByKey(
+        process = ProcessByKey(
             spec.uid, spec.key, function, named, spec.output_key or (), timed=timed, in_pieces=in_pieces
         )
+        return MaterializedOperator(process) if retracts else process
     (input_,) = inputs  # all others have one
     if isinstance(spec, AggregateOperator):
         calls = timed_calls(spec.uid, spec.aggregates, input_.event_time)
@@ -78,7 +84,8 @@ def build_operator(
             return AggregateOverUpdates(spec.uid, spec.key, calls, input_)
         return AggregateByKey(spec.uid, spec.key, calls, input_.schema)
     if isinstance(spec, WindowOperator):
-        return _window(spec, input_)
+        window = _window(spec, input_)
+        return MaterializedOperator(window, spec.allowed_lateness // _MICROSECOND) if retracts else window
     if isinstance(spec, TopOperator):
         return TopByKey(spec.uid, spec.key, spec.order_by, spec.n, spec.rank, input_)
     if isinstance(spec, LatestOperator):
@@ -92,7 +99,7 @@ def build_operator(
 
 def _window(spec: WindowOperator, input_: OperatorInput) -> StatefulOperator:
     windows = spec.window
-    emission = Emission(spec.allowed_lateness // timedelta(microseconds=1), early=spec.emit == "early")
+    emission = Emission(spec.allowed_lateness // _MICROSECOND, early=spec.emit == "early")
     calls = timed_calls(spec.uid, spec.aggregates, input_.event_time)
     if windows.sliding is not None:
         return SlidingWindowByKey(spec.uid, spec.key, _slides(windows.sliding, windows), emission, calls, input_)
@@ -104,16 +111,16 @@ def _window(spec: WindowOperator, input_: OperatorInput) -> StatefulOperator:
 
 
 def _bounds(length: timedelta | Calendar, windows: Windows) -> FixedWindows | CalendarWindows:
-    offset, microsecond = windows.offset or timedelta(0), timedelta(microseconds=1)
+    offset = windows.offset or timedelta(0)
     if windows.calendar is not None:
         return CalendarWindows(windows.calendar, offset, zone_data(windows.timezone or "UTC"))
     assert isinstance(length, timedelta), "the others are of a calendar"
-    return FixedWindows(length // microsecond, offset // microsecond)
+    return FixedWindows(length // _MICROSECOND, offset // _MICROSECOND)
 
 
 def _slides(sliding: SlidingWindows, windows: Windows) -> FixedSlides | CalendarSlides:
-    offset, microsecond = windows.offset or timedelta(0), timedelta(microseconds=1)
+    offset = windows.offset or timedelta(0)
     if windows.calendar is not None:
         return CalendarSlides(windows.calendar, sliding.panes, offset, zone_data(windows.timezone or "UTC"))
     assert isinstance(sliding.slide, timedelta), "the others are of a calendar"
-    return FixedSlides(sliding.slide // microsecond, sliding.panes, offset // microsecond)
+    return FixedSlides(sliding.slide // _MICROSECOND, sliding.panes, offset // _MICROSECOND)

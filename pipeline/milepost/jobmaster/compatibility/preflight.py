@@ -24,7 +24,7 @@ from milepost.dataflow.operators.contract import (
 from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
-from milepost.epoch.plan import other_tables
+from milepost.epoch.plan import are_continued, other_tables
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks
 from milepost.jobmaster.compatibility.recorded_types import recorded_types
 from milepost.jobmaster.compatibility.rows_in_flight import is_known, refusals
@@ -253,11 +253,14 @@ def _operator(
         if operator is None:
             notes.append("its columns are compared by `run`, which loads the classes of process operators")
             changes = []
-        elif snapshot.tables.keys() != operator.tables.keys():
+        elif not are_continued(snapshot.tables, operator.tables):
             row |= {"verdict": NEW_UID, "detail": "; ".join([*notes, other_tables(snapshot.tables, operator.tables)])}
             return outcome
         else:
             changes = _changes(snapshot, operator)
+            if snapshot.tables.keys() != operator.tables.keys():
+                row["verdict"] = NON_RESTORED
+                notes.append("no operator reads its updates any more: the rows that it has put out are left behind")
         problems = [problem for change in changes for problem in change.problems]
         converted = [change for change in changes if change.converts]
         if problems:
@@ -276,8 +279,8 @@ def _operator(
 def _changes(snapshot: OperatorSnapshot, operator: StatefulOperator) -> list[SchemaChange]:
     """Return how each table of recorded state becomes the operator's."""
     return [
-        compare_schemas(recorded.schema, operator.tables[name].schema, operator.tables[name].key)
-        for name, recorded in snapshot.tables.items()
+        compare_schemas(snapshot.tables[name].schema, table.schema, table.key)
+        for name, table in operator.tables.items()
     ]
 
 
@@ -305,7 +308,7 @@ def expected_operator(
     ]
     marks = [pa.field(name, pa.bool_()) for name, _ in graph.nodes[spec.uid].marks]
     inputs = [replace(one, schema=_with_fields(one.schema, marks)) for one in inputs]
-    return build_operator(spec, inputs, function)
+    return build_operator(spec, inputs, function, retracts=graph.nodes[spec.uid].retracts)
 
 
 def _with_fields(schema: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:

@@ -143,6 +143,7 @@ def _schemas(
                 plan.functions.get(node.uid),
                 timed=any(_reaching(plan, name) for name in node.inputs),
                 in_pieces=plan.spec.checkpointing.cuts_epochs,
+                retracts=node.retracts,
             )
             operators[node.uid] = operator
             schemas[node.uid] = operator.output_schema

@@ -16,7 +16,7 @@ from typing import Any
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.join_spec import JoinOperator, PairedOperator
 from milepost.spec.job.latest_spec import LatestOperator
-from milepost.spec.job.spec import DeduplicateOperator, JobSpec, SinkSpec, WindowOperator, key_texts
+from milepost.spec.job.spec import DeduplicateOperator, JobSpec, ProcessOperator, SinkSpec, WindowOperator, key_texts
 from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.values.durations import format_duration, format_signed_duration, parse_duration
 from milepost.spec.values.time_zones import zone_digest
@@ -38,6 +38,7 @@ _REMEMBERS = "remembers"
 _FOR_EVER = "for ever"
 _MODES = "modes of its inputs"
 """Of each input append, updates or retract: state made of rows that stay cannot tell which one an update replaces."""
+_OUTPUT_KEY = "output_key"
 _ROWS_OF = "rows_of"
 """The operator whose latest rows a table shows. Rows of another one beside them would be a table of neither."""
 _UPDATES_OF = "updates of "
@@ -84,6 +85,9 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     if isinstance(operator, TopOperator):
         # Rows that others went before were not kept.
         signature |= {"order_by": operator.order_texts, "n": operator.n}
+    if isinstance(operator, ProcessOperator) and node.retracts:
+        # By which the rows that it put out are kept.
+        signature[_OUTPUT_KEY] = list(node.key)
     for name in node.inputs:
         if graph.nodes[name].retracts:
             signature |= _updates_of(spec, graph.nodes[name])
@@ -218,7 +222,12 @@ def _differs(before: Any, after: Any) -> bool:
     return before is not None and after is not None and before != after
 
 
-_CHANGES: Mapping[str, Callable[[Any, Any], bool]] = {_REMEMBERS: _grows, _ROWS_OF: _differs, _MODES: _differs}
+_CHANGES: Mapping[str, Callable[[Any, Any], bool]] = {
+    _REMEMBERS: _grows,
+    _ROWS_OF: _differs,
+    _MODES: _differs,
+    _OUTPUT_KEY: _differs,
+}
 """What counts as a change of a part of a signature, where not every difference does."""
 
 

@@ -55,7 +55,7 @@ from milepost.spec.values.types import ColumnType
 
 STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process", "join", "asof", "top", "latest")
 
-RETRACTING_KINDS = ("aggregate", "top", "latest")
+RETRACTING_KINDS = ("aggregate", "window", "process", "top", "latest")
 """Kinds whose updates operators may read: they can tell the rows that an epoch replaces."""
 
 Outputs = Mapping[str, Mapping[str, ColumnType]]

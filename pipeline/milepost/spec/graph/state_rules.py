@@ -180,6 +180,20 @@ def _with_order(call: AggregateCall) -> str:
     return f"{call.column} with {call.by}" if call.by is not None else str(call.column)
 
 
+OUTPUT_TABLE = "output"
+"""The table of the rows that an operator has put out, where it needs one to take them back."""
+
+
+def bound_of_output(operator: WindowOperator | ProcessOperator, output_key: Sequence[str]) -> StateBound:
+    """Return what an operator keeps of its output where others read its updates."""
+    if isinstance(operator, WindowOperator):
+        return StateBound(
+            OUTPUT_TABLE, "the windows that it put out", f"window_end{_plus(operator.allowed_lateness)} ≤ W"
+        )
+    grows_with = f"distinct {_named(output_key)}, but for those that {operator.function} deletes"
+    return StateBound(OUTPUT_TABLE, "the rows that it put out", grows_with=grows_with)
+
+
 def _per_key(what: str, key: Sequence[str]) -> StateBound:
     if not key:
         return StateBound("", f"{what} in all")

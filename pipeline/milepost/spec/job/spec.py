@@ -74,8 +74,8 @@ class AggregateOperator(KeyedOperator):
 
     Attributes:
         key: columns, each once. []: totals over all rows, in one row, which is there from the first epoch on.
-        inputs: the name of one source or operator. Its rows are append, or updates of an aggregate, top or latest: then
-            sums, averages and spreads of floats are refused.
+        inputs: the name of one source or operator. Its rows are append, or updates: then sums, averages and spreads of
+            floats are refused.
         aggregates: column of the output, and what it holds. Nulls count as in SQL; sums of integers are int64, averages
             float64. `var` and `stddev` are of a sample, null of fewer than two values. `first` and `last` are by event
             time, `arg_min(x, y)` and `arg_max(x, y)` by y; of rows that are equal in it the least or greatest x counts.

@@ -21,8 +21,7 @@ class TopOperator(KeyedOperator):
     is rows that come and are taken back, without a key, which operators read and no sink takes.
 
     Attributes:
-        inputs: the name of one source or operator. Its rows are append, or updates of an aggregate, latest or
-            another top.
+        inputs: the name of one source or operator. Its rows are append, or updates.
         order_by: columns, each once; `{column: desc}` where the greatest is first. As in Spark null is the least and
             NaN the greatest number.
         n: how many rows of a key, 1 to 1,000.

@@ -11,8 +11,8 @@ from milepost.spec.graph.edges import RETRACT
 from milepost.spec.graph.event_time import EVENT_TIME_RULES
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.graph.node_rules import APPEND, UPDATES
-from milepost.spec.graph.state_rules import bounds_over_updates, state_bounds
-from milepost.spec.job.spec import JobSpec
+from milepost.spec.graph.state_rules import bound_of_output, bounds_over_updates, state_bounds
+from milepost.spec.job.spec import JobSpec, ProcessOperator, WindowOperator
 from milepost.spec.values.durations import format_duration
 
 _LATE_RULES = {rule.kind: rule.late for rule in EVENT_TIME_RULES}
@@ -29,6 +29,8 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
     """
     operator = None if node.uid in spec.sources else spec.operator(node.uid)
     bounds = () if operator is None else state_bounds(operator)
+    if node.retracts and isinstance(operator, WindowOperator | ProcessOperator):
+        bounds = (*bounds, bound_of_output(operator, node.key))
     updated = [graph.nodes[name] for name in node.inputs if node.is_stateful and graph.nodes[name].retracts]
     if operator is not None and updated:
         bounds = tuple(

@@ -276,3 +276,27 @@ def test_rows_in_flight_that_the_spec_would_make_otherwise_are_in_the_report(job
     row = next(row for row in preflight(context, recorded, None) if row["uid"] == "sums")
     assert (row["outcome"], row["verdict"]) == ("refused", "needs a new uid or a backfill")
     assert "700 bytes of its input in flight" in row["detail"]
+
+
+def test_what_a_function_put_out_is_left_behind_when_nothing_reads_it_any_more(job: ChangingJob) -> None:
+    alone = SPEC.replace('"ops:Lasts"}', '"ops:Lasts", output_key: [k]}').replace("mode: append", "mode: upsert")
+    reader = "  - {uid: per_text, kind: aggregate, inputs: [lasts], key: [seen], aggregates: {n: count(*)}}\n"
+    read = alone.replace("sinks:\n", reader + "sinks:\n").replace("input: lasts", "input: per_text")
+    job.next({"a": "int32"}, read)
+    job.next({"a": "int32"}, read)
+    assert job.master.state("lasts.output").sort_by("k").to_pylist() == [
+        {"k": 0, "seen": "{'a': 0}"}, {"k": 1, "seen": "{'a': None}"},
+    ]  # fmt: skip
+    job.write(
+        {"a": "int32"}, alone.replace("name: lasts, input", "name: texts, input").replace("lake/lasts", "lake/texts")
+    )
+    told = job.report()["lasts"]
+    assert told["verdict"] == "needs --allow-non-restored-state"
+    assert told["detail"] == "no operator reads its updates any more: the rows that it has put out are left behind"
+    (job.folder / "landing" / "9.csv").write_text("k,v\n0,20\n")
+    with pytest.raises(InvalidRequest, match="--allow-non-restored-state"):
+        job.run()
+    job.run(allow_non_restored_state=True)
+    assert [row["a"] for row in state_of(job)] == [20, 11], "its own state goes on"
+    job.write({"a": "int32"}, read)
+    assert job.report()["lasts"]["verdict"] == "needs a new uid or a backfill", "what it put out since was not kept"

@@ -203,7 +203,6 @@ def test_sinks_know_what_they_read() -> None:
     [
         ([aggregate("a"), aggregate("b", "a", "n", m="last(n)")], [], "last is by event time, and its input has none"),
         ([aggregate("a", m="avg(v)"), aggregate("b", "a", m="sum(m)")], [], "a sum of floats is rounded"),
-        ([window("w", allowed_lateness="1h"), aggregate("b", "w")], [], "aggregate over updates (the rows of w)"),
         ([aggregate("a"), sql("b", "SELECT n FROM a", "a")], [], "no column of the SELECT is k as it is"),
         (
             [aggregate("a"), sql("b", "SELECT upper(k) AS k, n FROM a", "a")],

@@ -125,11 +125,43 @@ def test_ranks_may_end_where_rows_move_from_key_to_key_or_go() -> None:
     assert not build_graph(spec(RANKS, TOTALS)).nodes["first"].deletes
 
 
-def test_updates_whose_former_rows_are_not_known_are_refused() -> None:
-    window = {"uid": "totals", "kind": "window", "inputs": ["clicks"], "key": ["page"], "window": {"tumbling": "1h"},
-              "allowed_lateness": "1h", "aggregates": {"n": "count(*)"}}  # fmt: skip
-    with pytest.raises(InvalidRequest, match="top over updates"):
-        build_graph(spec(RANKS, window))
+WINDOWS = {"uid": "totals", "kind": "window", "inputs": ["clicks"], "key": ["page"], "window": {"tumbling": "1h"},
+           "allowed_lateness": "1h", "aggregates": {"n": "count(*)"}}  # fmt: skip
+
+
+def test_windows_that_come_again_keep_what_they_put_out_where_an_operator_reads_it() -> None:
+    job = spec(RANKS, WINDOWS)
+    graph = build_graph(job)
+    assert graph.nodes["totals"].retracts and not graph.nodes["first"].deletes, "a window stays"
+    tables = {state["table"]: state for state in explained_node(job, graph, graph.nodes["totals"])["state"]}
+    assert tables["output"]["bound"] == tables[""]["bound"] == "bounded: until window_end + 1h ≤ W"
+    early = {**WINDOWS, "emit": "early", "allowed_lateness": "0s"}
+    assert build_graph(spec(RANKS, early)).nodes["totals"].read == "totals.retract"
+    alone = spec(WINDOWS)
+    (state,) = explained_node(alone, build_graph(alone), build_graph(alone).nodes["totals"])["state"]
+    assert state["table"] == "", "what a sink alone reads is as it ever was"
+    final = {**WINDOWS, "allowed_lateness": "0s"}
+    assert not build_graph(spec(RANKS, final)).nodes["totals"].retracts
+
+
+def test_the_key_by_which_a_function_put_rows_out_is_signed_where_they_are_kept() -> None:
+    def stock(output_key: list[str], *behind: dict[str, Any]) -> JobSpec:
+        value = {"uid": "totals", "kind": "process", "inputs": ["clicks"], "key": ["page"], "function": "ops:Stock"}
+        return spec(*behind, {**value, "output_key": output_key})
+
+    reader = {**RANKS, "key": ["page"]}
+    one, other = stock(["page"], reader), stock(["page", "day"], reader)
+    verdicts = [
+        next(row for row in compare_signatures(*(state_signatures(job, build_graph(job)) for job in jobs)))["verdict"]
+        for jobs in ((one, other), (stock(["page"]), stock(["page", "day"])))
+    ]
+    assert verdicts == [NEW_UID, "compatible"]
+    graph = build_graph(one)
+    (_, state) = explained_node(one, graph, graph.nodes["totals"])["state"]
+    assert (state["name"], state["grows_with"]) == (
+        "totals.output",
+        "distinct page, but for those that ops:Stock deletes",
+    )
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,9 @@ the same rows after a failure: no wall clock, no randomness, no effect outside.
 With `output_key` in the spec, which has `key` in it, a row replaces the last one with its output key: of each an epoch
 gives the last row alone. A row's key columns are those of the key that it is yielded for. `ctx.delete()` takes that row
 back, `ctx.delete(day=…)` where the output key has a column `day` beside the key, `ctx.delete(table of output keys)` in
-`on_batch`. Rows and deletes count in the order in which they are yielded and called.
+`on_batch`. Rows and deletes count in the order in which they are yielded and called. An `aggregate` or `top` may read
+them, which takes a row back when it is replaced or deleted; for that each is kept until it is deleted, as
+`milepost state JOB UID.output` shows.
 
 What the output declares comes out, nothing is added; key columns only when declared. An output column named as the
 input's event time is the event time again. A timestamp is a datetime with zone iff its type says UTC.

@@ -30,7 +30,8 @@ def retractions(before: pa.Table, places_before: Ints, now: pa.Table, places: In
     at[places] = np.arange(len(places))
     at = at[places_before]
     met = np.flatnonzero(at >= 0)
-    same = met[same_values(before.take(pa.array(met)), now.take(pa.array(at[met])))]
+    were = before if len(met) == len(at) else before.take(pa.array(met))
+    same = met[same_values(were, now.take(pa.array(at[met])))]
     goes, comes = np.ones(len(places_before), dtype=np.bool_), np.ones(len(places), dtype=np.bool_)
     goes[same] = comes[at[same]] = False
     return with_weights(before.filter(pa.array(goes)), places_before[goes], now.filter(pa.array(comes)), places[comes])
