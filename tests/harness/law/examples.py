@@ -6,7 +6,7 @@ second, and what is simplest is 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -349,9 +349,7 @@ def _operator(
         calls = {f"of_{name}" if name in key else name: call for name, call in digits.pick(rows.calls).items()}
         parts = tuple((name,) for name in key)
         keys = (*parts, ("n",), *([key] if key else []))
-        flags = [name for name, call in calls.items() if call.startswith(("any(", "every("))]
-        further = over_updates([*key, *(name for name in calls if name != "n")], flags)
-        return operator | {"aggregates": calls}, True, _Rows(uid, keys, further, "", updates=True)
+        return operator | {"aggregates": calls}, True, _Rows(uid, keys, _over(key, calls), "", updates=True)
     if kind == "window":
         lateness, calls = digits.pick(LATENESS), digits.pick(rows.calls)
         window = digits.pick(digits.pick(WINDOWS))
@@ -360,7 +358,11 @@ def _operator(
             operator["emit"] = "early"
         if lateness != "0s" or "emit" in operator:
             keys = (("window_start",), key, (*key, "window_start"), ("n",))
-            return operator, True, _Rows(uid, keys, OVER_UPDATES, "", updates=True)
+            timed = (
+                () if "session" in window else ({"n": "first(n)", "last_n": "last(n)", "end": "last(window_start)"},)
+            )
+            further = (*_over((*key, "window_start"), calls), *timed)
+            return operator, True, _Rows(uid, keys, further, "", updates=True)
         keys = (("window_start",), (*key, "window_start"), key)
         more = (
             {"n": "count(*)", "last": "max(window_end)", "sum_n": "sum(n)"},
@@ -372,6 +374,12 @@ def _operator(
         operator |= {"kind": "deduplicate", "ttl": digits.pick(TTLS)}
         operator["key"] = list(dict.fromkeys((*key, *digits.pick(((rows.event_time,), ())))))
     return operator, False, replace(rows, name=uid)
+
+
+def _over(key: Sequence[str], calls: Mapping[str, str]) -> tuple[dict[str, str], ...]:
+    """Return what may be aggregated of an operator's updates: of its key, and of what its calls come to."""
+    flags = [name for name, call in calls.items() if call.startswith(("any(", "every("))]
+    return over_updates([*key, *(name for name in calls if name != "n")], flags)
 
 
 def _lookup(uid: str, digits: Digits, rows: _Rows) -> tuple[dict[str, Any], bool, _Rows | None]:

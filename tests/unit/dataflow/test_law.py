@@ -168,6 +168,21 @@ def test_windows_that_come_again_are_taken_back_by_what_stands_behind(
     assert sum(column.count(-1) for column in taken_back) >= 2
 
 
+OVERALL = {"uid": "overall", "kind": "aggregate", "inputs": ["hourly"], "key": ["k"],
+           "aggregates": {"last_n": "last(n)", "first_total": "first(total)", "most": "max(n)", "least": "min(total)",
+                          "kinds": "count(distinct n)", "at": "arg_max(window_start, n)"}}  # fmt: skip
+
+
+def test_values_of_windows_are_of_those_that_are_there_when_they_come_again(tmp_path: Path) -> None:
+    """In slices, at several parallelisms; first and last are by the end of the window."""
+    history = History(tmp_path, HOURLY | {"allowed_lateness": "3h", "emit": "early"}, OVERALL)
+    for epoch, parallelism in enumerate((2, 1, 3)):
+        rows = [(f"k{number % 3}", number % 4, (number * 37) % 180 + 20.0 * epoch) for number in range(30 + epoch)]
+        history.epoch(rows, parallelism=parallelism, budget=MemoryBudget(1))
+    assert history.plane.captured.rows("overall") > 3
+    history.check()
+
+
 def test_a_window_that_one_subtask_has_fired_and_another_takes_over_is_taken_back_once(tmp_path: Path) -> None:
     """Subtasks differ in how far they have fired while rows are in flight: the one that goes on has the least of it."""
     history = History(tmp_path, HOURLY | {"allowed_lateness": "3h"}, PER_HOUR)
@@ -195,16 +210,26 @@ def test_nothing_fires_beyond_rows_that_are_in_flight(tmp_path: Path) -> None:
 
 RANKS = {"uid": "ranks", "kind": "top", "inputs": ["totals"], "key": ["k"], "order_by": [{"n": "desc"}, "v"], "n": 3,
          "rank": "place"}  # fmt: skip
+EXTREMES = {
+    "uid": "extremes",
+    "kind": "aggregate",
+    "inputs": ["totals"],
+    "key": ["k"],
+    "aggregates": {"least": "min(n)", "most": "max(n)", "ns": "count(distinct n)", "at": "arg_max(v, n)"},
+}
 
 
-def test_a_cut_between_a_row_that_is_taken_back_and_its_new_one_is_made_good(tmp_path: Path) -> None:
-    """Retractions in flight, at another parallelism each time; ranks are those of the totals once all have come."""
-    history = History(tmp_path, TOTALS | {"key": ["k", "v"]}, RANKS)
+@pytest.mark.parametrize("reader", [RANKS, EXTREMES], ids=["top", "values"])
+def test_a_cut_between_a_row_that_is_taken_back_and_its_new_one_is_made_good(
+    tmp_path: Path, reader: dict[str, Any]
+) -> None:
+    """Retractions in flight, at another parallelism each time; all is that of the totals once they have come."""
+    history = History(tmp_path, TOTALS | {"key": ["k", "v"]}, reader)
     left = 0
     for epoch, (parallelism, cut_ms) in enumerate(((2, 12), (3, 16), (1, 14), (2, 18), (3, 13))):
         keys = [(f"k{number % 7}", number % 60, 0.0) for number in range(epoch, 400, epoch + 1)]
         history.epoch(keys, parallelism=parallelism, cut_ms=cut_ms)
-        channels = history.head.states["ranks"].channels
+        channels = history.head.states[reader["uid"]].channels
         left += sum(one.buffers for one in channels if one is not None)
     assert left, "rows of mode retract were in flight"
     history.epoch(parallelism=2)
