@@ -41,6 +41,7 @@ from milepost.dataflow.operators.rows.columns import (
     group_rows,
     key_columns,
     plain_schema,
+    with_plain_keys,
 )
 from milepost.dataflow.operators.rows.deletes import DELETED_FIELD, with_deletes
 from milepost.dataflow.operators.rows.retractions import NONE, check_settled, with_weights
@@ -93,9 +94,8 @@ class TopByKey:
         """Keep rows that may come to be among the first of their key, and no others; return the distinct keys."""
         weights = rows.column(WEIGHT_COLUMN) if self.over_updates else None
         rows = rows.select(self.input_schema.names).cast(self.input_schema)
-        keys = key_columns(rows, self.key)
-        for name in self.key:
-            rows = rows.set_column(rows.column_names.index(name), name, keys.column(name))
+        rows = with_plain_keys(rows, self.key)
+        keys = rows.select(list(self.key))
         groups, count = group_rows(keys)
         keys = keys.take(pa.array(first_of_each(groups, count)))
         if weights is not None:

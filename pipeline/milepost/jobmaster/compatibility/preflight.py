@@ -300,12 +300,11 @@ def expected_operator(
         return None
     calls = getattr(spec, "aggregates", {}).values()
     values = [field for table in recorded.values() for field in table if field.name == VALUE_COLUMN]
-    inputs = [
-        _expected_input(
-            graph, name, columns, recorded_types(pa.schema([*recorded.get(table, ()), *values]), columns, calls)
-        )
-        for name, (table, columns) in zip(spec.inputs, _needed_columns(spec), strict=True)
-    ]
+    inputs = []
+    for name, (table, needed) in zip(spec.inputs, _needed_columns(spec), strict=True):
+        columns = dict.fromkeys([*graph.nodes[name].columns, *needed])
+        types = recorded_types(pa.schema([*recorded.get(table, ()), *values]), columns, calls)
+        inputs.append(_expected_input(graph, name, types))
     marks = [pa.field(name, pa.bool_()) for name, _ in graph.nodes[spec.uid].marks]
     inputs = [replace(one, schema=_with_fields(one.schema, marks)) for one in inputs]
     return build_operator(spec, inputs, function, retracts=graph.nodes[spec.uid].retracts)
@@ -325,13 +324,11 @@ def _needed_columns(spec: StatefulSpec) -> list[tuple[str, list[str]]]:
     return [(ONLY_TABLE, needed)] * len(spec.inputs)
 
 
-def _expected_input(
-    graph: JobGraph, name: str, needed: list[str], recorded: Mapping[str, pa.DataType]
-) -> OperatorInput:
+def _expected_input(graph: JobGraph, name: str, recorded: Mapping[str, pa.DataType]) -> OperatorInput:
     node, fields = graph.nodes[name], []
-    for column in dict.fromkeys([*node.columns, *needed]):
+    for column, type_ in recorded.items():
         known = _known_type(graph, node.uid, node.columns.get(column))
-        fields.append(pa.field(column, recorded.get(column, pa.int64()) if known is None else known))
+        fields.append(pa.field(column, type_ if known is None else known))
     if node.retracts:
         fields.append(pa.field(WEIGHT_COLUMN, pa.int64()))
     return OperatorInput(pa.schema(fields), node.event_time, node.shift_us, node.stays)

@@ -33,6 +33,7 @@ from milepost.spec.graph.node_rules import (
     suite_problems,
 )
 from milepost.spec.graph.process_rules import bucketed_process_problems, process_rows
+from milepost.spec.graph.static_rules import unread_problems
 from milepost.spec.graph.top_rules import bucketed_top_problems, top_rows
 from milepost.spec.graph.window_rules import window_rows
 from milepost.spec.job.asof_spec import AsofOperator
@@ -224,6 +225,7 @@ class _Builder:
         self._sinks()
         self._quality()
         self._idle()
+        self.problems += unread_problems(self.spec)
 
     def graph(self) -> JobGraph:
         operators = self.spec.operators

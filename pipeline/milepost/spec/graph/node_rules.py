@@ -244,8 +244,8 @@ def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]
 
 def bucketed_window_problems(sink: SinkSpec, path: Path) -> list[Problem]:
     """Return why a table of buckets cannot show windows: rows are exchanged by key, buckets are of key and window."""
-    refused = f"{not_available('mode: upsert')} for windows and format: {sink.format}; use mode: changelog"
-    return [Problem((*path, "mode"), refused)]
+    refused = f"{not_available('mode: upsert')} for windows and format: {sink.format}"
+    return [Problem((*path, "mode"), f"{refused}; use format: parquet or postgres, or mode: changelog")]
 
 
 def partition_problems(sink: SinkSpec, rows: Columns, path: Path) -> list[Problem]:

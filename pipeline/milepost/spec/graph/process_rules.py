@@ -72,11 +72,16 @@ def _output_key_problems(
             message = f"the class's `output` has no column {column}; {did_you_mean(column, declared)}"
         elif type_.is_nested:
             message = f"{column} is {type_}; a key is made of single values, no lists or structs"
-        elif any(one is not None and key_family(one) != key_family(type_) for one in given):
+        elif any(one is not None and not _tells_apart(type_, one) for one in given):
             message = f"{column} is {type_} in the class's `output`, {next(filter(None, given))} in its input"
         else:
             continue
         yield Problem((*path, "output_key", index), message)
+
+
+def _tells_apart(type_: ColumnType, key: ColumnType) -> bool:
+    """Return whether an output has another value for each key; integers that do not fit are refused as they come."""
+    return key_family(type_) == key_family(key) and (key.kind, type_.kind) != ("float64", "float32")
 
 
 def _key_types(operator: ProcessOperator, inputs: Sequence[OutputRows], path: Path) -> Iterator[Problem]:

@@ -34,21 +34,18 @@ def _keys(spec: JobSpec) -> Iterator[Problem]:
 
 
 def _readers(spec: JobSpec) -> Iterator[Problem]:
-    looked_up = set()
     for index, operator in enumerate(spec.operators):
         is_lookup = isinstance(operator, LookupOperator)
         for position, name in enumerate(operator.inputs):
             second = is_lookup and position == 1
             path = ("operators", index, "inputs", position)
-            if second and name in spec.dimensions:
-                looked_up.add(name)
-            elif name in spec.dimensions:
+            if name in spec.dimensions and not second:
                 message = f"{name} is a static source, which is no stream: it may be the second input of a lookup alone"
                 yield Problem(path, message)
             elif second and name in spec.streams:
                 message = f"{name} is a stream; a lookup reads a static source: sources.{name} needs `static: true`"
                 yield Problem(path, message)
-            elif second:
+            elif second and name not in spec.dimensions:
                 known = [*spec.dimensions]
                 hint = f"; {did_you_mean(name, known)}" if known else ""
                 yield Problem(path, f"{name} is no source; a lookup reads a source with `static: true`{hint}")
@@ -56,6 +53,11 @@ def _readers(spec: JobSpec) -> Iterator[Problem]:
         if sink.input in spec.dimensions:
             message = f"{sink.input} is a static source, which is no stream: it may feed lookups alone"
             yield Problem(("sinks", index, "input"), message)
+
+
+def unread_problems(spec: JobSpec) -> Iterator[Problem]:
+    """Yield static sources that no lookup reads: each epoch would read them for nothing."""
+    read = {name for operator in spec.operators if isinstance(operator, LookupOperator) for name in operator.inputs}
     for name in spec.dimensions:
-        if name not in looked_up:
+        if name not in read:
             yield Problem(("sources", name), f"no lookup reads {name}; a static source may feed lookups alone")

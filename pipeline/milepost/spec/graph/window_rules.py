@@ -28,7 +28,7 @@ def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Pat
 
     Updates of sessions are by key and start, because they may end later than they did: so they have no event time.
     """
-    problems = append_problems(operator.kind, name, rows, path) + event_time_problems("a window", name, rows, path)
+    problems = append_problems(operator.kind, name, rows, path) or event_time_problems("a window", name, rows, path)
     problems += key_problems(operator.key, name, rows, path)
     problems += aggregate_problems(operator.aggregates, name, rows, path)
     if problems:

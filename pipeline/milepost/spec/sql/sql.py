@@ -44,6 +44,14 @@ _CLAUSES = {
     "pivots": "PIVOT",
     "into": "INTO",
 }
+_INSTEAD = {
+    "joins": "`kind: join`, `asof` or `lookup`",
+    "group": "`kind: aggregate` or `window`",
+    "distinct": "`kind: deduplicate`",
+    "order": "`kind: top`",
+    "limit": "`kind: top`",
+}
+"""Clause -> operators that do what it is for."""
 _ALLOWED_CLAUSES = {"expressions", "from_", "where"}
 _WORDS = """
 all and any as between by case distinct div else escape except for from ilike in interval is like not or over regexp
@@ -123,9 +131,9 @@ class _Reader:
         for clause, value in self._select.args.items():
             if value and clause not in _ALLOWED_CLAUSES:
                 name = _CLAUSES.get(clause, clause.upper())
-                raise SqlProblem(
-                    f"{name} is not allowed: a sql operator is one row-wise SELECT … FROM {self._input} WHERE …"
-                )
+                instead = f"; use {_INSTEAD[clause]}" if clause in _INSTEAD else ""
+                row_wise = f"a sql operator is one row-wise SELECT … FROM {self._input} WHERE …"
+                raise SqlProblem(f"{name} is not allowed: {row_wise}{instead}")
 
     def _check_from(self) -> str:
         from sqlglot import exp

@@ -114,7 +114,10 @@ def parse_aggregate(text: object) -> AggregateCall:
         return text
     match = _CALL.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f"expected an aggregate such as count(*) or sum(x) filter (where y > 0), got {text!r}")
+        is_cut = isinstance(text, str) and text.count("(") > text.count(")")
+        hint = '; within {} a call with a comma stands in quotes: "arg_max(x, y)"' if is_cut else ""
+        example = "an aggregate such as count(*) or sum(x) filter (where y > 0)"
+        raise ValueError(f"expected {example}, got {text!r}{hint}")
     function, argument, condition = match[1].lower(), match[2], match[3]
     if function in UNAVAILABLE:
         raise ValueError(f"`{function}` is not available in this version; available: {', '.join(ARGUMENTS)}")

@@ -235,6 +235,9 @@ def _check_timezone(name: str) -> str:
 _CRON_PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
 
 
+_CRON_FIELDS = (("minutes", 0, 59), ("hours", 0, 23), ("days", 1, 31), ("months", 1, 12), ("weekdays", 0, 7))
+
+
 def _check_cron(text: str) -> str:
     allowed = set("0123456789*/,-?#LWABCDEFGHIJKMNOPRSTUVYabcdefghijklmnoprstuvwy")
     parts = text.split()
@@ -242,6 +245,12 @@ def _check_cron(text: str) -> str:
         raise ValueError(
             f'{text!r} is not a cron expression: five fields such as "*/10 * * * *", or {", ".join(_CRON_PRESETS)}'
         )
+    for part, (field, least, most) in zip(parts if len(parts) > 1 else (), _CRON_FIELDS, strict=False):
+        values = [int(number) for number in re.findall(r"(?<![#/\d])\d+", part)]
+        steps = [int(number) for number in re.findall(r"/(\d+)", part)]
+        beyond = [one for one in values if not least <= one <= most] + [one for one in steps if not 0 < one <= most]
+        if beyond:
+            raise ValueError(f"{text!r}: {beyond[0]} in the field of {field}: expected {least} to {most}")
     return text
 
 

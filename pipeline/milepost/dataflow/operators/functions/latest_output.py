@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.dataflow.operators.functions.declared import SchemaMismatch
-from milepost.dataflow.operators.rows.columns import Ints, group_rows, key_columns
+from milepost.dataflow.operators.rows.columns import Ints, group_rows, with_plain_keys
 
 
 class LatestOutput:
@@ -34,7 +34,8 @@ class LatestOutput:
         """
         if not rows.num_rows:
             return
-        given = key_columns(rows, self._key)
+        rows = with_plain_keys(rows, self._output_key)
+        given = rows.select(self._key)
         try:
             allowed = keys.cast(given.schema)
         except pa.ArrowInvalid as problem:
@@ -52,7 +53,7 @@ class LatestOutput:
         """Return the last row of each output key, in the order in which they were put out."""
         rows = pa.concat_tables([self._schema.empty_table(), *self._pieces])
         self._pieces = []
-        codes, count = group_rows(key_columns(rows, self._output_key))
+        codes, count = group_rows(rows.select(self._output_key))
         last = np.zeros(count, dtype=np.int64)
         last[codes] = np.arange(len(codes))
         return rows.take(pa.array(np.sort(last)))

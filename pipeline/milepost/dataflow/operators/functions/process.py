@@ -129,6 +129,13 @@ class ProcessByKey:
         self.state_schema = pa.schema([*key_schema, *state, pa.field(TIMER_COLUMN, pa.int64())])
         self.tables = only_table(self.key, self.routing_key, self.state_schema)
         declared_output = schema_of(declared.output)
+        for name in key if output_key else ():
+            if (key_schema.field(name).type, declared_output.field(name).type) == (pa.float64(), pa.float32()):
+                raise InvalidRequest(
+                    f"operator {uid!r}: `output` declares {name} float32, which does not tell float64 keys of its "
+                    "input apart. Nothing was changed.",
+                    hint=f"Declare {name} float64.",
+                )
         self.output_schema = pa.schema([*declared_output, DELETED_FIELD]) if output_key else declared_output
         self.output_key = tuple(output_key)
         self.output_kind = OutputKind.UPDATES if output_key else OutputKind.APPEND

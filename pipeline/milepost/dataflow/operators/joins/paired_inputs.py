@@ -13,8 +13,8 @@ from milepost.dataflow.operators.rows.columns import (
     EventTime,
     check_event_time,
     check_key,
-    key_columns,
     plain_schema,
+    with_plain_keys,
     without_nulls,
 )
 from milepost.protocol.exchange.routing import NullsApart
@@ -81,10 +81,8 @@ class PairedInputs:
             on_time = times >= lateness_us
             late = rows.filter(pa.array(~on_time))
             rows, times = rows.filter(pa.array(on_time)), times[on_time]
-        keys = key_columns(rows, key)
-        for name in key:
-            rows = rows.set_column(rows.column_names.index(name), name, keys.column(name))
-        there = without_nulls(keys)
+        rows = with_plain_keys(rows, key)
+        there = without_nulls(rows.select(list(key)))
         if bool(there.all()):
             return TakenRows(late, schema.empty_table(), rows, times)
         return TakenRows(late, rows.filter(pa.array(~there)), rows.filter(pa.array(there)), times[there])

@@ -65,6 +65,13 @@ def key_columns(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     return pa.table({name: _normalized(rows.column(name)) for name in key})
 
 
+def with_plain_keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Return rows with their key columns as `key_columns` has them."""
+    for name in key:
+        rows = rows.set_column(rows.column_names.index(name), rows.field(name), _normalized(rows.column(name)))
+    return rows
+
+
 def _normalized(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_floating(column.type):
         return column
