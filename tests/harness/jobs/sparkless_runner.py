@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,13 +25,15 @@ from milepost.spark.local.local_levels import LocalPlace, Tasks, run_levels
 from milepost.spark.task.attempt import wall_clock_ms
 from milepost.spark.task.epoch_tasks import epoch_tasks
 from milepost.spark.task.levels import EpochLevels, plan_levels
+from milepost.spark.task.outputs import SqlOutput
 from milepost.spark.task.row_wise import SqlStep
 from milepost.spark.wire.epoch_clock import Clock
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.spec.graph.edges import marked_output
-from milepost.spec.graph.graph import Node
+from milepost.spec.job.spec import JobSpec
 from milepost.storage.open import open_store
+from tests.harness.jobs.duckdb_sql import duckdb_schema, projected
 
 
 def _keep(answers: tuple[SubtaskAnswer, ...]) -> Iterable[SubtaskAnswer]:
@@ -52,6 +54,7 @@ class SparklessRunner:
         answers: what reaches the driver of what the subtasks answered.
         opener: opens the stores of the tasks. budget, clock: of each task.
         seen: called with each item that an operator stage puts out, on its way to the output stage.
+        sql: whether DuckDB evaluates SQL, where it means the same there as in Spark; else a job has none.
         stages: whether sinks are staged. node: folder of the node that every epoch runs on; None: a new one for each,
             which has nothing of the job in its cache.
         plans: of the epochs that were run, in order. told_to_stop: set when the session was fenced meanwhile.
@@ -64,6 +67,7 @@ class SparklessRunner:
     budget: MemoryBudget = UNLIMITED
     clock: Clock = wall_clock_ms
     seen: Callable[[EpochPlan, TaskOutput], None] | None = None
+    sql: bool = False
     stages: bool = True
     node: str | None = None
     plans: list[EpochPlan] = field(default_factory=list)
@@ -82,11 +86,19 @@ class SparklessRunner:
         self.before(plan)
         with tempfile.TemporaryDirectory() if self.node is None else nullcontext(self.node) as node:
             here = replace(plan, cache_directory=node)
-            epoch = plan_levels(here, plan.spec.spark.parallelism, marked_schema)
+            schema = duckdb_schema if self.sql else marked_schema
+            epoch = plan_levels(here, plan.spec.spark.parallelism, partial(schema, here.spec))
             place = LocalPlace(self.opener, self.budget, self.clock)
             answers = run_levels(here, self._tasks(here, epoch), partial(self._between, plan), place)
         self.after(plan)
         return EpochAnswers(tuple(self.answers(answers)), epoch.operators, epoch.schemas, session_ms=0, job_ms=0)
+
+    def _seen(self, plan: EpochPlan, items: Iterable[TaskOutput], later: Container[str] = ()) -> Iterator[TaskOutput]:
+        """Yield items, looked at; rows that come again behind a projection are looked at there."""
+        for item in items:
+            if self.seen is not None and not (isinstance(item, Rows) and item.node in later):
+                self.seen(plan, item)
+            yield item
 
     def _tasks(self, plan: EpochPlan, epoch: EpochLevels) -> Iterator[Tasks]:
         for level, operators, staging in epoch_tasks(plan, epoch):
@@ -94,6 +106,10 @@ class SparklessRunner:
             yield level, operators, output
 
     def _between(self, plan: EpochPlan, step: SqlStep | None, items: Iterable[TaskOutput]) -> Iterator[TaskOutput]:
+        if self.sql and step is not None:
+            made = projected(step, self._seen(plan, items, set(step.kept)))
+            yield from self._seen(plan, made) if step.then is None else made
+            return
         for item in items:
             if self.seen is not None:
                 self.seen(plan, item)
@@ -102,11 +118,12 @@ class SparklessRunner:
                 yield from _marked(plan, step, item)
 
 
-def marked_schema(node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
+def marked_schema(spec: JobSpec, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
     """Return the columns of an operator's input with its marks, which DuckDB can make as well."""
-    if not node.marks:
-        return no_sql(node, inputs)
-    return pa.schema([*inputs[node.inputs[0]], *(pa.field(mark, pa.bool_()) for mark, _ in node.marks)])
+    if not output.node.marks:
+        return no_sql(output, inputs)
+    (schema,) = inputs.values()
+    return pa.schema([*schema, *(pa.field(mark, pa.bool_()) for mark, _ in output.node.marks)])
 
 
 def _marked(plan: EpochPlan, step: SqlStep, item: Rows) -> Iterator[Rows]:
@@ -122,5 +139,5 @@ def _marked(plan: EpochPlan, step: SqlStep, item: Rows) -> Iterator[Rows]:
             yield replace(item, node=name, rows=whole.select(step.kept[name].names))
 
 
-def no_sql(node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
-    raise AssertionError(f"operator {node.uid}: SQL needs Spark")
+def no_sql(output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
+    raise AssertionError(f"operator {output.node.uid}: SQL needs Spark")

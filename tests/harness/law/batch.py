@@ -130,7 +130,9 @@ def there(place: Place, uid: str) -> str:
     """Return the rows of a node that are there at each checkpoint, as often as they are."""
     node = place.graph.nodes[uid]
     columns = names(tuple(node.columns))
-    if node.output_kind != "retract":
+    if node.output_kind == "append":
+        return place.at_each(f'SELECT * FROM "{uid}"')
+    if node.output_kind != "retract" and not (node.kind == "sql" and node.retracts):
         return replace(place, uid=uid).shown(node.key, columns)
     read = place.at_each(f'SELECT * FROM "{node.read}"')
     weighted = f"SELECT upto, {columns}, sum(__weight)::BIGINT AS weight FROM ({read}) GROUP BY ALL"

@@ -21,6 +21,7 @@ from tests.harness.law.lookups import DOCUMENT, STATIC
 from tests.harness.law.lookups import KEYS as LOOKED_UP
 from tests.harness.law.lookups import SCHEMA as STATIC_SCHEMA
 from tests.harness.law.plane import EpochOptions
+from tests.harness.law.sql_examples import sql_operator
 
 MINUTE_US = 60_000_000
 SCHEMA = pa.schema(
@@ -265,6 +266,8 @@ class _Rows:
     Attributes:
         columns: all of them, where a join may read them: those of `SCHEMA` first.
         orders: of updates, columns by which rows may be ranked.
+        key: of updates; None if their rows come and are taken back without one.
+        numbered: SQL may read them. value: a number among their columns.
     """
 
     name: str
@@ -274,6 +277,9 @@ class _Rows:
     columns: tuple[str, ...] = ()
     updates: bool = False
     orders: tuple[tuple[str, ...], ...] = (("n",),)
+    key: tuple[str, ...] | None = None
+    numbered: bool = False
+    value: str = "n"
 
 
 def job_document(
@@ -293,8 +299,9 @@ def job_document(
         made.append(operator)
         if rows is not None:
             nodes.append(rows)
-        unread = operator["kind"] == "lookup" and digits.pick((False, True))  # then some columns may be left out
-        if not unread and (operator["kind"] != "top" or "rank" in operator):
+        hidden = operator["kind"] == "lookup" and digits.pick((False, True))  # then some columns may be left out
+        keyless = not updates if operator["kind"] == "sql" else operator["kind"] == "top" and "rank" not in operator
+        if not hidden and not keyless:
             _sink(sinks, operator["uid"], operator["uid"], "upsert" if updates else "append")
         if (operator["kind"] == "window" or {"ttl", "tombstone_ttl"}.intersection(operator)) and digits.pick(
             (False, True)
@@ -323,7 +330,7 @@ def source_document(name: str, delay: str) -> dict[str, Any]:
     }
 
 
-KINDS = ("window", "deduplicate", "aggregate", "window", "ttl", "join", "top", "latest", "asof", "lookup")
+KINDS = ("window", "deduplicate", "aggregate", "window", "ttl", "join", "top", "latest", "asof", "sql", "lookup")
 
 
 def _operator(
@@ -331,6 +338,13 @@ def _operator(
 ) -> tuple[dict[str, Any], bool, _Rows | None]:
     """Return an operator, whether its rows are updates, and what may read them."""
     kind = digits.pick(kinds)
+    updated = [node for node in nodes if node.numbered]
+    if updated and digits.pick((True, False)):  # chains of updates and SQL are rare otherwise
+        nodes, updated, kind = updated[-1:], updated[-1:], digits.pick(("sql", "aggregate", "top"))
+    if kind == "sql":
+        if updated:
+            return sql_operator(uid, digits, digits.pick(updated))
+        kind = "aggregate"
     if kind in ("join", "asof"):
         return _paired(uid, kind, digits, nodes)
     if kind == "top":
@@ -349,7 +363,8 @@ def _operator(
         calls = {f"of_{name}" if name in key else name: call for name, call in digits.pick(rows.calls).items()}
         parts = tuple((name,) for name in key)
         keys = (*parts, ("n",), *([key] if key else []))
-        return operator | {"aggregates": calls}, True, _Rows(uid, keys, _over(key, calls), "", updates=True)
+        totals = _Rows(uid, keys, _over(key, calls), "", updates=True, key=key, numbered=True)
+        return operator | {"aggregates": calls}, True, totals
     if kind == "window":
         lateness, calls = digits.pick(LATENESS), digits.pick(rows.calls)
         window = digits.pick(digits.pick(WINDOWS))
@@ -404,10 +419,10 @@ def _top(uid: str, digits: Digits, rows: _Rows) -> tuple[dict[str, Any], bool, _
                 "order_by": [{name: digits.pick(("desc", "asc"))} for name in dict.fromkeys(order)],
                 "n": digits.pick((2, 1, 3))}  # fmt: skip
     if digits.pick((False, False, True)):
-        return operator, True, _chosen(uid, rows)
+        return operator, True, replace(_chosen(uid, rows), key=None)
     operator["rank"] = f"place_{uid}"
     keys = (*((name,) for name in key), key, (*key, f"place_{uid}"), (f"place_{uid}",))
-    return operator, True, replace(_chosen(uid, rows), keys=keys)
+    return operator, True, replace(_chosen(uid, rows), keys=keys, key=(*key, f"place_{uid}"))
 
 
 def _chosen(uid: str, rows: _Rows) -> _Rows:
@@ -423,7 +438,9 @@ def _of_latest(uid: str, operator: dict[str, Any], rows: _Rows) -> _Rows:
     """Return what may read the newest rows: all of their columns, or a few."""
     shown = operator.get("columns")
     if shown is None:
-        return _chosen(uid, rows)
+        numbered = rows.event_time == "t"
+        key, value = tuple(operator["key"]), "CAST(i AS BIGINT)" if numbered else "n"
+        return replace(_chosen(uid, rows), key=key, value=value, numbered=numbered)
     keys, sums = tuple((name,) for name in shown), ({"n": "count(*)"}, {"n": f"count({shown[0]})"})
     calls = over_updates(shown, by=shown[0], sums=sums)
     return _Rows(uid, keys, calls, "", updates=True, orders=keys)

@@ -144,7 +144,8 @@ class _Watched(SparklessRunner):
     """A data plane that tells a job what its nodes put out."""
 
     def __init__(self, job: LawJob, **options: Any) -> None:
-        super().__init__(seen=self._keep, **options)
+        sql = any(one.kind == "sql" for one in job.loaded.spec.operators)
+        super().__init__(seen=self._keep, sql=sql, **options)
         self._job = job
 
     def run(self, plan: EpochPlan) -> EpochAnswers:

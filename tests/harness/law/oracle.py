@@ -10,15 +10,17 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from milepost.dataflow.operators.contract import WEIGHT_COLUMN
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, held_back, operator_watermark
 from milepost.spec.graph.edges import DELETED_COLUMN, edge_names, late_output
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.lookup_spec import LookupOperator
-from milepost.spec.job.spec import JobSpec, RowWiseSpec
+from milepost.spec.job.spec import JobSpec, RowWiseSpec, SqlOperator
 from tests.harness.law.batch import Claim, Place, late_claims, microseconds, retraction_claims
 from tests.harness.law.captured import EPOCH, ORDER, STAMP, Captured
 from tests.harness.law.laws import law_of
 from tests.harness.law.lookups import LookupLaw
+from tests.harness.law.sql_law import SqlLaw
 
 _SHOWN = 5
 _NUMBERS = {
@@ -67,15 +69,20 @@ def check(
             operator = spec.operator(node.uid)
             assert not isinstance(operator, RowWiseSpec)
             law, edges = law_of(operator), edge_names(node.inputs)
-            places = [Place(graph, node.uid, _types(schemas[name]), at) for at, name in enumerate(node.inputs)]
+            read = [graph.nodes[name].read for name in node.inputs]
+            places = [Place(graph, node.uid, _types(schemas[name]), at) for at, name in enumerate(read)]
             claims = [law.claims(places[0])]
             if node.retracts:
                 claims.append(retraction_claims(places[0]))
             for place in places:
                 late = late_output(node.uid, edges, place.position)
-                claims.append(late_claims(law, place, late, schemas.get(late, schemas[place.input]).names))
+                claims.append(late_claims(law, place, late, schemas.get(late, schemas[read[place.position]]).names))
             for claim in chain.from_iterable(claims):
                 _hold(db, node, claim)
+        for sql in (one for one in spec.operators if isinstance(one, SqlOperator)):
+            if graph.nodes[sql.uid].output_kind != "append":
+                for claim in SqlLaw(spec, sql).claims(Place(graph, sql.uid, {})):
+                    _hold(db, graph.nodes[sql.uid], claim)
         for lookup in (one for one in spec.operators if isinstance(one, LookupOperator)):
             for claim in LookupLaw(lookup, schemas[lookup.uid].names).claims(Place(graph, lookup.uid, {})):
                 _hold(db, graph.nodes[lookup.uid], claim)
@@ -143,7 +150,8 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 def _types(schema: pa.Schema) -> dict[str, str]:
     """Return how DuckDB calls the types of numbers that have several names or widths; others need none."""
-    return {field.name: _NUMBERS.get(field.type, "") for field in schema if field.name != DELETED_COLUMN}
+    hidden = (DELETED_COLUMN, WEIGHT_COLUMN)
+    return {field.name: _NUMBERS.get(field.type, "") for field in schema if field.name not in hidden}
 
 
 def _table(captured: Captured, node: str, schema: pa.Schema) -> pa.Table:

@@ -23,6 +23,7 @@ from milepost.spark.driver.sql_projection import (
     project,
     wide_type,
 )
+from milepost.spark.task.outputs import sql_outputs
 from milepost.spark.task.sql_expression import level_sql
 from milepost.spark.wire.task_output import Declined, Rows, RowsDone, TaskOutput
 from milepost.spec.job.spec import JobSpec, SparkSpec
@@ -125,10 +126,10 @@ def _items(staged: DataFrame, schema: pa.Schema, columns: Mapping[str, tuple[str
 @pytest.mark.parametrize("sql", STATEMENTS)
 def test_the_stage_gives_what_spark_sql_gives_for_the_same_statement(spark: SparkSession, sql: str) -> None:
     spec = _spec(sql)
-    node = build_graph(spec).nodes["made"]
-    schema = infer_schema(spark, spec, node, {"src": TABLE.schema})
+    (output,) = sql_outputs(build_graph(spec))
+    schema = infer_schema(spark, spec, output, {"src": TABLE.schema})
     wide = spark.range(0, 1, 1, 1).mapInArrow(Encode(), wide_type({"src": TABLE.schema}))
-    made = level_sql(spec, build_graph(spec), 0, {"src": TABLE.schema, "made": schema})
+    made = level_sql(spec, [output], {"src": ("n_src",)}, {"src": TABLE.schema, "made": schema})
     items = _items(project(wide, made.expressions, {"made": made.columns["made"]}), schema, made.columns)
     rows = [item for item in items if isinstance(item, Rows)]
     spark.createDataFrame(TABLE).createOrReplaceTempView("src")
@@ -154,11 +155,13 @@ def test_an_explode_multiplies_the_rows_of_its_operator_alone(spark: SparkSessio
     spec = JobSpec.model_validate({**value, "operators": [*value["operators"], *behind]})
     graph = build_graph(spec)
     schemas = {"src": TABLE.schema}
-    for uid in ("made", "again", "pairs"):
-        node = graph.nodes[uid]
-        schemas[uid] = infer_schema(spark, spec, node, {name: schemas[name] for name in node.inputs})
+    outputs = [*sql_outputs(graph)]
+    for output in outputs:
+        schemas[output.name] = infer_schema(
+            spark, spec, output, {name: schemas[name] for name in output.inputs.values()}
+        )
     wide = spark.range(0, 1, 1, 1).mapInArrow(Encode(), wide_type({"src": TABLE.schema}))
-    sql = level_sql(spec, graph, 0, schemas)
+    sql = level_sql(spec, outputs, {"src": ("n_src",)}, schemas)
     staged = project(wide, sql.expressions, sql.columns)
     bodies = [bytes(row.body) for row in staged.mapInArrow(Collect(), "body binary").collect()]
     batches = [batch for body in bodies for batch in pa.ipc.open_stream(body)]
@@ -177,16 +180,16 @@ def test_a_text_that_would_become_another_type_in_a_union_is_refused(spark: Spar
     """It may be no number, or a time that depends on when the epoch runs: `now`."""
     spec = _spec("SELECT t AS at FROM src UNION ALL SELECT 'now' AS at FROM src")
     with pytest.raises(InvalidRequest, match="the column at is text in one SELECT of its UNION ALL"):
-        infer_schema(spark, spec, build_graph(spec).nodes["made"], {"src": TABLE.schema})
+        infer_schema(spark, spec, *sql_outputs(build_graph(spec)), {"src": TABLE.schema})
 
 
 def test_rows_of_a_union_come_by_the_row_that_they_are_of_then_by_select(spark: SparkSession) -> None:
     """So their order is that of the rows that were read, wherever Spark cuts its batches (I12)."""
     spec = _spec("SELECT name, 1 AS part FROM src UNION ALL SELECT name, 2 AS part FROM src WHERE n IS NOT NULL")
-    node = build_graph(spec).nodes["made"]
-    schema = infer_schema(spark, spec, node, {"src": TABLE.schema})
+    (output,) = sql_outputs(build_graph(spec))
+    schema = infer_schema(spark, spec, output, {"src": TABLE.schema})
     wide = spark.range(0, 1, 1, 1).mapInArrow(Encode(), wide_type({"src": TABLE.schema}))
-    made = level_sql(spec, build_graph(spec), 0, {"src": TABLE.schema, "made": schema})
+    made = level_sql(spec, [output], {"src": ("n_src",)}, {"src": TABLE.schema, "made": schema})
     items = _items(project(wide, made.expressions, {"made": made.columns["made"]}), schema, made.columns)
     rows = pa.concat_tables([item.rows for item in items if isinstance(item, Rows)]).to_pylist()
     expected = [
@@ -198,10 +201,10 @@ def test_rows_of_a_union_come_by_the_row_that_they_are_of_then_by_select(spark: 
 def test_a_row_that_the_filter_drops_is_never_evaluated(spark: SparkSession) -> None:
     """ANSI mode would fail on 1/0 and on the bad cast: the filter guards them, as in any SQL engine's WHERE."""
     spec = _spec("SELECT 10 / n AS share, CAST(name AS INT) AS bad FROM src WHERE n > 100 AND n <> 0")
-    node = build_graph(spec).nodes["made"]
+    (output,) = sql_outputs(build_graph(spec))
     wide = spark.range(0, 1, 1, 1).mapInArrow(Encode(), wide_type({"src": TABLE.schema}))
-    schema = infer_schema(spark, spec, node, {"src": TABLE.schema})
-    made = level_sql(spec, build_graph(spec), 0, {"src": TABLE.schema, "made": schema})
+    schema = infer_schema(spark, spec, output, {"src": TABLE.schema})
+    made = level_sql(spec, [output], {"src": ("n_src",)}, {"src": TABLE.schema, "made": schema})
     items = _items(project(wide, made.expressions, {"made": ("n_made",)}), schema)
     assert len(items) == 2 and not [item for item in items if isinstance(item, Rows)]
 

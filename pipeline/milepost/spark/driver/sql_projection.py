@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +28,12 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructFi
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spark.driver.spark_errors import refusal
-from milepost.spark.task.sql_expression import PLACE, SqlExpression, column_of, expression, mark_expression
+from milepost.spark.task.outputs import SqlOutput
+from milepost.spark.task.sql_expression import PLACE, Selected, SqlExpression, column_of, selects
 from milepost.spark.wire.task_output import Rows, Stamped, TaskOutput, decode_control, encode_control
-from milepost.spec.graph.graph import Node
-from milepost.spec.job.spec import JobSpec, SqlOperator
+from milepost.spec.job.spec import JobSpec
 from milepost.spec.sql.plan import ITEM
 from milepost.spec.sql.sql import quote
-from milepost.spec.sql.union import branches
 
 CONTROL = "control"
 
@@ -51,58 +49,38 @@ def wide_type(schemas: Mapping[str, pa.Schema]) -> StructType:
     return StructType([StructField(CONTROL, BinaryType()), *fields])
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
-    """One SELECT of a SQL operator: the input that it reads, and the expression over that alone."""
-
-    input: str
-    made: SqlExpression
-
-
-def selects(spec: JobSpec, node: Node, inputs: Mapping[str, pa.Schema]) -> list[Selected]:
-    """Return the SELECTs of a SQL operator, in order; of another one what adds marks to its input."""
-    operator = spec.operator(node.uid)
-    made = column_of(node.uid)
-    if node.marks:
-        (name,) = node.inputs
-        columns = inputs[name].names
-        both = [*columns, *(mark for mark, _ in node.marks)]
-        return [Selected(name, mark_expression(node, columns, both, column_of(name), made))]
-    assert isinstance(operator, SqlOperator)
-    return [
-        Selected(one.input, expression(node, one, inputs[one.input].names, column_of(one.input), made))
-        for one in branches(operator.sql, node.inputs)
-    ]
-
-
-def infer_schema(session: SparkSession, spec: JobSpec, node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
-    """Return the Arrow schema of what `selects` makes, by Spark's own analysis; every column may be null.
+def infer_schema(session: SparkSession, spec: JobSpec, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
+    """Return the Arrow schema of an output of SQL, by Spark's own analysis; every column may be null.
 
     In the wide frame a column that Spark calls non-null is null wherever another node's row is.
 
     Args:
-        inputs: schema of each of its inputs.
+        inputs: schema of each output that it is made of.
     Raises:
         InvalidRequest: a text would become another type because of the SELECT that it meets in a UNION ALL.
     """
     frames = []
-    for one in selects(spec, node, inputs):
+    for one in _selects(spec, output, inputs):
         empty = session.createDataFrame([], wide_type({one.input: inputs[one.input]}))
-        frames.append(_added(empty, one.made).select(f"`{column_of(node.uid)}`.*"))
+        frames.append(_added(empty, one.made).select(f"`{one.made.column}`.*"))
     schemas = [arrow_schema(frame.schema) for frame in frames]
     common = arrow_schema(functools.reduce(lambda one, other: one.unionAll(other), frames).schema)
     for schema in schemas:
-        _refuse_texts(node.uid, schema, common)
+        _refuse_texts(output.node.uid, schema, common)
     return pa.schema([field.with_nullable(True) for field in common])
 
 
-def sql_schema(session: SparkSession, plan: EpochPlan, node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
+def sql_schema(session: SparkSession, plan: EpochPlan, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
     """As `infer_schema`, of an epoch's operator. Raises SubtaskDeclined too: SQL that Spark refuses."""
     try:
-        return infer_schema(session, plan.spec, node, inputs)
+        return infer_schema(session, plan.spec, output, inputs)
     except AnalysisException as error:
-        made = [one.made for one in selects(plan.spec, node, inputs)]
+        made = [one.made for one in _selects(plan.spec, output, inputs)]
         raise refusal(plan.checkpoint_id, error, made) from error
+
+
+def _selects(spec: JobSpec, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> list[Selected]:
+    return selects(spec, output, inputs, {name: (column_of(name),) for name in inputs})
 
 
 def _refuse_texts(uid: str, schema: pa.Schema, common: pa.Schema) -> None:

@@ -27,9 +27,9 @@ from milepost.spark.driver.sql_projection import (
 from milepost.spark.local.local_levels import run_levels
 from milepost.spark.task.epoch_tasks import epoch_tasks
 from milepost.spark.task.levels import EpochLevels, plan_levels
+from milepost.spark.task.outputs import SqlOutput
 from milepost.spark.task.row_wise import SqlStep
 from milepost.spark.wire.task_output import TaskOutput
-from milepost.spec.graph.graph import Node
 from milepost.spec.job.spec import SparkSpec
 
 _ONE_CORE = "local[1]"
@@ -63,9 +63,9 @@ class _SparkSql:
     def __init__(self, plan: EpochPlan) -> None:
         self._plan = plan
 
-    def schema(self, node: Node, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
-        """Return the schema of a SQL operator's rows, by Spark's own analysis."""
-        return sql_schema(self._session(), self._plan, node, inputs)
+    def schema(self, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
+        """Return the schema of the rows of an output of SQL, by Spark's own analysis."""
+        return sql_schema(self._session(), self._plan, output, inputs)
 
     def answers(self, epoch: EpochLevels) -> tuple[SubtaskAnswer, ...]:
         """Run the levels; return what the last one's subtasks answered."""

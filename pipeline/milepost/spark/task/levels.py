@@ -27,7 +27,7 @@ from milepost.protocol.exchange.watermarks import latest, operator_watermark
 from milepost.protocol.records.ids import OperatorUid
 from milepost.spark.task.lookup_stage import LookupPlan
 from milepost.spark.task.output_stage import OutputPlan
-from milepost.spark.task.outputs import WHOLE, outputs, readers, whole_outputs
+from milepost.spark.task.outputs import WHOLE, SqlOutput, outputs, readers, sql_outputs, whole_outputs
 from milepost.spark.task.row_wise import RowWise, row_wise
 from milepost.spark.task.source_task import SourceSplit
 from milepost.spark.task.sql_expression import SqlExpression
@@ -89,8 +89,8 @@ class EpochLevels:
 OperatorInputs = Mapping[str, tuple[OperatorInput, ...]]
 """What each stateful operator gets of its inputs, by uid."""
 
-SqlSchema = Callable[[Node, Mapping[str, pa.Schema]], pa.Schema]
-"""The schema of a SQL operator's rows, of the schemas of its inputs. Raises SubtaskDeclined, InvalidRequest."""
+SqlSchema = Callable[[SqlOutput, Mapping[str, pa.Schema]], pa.Schema]
+"""The schema of an output of SQL, of those of the outputs that it reads. Raises SubtaskDeclined, InvalidRequest."""
 
 
 def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLevels:
@@ -120,6 +120,7 @@ def _schemas(
     inputs: dict[str, tuple[OperatorInput, ...]] = {}
     operators: dict[str, StatefulOperator] = {}
     lookups: dict[str, LookupPlan] = {}
+    made = [*sql_outputs(plan.graph)]
     for node in plan.graph.nodes.values():
         if node.kind == "source":
             schemas[node.uid] = readers[node.uid].schema
@@ -127,13 +128,15 @@ def _schemas(
         elif node.kind == "static":
             schemas[node.uid] = build_reader(node.uid, plan.spec.sources[node.uid]).schema
         elif node.kind == "sql":
-            schemas[node.uid] = sql_schema(node, {name: schemas[name] for name in node.inputs})
+            for output in (one for one in made if one.node == node):
+                schemas[output.name] = _sql_schema(output, schemas, sql_schema)
         elif node.kind == "lookup":
             lookups[node.uid] = _lookup(plan, node, schemas)
             schemas[node.uid] = lookups[node.uid].lookup.output_schema
         else:
             if node.reads_marked:
-                schemas[marked_output(node.uid)] = sql_schema(node, {name: schemas[name] for name in node.inputs})
+                (mark,) = (one for one in made if one.node == node)
+                schemas[mark.name] = _sql_schema(mark, schemas, sql_schema)
             own = inputs[node.uid] = _inputs(plan, node, schemas)
             spec = plan.spec.operator(node.uid)
             assert not isinstance(spec, RowWiseSpec)
@@ -148,8 +151,7 @@ def _schemas(
             operators[node.uid] = operator
             schemas[node.uid] = operator.output_schema
             if node.retracts:
-                rows = [field for field in operator.output_schema if field.name != DELETED_COLUMN]
-                schemas[node.read] = pa.schema([*rows, pa.field(WEIGHT_COLUMN, pa.int64())])
+                schemas[node.read] = _weighted(operator.output_schema)
             edges = edge_names(node.inputs)
             schemas |= {late_output(node.uid, edges, at): _late(one.schema) for at, one in enumerate(own)}
             if node.reads_marked:
@@ -157,6 +159,19 @@ def _schemas(
                 marked = schemas[marked_output(node.uid)]
                 schemas[marked_output(node.uid)] = pa.schema([field for field in marked if field.name in sent])
     return schemas, inputs, operators, lookups
+
+
+def _sql_schema(output: SqlOutput, schemas: Mapping[str, pa.Schema], sql_schema: SqlSchema) -> pa.Schema:
+    if output.weighted and output.node.uid in schemas:
+        return _weighted(schemas[output.node.uid])  # of the same rows
+    return sql_schema(output, {name: schemas[name] for name in output.inputs.values()})
+
+
+def _weighted(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of updates as rows that come and are taken back have them."""
+    return pa.schema(
+        [*(field for field in schema if field.name != DELETED_COLUMN), pa.field(WEIGHT_COLUMN, pa.int64())]
+    )
 
 
 def _lookup(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> LookupPlan:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
 from milepost.epoch.plan import EpochPlan
-from milepost.spec.graph.edges import BAD, marked_output
-from milepost.spec.graph.graph import Node
+from milepost.spec.graph.edges import BAD, RETRACT, marked_output
+from milepost.spec.graph.graph import JobGraph, Node
+from milepost.spec.graph.node_rules import APPEND
 
 WHOLE = ".whole"
 """Behind an operator's name: all rows that it has now, beside those that the epoch changes."""
@@ -23,7 +27,8 @@ def outputs(plan: EpochPlan, level: int) -> list[Output]:
     for node in plan.graph.nodes.values():
         if level in node.levels:
             filled = tuple(name for name in node.sinks if name in plan.filled)
-            found.append((node.uid, node, tuple(name for name in node.sinks if name not in filled)))
+            if has_rows(node):
+                found.append((node.uid, node, tuple(name for name in node.sinks if name not in filled)))
             if node.retracts:
                 found.append((node.read, node, ()))
             late = [plan.graph.sink_inputs[name] for name in node.late_sinks]
@@ -36,6 +41,42 @@ def outputs(plan: EpochPlan, level: int) -> list[Output]:
             marked = (marked_output(uid) for uid in node.consumers if plan.graph.nodes[uid].reads_marked)
             found += ((output, node, ()) for output in marked)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class SqlOutput:
+    """An output that SQL makes of others, in the stage in which those are.
+
+    Attributes:
+        name: of it. node: that it is of; of `uid.marked` the operator that reads it.
+        inputs: by the uid of each input, the output of it that is read.
+    """
+
+    name: str
+    node: Node
+    inputs: Mapping[str, str]
+
+    @property
+    def weighted(self) -> bool:
+        """Whether its rows come and are taken back, with a weight each."""
+        return self.name == f"{self.node.uid}{RETRACT}"
+
+
+def has_rows(node: Node) -> bool:
+    """Return whether a node puts out rows by its own name: not SQL over updates that operators alone read."""
+    return node.kind != "sql" or node.output_kind == APPEND or node.shown
+
+
+def sql_outputs(graph: JobGraph) -> Iterator[SqlOutput]:
+    """Yield every output that SQL makes, behind those that it is made of."""
+    for node in graph.nodes.values():
+        if node.kind == "sql" and has_rows(node):
+            yield SqlOutput(node.uid, node, {name: name for name in node.inputs})
+        if node.kind == "sql" and node.retracts:
+            yield SqlOutput(node.read, node, {name: graph.nodes[name].read for name in node.inputs})
+    for node in graph.nodes.values():
+        if node.reads_marked:
+            yield SqlOutput(marked_output(node.uid), node, {name: name for name in node.inputs})
 
 
 def readers(plan: EpochPlan, name: str, node: Node) -> list[str]:

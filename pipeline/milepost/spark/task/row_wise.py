@@ -10,16 +10,15 @@ what a lookup gives is a further projection behind that one. ``place`` is how ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from milepost.epoch.plan import EpochPlan
 from milepost.spark.task.lookup_stage import LookupPlan, LookupStage
-from milepost.spark.task.outputs import Output, readers
+from milepost.spark.task.outputs import Output, SqlOutput, readers, sql_outputs
 from milepost.spark.task.sql_expression import SqlExpression, column_of, level_sql
-from milepost.spec.graph.edges import marked_output
 from milepost.spec.graph.graph import JobGraph
 
 
@@ -74,31 +73,35 @@ def row_wise(
     Args:
         outputs: of the level. schemas: of every node's rows. lookups: by uid.
     """
-    nodes, every = plan.graph.nodes, list(outputs)
-    places = _places(plan.graph, level)
-    marks = {marked_output(node.uid): node for node in nodes.values() if node.reads_marked}
-    inputs = {name: (marks.get(name) or nodes[name]).inputs for name in places}
+    every = list(outputs)
+    made = {
+        one.name: one
+        for one in sql_outputs(plan.graph)
+        if any(level in plan.graph.nodes[uid].levels for uid in one.inputs)
+    }
+    places = _places(plan.graph, level, made)
     sent = {name for name, node, sinks in every if sinks or readers(plan, name, node)}
+    inputs: dict[str, Collection[str]] = {name: one.inputs.values() for name, one in made.items()}
+    inputs |= {uid: plan.graph.nodes[uid].inputs for uid in lookups}
 
-    def of_kind(kind: str, passes: Callable[[int], bool]) -> list[str]:
-        """SQL is also what tells of an operator's input which rows are deletes."""
-        kinds = {name: "sql" if name in marks else nodes[name].kind for name in places}
-        return [name for name, place in places.items() if kinds[name] == kind and passes(place)]
+    def of_kind(kind: Container[str], passes: Callable[[int], bool]) -> list[str]:
+        return [name for name, place in places.items() if name in kind and passes(place)]
 
     def stage(place: int) -> LookupStage:
-        own = tuple(lookups[uid] for uid in of_kind("lookup", lambda one: one == place))
+        own = tuple(lookups[uid] for uid in of_kind(lookups, lambda one: one == place))
         return LookupStage(plan.checkpoint_id, plan.token, level, plan.job_store, own)
 
     def read_from(sql: int, lookup: int) -> set[str]:
-        further = of_kind("sql", lambda place: place >= sql) + of_kind("lookup", lambda place: place >= lookup)
+        further = of_kind(made, lambda place: place >= sql) + of_kind(lookups, lambda place: place >= lookup)
         return sent.union(name for reader in further for name in inputs[reader])
 
     step: SqlStep | None = None
-    for number in range(max((places[uid] for uid in of_kind("sql", lambda _: True)), default=0), 0, -1):
-        made = of_kind("sql", lambda place, own=number: place == own)  # type: ignore[misc]
-        sql = level_sql(plan.spec, plan.graph, level, schemas, made)
+    for number in range(max((places[uid] for uid in of_kind(made, lambda _: True)), default=0), 0, -1):
+        own = of_kind(made, lambda place, own=number: place == own)  # type: ignore[misc]
+        there = {name: (column_of(name),) for name, place in places.items() if place < number}
+        sql = level_sql(plan.spec, [made[name] for name in own], there, schemas)
         before = {name for name, _, _ in every if places.get(name, 0) < number}
-        behind = before.union(made) & read_from(number + 1, number)
+        behind = before.union(own) & read_from(number + 1, number)
         kept = {name: schemas[name] for name, _, _ in every if name in behind}
         step = SqlStep(
             {name: schemas[name] for name, _, _ in every if name in before & read_from(number, number)},
@@ -111,21 +114,26 @@ def row_wise(
     return RowWise(stage(0), step)
 
 
-def _places(graph: JobGraph, level: int) -> dict[str, int]:
-    """Return how many projections the rows of each node of a level have passed when they are made."""
+def _places(graph: JobGraph, level: int, made: Mapping[str, SqlOutput]) -> dict[str, int]:
+    """Return how many projections the rows of each output of a level have passed when they are made.
+
+    Args:
+        made: the outputs of SQL, in the order in which they are made.
+    """
     places: dict[str, int] = {}
     for node in graph.nodes.values():
         if level not in node.levels:
             continue
-        inputs = [name for name in node.inputs if name in places]
         if node.kind == "lookup":
-            places[node.uid] = places[inputs[0]]
-        elif node.kind == "sql":
-            places[node.uid] = max(places[name] + (graph.nodes[name].kind != "sql") for name in inputs)
+            places[node.uid] = places[node.inputs[0]]
+        elif node.kind != "sql":
+            places |= {node.uid: 0, node.read: 0}
         else:
-            places[node.uid] = 0
-    for node in graph.nodes.values():
-        if node.reads_marked and node.inputs[0] in places:
-            (name,) = node.inputs
-            places[marked_output(node.uid)] = places[name] + (graph.nodes[name].kind != "sql")
-    return places
+            places |= {one.name: _behind(graph, one, places) for one in made.values() if one.node == node}
+    return {one.name: _behind(graph, one, places) for one in made.values()} | places
+
+
+def _behind(graph: JobGraph, one: SqlOutput, places: Mapping[str, int]) -> int:
+    """Return the place of an output of SQL: of the same projection as SQL that it reads, behind any other's rows."""
+    read = [(uid, name) for uid, name in one.inputs.items() if name in places]
+    return max(places[name] + (graph.nodes[uid].kind != "sql") for uid, name in read)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from milepost.spec.graph.edges import DELETED_COLUMN, marked_output
-from milepost.spec.graph.graph import JobGraph, Node
+from milepost.dataflow.operators.contract import WEIGHT_COLUMN
+from milepost.spark.task.outputs import SqlOutput
+from milepost.spec.graph.edges import DELETED_COLUMN
+from milepost.spec.graph.graph import Node
 from milepost.spec.job.spec import JobSpec, SqlOperator
 from milepost.spec.sql.condition import condition_sql
 from milepost.spec.sql.sql import quote, sql_plan
@@ -59,60 +62,85 @@ class LevelSql:
     columns: Mapping[str, tuple[str, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """One SELECT of a SQL operator over one column of the wide frame.
+
+    Attributes:
+        input: the output that it reads. made: the expression over that alone. alone: no other one stands beside it.
+    """
+
+    input: str
+    made: SqlExpression
+    alone: bool = True
+
+
 def level_sql(
     spec: JobSpec,
-    graph: JobGraph,
-    level: int,
+    made: Iterable[SqlOutput],
+    there: Mapping[str, tuple[str, ...]],
     schemas: Mapping[str, pa.Schema],
-    own: Collection[str] | None = None,
 ) -> LevelSql:
-    """Return the SQL of one level: an expression for each path on which rows come to a SELECT of one of its operators.
+    """Return the SQL of one projection: an expression for each path on which rows come to a SELECT of an output.
 
     Args:
-        schemas: of every node's rows.
-        own: its operators of one projection: the rows of any other are there already; None: all of the level's.
+        made: its outputs, in order. there: columns of the wide frame that have rows before it, by output; one that is
+            not there has no rows at this level. schemas: of every output's rows.
     """
-    columns: dict[str, tuple[str, ...]] = {}
-    expressions = []
-    for node in graph.nodes.values():
-        if level not in node.levels:
-            continue
-        if node.kind != "sql" or (own is not None and node.uid not in own):
-            columns[node.uid] = (column_of(node.uid),)
-            continue
-        operator = spec.operator(node.uid)
-        assert isinstance(operator, SqlOperator)
-        selects = branches(operator.sql, node.inputs)
-        paths = [(branch, source) for branch in selects for source in columns.get(branch.input, ())]
-        columns[node.uid] = tuple(column_of(node.uid, part) for part in range(len(paths)))
-        common = schemas[node.uid] if len(selects) > 1 else None
-        for (branch, source), column in zip(paths, columns[node.uid], strict=True):
-            made = expression(node, branch, schemas[branch.input].names, source, column)
-            expressions.append(replace(made, common=common))
-    for node in graph.nodes.values():
-        if not node.reads_marked or node.inputs[0] not in columns:
-            continue
-        marked, (name,) = marked_output(node.uid), node.inputs
-        if own is not None and marked not in own:
-            columns[marked] = (column_of(marked),)
-            continue
-        columns[marked] = tuple(column_of(marked, part) for part in range(len(columns[name])))
-        for source, column in zip(columns[name], columns[marked], strict=True):
-            expressions.append(mark_expression(node, schemas[name].names, schemas[marked].names, source, column))
+    columns, expressions = dict(there), []
+    for output in made:
+        paths = selects(spec, output, schemas, columns)
+        columns[output.name] = tuple(one.made.column for one in paths)
+        expressions += [one.made if one.alone else replace(one.made, common=schemas[output.name]) for one in paths]
     return LevelSql(tuple(expressions), columns)
 
 
-def expression(node: Node, branch: Branch, input_columns: list[str], source: str, column: str) -> SqlExpression:
+def selects(
+    spec: JobSpec, output: SqlOutput, schemas: Mapping[str, pa.Schema], there: Mapping[str, tuple[str, ...]]
+) -> list[Selected]:
+    """Return the SELECTs that make an output, in order, each as often as there are columns of what it reads.
+
+    Args:
+        schemas: of what it reads; its own, where it is known, tells which columns a mark stands beside.
+        there: columns of the wide frame, by output.
+    """
+    operator, columns = spec.operator(output.node.uid), (column_of(output.name, part) for part in itertools.count())
+    if output.node.marks:
+        ((_, read),) = output.inputs.items()
+        names = schemas[read].names
+        both = [*names, *(mark for mark, _ in output.node.marks)]
+        shown = schemas[output.name].names if output.name in schemas else both
+        return [
+            Selected(read, mark_expression(output.node, names, shown, source, next(columns)))
+            for source in there.get(read, ())
+        ]
+    assert isinstance(operator, SqlOperator)
+    every = branches(operator.sql, operator.inputs)
+    return [
+        Selected(read, expression(output, one, schemas[read].names, source, next(columns)), len(every) == 1)
+        for one in every
+        for read in (output.inputs[one.input],)
+        for source in there.get(read, ())
+    ]
+
+
+def expression(output: SqlOutput, branch: Branch, input_columns: list[str], source: str, column: str) -> SqlExpression:
     """Return the expression of one SELECT over a column of the wide frame that has its input's rows.
 
     Of rows that may be deletes one that is none, and that WHERE lets through, is made of the SELECT's expressions; any
-    other is a delete of its key, and no expression of the SELECT sees it.
+    other is a delete of its key, and no expression of the SELECT sees it. Of rows with weights each is made for itself
+    and keeps its own; one that stays came once.
     """
-    names = [name for name in input_columns if name != DELETED_COLUMN]
+    node = output.node
+    names = [name for name in input_columns if name not in (DELETED_COLUMN, WEIGHT_COLUMN)]
     plan = sql_plan(branch.sql, branch.input, names, qualify=source)
-    struct = ", ".join(f"{_literal(name)}, {value}" for name, value in plan.columns)
+    fields = [f"{_literal(name)}, {value}" for name, value in plan.columns]
     passes = f"`{source}` IS NOT NULL"
-    if node.deletes:
+    if output.weighted:
+        weight = f"`{source}`.{quote(WEIGHT_COLUMN)}" if WEIGHT_COLUMN in input_columns else "1L"
+        fields.append(f"{_literal(WEIGHT_COLUMN)}, {weight}")
+    struct = ", ".join(fields)
+    if node.deletes and not output.weighted:
         live = f"named_struct({struct}, {_literal(DELETED_COLUMN)}, false)"
         keys = ", ".join(f"{_literal(name)}, {value if name in node.key else 'NULL'}" for name, value in plan.columns)
         gone = f"named_struct({keys}, {_literal(DELETED_COLUMN)}, true)"

@@ -8,6 +8,7 @@ may only shrink. The columns and types of an operator's state are recorded with 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from operator import ne
@@ -16,7 +17,15 @@ from typing import Any
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.join_spec import JoinOperator, PairedOperator
 from milepost.spec.job.latest_spec import LatestOperator
-from milepost.spec.job.spec import DeduplicateOperator, JobSpec, ProcessOperator, SinkSpec, WindowOperator, key_texts
+from milepost.spec.job.spec import (
+    DeduplicateOperator,
+    JobSpec,
+    ProcessOperator,
+    SinkSpec,
+    SqlOperator,
+    WindowOperator,
+    key_texts,
+)
 from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.values.durations import format_duration, format_signed_duration, parse_duration
 from milepost.spec.values.time_zones import zone_digest
@@ -42,7 +51,9 @@ _OUTPUT_KEY = "output_key"
 _ROWS_OF = "rows_of"
 """The operator whose latest rows a table shows. Rows of another one beside them would be a table of neither."""
 _UPDATES_OF = "updates of "
-"""Of an input of mode retract: its operator, and what its rows are made of."""
+"""Of an input of mode retract: its operator, and of SQL those behind it, and what its rows are made of."""
+_DIGITS = 16
+"""Of the digest of a text in a signature; the checkpoint has the text."""
 _SECTIONS = ("operators", "sources", "sinks", "job")
 
 
@@ -90,7 +101,7 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
         signature[_OUTPUT_KEY] = list(node.key)
     for name in node.inputs:
         if graph.nodes[name].retracts:
-            signature |= _updates_of(spec, graph.nodes[name])
+            signature |= _updates_of(spec, graph, graph.nodes[name])
     if isinstance(operator, LatestOperator):
         # Rows that others are newer than were not kept.
         signature["sequence_by"] = list(operator.sequence_by)
@@ -110,20 +121,26 @@ def _modes(graph: JobGraph, node: Node) -> list[str]:
     return sorted({*modes}) if node.kind == "process" else modes
 
 
-def _updates_of(spec: JobSpec, producer: Node) -> dict[str, Any]:
+def _updates_of(spec: JobSpec, graph: JobGraph, producer: Node) -> dict[str, Any]:
     """Return what the rows of updates are made of: one that is taken back must be the row that was added.
 
-    What is behind the producer is not here: it takes back what its state gave out, and its state is restored under the
-    same name, or it is another producer.
+    What is behind a producer with state is not here: it takes back what its state gave out, and its state is restored
+    under the same name, or it is another producer. Nor are rows beside them that stay: those are taken back by nobody.
     """
     operator = spec.operator(producer.uid)
-    made = {name: str(call) for name, call in getattr(operator, "aggregates", {}).items()}
-    parts = {
-        "key": list(producer.key),
-        "columns": {name: "?" if type_ is None else str(type_) for name, type_ in producer.columns.items()},
-        "aggregates": made,
+    parts: dict[str, Any] = {
+        "columns": {name: "?" if type_ is None else str(type_) for name, type_ in producer.columns.items()}
     }
-    return {f"{_UPDATES_OF}{producer.uid}: {part}": value for part, value in parts.items()}
+    behind: dict[str, Any] = {}
+    if isinstance(operator, SqlOperator):
+        parts["SQL"] = hashlib.sha256(operator.sql.encode()).hexdigest()[:_DIGITS]
+        for name in producer.inputs:
+            if graph.nodes[name].retracts:
+                behind |= _updates_of(spec, graph, graph.nodes[name])
+    else:
+        parts["key"] = list(producer.key)
+        parts["aggregates"] = {name: str(call) for name, call in getattr(operator, "aggregates", {}).items()}
+    return behind | {f"{_UPDATES_OF}{producer.uid}: {part}": value for part, value in parts.items()}
 
 
 def with_updates_of(operator: Mapping[str, Any], former: str, uid: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from milepost.spec.graph.node_rules import (
     APPEND,
     BAD_COLUMNS,
     CHANGELOG_COLUMNS,
+    RETRACTIONS,
     UPDATES,
     WINDOW_COLUMNS,
     OutputRows,
@@ -29,10 +30,10 @@ from milepost.spec.graph.node_rules import (
     partition_problems,
     sink_problems,
     source_rows,
-    sql_rows,
     suite_problems,
 )
 from milepost.spec.graph.process_rules import bucketed_process_problems, process_rows
+from milepost.spec.graph.sql_rules import sql_rows
 from milepost.spec.graph.static_rules import unread_problems
 from milepost.spec.graph.top_rules import bucketed_top_problems, top_rows
 from milepost.spec.graph.window_rules import window_rows
@@ -82,8 +83,9 @@ class Node:
         output_kind: append (a row is final), updates (a row replaces the last one with its key), or retract (a row is
             there until it is taken back).
         key: key columns of its output; () for rows without one.
-        deletes: whether a row of it may be a delete: then its rows have `DELETED_COLUMN` behind `columns`.
-        retracts: whether operators read its updates, with the rows that they replace.
+        deletes: whether a row of it may go: then its updates have `DELETED_COLUMN` behind `columns`.
+        retracts: whether operators read its updates, itself or through SQL, with the rows that they replace.
+        shown: whether a sink reads its rows, itself or through SQL.
         marks: as of `marks_of`.
         sources: the sources it descends from, which make its watermark.
         known: whether `columns` is: not below a process operator whose class was not loaded.
@@ -105,6 +107,7 @@ class Node:
     deletes: bool = False
     retracts: bool = False
     marks: tuple[tuple[str, str], ...] = ()
+    shown: bool = False
     consumers: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
     late_sinks: tuple[str, ...] = ()
@@ -233,7 +236,8 @@ class _Builder:
         nodes = {
             uid: replace(
                 node,
-                retracts=node.output_kind != APPEND and self._is_kept(uid),
+                retracts=node.output_kind != APPEND and self._is_taken_back(uid),
+                shown=self._is_shown(uid),
                 marks=marks.get(uid, ()),
                 consumers=tuple(operator.uid for operator in operators if uid in operator.inputs),
                 sinks=self._sinks_of(uid),
@@ -246,9 +250,18 @@ class _Builder:
         }
         return JobGraph(nodes, self.sink_inputs)
 
-    def _is_kept(self, uid: str) -> bool:
-        """Return whether an operator with state reads a node."""
-        return any(uid in one.inputs for one in self.spec.operators if not isinstance(one, SqlOperator))
+    def _is_shown(self, uid: str) -> bool:
+        """Return whether a sink reads a node's rows, itself or through SQL."""
+        through = (one.uid for one in self.spec.operators if isinstance(one, SqlOperator) and uid in one.inputs)
+        return bool(self._sinks_of(uid)) or any(map(self._is_shown, through))
+
+    def _is_taken_back(self, uid: str) -> bool:
+        """Return whether an operator with state reads a node, itself or through SQL, or is to: rows without a key."""
+        return self.nodes[uid].output_kind == RETRACTIONS or any(
+            not isinstance(one, SqlOperator) or self._is_taken_back(one.uid)
+            for one in self.spec.operators
+            if uid in one.inputs
+        )
 
     def _keyed_by(self, node: Node) -> Node:
         return node if node.is_stateful or not node.inputs else self._keyed_by(self.nodes[node.inputs[0]])
@@ -381,5 +394,5 @@ def _rows_of(node: Node) -> OutputRows:
         known=node.known,
         shift_us=node.shift_us,
         deletes=node.deletes,
-        retracts=node.output_kind != APPEND and node.kind in RETRACTING_KINDS,
+        retracts=node.output_kind != APPEND and node.kind in (*RETRACTING_KINDS, "sql"),
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from milepost.spec.graph.edges import BAD
 from milepost.spec.job.availability import not_available
@@ -13,13 +13,9 @@ from milepost.spec.job.spec import (
     QualitySpec,
     SinkSpec,
     SourceSpec,
-    SqlOperator,
 )
 from milepost.spec.sql.condition import check_condition
-from milepost.spec.sql.moments import check_moments
-from milepost.spec.sql.sql import check_row_wise, sql_plan
-from milepost.spec.sql.sql_parse import SqlProblem, parse_select
-from milepost.spec.sql.union import branches
+from milepost.spec.sql.sql_parse import SqlProblem
 from milepost.spec.values.aggregates import AggregateCall, result_type, type_problem, updates_problem
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
@@ -83,103 +79,6 @@ def source_rows(source: SourceSpec) -> OutputRows:
     return OutputRows({**source.columns, **source.partitions}, source.event_time, APPEND, ())
 
 
-def sql_rows(operator: SqlOperator, inputs: Mapping[str, OutputRows], path: Path) -> OutputRows | list[Problem]:
-    """A row-wise SELECT keeps the event time only under its own name, and a key only when all of it stays.
-
-    Over updates the key must stay, perhaps under other names, and a row that WHERE drops is a delete of its key.
-    """
-    problems = []
-    try:
-        selects = branches(operator.sql, [*inputs])
-        if len(selects) > 1:
-            problems = [
-                problem
-                for index, (name, rows) in enumerate(inputs.items())
-                for problem in append_problems("UNION ALL", name, rows, path, index)
-            ]
-            if problems:
-                return problems
-        selected = [(one.input, _selected(one.sql, one.input, inputs[one.input])) for one in selects]
-        rows = selected[0][1] if len(selected) == 1 else _union(selected)
-    except SqlProblem as problem:
-        return [Problem((*path, "sql"), str(problem))]
-    for index, (name, of_input) in enumerate(inputs.items()):
-        problems += nanosecond_problems(name, of_input, (*path, "inputs", index)) if of_input.known else []
-    return problems or rows
-
-
-def _selected(sql: str, name: str, rows: OutputRows) -> OutputRows:
-    """Return the rows of one SELECT. Raises SqlProblem."""
-    if not rows.known:
-        check_row_wise(sql, name)
-        check_moments(sql, name, {})
-        drops = parse_select(sql).tree.args.get("where") is not None
-        return replace(rows, deletes=rows.kind == UPDATES and (rows.deletes or drops))
-    plan = sql_plan(sql, name, list(rows.columns))
-    check_moments(sql, name, rows.columns)
-    columns: Columns = {}
-    for column, _ in plan.columns:
-        origin = plan.passthrough.get(column)
-        columns[column] = rows.columns[origin] if origin is not None else None
-    kept = plan.passthrough.get(rows.event_time or "") == rows.event_time
-    key = rows.key if all(plan.passthrough.get(column) == column for column in rows.key) else ()
-    if plan.exploded is not None:
-        key = ()  # several rows may have it
-        type_ = rows.type_of(plan.exploded.column)
-        if type_ is not None and type_.element is None:
-            raise SqlProblem(f"explode takes a list, and {plan.exploded.column} is {type_}")
-        columns[plan.exploded.name] = None if type_ is None else type_.element
-    event_time, deletes = rows.event_time if kept else None, False
-    if rows.kind == RETRACTIONS:
-        raise SqlProblem(f"SQL over rows that are taken back (those of {name}) is not available in this version")
-    if rows.kind == UPDATES:
-        if plan.exploded is not None:
-            raise SqlProblem(f"explode over updates (the rows of {name}) is not available in this version")
-        key, deletes = _traced_key(name, rows.key, plan.passthrough), rows.deletes or plan.filter_sql is not None
-    return OutputRows(columns, event_time, rows.kind, key, shift_us=rows.shift_us, deletes=deletes)
-
-
-def _traced_key(name: str, key: Sequence[str], passthrough: Mapping[str, str]) -> tuple[str, ...]:
-    """Return under which names the columns of a key stay. Raises SqlProblem: one of them does not."""
-    found = []
-    for column in key:
-        names = [new for new, origin in passthrough.items() if origin == column]
-        if not names:
-            raise SqlProblem(
-                f"{name} gives updates by {', '.join(key)}, and no column of the SELECT is {column} as it is: a row "
-                f"could not replace the last one of its key; select {column}, perhaps AS another name"
-            )
-        found.append(column if column in names else names[0])
-    return tuple(found)
-
-
-def _union(selected: Sequence[tuple[str, OutputRows]]) -> OutputRows:
-    """Return the rows of a UNION ALL: no key; an event time where all of them have the same one in the same place.
-
-    Raises SqlProblem: they have not the same number of columns.
-    """
-    (first_name, first), *others = selected
-    known = all(rows.known for _, rows in selected)
-    for name, rows in others:
-        if known and len(rows.columns) != len(first.columns):
-            message = f"each SELECT of a UNION ALL gives as many columns: that of {first_name} gives"
-            raise SqlProblem(f"{message} {len(first.columns)}, one of {name} {len(rows.columns)}")
-    times = {(rows.event_time, rows.shift_us, _place(rows)) for _, rows in selected}
-    event_time = first.event_time if len(times) == 1 else None
-    if not known:
-        return OutputRows({}, event_time, APPEND, (), known=False, shift_us=first.shift_us)
-    types = zip(*(rows.columns.values() for _, rows in selected), strict=True)
-    columns = {
-        name: of_all[0] if len(set(of_all)) == 1 else None for name, of_all in zip(first.columns, types, strict=True)
-    }
-    return OutputRows(columns, event_time, APPEND, (), shift_us=first.shift_us)
-
-
-def _place(rows: OutputRows) -> int | None:
-    """Return where the event time stands among the columns, as far as they are known."""
-    return list(rows.columns).index(rows.event_time) if rows.event_time in rows.columns else None
-
-
 def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
     """Running aggregates: one row per changed key, updates. Without key columns there is one row, which never goes."""
     problems = [] if rows.retracts else append_problems(operator.kind, name, rows, path)
@@ -223,7 +122,7 @@ def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]
         ]
     if rows.kind == RETRACTIONS:
         message = f"{sink.input} gives rows that come and are taken back, without a key, and no sink takes those"
-        way_out = "name a `rank` where it is of kind: top, or put an aggregate behind it"
+        way_out = "select the key of its input as it is, name a `rank` in kind: top, or put an aggregate behind it"
         return [Problem((*path, "input"), f"{message}; {way_out}")]
     if sink.mode == "upsert" and rows.kind == APPEND and not rows.key:
         return [Problem((*path, "mode"), f"{sink.input} has no key to upsert by; use mode: append")]

@@ -157,16 +157,16 @@ def _process(operator: ProcessOperator) -> tuple[StateBound, ...]:
 
 
 def bounds_over_updates(
-    operator: RowWiseSpec | StatefulSpec, name: str, key: Sequence[str], event_time: str | None
+    operator: RowWiseSpec | StatefulSpec, name: str, key: Sequence[str] | None, event_time: str | None
 ) -> tuple[StateBound, ...]:
     """Return what an operator keeps of updates: what is there now, whatever it needs of it at present.
 
     Args:
-        name: of the node that gives them. key: of its rows. event_time: of its rows, or None.
+        name: of the node that gives them. key: of its rows; None: they have none. event_time: of its rows, or None.
     """
-    grows_with = f"distinct {_named(key)} of {name}" if key else None
+    grows_with = f"distinct {_named(key)} of {name}" if key else f"rows of {name}" if key is None else None
     if not isinstance(operator, AggregateOperator):
-        return (StateBound("", f"the {'rows' if key else 'row'} of {name}", grows_with=grows_with),)
+        return (StateBound("", f"the {'row' if key == () else 'rows'} of {name}", grows_with=grows_with),)
     calls = [call.timed(event_time) for call in operator.aggregates.values()]
     tables = {call.weighted_table: call for call in calls if call.weighted_table is not None}
     values = [

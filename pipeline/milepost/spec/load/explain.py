@@ -7,10 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from milepost.spec.graph.checks import late_outputs
-from milepost.spec.graph.edges import RETRACT
 from milepost.spec.graph.event_time import EVENT_TIME_RULES
 from milepost.spec.graph.graph import JobGraph, Node
-from milepost.spec.graph.node_rules import APPEND, UPDATES
+from milepost.spec.graph.node_rules import APPEND, RETRACTIONS, UPDATES
 from milepost.spec.graph.state_rules import bound_of_output, bounds_over_updates, state_bounds
 from milepost.spec.job.spec import JobSpec, ProcessOperator, WindowOperator
 from milepost.spec.values.durations import format_duration
@@ -22,7 +21,7 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
     """Return what is to be known of a node beside its columns, JSON-compatible.
 
     Returns:
-        ``mode``: append, upsert(key) or as the graph calls it, or static. ``holds_back``: how much older
+        ``mode``: append, upsert(key), retract, or static. ``holds_back``: how much older
         than its watermark its rows may be, a duration, or null. ``sources``: those that make its watermark. ``state``:
         per table ``{"table", "name", "holds", "until", "grows_with", "bound"}``. ``late``: per output of late rows
         ``{"output", "rule", "sinks"}``.
@@ -34,7 +33,11 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
     updated = [graph.nodes[name] for name in node.inputs if node.is_stateful and graph.nodes[name].retracts]
     if operator is not None and updated:
         bounds = tuple(
-            bound for one in updated for bound in bounds_over_updates(operator, one.uid, one.key, one.event_time)
+            bound
+            for one in updated
+            for bound in bounds_over_updates(
+                operator, one.uid, one.key if one.output_kind == UPDATES else None, one.event_time
+            )
         )
     return {
         "mode": mode_of(node),
@@ -84,8 +87,11 @@ def _edges(spec: JobSpec, graph: JobGraph) -> Iterator[dict[str, Any]]:
     for node in graph.nodes.values():
         rows = {"mode": mode_of(node), "key": list(node.key), "event_time": node.event_time}
         for consumer in dict.fromkeys(node.consumers):
-            exchanged = graph.nodes[consumer].is_stateful
-            read = rows | {"mode": RETRACT.removeprefix(".")} if exchanged and node.retracts else rows
+            reader = graph.nodes[consumer]
+            exchanged = reader.is_stateful
+            read = rows | {"mode": RETRACTIONS} if node.retracts and (exchanged or reader.retracts) else rows
+            if node.retracts and reader.retracts and reader.shown and not exchanged:
+                read = rows | {"mode": f"{rows['mode']} and {RETRACTIONS}"}
             yield {"from": node.uid, "part": "", "to": consumer, "sink": False, **read, "exchanged": exchanged}
         for sink in graph.sink_inputs.values():
             if sink.uid == node.uid:

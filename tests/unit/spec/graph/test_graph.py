@@ -203,13 +203,19 @@ def test_sinks_know_what_they_read() -> None:
     [
         ([aggregate("a"), aggregate("b", "a", "n", m="last(n)")], [], "last is by event time, and its input has none"),
         ([aggregate("a", m="avg(v)"), aggregate("b", "a", m="sum(m)")], [], "a sum of floats is rounded"),
-        ([aggregate("a"), sql("b", "SELECT n FROM a", "a")], [], "no column of the SELECT is k as it is"),
         (
             [aggregate("a"), sql("b", "SELECT upper(k) AS k, n FROM a", "a")],
-            [],
-            "no column of the SELECT is k as it is",
+            [sink("b", "upsert")],
+            "b gives rows that come and are taken back, without a key, and no sink takes those; select the key",
         ),
-        ([aggregate("a"), sql("b", "SELECT k, explode(n) AS n FROM a", "a")], [], "explode"),
+        ([aggregate("a"), sql("b", "SELECT n FROM a", "a")], [sink("b", "changelog")], "no sink takes those"),
+        ([aggregate("a"), sql("b", "SELECT n FROM a", "a")], [sink("b", "append")], "no sink takes those"),
+        (
+            [aggregate("a"), sql("b", "SELECT n FROM a", "a"), unique("u", "b", key=["n"])],
+            [],
+            "deduplicate over updates",
+        ),
+        ([aggregate("a"), sql("b", "SELECT k, explode(n) AS n FROM a", "a")], [], "explode takes a list"),
         (
             [aggregate("a"), sql("b", "SELECT k FROM a", "a"), unique("u", "b", key=["k"])],
             [],
@@ -219,8 +225,8 @@ def test_sinks_know_what_they_read() -> None:
         ([aggregate("a"), unique("b", "a", key=["k"])], [], "deduplicate over updates"),
         (
             [aggregate("a"), union("b", "SELECT k FROM rows", "SELECT k FROM a", inputs=["rows", "a"])],
-            [],
-            "operators[1].inputs[1]: UNION ALL over updates (the rows of a) is not available",
+            [sink("b", "upsert")],
+            "no sink takes those",
         ),
         (
             [unique("u"), union("b", "SELECT k FROM rows", "SELECT k FROM rows", inputs=["rows", "u"])],

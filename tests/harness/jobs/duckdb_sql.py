@@ -1,0 +1,89 @@
+"""SQL without Spark: DuckDB evaluates the very expressions that Spark would get, over the same wide rows.
+
+For graphs and histories, of which Spark would take a second each. sqlglot writes Spark's text for DuckDB, so it is of
+use where both mean the same: plain arithmetic, comparisons, `explode`. What Spark answers has tests of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+
+from milepost.spark.driver.sql_projection import CONTROL, decode_output, encode_output
+from milepost.spark.task.outputs import SqlOutput
+from milepost.spark.task.row_wise import SqlStep
+from milepost.spark.task.sql_expression import PLACE, SqlExpression, column_of, selects
+from milepost.spark.wire.task_output import TaskOutput
+from milepost.spec.job.spec import JobSpec
+from milepost.spec.sql.plan import ITEM
+
+
+def duckdb_schema(spec: JobSpec, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
+    """Return the columns of an output of SQL, as DuckDB types them; those of a UNION ALL are of its first SELECT."""
+    one = selects(spec, output, inputs, {name: (column_of(name),) for name in inputs})[0]
+    struct = pa.struct(list(inputs[one.input]))
+    empty = pa.table({column_of(one.input): pa.array([], struct)})
+    return pa.schema(list(_added(empty, one.made).schema.field(one.made.column).type))
+
+
+def projected(step: SqlStep, items: Iterable[TaskOutput]) -> Iterator[TaskOutput]:
+    """Yield items behind a projection, which is Spark's otherwise."""
+    batches = [*encode_output(items, step.produced)]
+    rows = pa.Table.from_batches(batches).combine_chunks()
+    for one in step.expressions:
+        rows = _added(rows, one, step.kept.get(_output_of(step, one)))
+    names = [CONTROL, *(column for columns in step.columns.values() for column in columns)]
+    yield from decode_output(rows.select(names).combine_chunks().to_batches(), step.kept, step.columns)
+
+
+def _output_of(step: SqlStep, one: SqlExpression) -> str:
+    return next((name for name, columns in step.columns.items() if one.column in columns), "")
+
+
+def _added(rows: pa.Table, one: SqlExpression, schema: pa.Schema | None = None) -> pa.Table:
+    every = rows if one.lists is None else _exploded(rows, _evaluated(rows, one.lists))
+    made = _evaluated(every, one.text)
+    wanted = one.common if one.common is not None else schema
+    if wanted is not None:  # by their places, as Spark does it
+        values = [value.cast(field.type) for value, field in zip(made.flatten(), wanted, strict=True)]
+        made = pa.StructArray.from_arrays(values, fields=list(wanted), mask=made.is_null())
+    if one.lists is not None:
+        first = pc.equal(pc.fill_null(every.column(PLACE), 0), 0)
+        columns = [pc.if_else(first, every.column(name), pa.scalar(None, every.schema.field(name).type))
+                   for name in rows.column_names]  # fmt: skip
+        every = pa.table(columns, schema=rows.schema)
+    return every.append_column(one.column, made)
+
+
+def _exploded(rows: pa.Table, lists: pa.Array) -> pa.Table:
+    """Return a row for each value of a list, at least one."""
+    flat = pc.list_flatten(lists) if len(lists) else lists.values
+    numbers, places, items = [], [], []
+    at = 0
+    for row, length in enumerate(pc.fill_null(pc.list_value_length(lists), 0).to_pylist()):
+        numbers += [row] * max(1, length)
+        places += [*range(length)] or [None]
+        items += [*range(at, at + length)] or [None]
+        at += length
+    taken = rows.take(pa.array(numbers, pa.int64()))
+    taken = taken.append_column(PLACE, pa.array(places, pa.int32()))
+    return taken.append_column(ITEM, flat.take(pa.array(items, pa.int64())))
+
+
+def _evaluated(rows: pa.Table, text: str) -> pa.Array:
+    """Return what an expression is of each row."""
+    db = duckdb.connect(config={"threads": 1})
+    db.execute("SET TimeZone = 'UTC'")
+    db.register("wide", rows)
+    made = db.sql(f"SELECT {_for_duckdb(text)} AS made FROM wide").to_arrow_table().column("made")
+    return made.combine_chunks()
+
+
+@cache
+def _for_duckdb(text: str) -> str:
+    return sqlglot.transpile(text, read="spark", write="duckdb")[0]

@@ -1,0 +1,123 @@
+"""SQL between operators with updates and others that read them, on Spark: tables are DuckDB's answer at each epoch."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.spark.driver.runner import SparkEpochRunner
+from milepost.spec.load.load import load_job
+from tests.harness.tasks.tables import assert_same_rows
+
+SPEC = """\
+name: parcels
+storage: ../store
+sources:
+  scans: {format: json, path: ../landing/*.json, settle: 0s,
+    schema: {id: string, depot: string, kg: "decimal(9,2)", n: int32}}
+operators:
+  - {uid: parcels, kind: aggregate, inputs: [scans], key: [id, depot],
+     aggregates: {scans: count(*), kg: sum(kg), n: max(n)}}
+  - {uid: heavy, kind: sql, inputs: [parcels], sql: "SELECT depot, id, kg, scans FROM parcels WHERE kg > 20"}
+  - {uid: depots, kind: aggregate, inputs: [heavy], key: [depot], aggregates: {parcels: count(*), kg: sum(kg)}}
+  - {uid: letters, kind: sql, inputs: [parcels],
+     sql: "SELECT explode(split(upper(depot), '')) AS letter, scans FROM parcels"}
+  - {uid: by_letter, kind: aggregate, inputs: [letters], key: [letter],
+     aggregates: {parcels: count(*), scans: sum(scans)}}
+  - {uid: both, kind: sql, inputs: [scans, heavy], sql: "SELECT CAST(n % 3 AS STRING) AS what, CAST(n AS BIGINT) AS many
+     FROM scans UNION ALL SELECT depot, scans FROM heavy"}
+  - {uid: most, kind: top, inputs: [both], key: [what], order_by: [{many: desc}], n: 2, rank: place}
+sinks:
+  - {name: heavy, input: heavy, format: parquet, path: ../lake/heavy, mode: upsert}
+  - {name: depots, input: depots, format: delta, path: ../lake/depots, mode: upsert}
+  - {name: by_letter, input: by_letter, format: parquet, path: ../lake/letters, mode: upsert}
+  - {name: most, input: most, format: parquet, path: ../lake/most, mode: upsert}
+checkpointing: {MORE}
+spark: {master: "local[2]", parallelism: 2, buffer_size: 300}
+"""
+
+PARCELS = "SELECT id, depot, count(*) AS scans, sum(kg) AS kg, max(n) AS n FROM scans GROUP BY ALL"
+HEAVY = f"SELECT depot, id, kg, scans FROM ({PARCELS}) WHERE kg > 20"
+BOTH = f"""SELECT CAST(n % 3 AS VARCHAR) AS what, CAST(n AS BIGINT) AS many FROM scans
+    UNION ALL SELECT depot, scans FROM ({HEAVY})"""
+TABLES = {
+    "heavy": HEAVY,
+    "depots": f"SELECT depot, count(*) AS parcels, sum(kg) AS kg FROM ({HEAVY}) GROUP BY ALL",
+    "by_letter": f"""SELECT letter, count(*) AS parcels, sum(scans) AS scans
+        FROM (SELECT unnest(string_split(upper(depot), '')) AS letter, scans FROM ({PARCELS})) GROUP BY ALL""",
+    "most": f"""SELECT what, many, row_number() OVER (PARTITION BY what ORDER BY many DESC NULLS LAST) AS place
+        FROM ({BOTH}) QUALIFY place <= 2""",
+}
+ROW = pa.schema([("id", pa.string()), ("depot", pa.string()), ("kg", pa.decimal128(9, 2)), ("n", pa.int32())])
+
+
+class Parcels:
+    """The job in a folder, and all rows that it was given."""
+
+    def __init__(self, folder: Path, checkpointing: str = "{}") -> None:
+        self.folder, self.given = folder, ROW.empty_table()
+        for name in ("config", "landing"):
+            (folder / name).mkdir()
+        self.configure(checkpointing)
+
+    def configure(self, checkpointing: str) -> None:
+        (self.folder / "config" / "parcels.yaml").write_text(SPEC.replace("{MORE}", checkpointing))
+
+    @property
+    def master(self) -> JobMaster:
+        return JobMaster(load_job(str(self.folder / "config" / "parcels.yaml")))
+
+    def land(self, epoch: int) -> None:
+        """Weights go up and down across the filter, so parcels come to a depot's heavy ones and leave them."""
+        chance = random.Random(epoch)
+        rows = [
+            (chance.choice("abcdef"), chance.choice(["East", "", "see"]),
+             f"{chance.randint(-30, 30)}.{chance.randint(10, 99)}", chance.choice([0, 1, 5, None]))
+            for _ in range(40)
+        ]  # fmt: skip
+        lines = [
+            f'{{"id": "{id_}", "depot": "{depot}", "kg": {kg}, "n": {"null" if n is None else n}}}'
+            for id_, depot, kg, n in rows
+        ]
+        (self.folder / "landing" / f"{epoch}.json").write_text("\n".join(lines) + "\n")
+        texts = pa.table(list(zip(*rows, strict=True)), names=ROW.names)
+        self.given = pa.concat_tables([self.given, texts.cast(ROW)])
+
+    def check(self) -> None:
+        db = duckdb.connect()
+        db.register("scans", self.given)
+        for name, query in TABLES.items():
+            shown = self.master.read(name)
+            assert shown.num_rows, name
+            assert_same_rows(shown, db.sql(query).to_arrow_table().select(shown.schema.names).cast(shown.schema), name)
+
+
+@pytest.fixture(scope="module")
+def runner() -> SparkEpochRunner:
+    return SparkEpochRunner()
+
+
+def test_tables_behind_it_are_duckdbs_answer_after_every_epoch(tmp_path: Path, runner: SparkEpochRunner) -> None:
+    job = Parcels(tmp_path)
+    for epoch in range(3):
+        job.land(epoch)
+        job.master.run(Session.cli(), runner)
+        job.check()
+
+
+def test_rows_in_flight_change_nothing_once_they_are_worked_off(tmp_path: Path, runner: SparkEpochRunner) -> None:
+    job = Parcels(tmp_path, "{aligned_timeout: 1ms}")
+    in_flight = 0
+    for epoch in range(2):
+        job.land(epoch)
+        job.master.run(Session.cli(), runner)
+        in_flight += job.master.status().in_flight_bytes
+    assert in_flight, "no row was left in flight: the test would prove nothing"
+    job.configure("{}")
+    job.master.run(Session.cli(), runner)
+    job.check()
