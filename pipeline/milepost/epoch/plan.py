@@ -213,6 +213,7 @@ class EpochPlan:
         job_store: rooted at the job. sinks: rooted at each sink's path. sources: rooted at each source's.
         buckets: per sink whose table is written by buckets, on what its subtasks build.
         filled: sinks that take all rows of an operator's state, not only those that the epoch changes.
+        begin: operators without state that take all rows of the updates that they read, likewise.
         joins: per sink whose table has small files, which of them its subtasks join.
         server: the Spark Connect server it runs on; None: a session of its own.
         dimensions: per static source, what lookups read.
@@ -248,6 +249,7 @@ class EpochPlan:
     cache_directory: str
     timeout_ms: int
     dimensions: Mapping[str, DimensionSnapshot] = field(default_factory=dict)
+    begin: frozenset[str] = frozenset()
 
     def tables(self, operator: StatefulOperator) -> dict[str, StateTableSnapshot]:
         """Return an operator's tables as this epoch restores them: handles of the base, columns of this epoch.

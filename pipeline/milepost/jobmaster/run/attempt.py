@@ -21,7 +21,7 @@ from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
 from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord
 from milepost.epoch.quantities import counted
 from milepost.epoch.step_clock import PlanTimes, StepClock
-from milepost.jobmaster.compatibility.filled_sinks import filled_sinks
+from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, operators_that_begin
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.job.code import check_locations
 from milepost.jobmaster.job.context import JobContext
@@ -172,6 +172,7 @@ def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, Bucket
         sinks={sink.name: context.sink_config(sink.name) for sink in context.spec.sinks},
         buckets=buckets,
         filled=filled_sinks(opened.base, opened.loaded.graph),
+        begin=operators_that_begin(opened.base, opened.loaded.graph),
         joins=join_plans(context, opened),
         server=context.job.spark_server(),
         functions=loaded.functions,

@@ -13,6 +13,7 @@ from datetime import timedelta
 import pyarrow as pa
 
 from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
+from milepost.dataflow.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import WEIGHT_COLUMN, OperatorInput, StatefulOperator
 from milepost.dataflow.operators.joins.lookup import Lookup
@@ -27,7 +28,16 @@ from milepost.protocol.exchange.watermarks import latest, operator_watermark
 from milepost.protocol.records.ids import OperatorUid
 from milepost.spark.task.lookup_stage import LookupPlan
 from milepost.spark.task.output_stage import OutputPlan
-from milepost.spark.task.outputs import WHOLE, SqlOutput, outputs, readers, sql_outputs, whole_outputs
+from milepost.spark.task.outputs import (
+    FILL,
+    WHOLE,
+    SqlOutput,
+    fill_outputs,
+    outputs,
+    readers,
+    sql_outputs,
+    whole_outputs,
+)
 from milepost.spark.task.row_wise import RowWise, row_wise
 from milepost.spark.task.source_task import SourceSplit
 from milepost.spark.task.sql_expression import SqlExpression
@@ -101,6 +111,7 @@ def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLeve
     readers = {node.uid: build_reader(node.uid, plan.spec.sources[node.uid]) for node in plan.graph.sources}
     schemas, inputs, operators, lookups = _schemas(plan, readers, sql_schema)
     schemas |= {uid + WHOLE: schemas[uid] for uid in whole_outputs(plan)}
+    schemas |= {uid + FILL: schemas[plan.graph.nodes[uid].read] for uid in fill_outputs(plan)}
     splits = _splits(plan, readers)
     levels = tuple(
         Level(
@@ -301,7 +312,7 @@ def _stateful(
     operators: Mapping[str, StatefulOperator],
 ) -> LevelPlan:
     parallelism = plan.spec.spark.parallelism
-    whole = whole_outputs(plan)
+    whole, fill = whole_outputs(plan), fill_outputs(plan)
     operators_of_level = tuple(
         OperatorPlan(
             operator=operators[node.uid],
@@ -317,7 +328,7 @@ def _stateful(
             directory=state_prefix(plan.checkpoint_id, plan.token, OperatorUid(node.uid)),
             signature=plan.input_signatures[node.uid],
             clocks=_clocks(plan, node),
-            whole=_whole_output(operators[node.uid]) if node.uid in whole else None,
+            whole=_whole_output(operators[node.uid], fills=node.uid in fill) if node.uid in whole | fill else None,
             retract=node.read if node.retracts else None,
         )
         for node in plan.graph.at_level(level)
@@ -341,10 +352,10 @@ def _stateful(
     )
 
 
-def _whole_output(operator: StatefulOperator) -> WholeOutput:
-    if not isinstance(operator, AggregateByKey | TopByKey | LatestByKey):
+def _whole_output(operator: StatefulOperator, *, fills: bool) -> WholeOutput:
+    if not isinstance(operator, AggregateByKey | AggregateOverUpdates | TopByKey | LatestByKey):
         raise TypeError(f"output of operator {operator.uid} is no function of its state")
-    return WholeOutput(operator.uid + WHOLE, operator)
+    return WholeOutput(operator.uid + WHOLE, operator, operator.uid + FILL if fills else None)
 
 
 def _clocks(plan: EpochPlan, node: Node) -> tuple[Clock, ...]:

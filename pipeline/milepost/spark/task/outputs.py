@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from milepost.epoch.plan import EpochPlan
@@ -11,7 +11,9 @@ from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.graph.node_rules import APPEND
 
 WHOLE = ".whole"
-"""Behind an operator's name: all rows that it has now, beside those that the epoch changes."""
+"""Behind a node's name: all rows that it has now, beside those that the epoch changes, for sinks that begin."""
+FILL = ".fill"
+"""Behind a node's name: the same, each come once, for operators that begin."""
 
 
 Output = tuple[str, Node, tuple[str, ...]]
@@ -23,7 +25,7 @@ def outputs(plan: EpochPlan, level: int) -> list[Output]:
 
     A name is `uid`, `uid.retract`, `uid.late`, `uid.bad`, `uid.whole`, or of a reader `uid.marked`.
     """
-    found = []
+    found, whole, fill = [], whole_outputs(plan), fill_outputs(plan)
     for node in plan.graph.nodes.values():
         if level in node.levels:
             filled = tuple(name for name in node.sinks if name in plan.filled)
@@ -36,8 +38,10 @@ def outputs(plan: EpochPlan, level: int) -> list[Output]:
                 found.append((output, node, tuple(one.sink for one in late if one.output == output)))
             if node.bad_sinks:
                 found.append((node.uid + BAD, node, node.bad_sinks))
-            if filled:
+            if node.uid in whole:
                 found.append((node.uid + WHOLE, node, filled))
+            if node.uid in fill:
+                found.append((node.uid + FILL, node, ()))
             marked = (marked_output(uid) for uid in node.consumers if plan.graph.nodes[uid].reads_marked)
             found += ((output, node, ()) for output in marked)
     return found
@@ -59,7 +63,7 @@ class SqlOutput:
     @property
     def weighted(self) -> bool:
         """Whether its rows come and are taken back, with a weight each."""
-        return self.name == f"{self.node.uid}{RETRACT}"
+        return self.name in (f"{self.node.uid}{RETRACT}", f"{self.node.uid}{FILL}")
 
 
 def has_rows(node: Node) -> bool:
@@ -67,13 +71,22 @@ def has_rows(node: Node) -> bool:
     return node.kind != "sql" or node.output_kind == APPEND or node.shown
 
 
-def sql_outputs(graph: JobGraph) -> Iterator[SqlOutput]:
-    """Yield every output that SQL makes, behind those that it is made of."""
+def sql_outputs(graph: JobGraph, whole: Collection[str] = (), fill: Collection[str] = ()) -> Iterator[SqlOutput]:
+    """Yield every output that SQL makes, behind those that it is made of.
+
+    Args:
+        whole, fill: nodes that put out all their rows, for sinks and for operators.
+    """
     for node in graph.nodes.values():
         if node.kind == "sql" and has_rows(node):
             yield SqlOutput(node.uid, node, {name: name for name in node.inputs})
         if node.kind == "sql" and node.retracts:
             yield SqlOutput(node.read, node, {name: graph.nodes[name].read for name in node.inputs})
+        if node.kind == "sql" and node.uid in whole:
+            yield SqlOutput(node.uid + WHOLE, node, {name: name + WHOLE for name in node.inputs})
+        if node.kind == "sql" and node.uid in fill:
+            read = {name: name + FILL if graph.nodes[name].retracts else name for name in node.inputs}
+            yield SqlOutput(node.uid + FILL, node, read)
     for node in graph.nodes.values():
         if node.reads_marked:
             yield SqlOutput(marked_output(node.uid), node, {name: name for name in node.inputs})
@@ -85,10 +98,33 @@ def readers(plan: EpochPlan, name: str, node: Node) -> list[str]:
     return [
         one.uid
         for one in readers
-        if one.is_stateful and name == (marked_output(one.uid) if one.reads_marked else node.read)
+        if one.is_stateful and name == (marked_output(one.uid) if one.reads_marked else _read_by(plan, one, node))
     ]
 
 
+def _read_by(plan: EpochPlan, reader: Node, node: Node) -> str:
+    """Return the output of a node that an operator reads: one that begins, all rows of updates that there are."""
+    return node.uid + FILL if node.retracts and reader.uid in plan.begin else node.read
+
+
 def whole_outputs(plan: EpochPlan) -> set[str]:
-    """Return the operators that put out all their rows."""
-    return {plan.graph.sink_inputs[name].uid for name in plan.filled}
+    """Return the nodes that put out all their rows: those that feed such a sink, and what is before their SQL."""
+    found: set[str] = set()
+    waiting = [plan.graph.sink_inputs[name].uid for name in plan.filled]
+    while waiting:
+        node = plan.graph.nodes[waiting.pop()]
+        found.add(node.uid)
+        waiting += [] if node.is_stateful else node.inputs
+    return found
+
+
+def fill_outputs(plan: EpochPlan) -> set[str]:
+    """Return the nodes that put out all their rows for operators that begin: what is updated before those."""
+    nodes, found = plan.graph.nodes, set[str]()
+    waiting = [name for uid in plan.begin for name in nodes[uid].inputs]
+    while waiting:
+        node = nodes[waiting.pop()]
+        if node.retracts:
+            found.add(node.uid)
+            waiting += [] if node.is_stateful else node.inputs
+    return found

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorRun, OutputKind, RetractingRun, UpdatedRun
-from milepost.dataflow.operators.rows.retractions import count_rows
+from milepost.dataflow.operators.rows.retractions import as_added, count_rows
 from milepost.protocol.exchange.watermarks import firing_watermark, latest, operator_watermark
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.spark.task.input_gate import Chunk
@@ -216,6 +216,8 @@ class Processing:
         if (whole := self._item.whole) is not None:
             rows = whole.operator.results(opened.tables[ONLY_TABLE].rows())
             yield Rows(whole.node, rows, before_us, distinct=True, part=part)
+            if whole.fill is not None:
+                yield Rows(whole.fill, as_added(rows), before_us)
 
     def _pieces(self, buffers: Iterable[Buffer]) -> Iterator[list[pa.Table]]:
         """The rows of some buffers, as many together as the budget allows, which is nearly always all."""

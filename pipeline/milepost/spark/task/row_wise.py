@@ -17,7 +17,16 @@ import pyarrow as pa
 
 from milepost.epoch.plan import EpochPlan
 from milepost.spark.task.lookup_stage import LookupPlan, LookupStage
-from milepost.spark.task.outputs import Output, SqlOutput, readers, sql_outputs
+from milepost.spark.task.outputs import (
+    FILL,
+    WHOLE,
+    Output,
+    SqlOutput,
+    fill_outputs,
+    readers,
+    sql_outputs,
+    whole_outputs,
+)
 from milepost.spark.task.sql_expression import SqlExpression, column_of, level_sql
 from milepost.spec.graph.graph import JobGraph
 
@@ -76,7 +85,7 @@ def row_wise(
     every = list(outputs)
     made = {
         one.name: one
-        for one in sql_outputs(plan.graph)
+        for one in sql_outputs(plan.graph, whole_outputs(plan), fill_outputs(plan))
         if any(level in plan.graph.nodes[uid].levels for uid in one.inputs)
     }
     places = _places(plan.graph, level, made)
@@ -127,7 +136,7 @@ def _places(graph: JobGraph, level: int, made: Mapping[str, SqlOutput]) -> dict[
         if node.kind == "lookup":
             places[node.uid] = places[node.inputs[0]]
         elif node.kind != "sql":
-            places |= {node.uid: 0, node.read: 0}
+            places |= dict.fromkeys((node.uid, node.read, node.uid + WHOLE, node.uid + FILL), 0)
         else:
             places |= {one.name: _behind(graph, one, places) for one in made.values() if one.node == node}
     return {one.name: _behind(graph, one, places) for one in made.values()} | places

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
+from milepost.dataflow.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.operators.latest import LatestByKey
 from milepost.dataflow.operators.top import TopByKey
@@ -74,10 +75,12 @@ class WholeOutput:
 
     Attributes:
         node: under which name they are put out. operator: that makes them.
+        fill: under which name they are put out with weights as well; None: nobody reads them so.
     """
 
     node: str
-    operator: AggregateByKey | TopByKey | LatestByKey
+    operator: AggregateByKey | AggregateOverUpdates | TopByKey | LatestByKey
+    fill: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

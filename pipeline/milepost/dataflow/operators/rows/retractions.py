@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import WEIGHT_COLUMN, Ints, OperatorFailed
 from milepost.dataflow.operators.rows.row_order import same_values
+from milepost.spec.graph.edges import DELETED_COLUMN
 
 NONE: Ints = np.empty(0, dtype=np.int64)
 """The places of no rows."""
@@ -59,6 +60,12 @@ def check_settled(uid: str, key: Sequence[str], short: pa.Table) -> None:
             "in flight: its input makes other rows than before; roll back, and give this operator and all behind it "
             "new uids",
         )
+
+
+def as_added(rows: pa.Table) -> pa.Table:
+    """Return rows of which none is a delete as rows that come, each once."""
+    kept = [name for name in rows.column_names if name != DELETED_COLUMN]
+    return rows.select(kept).append_column(WEIGHT_COLUMN, pa.array(np.ones(rows.num_rows, dtype=np.int64)))
 
 
 def count_rows(rows: pa.Table) -> int:
