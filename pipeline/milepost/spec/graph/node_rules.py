@@ -122,7 +122,9 @@ def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]
         ]
     if rows.kind == RETRACTIONS:
         message = f"{sink.input} gives rows that come and are taken back, without a key, and no sink takes those"
-        way_out = "select the key of its input as it is, name a `rank` in kind: top, or put an aggregate behind it"
+        way_out = (
+            "name a `rank` where it is of kind: top, select the key as it is in SQL, or put an aggregate behind it"
+        )
         return [Problem((*path, "input"), f"{message}; {way_out}")]
     if sink.mode == "upsert" and rows.kind == APPEND and not rows.key:
         return [Problem((*path, "mode"), f"{sink.input} has no key to upsert by; use mode: append")]

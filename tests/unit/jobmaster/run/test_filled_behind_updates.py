@@ -23,6 +23,7 @@ operators:
   - {uid: heavy, kind: sql, inputs: [parcels], sql: "SELECT depot, id AS parcel, kg FROM parcels WHERE kg > 5"}
   - {uid: double, kind: sql, inputs: [heavy], sql: "SELECT depot, parcel, kg * 2 AS kg FROM heavy"}
   - {uid: depots, kind: aggregate, inputs: [heavy], key: [depot], aggregates: {parcels: count(*), kg: sum(kg)}}
+  - {uid: best, kind: top, inputs: [parcels], key: [depot], order_by: [{kg: desc}], n: 2}
 MORE
 sinks:
   - {name: parcels, input: parcels, format: parquet, path: ../lake/parcels, mode: upsert}
@@ -36,6 +37,7 @@ LATER = """\
   - {uid: rows, kind: sql, inputs: [double, scans],
      sql: "SELECT depot, kg FROM double UNION ALL SELECT depot, kg FROM scans WHERE kg < 0"}
   - {uid: sums, kind: aggregate, inputs: [rows], key: [depot], aggregates: {kg: sum(kg)}}
+  - {uid: few, kind: aggregate, inputs: [best], key: [depot], aggregates: {kg: sum(kg), most: max(kg)}}
   - {uid: all, kind: aggregate, inputs: [again], key: [parcels], aggregates: {depots: count(*)}}
 """
 DEPOTS = f"SELECT depot, count(*) AS parcels, sum(kg)::BIGINT AS kg FROM ({HEAVY}) GROUP BY ALL"
@@ -49,6 +51,8 @@ TABLES = {
         FROM ({PARCELS}) QUALIFY place = 1""",
     "sums": f"""SELECT depot, sum(kg)::BIGINT AS kg FROM (SELECT depot, kg * 2 AS kg FROM ({HEAVY})
         UNION ALL SELECT depot, kg FROM later WHERE kg < 0) GROUP BY ALL""",
+    "few": f"""SELECT depot, sum(kg)::BIGINT AS kg, max(kg) AS most FROM (SELECT * FROM ({PARCELS})
+        QUALIFY row_number() OVER (PARTITION BY depot ORDER BY kg DESC) <= 2) GROUP BY ALL""",
     "all": f"SELECT parcels, count(*) AS depots FROM ({DEPOTS}) GROUP BY ALL",
 }
 
@@ -124,7 +128,7 @@ def test_the_report_says_that_a_new_table_of_sql_gets_every_key(job: Parcels) ->
 
 def test_an_operator_that_is_new_behind_updates_begins_with_all_rows_that_are_there(job: Parcels) -> None:
     """Else it would be told that rows go which it never got. Rows that stay beside them come from now on."""
-    names = ("again", "counts", "sums", "all")
+    names = ("again", "counts", "sums", "few", "all")
     job.configure("".join(SINK.format(name, "parquet") for name in names), LATER)
     told = {row["uid"]: row["detail"] for row in job.master.compatibility()}
     assert told["again"] == "begins with the rows that heavy has now" and told["all"] == "begins empty"

@@ -206,7 +206,7 @@ def test_sinks_know_what_they_read() -> None:
         (
             [aggregate("a"), sql("b", "SELECT upper(k) AS k, n FROM a", "a")],
             [sink("b", "upsert")],
-            "b gives rows that come and are taken back, without a key, and no sink takes those; select the key",
+            "b gives rows that come and are taken back, without a key, and no sink takes those; name a",
         ),
         ([aggregate("a"), sql("b", "SELECT n FROM a", "a")], [sink("b", "changelog")], "no sink takes those"),
         ([aggregate("a"), sql("b", "SELECT n FROM a", "a")], [sink("b", "append")], "no sink takes those"),
