@@ -40,7 +40,7 @@ def operators_that_begin(base: CheckpointMetadata | None, graph: JobGraph) -> fr
 
 
 def operators_short_of_rows(base: CheckpointMetadata | None, graph: JobGraph) -> dict[str, str]:
-    """Return operators that cannot begin so, with what they read: windows and functions, whose state is not their rows."""
+    """Return operators that cannot begin so, with what they read: a window or function, whose state is not its rows."""
     found = {uid: _cannot_tell(producers) for uid, producers in _continued(base, graph).items()}
     return {uid: nodes[0].uid for uid, nodes in found.items() if nodes}
 
