@@ -22,6 +22,7 @@ from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.spec import WindowOperator
 from milepost.state.keyed.keyed_state import restore_state
 from milepost.state.layers.layer import KeySpec
+from milepost.state.runs.evolution import compare_schemas
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local import LocalStore
 from tests.harness.tasks.subtasks import OperatorRun
@@ -174,6 +175,13 @@ def test_sessions_come_out_early_and_one_that_begins_earlier_takes_the_place_of_
     ]
     assert shown(run.epoch(rows(), 30 * MINUTE_US, 32 * MINUTE_US).rows) == [("a", 15.0, 32.0, 3)]
     assert not run.state().num_rows
+
+
+def test_sessions_that_may_have_come_out_do_not_become_final_ones(tmp_path: Path) -> None:
+    """Their state says which have, and what was emitted of those would stay in the table; the other way none has."""
+    final, early = (started(tmp_path, options).operator.tables[""] for options in ({}, EARLY))
+    assert compare_schemas(final.schema, early.schema, early.key).added == ("__emitted",)
+    assert compare_schemas(early.schema, final.schema, final.key).problems == ("__emitted was part of the state",)
 
 
 def test_what_another_subtask_has_emitted_is_deleted_where_this_one_has_not_fired_so_far(tmp_path: Path) -> None:
