@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import EpochPlan
+from milepost.epoch.spark_answers import SparkAnswers
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.protocol.records.checkpoints import ObjectHandle
 
@@ -23,6 +24,7 @@ class EpochAnswers:
     Attributes:
         answers: every acknowledgement that reached the driver, distinct copies included, and every decline.
         operators: stateful operators by uid. schemas: of every node's rows, `<uid>.late` included.
+        spark: to SQL between updates and operators that read them, by the uid of the SQL.
         session_ms: time until Spark was there. job_ms: time of the Spark job.
     """
 
@@ -31,6 +33,7 @@ class EpochAnswers:
     schemas: Mapping[str, pa.Schema]
     session_ms: int
     job_ms: int
+    spark: Mapping[str, SparkAnswers] = field(default_factory=dict)
 
 
 class EpochRunner(Protocol):

@@ -19,6 +19,7 @@ from milepost.dataflow.sources.forgetting import Forgotten
 from milepost.dataflow.sources.plan import SourcePlan, assign_splits
 from milepost.epoch.dimensions import DimensionInput, DimensionSnapshot
 from milepost.epoch.metadata import StateTableSnapshot
+from milepost.epoch.spark_answers import SparkAnswers
 from milepost.protocol.codec.records import dump, from_json, load_document, to_json
 from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.errors import InvalidRequest
@@ -213,6 +214,8 @@ class EpochPlan:
         job_store: rooted at the job. sinks: rooted at each sink's path. sources: rooted at each source's.
         buckets: per sink whose table is written by buckets, on what its subtasks build.
         filled: sinks that take all rows of an operator's state, not only those that the epoch changes.
+        recorded_answers: per operator whose state takes rows back, what Spark had answered to the SQL before it, by the
+            uid of that.
         begin: operators without state that take all rows of the updates that they read, likewise.
         joins: per sink whose table has small files, which of them its subtasks join.
         server: the Spark Connect server it runs on; None: a session of its own.
@@ -250,6 +253,7 @@ class EpochPlan:
     timeout_ms: int
     dimensions: Mapping[str, DimensionSnapshot] = field(default_factory=dict)
     begin: frozenset[str] = frozenset()
+    recorded_answers: Mapping[str, Mapping[str, SparkAnswers]] = field(default_factory=dict)
 
     def tables(self, operator: StatefulOperator) -> dict[str, StateTableSnapshot]:
         """Return an operator's tables as this epoch restores them: handles of the base, columns of this epoch.

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.protocol.records.errors import InvalidRequest
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
 from tests.harness.tasks.tables import assert_same_rows
@@ -121,3 +122,41 @@ def test_rows_in_flight_change_nothing_once_they_are_worked_off(tmp_path: Path, 
     job.configure("{}")
     job.master.run(Session.cli(), runner)
     job.check()
+
+
+ANSWERS = """\
+name: days
+storage: ../store
+sources:
+  seen: {format: csv, path: ../landing/*.csv, settle: 0s, schema: {id: string, day: string}}
+operators:
+  - {uid: each, kind: aggregate, inputs: [seen], key: [id, day], aggregates: {n: count(*)}}
+  - {uid: days, kind: sql, inputs: [each], sql: "SELECT to_date(day, 'yyyy-MM-dd') AS day, n FROM each"}
+  - {uid: totals, kind: aggregate, inputs: [days], key: [day], aggregates: {n: sum(n)}}
+sinks:
+  - {name: totals, input: totals, format: parquet, path: ../lake/totals, mode: upsert}
+spark: {master: "local[2]", parallelism: 2, conf: {CONF}}
+"""
+
+
+def test_other_answers_of_spark_to_rows_of_state_are_refused(tmp_path: Path, runner: SparkEpochRunner) -> None:
+    """A setting by which Spark reads texts as dates otherwise; nothing of the epoch stays, and the old one goes on."""
+    for name in ("config", "landing"):
+        (tmp_path / name).mkdir()
+
+    def run(checkpoint: int, conf: str = "") -> dict[str, object]:
+        (tmp_path / "config" / "days.yaml").write_text(ANSWERS.replace("CONF", conf))
+        (tmp_path / "landing" / f"{checkpoint}.csv").write_text("id,day\na,2024-02-29\nb,2024-02-29\n")
+        master = JobMaster(load_job(str(tmp_path / "config" / "days.yaml")))
+        master.run(Session.cli(), runner)
+        base = master.context.base_metadata(master.context.log.head().state, checkpoint)  # type: ignore[union-attr]
+        assert base is not None
+        return dict(base.signatures["operators"]["totals"])
+
+    first = run(1)
+    assert [len(text) for text in first["updates of days: answers of Spark"]] == [16, 16]  # type: ignore[attr-defined]
+    assert run(2) == first
+    with pytest.raises(InvalidRequest, match="operator totals: its state has rows that the SQL of days made") as caught:
+        run(3, "spark.sql.legacy.timeParserPolicy: LEGACY")
+    assert "give totals and all operators behind it new uids" in str(caught.value.hint)
+    assert run(4) == first

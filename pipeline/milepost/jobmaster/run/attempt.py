@@ -20,6 +20,7 @@ from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
 from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord
 from milepost.epoch.quantities import counted
+from milepost.epoch.spark_answers import recorded_by, signed
 from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, operators_that_begin
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
@@ -96,6 +97,7 @@ def run_opened_epoch(
             with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
                 prepared = _prepare(context, opened, committables)
         metadata = build_metadata(context, plan, opened, answers.operators, verified, committables, prepared, verdict)
+        metadata = replace(metadata, signatures=signed(metadata.signatures, answers.spark))
         rows_in = sum(source.rows for source in metadata.sources.values())
         clock("write", f"{counted(rows_in, 'row')} in, {counted(rows_out, 'row')} out")
         metadata = replace(metadata, **_times(clock, answers, planned))
@@ -172,6 +174,7 @@ def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, Bucket
         sinks={sink.name: context.sink_config(sink.name) for sink in context.spec.sinks},
         buckets=buckets,
         filled=filled_sinks(opened.base, opened.loaded.graph),
+        recorded_answers=recorded_by(opened.base.signatures if opened.base is not None else {}),
         begin=operators_that_begin(opened.base, opened.loaded.graph),
         joins=join_plans(context, opened),
         server=context.job.spark_server(),

@@ -16,6 +16,7 @@ from milepost.spark.driver.engine import SPARK_ERRORS, Engine, epoch_tag
 from milepost.spark.driver.epoch_graph import epoch_frame
 from milepost.spark.driver.lost_tasks import lost_task
 from milepost.spark.driver.open_engine import load_engine, open_engine
+from milepost.spark.driver.spark_answers import spark_answers
 from milepost.spark.driver.spark_errors import crash, refusal
 from milepost.spark.driver.sql_projection import sql_schema
 from milepost.spark.task.epoch_tasks import subtask_answers
@@ -41,6 +42,7 @@ class SparkEpochRunner:
 
         Returns: every acknowledgement that reached the driver (distinct copies) and every decline.
         Raises:
+            InvalidRequest: the spec does not fit its schemas, or Spark's answers are not those of before.
             SubtaskDeclined: SQL that Spark refuses or that fails on a value, or a task that failed too often.
             CheckpointExpired: the job was still running at the end of `plan.timeout_ms`.
         """
@@ -54,6 +56,7 @@ class SparkEpochRunner:
         try:
             with engine.tagged(tag):
                 epoch = plan_levels(plan, engine.slots, partial(sql_schema, engine.session, plan))
+                answers = spark_answers(engine.session, plan, epoch)
                 rows = epoch_frame(engine.session, plan, epoch).collect()
         except SPARK_ERRORS as error:
             if deadline.passed:
@@ -83,6 +86,7 @@ class SparkEpochRunner:
             answers=subtask_answers((row.kind, bytes(row.payload)) for row in rows),
             operators=epoch.operators,
             schemas=epoch.schemas,
+            spark=answers,
             session_ms=round((opened - started) * 1000),
             job_ms=round((finished - opened) * 1000),
         )

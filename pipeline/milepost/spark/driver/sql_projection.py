@@ -62,7 +62,7 @@ def infer_schema(session: SparkSession, spec: JobSpec, output: SqlOutput, inputs
     frames = []
     for one in _selects(spec, output, inputs):
         empty = session.createDataFrame([], wide_type({one.input: inputs[one.input]}))
-        frames.append(_added(empty, one.made).select(f"`{one.made.column}`.*"))
+        frames.append(added(empty, one.made).select(f"`{one.made.column}`.*"))
     schemas = [arrow_schema(frame.schema) for frame in frames]
     common = arrow_schema(functools.reduce(lambda one, other: one.unionAll(other), frames).schema)
     for schema in schemas:
@@ -109,11 +109,11 @@ def project(
         columns: of each node.
     """
     for one in expressions:
-        frame = _added(frame, one)
+        frame = added(frame, one)
     return frame.select(CONTROL, *(f"`{column}`" for of_node in columns.values() for column in of_node))
 
 
-def _added(frame: DataFrame, one: SqlExpression) -> DataFrame:
+def added(frame: DataFrame, one: SqlExpression) -> DataFrame:
     """Add an expression's column. Of the rows that an explode makes of one, the first alone has the other columns::
 
     n_src        __place  __item    n_src        n_made

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import ne
 from typing import Any
 
@@ -52,6 +52,8 @@ _ROWS_OF = "rows_of"
 """The operator whose latest rows a table shows. Rows of another one beside them would be a table of neither."""
 _UPDATES_OF = "updates of "
 """Of an input of mode retract: its operator, and of SQL those behind it, and what its rows are made of."""
+_ANSWERS = ": answers of Spark"
+"""Behind that and the uid of SQL: `SparkAnswers`, which an epoch adds, and compares before it makes any row."""
 _DIGITS = 16
 """Of the digest of a text in a signature; the checkpoint has the text."""
 _SECTIONS = ("operators", "sources", "sinks", "job")
@@ -143,6 +145,28 @@ def _updates_of(spec: JobSpec, graph: JobGraph, producer: Node) -> dict[str, Any
     return behind | {f"{_UPDATES_OF}{producer.uid}: {part}": value for part, value in parts.items()}
 
 
+def with_answers(signatures: Mapping[str, Any], answers: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return signatures with what Spark answers to the SQL between updates and each operator, by its uid."""
+    operators = {
+        uid: {**one, **{_UPDATES_OF + sql + _ANSWERS: [*said] for sql, said in answers.items() if _reads(one, sql)}}
+        for uid, one in signatures["operators"].items()
+    }
+    return {**signatures, "operators": operators}
+
+
+def recorded_answers(operator: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return what Spark had answered to the SQL before an operator, by the uid of that, as `with_answers` took it."""
+    return {
+        key.removeprefix(_UPDATES_OF).removesuffix(_ANSWERS): tuple(said)
+        for key, said in operator.items()
+        if key.startswith(_UPDATES_OF) and key.endswith(_ANSWERS)
+    }
+
+
+def _reads(operator: Mapping[str, Any], sql: str) -> bool:
+    return f"{_UPDATES_OF}{sql}: SQL" in operator
+
+
 def with_updates_of(operator: Mapping[str, Any], former: str, uid: str) -> dict[str, Any]:
     """Return an operator's signature as it is when one that it reads has got another uid."""
     before = f"{_UPDATES_OF}{former}: "
@@ -212,7 +236,7 @@ def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, A
     changed = [
         key
         for key in sorted({*before, *after})
-        if key != RENAMED_FROM and _CHANGES.get(key, ne)(before.get(key), after.get(key))
+        if key != RENAMED_FROM and not key.endswith(_ANSWERS) and _CHANGES.get(key, ne)(before.get(key), after.get(key))
     ]
     if not changed:
         return COMPATIBLE, UNCHANGED
