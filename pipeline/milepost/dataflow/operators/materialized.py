@@ -60,6 +60,10 @@ class MaterializedOperator:
         """Start one subtask's epoch. Raises OperatorFailed."""
         return MaterializedRun(self, self.operator.begin(tables, previous_firing_us), tables[OUTPUT_TABLE])
 
+    def results(self, output: pa.Table) -> pa.Table:
+        """Return the rows that are there of those in the table: of windows that were forgotten none."""
+        return output.select(self.row_schema.names).cast(self.row_schema)
+
     def replace(self, rows: pa.Table, output: KeyedState) -> pa.Table:
         """Put an epoch's rows in the table; return what is taken back, and what is new.
 

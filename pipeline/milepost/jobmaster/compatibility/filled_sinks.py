@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.spec.graph.graph import JobGraph, Node
+from milepost.spec.graph.graph import JobGraph
 
 _SHOW_THEIR_STATE = ("aggregate", "top", "latest")
 
@@ -36,29 +36,14 @@ def operators_that_begin(base: CheckpointMetadata | None, graph: JobGraph) -> fr
 
     A row that is taken back would else be one that they never got.
     """
-    return frozenset(uid for uid, producers in _continued(base, graph).items() if not _cannot_tell(producers))
+    if base is None:
+        return frozenset()
 
+    def goes_on(uid: str) -> bool:
+        node = graph.nodes[uid]
+        if not node.retracts:
+            return False
+        return uid in base.operators if node.is_stateful else any(map(goes_on, node.inputs))
 
-def operators_short_of_rows(base: CheckpointMetadata | None, graph: JobGraph) -> dict[str, str]:
-    """Return operators that cannot begin so, with what they read: a window or function, whose state is not its rows."""
-    found = {uid: _cannot_tell(producers) for uid, producers in _continued(base, graph).items()}
-    return {uid: nodes[0].uid for uid, nodes in found.items() if nodes}
-
-
-def _cannot_tell(producers: list[Node]) -> list[Node]:
-    return [node for node in producers if node.kind not in _SHOW_THEIR_STATE]
-
-
-def _continued(base: CheckpointMetadata | None, graph: JobGraph) -> dict[str, list[Node]]:
-    """Return what has state and gives updates, by the operators without state that read them, themselves or by SQL."""
-    found: dict[str, list[Node]] = {}
-    known = set() if base is None else set(base.operators)
-    for node in graph.stateful:
-        waiting = [] if node.uid in known else [graph.nodes[name] for name in node.inputs]
-        while waiting:
-            read = waiting.pop()
-            if read.retracts and not read.is_stateful:
-                waiting += [graph.nodes[name] for name in read.inputs]
-            elif read.retracts and read.uid in known:
-                found.setdefault(node.uid, []).append(read)
-    return found
+    new = (node for node in graph.stateful if node.uid not in base.operators)
+    return frozenset(node.uid for node in new if any(map(goes_on, node.inputs)))

@@ -25,11 +25,7 @@ from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.epoch.plan import are_continued, other_tables
-from milepost.jobmaster.compatibility.filled_sinks import (
-    filled_sinks,
-    operators_short_of_rows,
-    operators_that_begin,
-)
+from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, operators_that_begin
 from milepost.jobmaster.compatibility.recorded_types import recorded_types
 from milepost.jobmaster.compatibility.rows_in_flight import is_known, refusals
 from milepost.jobmaster.job.code import JobCode, LoadedCode, check_locations
@@ -92,7 +88,6 @@ def preflight(
     rows = compare_signatures(_recorded(base, graph), state_signatures(context.job.spec, graph))
     stuck = refusals(context.job.spec, base, graph, loaded)
     filled, begin = filled_sinks(base, graph), operators_that_begin(base, graph)
-    short = operators_short_of_rows(base, graph)
     for row in rows:
         outcome = RESTORED
         if row["detail"] == BEGINS_EMPTY:
@@ -110,9 +105,6 @@ def preflight(
         if row["kind"] == "operator" and row["name"] in begin and row["detail"] == BEGINS_EMPTY:
             read = [name for name in graph.nodes[row["name"]].inputs if graph.nodes[name].retracts]
             row["detail"] = f"begins with the rows that {' and '.join(read)} has now"
-        if row["kind"] == "operator" and row["name"] in short and row["detail"] == BEGINS_EMPTY:
-            detail = f"it would begin without what {short[row['name']]} has put out, and may be told that it goes"
-            row |= {"verdict": NEW_UID, "detail": f"{detail}: give {short[row['name']]} a new uid as well"}
         accepted = row["verdict"] == COMPATIBLE or (row["verdict"] == NON_RESTORED and allow_non_restored_state)
         row["outcome"] = outcome if accepted else REFUSED
     return [*rows, *_other_rules(context, base)]

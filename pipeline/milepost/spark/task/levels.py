@@ -15,9 +15,10 @@ import pyarrow as pa
 from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
 from milepost.dataflow.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
 from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import WEIGHT_COLUMN, OperatorInput, StatefulOperator
+from milepost.dataflow.operators.contract import ONLY_TABLE, WEIGHT_COLUMN, OperatorInput, StatefulOperator
 from milepost.dataflow.operators.joins.lookup import Lookup
 from milepost.dataflow.operators.latest import LatestByKey
+from milepost.dataflow.operators.materialized import MaterializedOperator
 from milepost.dataflow.operators.top import TopByKey
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import SalvagingReader
@@ -59,6 +60,7 @@ from milepost.spec.graph.columns_read import columns_read
 from milepost.spec.graph.edges import BAD, DELETED_COLUMN, columns_of_users, edge_names, late_output, marked_output
 from milepost.spec.graph.graph import Node
 from milepost.spec.graph.in_flight import consumed_columns
+from milepost.spec.graph.state_rules import OUTPUT_TABLE
 from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.job.spec import RowWiseSpec
@@ -353,9 +355,10 @@ def _stateful(
 
 
 def _whole_output(operator: StatefulOperator, *, fills: bool) -> WholeOutput:
-    if not isinstance(operator, AggregateByKey | AggregateOverUpdates | TopByKey | LatestByKey):
+    if not isinstance(operator, AggregateByKey | AggregateOverUpdates | TopByKey | LatestByKey | MaterializedOperator):
         raise TypeError(f"output of operator {operator.uid} is no function of its state")
-    return WholeOutput(operator.uid + WHOLE, operator, operator.uid + FILL if fills else None)
+    table = OUTPUT_TABLE if isinstance(operator, MaterializedOperator) else ONLY_TABLE
+    return WholeOutput(operator.uid + WHOLE, operator, table, operator.uid + FILL if fills else None)
 
 
 def _clocks(plan: EpochPlan, node: Node) -> tuple[Clock, ...]:

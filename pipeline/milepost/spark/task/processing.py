@@ -16,7 +16,7 @@ from operator import attrgetter
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorRun, OutputKind, RetractingRun, UpdatedRun
+from milepost.dataflow.operators.contract import OperatorRun, OutputKind, RetractingRun, UpdatedRun
 from milepost.dataflow.operators.rows.retractions import as_added, count_rows
 from milepost.protocol.exchange.watermarks import firing_watermark, latest, operator_watermark
 from milepost.protocol.records.errors import ProtocolViolation
@@ -214,7 +214,7 @@ class Processing:
         if isinstance(opened.run, UpdatedRun) and not in_flight:
             opened.run.check_settled(all_keys=any(one is not None and one.buffers for one in self._item.channels))
         if (whole := self._item.whole) is not None:
-            rows = whole.operator.results(opened.tables[ONLY_TABLE].rows())
+            rows = whole.operator.results(opened.tables[whole.table].rows())
             yield Rows(whole.node, rows, before_us, distinct=True, part=part)
             if whole.fill is not None:
                 yield Rows(whole.fill, as_added(rows), before_us)

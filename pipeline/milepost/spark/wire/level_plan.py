@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
 from milepost.dataflow.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
-from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.operators.contract import ONLY_TABLE, StatefulOperator
 from milepost.dataflow.operators.latest import LatestByKey
+from milepost.dataflow.operators.materialized import MaterializedOperator
 from milepost.dataflow.operators.top import TopByKey
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment
@@ -75,11 +76,13 @@ class WholeOutput:
 
     Attributes:
         node: under which name they are put out. operator: that makes them.
+        table: of its state, which they are made of.
         fill: under which name they are put out with weights as well; None: nobody reads them so.
     """
 
     node: str
-    operator: AggregateByKey | AggregateOverUpdates | TopByKey | LatestByKey
+    operator: AggregateByKey | AggregateOverUpdates | TopByKey | LatestByKey | MaterializedOperator
+    table: str = ONLY_TABLE
     fill: str | None = None
 
 

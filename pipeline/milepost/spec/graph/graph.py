@@ -57,9 +57,6 @@ from milepost.spec.values.types import ColumnType
 
 STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process", "join", "asof", "top", "latest")
 
-RETRACTING_KINDS = ("aggregate", "window", "process", "top", "latest")
-"""Kinds whose updates operators may read: they can tell the rows that an epoch replaces."""
-
 Outputs = Mapping[str, Mapping[str, ColumnType]]
 """Per process operator what its class declares; without an entry its columns are not known."""
 
@@ -394,5 +391,5 @@ def _rows_of(node: Node) -> OutputRows:
         known=node.known,
         shift_us=node.shift_us,
         deletes=node.deletes,
-        retracts=node.output_kind != APPEND and node.kind in (*RETRACTING_KINDS, "sql"),
+        retracts=node.output_kind != APPEND,
     )

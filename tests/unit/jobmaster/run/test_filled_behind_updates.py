@@ -136,36 +136,3 @@ def test_an_operator_that_is_new_behind_updates_begins_with_all_rows_that_are_th
     for rows in ([("a", "east", -5), ("e", "east", 1)], [("c", "west", -9), ("e", "east", 9)], [("d", "west", 1)]):
         job.epoch(*rows)
         job.check(*names)
-
-
-WINDOWS = """\
-name: parcels
-storage: ../store
-sources:
-  scans: {format: csv, path: ../landing/*.csv, settle: 0s, event_time: at,
-    schema: {id: string, at: "timestamp[us, UTC]"}}
-operators:
-  - {uid: hourly, kind: window, inputs: [scans], key: [id], window: {tumbling: 1h}, emit: early,
-     aggregates: {n: count(*)}}
-  - {uid: totals, kind: aggregate, inputs: [hourly], key: [id], aggregates: {n: sum(n)}}
-MORE
-sinks:
-  - {name: totals, input: totals, format: parquet, path: ../lake/totals, mode: upsert}
-"""
-
-
-def test_an_operator_that_is_new_behind_windows_with_state_is_refused(tmp_path: Path) -> None:
-    """Rows that windows have put out, and may still take back, cannot be told from their state."""
-    for name in ("config", "landing"):
-        (tmp_path / name).mkdir()
-
-    def master(more: str = "") -> JobMaster:
-        (tmp_path / "config" / "parcels.yaml").write_text(WINDOWS.replace("MORE\n", more))
-        return JobMaster(load_job(str(tmp_path / "config" / "parcels.yaml")))
-
-    (tmp_path / "landing" / "1.csv").write_text("id,at\na,2026-01-01T00:10:00Z\n")
-    master().run(Session.cli(), SparklessRunner(sql=True))
-    again = "  - {uid: again, kind: aggregate, inputs: [hourly], key: [n], aggregates: {ids: count(*)}}\n"
-    (row,) = [row for row in master(again).compatibility() if row["uid"] == "again"]
-    assert (row["outcome"], row["verdict"]) == ("refused", "needs a new uid or a backfill")
-    assert row["detail"].startswith("it would begin without what hourly has put out")
