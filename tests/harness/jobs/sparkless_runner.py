@@ -25,7 +25,7 @@ from milepost.spark.local.local_levels import LocalPlace, Tasks, run_levels
 from milepost.spark.task.attempt import wall_clock_ms
 from milepost.spark.task.epoch_tasks import epoch_tasks
 from milepost.spark.task.levels import EpochLevels, plan_levels
-from milepost.spark.task.outputs import SqlOutput
+from milepost.spark.task.outputs import SqlOutput, read_by
 from milepost.spark.task.row_wise import SqlStep
 from milepost.spark.wire.epoch_clock import Clock
 from milepost.spark.wire.task_output import Rows, TaskOutput
@@ -131,7 +131,7 @@ def _marked(plan: EpochPlan, step: SqlStep, item: Rows) -> Iterator[Rows]:
     for one in step.expressions:
         reader = plan.graph.nodes[one.uid]
         assert reader.marks, "SQL needs Spark"
-        if reader.inputs == (item.node,):
+        if read_by(reader, plan.graph.nodes[reader.inputs[0]], plan.begin) == item.node:
             rows, name = item.rows, marked_output(one.uid)
             marks = ", ".join(f'coalesce({condition}, false) AS "{mark}"' for mark, condition in reader.marks)
             made = pa.table(duckdb.sql(f"SELECT {marks} FROM rows").arrow())

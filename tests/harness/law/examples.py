@@ -87,6 +87,7 @@ CALLS = (
 )  # fmt: skip
 OVER_UPDATES = (
     {"n": "count(*)", "total": "sum(n)"},
+    {"n": "count(*) filter (where n > 1)", "total": "sum(n) filter (where n <> 2 or n IS NULL)"},
     {"n": "count(n)", "mean": "avg(n)", "spread": "var(n)"},
 )
 

@@ -71,11 +71,13 @@ def has_rows(node: Node) -> bool:
     return node.kind != "sql" or node.output_kind == APPEND or node.shown
 
 
-def sql_outputs(graph: JobGraph, whole: Collection[str] = (), fill: Collection[str] = ()) -> Iterator[SqlOutput]:
+def sql_outputs(
+    graph: JobGraph, whole: Collection[str] = (), fill: Collection[str] = (), begin: Collection[str] = ()
+) -> Iterator[SqlOutput]:
     """Yield every output that SQL makes, behind those that it is made of.
 
     Args:
-        whole, fill: nodes that put out all their rows, for sinks and for operators.
+        whole, fill: nodes that put out all their rows, for sinks and for operators. begin: those operators.
     """
     for node in graph.nodes.values():
         if node.kind == "sql" and has_rows(node):
@@ -89,7 +91,8 @@ def sql_outputs(graph: JobGraph, whole: Collection[str] = (), fill: Collection[s
             yield SqlOutput(node.uid + FILL, node, read)
     for node in graph.nodes.values():
         if node.reads_marked:
-            yield SqlOutput(marked_output(node.uid), node, {name: name for name in node.inputs})
+            read = {name: read_by(node, graph.nodes[name], begin) for name in node.inputs}
+            yield SqlOutput(marked_output(node.uid), node, read)
 
 
 def readers(plan: EpochPlan, name: str, node: Node) -> list[str]:
@@ -98,13 +101,13 @@ def readers(plan: EpochPlan, name: str, node: Node) -> list[str]:
     return [
         one.uid
         for one in readers
-        if one.is_stateful and name == (marked_output(one.uid) if one.reads_marked else _read_by(plan, one, node))
+        if one.is_stateful and name == (marked_output(one.uid) if one.reads_marked else read_by(one, node, plan.begin))
     ]
 
 
-def _read_by(plan: EpochPlan, reader: Node, node: Node) -> str:
+def read_by(reader: Node, node: Node, begin: Collection[str]) -> str:
     """Return the output of a node that an operator reads: one that begins, all rows of updates that there are."""
-    return node.uid + FILL if node.retracts and reader.uid in plan.begin else node.read
+    return node.uid + FILL if node.retracts and reader.uid in begin else node.read
 
 
 def whole_outputs(plan: EpochPlan) -> set[str]:

@@ -85,7 +85,7 @@ def row_wise(
     every = list(outputs)
     made = {
         one.name: one
-        for one in sql_outputs(plan.graph, whole_outputs(plan), fill_outputs(plan))
+        for one in sql_outputs(plan.graph, whole_outputs(plan), fill_outputs(plan), plan.begin)
         if any(level in plan.graph.nodes[uid].levels for uid in one.inputs)
     }
     places = _places(plan.graph, level, made)

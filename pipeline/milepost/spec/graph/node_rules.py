@@ -270,8 +270,6 @@ def _time_problem(call: AggregateCall, rows: OutputRows) -> str | None:
 def _filter_problem(call: AggregateCall, name: str, rows: OutputRows) -> str | None:
     if call.condition is None:
         return None
-    if rows.kind != APPEND:
-        return f"{not_available(f'filter (where {call.condition})')} over updates; filter by a column of true and false"
     try:
         check_condition(call.condition, name, rows.columns if rows.known else None)
     except SqlProblem as problem:

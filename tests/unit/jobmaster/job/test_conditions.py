@@ -77,6 +77,43 @@ def test_state_shows_results_by_their_names(job: LawJob) -> None:
     assert found[0] == {"k": "x", "n": 3, "large": 10, "values": 1, "small": 1}
 
 
+OFTEN: dict[str, Any] = {
+    "uid": "often",
+    "kind": "aggregate",
+    "inputs": ["totals"],
+    "key": [],
+    "aggregates": {"keys": "count(*)", "often": "count(*) filter (where n > 1)", "most": "max(n) filter (where n < 3)"},
+}
+SHOWN = {"name": "often", "input": "often", "format": "parquet", "path": "../lake/often", "mode": "upsert"}
+
+
+def test_a_row_that_is_taken_back_is_judged_as_when_it_came(tmp_path: Path) -> None:
+    """Each update is a row that goes and one that comes, of which a condition may say different things."""
+    document = deepcopy(DOCUMENT)
+    document["operators"].append(OFTEN)
+    document["sinks"].append(SHOWN)
+    job = LawJob.create(tmp_path / "job", document)
+    job.land("a", rows(("x", 1, 1), ("x", 5, 2), ("y", None, 3), ("z", 9, 70)))
+    job.run()
+    assert shown(job, "often") == [(3, 1, 2)]
+    job.land("a", rows(("x", 5, 4), ("y", 7, 130)))
+    job.set_parallelism(3)
+    job.run(cut_short=True)
+    assert shown(job, "often") == [(3, 2, 2)]
+    job.check()
+    job.backfill(2, ranges_per_epoch=1)
+    assert shown(job, "often") == [(3, 2, 2)]
+
+
+def test_one_that_is_new_behind_updates_judges_all_rows_that_are_there(job: LawJob) -> None:
+    job.document["operators"].append(OFTEN)
+    job.document["sinks"].append(SHOWN)
+    job.land("a", rows(("y", 1, 140)))
+    job.set_parallelism(2)
+    job.run()
+    assert shown(job, "often") == [(3, 2, 1)]
+
+
 @pytest.mark.parametrize("condition", ["v > 2", "v  > 1 and k <> 'z'"])
 def test_another_condition_is_refused_before_anything_is_planned(job: LawJob, condition: str) -> None:
     """Rows that were consumed are not seen again; nor is it known that another text says the same."""
