@@ -82,7 +82,7 @@ def stage_buckets(
     staged = []
     for subtask in range(parallelism):
         owned = OwnedKeys(key_group_range(KEY_GROUPS, parallelism, subtask), KEY_GROUPS, HASHER.key_groups)
-        staging = BucketStaging(sink.name, key=sink.key, store=sink.store, plan=plan, owned=owned)
+        staging = BucketStaging(sink.name, key=sink.key, routing_key=sink.key, store=sink.store, plan=plan, owned=owned)
         own = rows.filter(pa.array((groups >= owned.groups.start) & (groups < owned.groups.stop)))
         staged.append(stage(staging, own, checkpoint_id=checkpoint_id, token=token, subtask=subtask))
     return sink.committable(staged, schema)

@@ -44,7 +44,8 @@ def build_staging(
     """
     if plan is not None:
         assert owned is not None, "rows with a key come from an operator, whose subtasks own keys"
-        return BucketStaging(spec.name, key=rows.key, store=store, plan=plan, owned=owned)
+        routing_key = rows.key if rows.routing_key is None else rows.routing_key
+        return BucketStaging(spec.name, key=rows.key, routing_key=routing_key, store=store, plan=plan, owned=owned)
     statistics = spec.format in BUCKET_FORMATS
     staging = TableStaging(
         spec.name,

@@ -186,6 +186,9 @@ def _sink(sink: SinkSpec, graph: JobGraph) -> dict[str, Any]:
     }
     if rows.mode == "upsert":
         signature[_ROWS_OF] = graph.keyed_by(rows.uid)
+    if rows.routing_key not in (None, rows.key):
+        # By it rows of the latest files are found again: a table has one for ever.
+        signature["buckets by"] = list(rows.routing_key)
     return signature
 
 

@@ -22,21 +22,19 @@ from milepost.spec.graph.node_rules import (
     CHANGELOG_COLUMNS,
     RETRACTIONS,
     UPDATES,
-    WINDOW_COLUMNS,
     OutputRows,
     aggregate_rows,
-    bucketed_window_problems,
     deduplicate_rows,
     partition_problems,
     sink_problems,
     source_rows,
     suite_problems,
 )
-from milepost.spec.graph.process_rules import bucketed_process_problems, process_rows
+from milepost.spec.graph.process_rules import process_rows
 from milepost.spec.graph.sql_rules import sql_rows
 from milepost.spec.graph.static_rules import unread_problems
-from milepost.spec.graph.top_rules import bucketed_top_problems, top_rows
-from milepost.spec.graph.window_rules import window_rows
+from milepost.spec.graph.top_rules import top_rows
+from milepost.spec.graph.window_rules import early_window_problems, window_rows
 from milepost.spec.job.asof_spec import AsofOperator
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.latest_spec import LatestOperator
@@ -46,10 +44,10 @@ from milepost.spec.job.spec import (
     JobSpec,
     ProcessOperator,
     RowWiseSpec,
-    SinkSpec,
     SqlOperator,
     StatefulSpec,
     WindowOperator,
+    key_texts,
 )
 from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.values.problems import Path, Problem
@@ -137,6 +135,7 @@ class SinkInput:
     Attributes:
         sink: its name. uid: the node. part: "": its rows; LATE, with an input where there are two, or BAD.
         mode: append, upsert or changelog. key: the upsert key; () for the others.
+        routing_key: the columns of it by which rows come to subtasks, in the order in which they are hashed; None: all.
         columns, known: as in `Node`; of a changelog with what it adds.
         op: what a row is to a changelog: `insert`, or `upsert` of a row by its key.
         deletes: as in `Node`; never of a part.
@@ -151,6 +150,7 @@ class SinkInput:
     known: bool = True
     op: str = "insert"
     deletes: bool = False
+    routing_key: tuple[str, ...] | None = None
 
     @property
     def output(self) -> str:
@@ -340,7 +340,7 @@ class _Builder:
                 rows = replace(rows, columns=columns, kind=APPEND, key=(), deletes=False)
             problems = sink_problems(sink, rows, ("sinks", index))
             if sink.by_buckets:
-                problems += self._bucket_problems(sink, node, ("sinks", index))
+                problems += early_window_problems(self.spec, self._keyed_by(node).uid, sink, ("sinks", index))
             if origin.known:
                 problems += partition_problems(sink, rows.columns, ("sinks", index))
             self.problems += problems
@@ -348,19 +348,16 @@ class _Builder:
                 key = rows.key if sink.mode == "upsert" else ()
                 columns = rows.columns | (CHANGELOG_COLUMNS if sink.mode == "changelog" else {})
                 op = "upsert" if rows.kind == UPDATES else "insert"
+                routing_key = self._routing_key(node) if sink.by_buckets else None
                 self.sink_inputs[sink.name] = SinkInput(
-                    sink.name, uid, part, sink.mode, key, columns, origin.known, op, rows.deletes
+                    sink.name, uid, part, sink.mode, key, columns, origin.known, op, rows.deletes, routing_key
                 )
 
-    def _bucket_problems(self, sink: SinkSpec, node: Node, path: Path) -> list[Problem]:
-        """Return why the subtasks that have the rows of a table of buckets do not own its buckets."""
+    def _routing_key(self, node: Node) -> tuple[str, ...]:
+        """Return the columns of a node's key by which its rows came to the subtask that has them, as it calls them."""
         keyed = self._keyed_by(node)
-        if keyed.kind == "top":
-            return bucketed_top_problems(sink, path)
-        if keyed.kind == "window" and not set(WINDOW_COLUMNS) <= set(node.key):  # SQL calls them otherwise
-            return bucketed_window_problems(sink, path)
-        operator = next((one for one in self.spec.operators if one.uid == keyed.uid), None)
-        return bucketed_process_problems(operator, sink, path) if isinstance(operator, ProcessOperator) else []
+        names = dict(zip(keyed.key, node.key, strict=True))
+        return tuple(names[column] for column in key_texts(self.spec.operator(keyed.uid)))
 
     def _idle(self) -> None:
         """A source that no operator reads beside another one holds nobody back: to time it out would do nothing."""

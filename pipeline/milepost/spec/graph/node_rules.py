@@ -134,19 +134,11 @@ def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]
             f"column that is the same in all rows: `SELECT *, 'all' AS scope FROM …` before {sink.input}"
         )
         return [Problem((*path, "format"), message)]
-    if sink.by_buckets and set(WINDOW_COLUMNS) <= set(rows.key):
-        return bucketed_window_problems(sink, path)
     taken = [name for name in CHANGELOG_COLUMNS if name in rows.columns] if sink.mode == "changelog" else []
     return [
         Problem((*path, "mode"), f"{sink.input} has a column {name}, which a changelog adds; rename it")
         for name in taken
     ]
-
-
-def bucketed_window_problems(sink: SinkSpec, path: Path) -> list[Problem]:
-    """Return why a table of buckets cannot show windows: rows are exchanged by key, buckets are of key and window."""
-    refused = f"{not_available('mode: upsert')} for windows and format: {sink.format}"
-    return [Problem((*path, "mode"), f"{refused}; use format: parquet or postgres, or mode: changelog")]
 
 
 def partition_problems(sink: SinkSpec, rows: Columns, path: Path) -> list[Problem]:

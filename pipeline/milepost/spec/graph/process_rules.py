@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from milepost.spec.graph.join_rules import key_family
 from milepost.spec.graph.node_rules import APPEND, UPDATES, OutputRows, append_problems, key_problems
-from milepost.spec.job.availability import not_available
 from milepost.spec.job.process_spec import ProcessOperator
-from milepost.spec.job.spec import SinkSpec
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import ColumnType
@@ -43,14 +41,6 @@ def process_rows(
     timed = (type_ := declared.get(event_time or "")) is not None and type_.kind == "timestamp"
     time = event_time if timed else None
     return OutputRows(dict(declared), time, kind, output_key, shift_us=shift_us, deletes=bool(output_key))
-
-
-def bucketed_process_problems(operator: ProcessOperator, sink: SinkSpec, path: Path) -> list[Problem]:
-    """Return why a table of buckets cannot show rows: they are exchanged by key, buckets are of the output key."""
-    if operator.output_key in (None, operator.key):
-        return []
-    refused = f"{not_available('mode: upsert')} for an `output_key` that is not the operator's `key`, and format: "
-    return [Problem((*path, "mode"), f"{refused}{sink.format}; use format: parquet or postgres, or mode: changelog")]
 
 
 def _output_key_problems(

@@ -10,8 +10,6 @@ from milepost.spec.graph.node_rules import (
     key_problems,
     scalar_problems,
 )
-from milepost.spec.job.availability import not_available
-from milepost.spec.job.spec import SinkSpec
 from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import ColumnType
@@ -41,9 +39,3 @@ def top_rows(operator: TopOperator, name: str, rows: OutputRows, path: Path) -> 
     # A row that moves from one key to another, or goes, may end a rank.
     deletes = rows.retracts and (rows.deletes or not set(operator.key) <= set(rows.key))
     return OutputRows(shown, None, UPDATES, (*operator.key, rank), known=rows.known, deletes=deletes)
-
-
-def bucketed_top_problems(sink: SinkSpec, path: Path) -> list[Problem]:
-    """Return why a table of buckets cannot show ranks: rows are exchanged by key, buckets are of key and rank."""
-    refused = f"{not_available('mode: upsert')} for top and format: {sink.format}"
-    return [Problem((*path, "mode"), f"{refused}; use format: parquet or postgres, or mode: changelog")]

@@ -19,6 +19,8 @@ from milepost.spec.graph.node_rules import (
     event_time_problems,
     key_problems,
 )
+from milepost.spec.job.availability import not_available
+from milepost.spec.job.spec import JobSpec, SinkSpec
 from milepost.spec.job.window_spec import WindowOperator
 from milepost.spec.values.problems import Path, Problem
 
@@ -41,3 +43,15 @@ def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Pat
         return OutputRows(columns, None, UPDATES, key[:-1], holdback_us=holdback_us, deletes=True)
     kind = UPDATES if operator.updates else APPEND
     return OutputRows(columns, WINDOW_END, kind, key, shift_us=LAST_MOMENT_US, holdback_us=holdback_us)
+
+
+def early_window_problems(spec: JobSpec, uid: str, sink: SinkSpec, path: Path) -> list[Problem]:
+    """Return why a table of buckets does not show windows before they are done: each epoch would write all of it.
+
+    Args:
+        uid: the operator whose rows it shows.
+    """
+    if not any(one.uid == uid and isinstance(one, WindowOperator) and one.emit == "early" for one in spec.operators):
+        return []
+    refused = f"{not_available('mode: upsert')} for `emit: early` and format: {sink.format}"
+    return [Problem((*path, "mode"), f"{refused}; use format: parquet or postgres, or mode: changelog")]

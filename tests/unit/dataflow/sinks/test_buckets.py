@@ -97,7 +97,7 @@ def test_rows_of_another_subtasks_keys_are_refused(tmp_path: Path) -> None:
     others = range(int(groups[0]) + 1, KEY_GROUPS)
     owned = OwnedKeys(others, KEY_GROUPS, HASHER.key_groups)
     plan = BucketPlan((), None, None, rewrites=True, keeps_changes=False)
-    staging = BucketStaging("table", key=("k",), store=job.sink.store, plan=plan, owned=owned)
+    staging = BucketStaging("table", key=("k",), routing_key=("k",), store=job.sink.store, plan=plan, owned=owned)
     with pytest.raises(ProtocolViolation, match="keys of another subtask"):
         stage(staging, rows((1, "a")), checkpoint_id=1, token=1, subtask=0)
 

@@ -71,7 +71,7 @@ def test_without_deletes_the_files_of_every_mode_are_what_they_were(tmp_path: Pa
         digests[mode.value] = file.sha256[:16]
         schemas[mode.value] = decode_schema(staging.committable([], STRICT).schema)
     plan = BucketPlan((), None, 1, rewrites=True, keeps_changes=False)
-    buckets = BucketStaging("table", key=("k",), store=store, plan=plan, owned=OWNED)
+    buckets = BucketStaging("table", key=("k",), routing_key=("k",), store=store, plan=plan, owned=OWNED)
     (bucket,) = stage(buckets, given, checkpoint_id=1, token=1, subtask=0).buckets
     assert digests | {"bucket": bucket.sha256[:16]} == {
         "append": "c470f33c345035d4",

@@ -137,9 +137,12 @@ def test_rows_in_flight_depend_on_what_marked_them() -> None:
     assert input_signatures(one, build_graph(one)) != input_signatures(other, build_graph(other))
 
 
-def test_windows_under_other_names_are_refused_by_a_table_of_buckets_as_well() -> None:
+def test_buckets_go_by_what_rows_are_exchanged_by_also_under_other_names() -> None:
     hourly = {"uid": "hourly", "kind": "window", "inputs": ["orders"], "key": ["id"], "window": {"tumbling": "1h"},
               "aggregates": {"n": "count(*)"}, "allowed_lateness": "1h"}  # fmt: skip
-    text = "SELECT id, window_start AS begins, window_end AS ends, n FROM hourly"
-    with pytest.raises(InvalidRequest, match="not available in this version for windows"):
-        build_graph(spec(hourly, sql(text, "hourly"), sink={"format": "delta"}))
+    text = "SELECT n, window_start AS begins, window_end AS ends, id AS who FROM hourly"
+    (shown,) = build_graph(spec(hourly, sql(text, "hourly"), sink={"format": "delta"})).sink_inputs.values()
+    assert (shown.key, shown.routing_key) == (("who", "begins", "ends"), ("who",))
+    early = hourly | {"emit": "early"}
+    with pytest.raises(InvalidRequest, match="not available in this version for `emit: early`"):
+        build_graph(spec(early, sql(text, "hourly"), sink={"format": "delta"}))

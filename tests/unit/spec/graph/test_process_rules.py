@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.graph import SinkInput
 from milepost.spec.job.spec import JobSpec
 from tests.harness.jobs.graphs import build_graph
@@ -24,11 +23,9 @@ def shown(output_key: list[str], **sink: Any) -> SinkInput:
 
 
 @pytest.mark.parametrize("sink", [{}, {"format": "iceberg", "catalog": CATALOG, "table": "a.b"}])
-def test_a_table_of_buckets_shows_the_rows_of_the_operators_own_key_alone(sink: dict[str, Any]) -> None:
-    """Buckets are of the sink's key, and a subtask has the rows of the operator's: it would write others' buckets."""
+def test_buckets_go_by_the_operators_own_key_of_which_a_subtask_has_all_rows(sink: dict[str, Any]) -> None:
     rows = shown(["k"], **sink)
-    assert (rows.key, rows.deletes) == (("k",), True)
-    with pytest.raises(InvalidRequest, match=r"not available in this version for an `output_key`.* mode: changelog"):
-        shown(["k", "day"], **sink)
+    assert (rows.key, rows.routing_key, rows.deletes) == (("k",), ("k",), True)
+    assert (wide := shown(["day", "k"], **sink)).routing_key == ("k",) and wide.key == ("day", "k")
     assert shown(["k", "day"], **sink, mode="changelog").op == "upsert"
-    assert shown(["k", "day"], format="parquet").key == ("k", "day")
+    assert shown(["k", "day"], format="parquet").routing_key is None

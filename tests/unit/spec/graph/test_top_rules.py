@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.graph.compatibility import NEW_UID, compare_signatures, state_signatures, with_updates_of
+from milepost.spec.graph.compatibility import NEW_TABLE, NEW_UID, compare_signatures, state_signatures, with_updates_of
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.load.explain import explained_edges, explained_node
@@ -182,10 +182,15 @@ def test_what_the_rows_of_updates_are_made_of_is_signed(changed: dict[str, Any])
 
 
 @pytest.mark.parametrize("format_", ["delta", "iceberg"])
-def test_a_table_of_buckets_cannot_show_ranks_but_their_changes(format_: str) -> None:
+def test_a_table_of_buckets_goes_by_the_key_of_ranks(format_: str) -> None:
     catalog = {"catalog": {"type": "rest", "uri": "http://c"}, "table": "a.b"} if format_ == "iceberg" else {}
-    with pytest.raises(InvalidRequest, match="`mode: upsert` is not available in this version for top"):
-        build_graph(spec(TOP, format=format_, **catalog))
+    shown = build_graph(job := spec(TOP, format=format_, **catalog)).sink_inputs["shown"]
+    assert (shown.key, shown.routing_key) == (("page", "place"), ("page",))
+    signature = state_signatures(job, build_graph(job))
+    assert signature["sinks"]["shown"]["buckets by"] == ["page"]
+    former = {**signature, "sinks": {"shown": {**signature["sinks"]["shown"], "buckets by": ["page", "place"]}}}
+    (row,) = [one for one in compare_signatures(former, signature) if one["name"] == "shown"]
+    assert row["verdict"] == NEW_TABLE, "its files would not be those that a changed key is looked for in"
     assert build_graph(spec(TOP, format=format_, mode="changelog", **catalog)).sink_inputs["shown"].op == "upsert"
 
 

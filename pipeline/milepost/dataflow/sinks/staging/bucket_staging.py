@@ -43,13 +43,22 @@ class BucketStaging:
     """What one subtask stages for one table; it holds the rows that its epoch changed.
 
     Args:
+        routing_key: the columns of the key by which a subtask owns rows, so those of one key value are in one bucket.
         store: rooted at the table.
     """
 
     def __init__(
-        self, name: str, *, key: tuple[str, ...], store: ObjectStore, plan: BucketPlan, owned: OwnedKeys
+        self,
+        name: str,
+        *,
+        key: tuple[str, ...],
+        routing_key: tuple[str, ...],
+        store: ObjectStore,
+        plan: BucketPlan,
+        owned: OwnedKeys,
     ) -> None:
         self._name, self._key, self._store, self._plan, self._owned = name, key, store, plan, owned
+        self._routing_key = routing_key
         self._files = TableFiles(name, store, statistics=True)
         own = [file for file in plan.files if file.groups is None or overlaps(file.groups, owned.groups)]
         self._buckets = [file for file in own if is_within(file.groups, owned.groups)]
@@ -109,12 +118,12 @@ class BucketStaging:
         tables, groups = [schema.empty_table()], [np.array([], dtype=np.int64)]
         for file in self._shared:
             rows = self._files.fetch(file, schema, verify=True, deletes=True)
-            among = own.key_groups(rows, self._key, own.of)
+            among = own.key_groups(rows, self._routing_key, own.of)
             mine = (among >= own.groups.start) & (among < own.groups.stop)
             tables.append(rows.filter(pa.array(mine)))
             groups.append(among[mine])
         for rows in changes:
-            among = own.key_groups(rows, self._key, own.of)
+            among = own.key_groups(rows, self._routing_key, own.of)
             if rows.num_rows and not (own.groups.start <= among.min() and among.max() < own.groups.stop):
                 raise ProtocolViolation(f"sink {self._name}: rows with keys of another subtask. Nothing was published.")
             columns = columns_with_deletes(schema) if DELETED_COLUMN in rows.column_names else schema
@@ -129,7 +138,7 @@ class BucketStaging:
                 continue
             rows = self._files.fetch(file, schema, verify=True)
             if not is_within(file.groups, bucket):
-                among = self._owned.key_groups(rows, self._key, self._owned.of)
+                among = self._owned.key_groups(rows, self._routing_key, self._owned.of)
                 rows = rows.filter(pa.array((among >= bucket.start) & (among < bucket.stop)))
             found.append(rows)
         return found
