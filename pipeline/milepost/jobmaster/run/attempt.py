@@ -22,7 +22,7 @@ from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord
 from milepost.epoch.quantities import counted
 from milepost.epoch.spark_answers import recorded_by, signed
 from milepost.epoch.step_clock import PlanTimes, StepClock
-from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, operators_that_begin
+from milepost.jobmaster.compatibility.filled_sinks import operators_that_begin
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.job.code import check_locations
 from milepost.jobmaster.job.context import JobContext
@@ -88,7 +88,7 @@ def run_opened_epoch(
         verified = _verify(context, pending, answers)
         check_bad_input(context, pending, verified)
         clock("gate")
-        committables = _committables(context, answers, verified)
+        committables = _committables(context, answers, verified, plan.filled)
         rows_out = sum(one.rows for one in committables.values())
         verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
         clock("prepare", f"{counted(rows_out, 'row')} out")
@@ -173,7 +173,7 @@ def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, Bucket
         sources={name: context.source(name)[0] for name in context.spec.sources},
         sinks={sink.name: context.sink_config(sink.name) for sink in context.spec.sinks},
         buckets=buckets,
-        filled=filled_sinks(opened.base, opened.loaded.graph),
+        filled=opened.filled,
         recorded_answers=recorded_by(opened.base.signatures if opened.base is not None else {}),
         begin=operators_that_begin(opened.base, opened.loaded.graph),
         joins=join_plans(context, opened),
@@ -203,7 +203,9 @@ def _milliseconds(duration: timedelta | None) -> int | None:
     return None if duration is None else duration // timedelta(milliseconds=1)
 
 
-def _committables(context: JobContext, answers: EpochAnswers, verified: Verified) -> dict[str, Committable]:
+def _committables(
+    context: JobContext, answers: EpochAnswers, verified: Verified, filled: frozenset[str]
+) -> dict[str, Committable]:
     """What each sink would publish: the staged files that the verified acknowledgements name, in subtask order."""
     committables = {}
     for name, sink_input in context.graph.sink_inputs.items():
@@ -212,7 +214,8 @@ def _committables(context: JobContext, answers: EpochAnswers, verified: Verified
             staged = ack.payload.get("sinks")
             if isinstance(staged, dict) and name in staged:
                 parts.append(from_json(StagedRows, staged[name], "staged rows"))
-        committables[name] = context.sink(name).committable(parts, answers.schemas[sink_input.output])
+        made = context.sink(name).committable(parts, answers.schemas[sink_input.output])
+        committables[name] = replace(made, whole=name in filled)
     return committables
 
 

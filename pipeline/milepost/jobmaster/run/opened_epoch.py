@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord, decode_input_record
+from milepost.jobmaster.compatibility.filled_sinks import filled_sinks
 from milepost.jobmaster.job.code import JobCode, LoadedCode, check_recorded_spec, read_recorded_code
 from milepost.jobmaster.job.context import JobContext, TransactResult
 from milepost.jobmaster.job.session import Session
@@ -48,6 +49,11 @@ class OpenedEpoch:
                 checkpoint_id=self.pending.checkpoint_id,
             )
         return found[0]
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """The sinks that take all rows of an operator's state."""
+        return filled_sinks(self.base, self.loaded.graph)
 
     def waits(self, sink: str) -> bool:
         """Return whether older checkpoints have yet to move a sink's table."""

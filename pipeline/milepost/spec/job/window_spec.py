@@ -21,7 +21,7 @@ _DAY = timedelta(days=1)
 
 def _length(text: object) -> timedelta | Calendar:
     found = text if isinstance(text, Calendar) else parse_calendar(text)
-    if found is not None and found.unit != "d":
+    if found is not None:
         return found
     length = parse_duration(text)
     if not length:
@@ -155,9 +155,9 @@ def _check_calendar(windows: Windows) -> None:
     name = "tumbling" if windows.sliding is None else "slide"
     if windows.timezone is not None and windows.calendar is None:
         raise ValueError(f"timezone is of whole days, weeks and months, got {name}: {length_text(step)}")
-    size = None if windows.sliding is None else windows.sliding.size
+    name, size = ("tumbling", step) if windows.sliding is None else ("size", windows.sliding.size)
     if windows.timezone is not None and isinstance(size, timedelta) and size.days > MOST_DAYS:
-        raise ValueError(f"size: expected at most {MOST_DAYS}d of a time zone, got {format_duration(size)}")
+        raise ValueError(f"{name}: expected at most {MOST_DAYS}d of a time zone, got {format_duration(size)}")
     shortest = step.shortest if isinstance(step, Calendar) else step
     if offset is not None and offset >= shortest:
         of = "the length" if windows.sliding is None else "slide"

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-_SPAN = re.compile(r"(\d{1,4})(d|w|mo)")
+_SPAN = re.compile(r"(\d{1,4})(w|mo)")
 MOST_DAYS = 366
 _SHORTEST = {"d": 1, "w": 7, "mo": 28}
 _DAY_ONE = date(1970, 1, 1).toordinal()
@@ -60,7 +60,7 @@ class Calendar:
 
 
 def parse_calendar(text: object) -> Calendar | None:
-    """Return the calendar unit that `text` names; None: it is none. Raises ValueError: none, or too many of them."""
+    """Return the weeks or months that `text` names; None: it names none. Raises ValueError: 0, or too many of them."""
     match = _SPAN.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         return None
@@ -68,5 +68,5 @@ def parse_calendar(text: object) -> Calendar | None:
     if not found.count:
         raise ValueError("expected a length above 0")
     if found.shortest.days > MOST_DAYS:
-        raise ValueError(f"expected at most {MOST_DAYS}d, got {text}")
+        raise ValueError(f"expected at most a year, got {text}")
     return found

@@ -67,6 +67,33 @@ def test_the_table_has_the_present_rows_and_state_the_deleted_keys_as_well(job: 
     job.check()
 
 
+@pytest.mark.parametrize("table_format", ["parquet", "delta"])
+def test_a_table_that_was_out_of_the_spec_shows_no_key_that_was_deleted_meanwhile(
+    job: LawJob, table_format: str
+) -> None:
+    beside = SINK | {"name": "beside", "format": table_format, "path": "../lake/beside"}
+    job.document["sinks"].append(beside)
+    job.set_parallelism(2)
+    job.land("a", rows(("v", 1, 1), ("w", 1, 1)))
+    job.run()
+    job.document["sinks"].remove(beside)
+    job.set_parallelism(3)
+    job.land("a", rows(("w", -1, 2), ("v", 3, 2)))
+    job.run()
+    job.document["sinks"].append(beside)
+    job.set_parallelism(2)
+    job.land("a", rows(("u", 1, 1)))
+    job.run()
+    assert shown(job, "beside") == shown(job) == [("u", 1), ("v", 3), ("y", 2)]
+    job.rollback(2)
+    job.run()
+    job.run()
+    assert shown(job, "beside") == shown(job) == [("u", 1), ("v", 3), ("y", 2)]
+    assert job.master.verify(None, deep=True).problems == ()
+    job.backfill(3, ranges_per_epoch=1)
+    assert shown(job, "beside") == shown(job) == [("u", 1), ("v", 3), ("y", 2)]
+
+
 def test_a_table_that_begins_later_has_the_rows_that_are_there(job: LawJob) -> None:
     job.document["sinks"].append(SINK | {"name": "again", "path": "../lake/again"})
     job.set_parallelism(2)

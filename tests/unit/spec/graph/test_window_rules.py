@@ -87,12 +87,18 @@ def test_windows_that_come_out_early_are_updates_for_tables_that_show_the_newest
         ({"sliding": {"size": "1mo", "slide": "1w"}}, "size: 1mo and slide: 1w are not both of weeks, of months, or"),
         ({"sliding": {"size": "3mo", "slide": "2mo"}}, "size: 3mo is not a multiple of slide: 2mo"),
         ({"sliding": {"size": "9600h", "slide": "1d"}, "timezone": "UTC"}, "expected at most 366d of a time zone, got"),
+        ({"tumbling": "400d", "timezone": "UTC"}, "tumbling: expected at most 366d of a time zone, got 400d"),
         ({**SESSION, "offset": "1m"}, "`offset` is of tumbling and sliding windows: a session begins with its first"),
     ],
 )
 def test_windows_that_there_are_not_are_refused(window: dict[str, Any], says: str) -> None:
     found, problems = validate_spec(document(window=window))
     assert found is None and [problem.message for problem in problems if says in problem.message], problems
+
+
+@pytest.mark.parametrize("length", ["366d", "400d", "10000d", "9600h"])
+def test_windows_of_a_fixed_length_may_be_of_any_length(length: str) -> None:
+    assert spec(window={"tumbling": length}).operators
 
 
 def test_a_thousand_panes_of_a_window_are_the_most() -> None:

@@ -103,11 +103,16 @@ class StagedRows:
 
 @dataclass(frozen=True, slots=True)
 class Committable:
-    """What all subtasks staged for one sink in one checkpoint, in their order, with the rows' schema."""
+    """What all subtasks staged for one sink in one checkpoint, in their order, with the rows' schema.
+
+    Attributes:
+        whole: these are all rows that the table is to show: those that it shows go.
+    """
 
     sink: str
     schema: SchemaText
     staged: tuple[StagedRows, ...]
+    whole: bool = False
 
     @property
     def rows(self) -> int:

@@ -137,10 +137,9 @@ class TableSink(TableStaging):
             rewritten = self._rewritten_by_others(table, position, recorded)
             # A record is read again with a digest for each file, and no format's log has one.
             rewritten = replace(rewritten, added=tuple(map(self._files.identified, rewritten.added)))
-        change = self._compacted(committable, rewritten.applied_to(recorded), schema, checkpoint_id, token)
-        if change is None:
-            joined = still_there(committable.joined, rewritten.applied_to(recorded))
-            change = self._change(committable, rewritten, joined)
+        known = () if committable.whole else rewritten.applied_to(recorded)
+        change = self._change(committable, rewritten, still_there(committable.joined, known))
+        change = self._compacted(committable, known, schema, checkpoint_id, token) or change
         return PreparedTable.after(change, recorded, schema, table.table_id)
 
     def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
@@ -167,8 +166,8 @@ class TableSink(TableStaging):
         Only for a checkpoint that the manifest says is aborted, or a token that lost: no contents ever name them. A
         copy of the job counts checkpoints and tokens like this one, so a table that it moved is left alone.
         """
-        found = [stat.key for stat in self._store.list(staged_prefix(checkpoint_id, token))]
-        staged = [key for key in found if staged_by(key) is not None]
+        found = self._store.list(staged_prefix(checkpoint_id, token))
+        staged = [stat.key for stat in found if staged_by(stat.key) is not None]
         if not staged:
             return
         position = self.position()
@@ -316,12 +315,13 @@ class TableSink(TableStaging):
 
         Raises: CommitConflict: they rewrote what the epoch's subtasks had read.
         """
-        if not committable.replaced and not committable.buckets:
-            change = ContentsChange(committable.files, joined=joined)
-        else:
+        if committable.whole:
+            return ContentsChange(committable.buckets or committable.files, whole=True)
+        change = ContentsChange(committable.files, joined=joined)
+        if committable.replaced or committable.buckets:
             change = ContentsChange(committable.buckets, committable.replaced)
-        foreign = {file.key for file in rewritten.added}
-        if self.by_buckets and (foreign - set(change.removed) or set(rewritten.removed) & set(change.removed)):
+        gone, foreign = set(change.removed), {file.key for file in rewritten.added}
+        if self.by_buckets and (foreign - gone or gone.intersection(rewritten.removed)):
             raise CommitConflict(
                 f"sink {self.name}: another writer put files of its table together while the epoch ran. Nothing was "
                 "published.",
