@@ -16,7 +16,7 @@ from milepost.spec.graph.compatibility import recorded_answers, with_answers
 
 @dataclass(frozen=True, slots=True)
 class SparkAnswers:
-    """What Spark answered to one SQL operator.
+    """What Spark answered to the SQL of one operator.
 
     Attributes:
         digest: of the answers. asked: of what was asked, and of what Spark.

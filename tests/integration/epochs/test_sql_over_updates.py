@@ -131,21 +131,32 @@ sources:
   seen: {format: csv, path: ../landing/*.csv, settle: 0s, schema: {id: string, day: string}}
 operators:
   - {uid: each, kind: aggregate, inputs: [seen], key: [id, day], aggregates: {n: count(*)}}
-  - {uid: days, kind: sql, inputs: [each], sql: "SELECT to_date(day, 'yyyy-MM-dd') AS day, n FROM each"}
-  - {uid: totals, kind: aggregate, inputs: [days], key: [day], aggregates: {n: sum(n)}}
-sinks:
+{SQL}sinks:
   - {name: totals, input: totals, format: parquet, path: ../lake/totals, mode: upsert}
 spark: {master: "local[2]", parallelism: 2, conf: {CONF}}
 """
 
 
-def test_other_answers_of_spark_to_rows_of_state_are_refused(tmp_path: Path, runner: SparkEpochRunner) -> None:
+BETWEEN = """\
+  - {uid: days, kind: sql, inputs: [each], sql: "SELECT to_date(day, 'yyyy-MM-dd') AS day, n FROM each"}
+  - {uid: totals, kind: aggregate, inputs: [days], key: [day], aggregates: {n: sum(n)}}
+"""
+CONDITION = """\
+  - {uid: totals, kind: aggregate, inputs: [each], key: [id],
+     aggregates: {n: "sum(n) filter (where to_date(day, 'yyyy-MM-dd') > DATE '2024-01-01')"}}
+"""
+
+
+@pytest.mark.parametrize(("sql", "made_by"), [(BETWEEN, "days"), (CONDITION, "totals")])
+def test_other_answers_of_spark_to_rows_of_state_are_refused(
+    tmp_path: Path, runner: SparkEpochRunner, sql: str, made_by: str
+) -> None:
     """A setting by which Spark reads texts as dates otherwise; nothing of the epoch stays, and the old one goes on."""
     for name in ("config", "landing"):
         (tmp_path / name).mkdir()
 
     def run(checkpoint: int, conf: str = "") -> dict[str, object]:
-        (tmp_path / "config" / "days.yaml").write_text(ANSWERS.replace("CONF", conf))
+        (tmp_path / "config" / "days.yaml").write_text(ANSWERS.replace("{SQL}", sql).replace("CONF", conf))
         (tmp_path / "landing" / f"{checkpoint}.csv").write_text("id,day\na,2024-02-29\nb,2024-02-29\n")
         master = JobMaster(load_job(str(tmp_path / "config" / "days.yaml")))
         master.run(Session.cli(), runner)
@@ -154,9 +165,12 @@ def test_other_answers_of_spark_to_rows_of_state_are_refused(tmp_path: Path, run
         return dict(base.signatures["operators"]["totals"])
 
     first = run(1)
-    assert [len(text) for text in first["updates of days: answers of Spark"]] == [16, 16]  # type: ignore[attr-defined]
+    said = first[f"updates of {made_by}: answers of Spark"]
+    assert isinstance(said, list) and [len(text) for text in said] == [16, 16]
     assert run(2) == first
-    with pytest.raises(InvalidRequest, match="operator totals: its state has rows that the SQL of days made") as caught:
+    with pytest.raises(
+        InvalidRequest, match=f"operator totals: its state has rows that the SQL of {made_by} made"
+    ) as caught:
         run(3, "spark.sql.legacy.timeParserPolicy: LEGACY")
     assert "give totals and all operators behind it new uids" in str(caught.value.hint)
     assert run(4) == first

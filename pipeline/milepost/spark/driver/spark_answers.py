@@ -1,4 +1,4 @@
-"""Spark's answers on pinned rows tell whether SQL between updates and state still makes the rows that it made.
+"""Spark's answers on pinned rows tell whether SQL over updates still makes the rows, and the marks, that it made.
 
 A row that is taken back is made anew, perhaps by another Spark, Java or time zone data than the row that was added. So
 the very SELECTs are asked of pinned rows of their input: null, both zeros, the ends of each type, texts beyond ASCII,
@@ -44,7 +44,9 @@ _DIGITS = ("0", None, "1", "-1", "2.5", "-0.05", "99")
 
 
 def spark_answers(session: SparkSession, plan: EpochPlan, levels: EpochLevels) -> Mapping[str, SparkAnswers]:
-    """Return Spark's answers for each SQL operator whose rows are taken back, by uid; {} costs nothing.
+    """Return Spark's answers for each operator whose SQL makes or marks rows that are taken back, by uid.
+
+    Without any it costs nothing.
 
     What was recorded of the same SQL by the same Spark is not asked again.
 
@@ -53,9 +55,11 @@ def spark_answers(session: SparkSession, plan: EpochPlan, levels: EpochLevels) -
     """
     answers: dict[str, SparkAnswers] = {}
     spark = ""
-    for output in (one for one in sql_outputs(plan.graph) if one.weighted):
-        spark = spark or _identity(session, plan)
+    for output in sql_outputs(plan.graph):
         asked = [*_asked(plan, output, levels.schemas)]
+        if not asked:
+            continue
+        spark = spark or _identity(session, plan)
         key = _digest([spark, *(f"{one.made.text} {one.made.lists} {schema}" for one, schema in asked)])
         known = next((one[output.node.uid] for one in plan.recorded_answers.values() if output.node.uid in one), None)
         if known is not None and known.asked == key:

@@ -146,9 +146,13 @@ def _updates_of(spec: JobSpec, graph: JobGraph, producer: Node) -> dict[str, Any
 
 
 def with_answers(signatures: Mapping[str, Any], answers: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return signatures with what Spark answers to the SQL between updates and each operator, by its uid."""
+    """Return signatures with what Spark answers to the SQL between updates and each operator, and to its conditions.
+
+    Args:
+        answers: by the uid of the operator that has the SQL.
+    """
     operators = {
-        uid: {**one, **{_UPDATES_OF + sql + _ANSWERS: [*said] for sql, said in answers.items() if _reads(one, sql)}}
+        uid: one | {_UPDATES_OF + sql + _ANSWERS: [*said] for sql, said in answers.items() if _depends(uid, one, sql)}
         for uid, one in signatures["operators"].items()
     }
     return {**signatures, "operators": operators}
@@ -163,8 +167,8 @@ def recorded_answers(operator: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _reads(operator: Mapping[str, Any], sql: str) -> bool:
-    return f"{_UPDATES_OF}{sql}: SQL" in operator
+def _depends(uid: str, operator: Mapping[str, Any], sql: str) -> bool:
+    return uid == sql or f"{_UPDATES_OF}{sql}: SQL" in operator
 
 
 def with_updates_of(operator: Mapping[str, Any], former: str, uid: str) -> dict[str, Any]:
