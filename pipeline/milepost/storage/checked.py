@@ -19,7 +19,7 @@ def write_content_addressed(store: ObjectStore, prefix: str, suffix: str, body: 
     """Write a body under its own hash: writing it twice is writing it once.
 
     Args:
-        prefix: ends in ``/``. suffix: e.g. ``.parquet``.
+        prefix: of the key. suffix: e.g. ``.parquet``.
     Returns:
         The handle of ``<prefix><sha256><suffix>``.
     """

@@ -16,6 +16,7 @@ from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.spec.load.document import Document, Unreadable, read_document
 from milepost.spec.load.load import CONFIG_FOLDER, shown_path
 from milepost.spec.values.fields import Many, SpecModel, Text
+from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Problem, invalid_spec
 
 FIRST_LINE = "milepost_test: 1"
@@ -167,12 +168,19 @@ def load_cases(path: Path) -> LoadedCases:
     try:
         file = CaseFile.model_validate(document.value)
     except ValidationError as failure:
-        problems += [_problem(error, document) for error in failure.errors()]
+        problems += [_problem(error, document) for error in _told(failure)]
     if problems:
         raise _invalid(path, problems, document)
     name = f"{path.absolute().parent.name}.yaml"
     spec = Path.cwd() / CONFIG_FOLDER / name if file.job is None else path.absolute().parent / file.job
     return LoadedCases(path.absolute(), spec, file)
+
+
+def _told(failure: ValidationError) -> list[Mapping[str, Any]]:
+    """Return the errors, but not that a list is too short because what is in it has errors of its own."""
+    errors: list[Mapping[str, Any]] = [*failure.errors()]
+    within = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
+    return [error for error in errors if error["type"] != "too_short" or error["loc"] not in within]
 
 
 def _problem(error: Mapping[str, Any], document: Document) -> Problem:
@@ -192,7 +200,12 @@ def _words(error: Mapping[str, Any]) -> str:
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     if error["type"] == "extra_forbidden":
-        return f"unknown key `{error['loc'][-1]}`"
+        *place, name = error["loc"]
+        parent = place[-1] if place else ""
+        models: dict[str, type[SpecModel]] = {"": CaseFile, "expect": Expected, "backfill": Backfill}
+        model = models.get(str(parent), Step)
+        known = [field.alias or key for key, field in model.model_fields.items()]
+        return f"unknown key `{name}`; {did_you_mean(str(name), known)}"
     return str(error["msg"])
 
 

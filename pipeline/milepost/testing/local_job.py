@@ -69,8 +69,9 @@ def _seen(job: LoadedJob, name: str) -> SinkSpec:
     uid, _, part = name.partition(".")
     node = graph.nodes.get(uid)
     if node is None:
-        known = ", ".join([*(sink.name for sink in job.spec.sinks), *graph.nodes])
-        raise NotFound(f"job {job.spec.name} has neither a sink nor an operator {name}; it has: {known}")
+        known = [*(sink.name for sink in job.spec.sinks), *(operator.uid for operator in job.spec.operators)]
+        every = ", ".join(dict.fromkeys(known))
+        raise NotFound(f"job {job.spec.name} has neither a sink nor an operator {name}; it has: {every}")
     updates = node.output_kind == "updates" and not part  # what is late or bad is appended
     own, mode = _name_of(name), "upsert" if updates else "append"
     return SinkSpec.model_validate({"name": own, "input": name, "format": "parquet", "path": "x", "mode": mode})

@@ -34,7 +34,8 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("job: counts.yaml", "jobs: counts.yaml", "case.yaml:2:1: jobs: unknown key `jobs`"),
+        ("job: counts.yaml", "jobs: counts.yaml", 'case.yaml:2:1: jobs: unknown key `jobs`; did you mean "job"?'),
+        ("expect:", "expects:", "(1 problem). Nothing was run or changed."),
         (
             "epoch: {",
             "rollback: 1\n      epoch: {",

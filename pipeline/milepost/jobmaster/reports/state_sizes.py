@@ -22,8 +22,8 @@ class StateSize:
 
     Attributes:
         checkpoint_id: the head, of which the figures are. rows: alive there. bytes: of its files.
-        rows_per_day: how many more each day, since the oldest retained checkpoint of the lineage that has the table;
-            None: not known, that one is less than an hour older.
+        rows_per_day: how many more each day, since the oldest retained checkpoint of the lineage; None: not known, that
+            one does not have the table, or is less than an hour older.
     """
 
     checkpoint_id: int

@@ -19,7 +19,7 @@ from milepost.protocol.records.errors import CommitConflict, NotFound, SubtaskDe
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.values.types import to_arrow
-from milepost.storage.checked import handle_of, read_handle
+from milepost.storage.checked import read_handle, write_content_addressed
 from milepost.storage.layout import dimensions_prefix
 from milepost.storage.open import open_store
 
@@ -54,10 +54,8 @@ def _dimension(context: JobContext, opened: OpenedEpoch, name: str, item: Dimens
 
 
 def _written(context: JobContext, opened: OpenedEpoch, name: str, body: bytes) -> ObjectHandle:
-    digest = handle_of("", body).sha256
-    key = f"{dimensions_prefix(opened.pending.checkpoint_id, opened.pending.token)}{name}-{digest}.arrow"
-    context.store.put(key, body)
-    return handle_of(key, body)
+    prefix = dimensions_prefix(opened.pending.checkpoint_id, opened.pending.token)
+    return write_content_addressed(context.store, f"{prefix}{name}-", ".arrow", body)
 
 
 def _read(context: JobContext, opened: OpenedEpoch, name: str, item: DimensionInput) -> pa.Table:
@@ -75,9 +73,9 @@ def _read(context: JobContext, opened: OpenedEpoch, name: str, item: DimensionIn
 
 
 def _check_keys(context: JobContext, opened: OpenedEpoch, name: str, rows: pa.Table) -> None:
-    """Refuse rows in which a lookup would find several of one key: before anything runs."""
+    """Refuse rows in which a lookup without an order would find several of one key: before anything runs."""
     for spec in context.spec.operators:
-        if not isinstance(spec, LookupOperator) or spec.dimension != name:
+        if not isinstance(spec, LookupOperator) or spec.dimension != name or spec.order_by:
             continue
         columns = opened.loaded.graph.nodes[spec.inputs[0]].columns
         left = pa.schema([(column, to_arrow(type_)) for column, type_ in columns.items() if type_ is not None])

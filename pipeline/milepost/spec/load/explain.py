@@ -21,15 +21,13 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
     """Return what is to be known of a node beside its columns, JSON-compatible.
 
     Returns:
-        ``mode``: append, upsert(key), retract, or static. ``holds_back``: how much older
-        than its watermark its rows may be, a duration, or null. ``sources``: those that make its watermark. ``state``:
-        per table ``{"table", "name", "holds", "until", "grows_with", "bound"}``. ``late``: per output of late rows
-        ``{"output", "rule", "sinks"}``.
+        ``mode``: append, upsert(key), retract, or static. ``event_time_shift_us``: what is added to its event time.
+        ``holds_back``: how much older than its watermark its rows may be, a duration, or null. ``sources``: those that
+        make its watermark. ``state``: per table ``{"table", "name", "holds", "until", "grows_with", "bound"}``.
+        ``late``: per output of late rows ``{"output", "rule", "sinks"}``.
     """
     operator = None if node.uid in spec.sources else spec.operator(node.uid)
     bounds = () if operator is None else state_bounds(operator)
-    if node.retracts and isinstance(operator, WindowOperator | ProcessOperator):
-        bounds = (*bounds, bound_of_output(operator, node.key))
     updated = [graph.nodes[name] for name in node.inputs if node.is_stateful and graph.nodes[name].retracts]
     if operator is not None and updated:
         bounds = tuple(
@@ -39,6 +37,8 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
                 operator, one.uid, one.key if one.output_kind == UPDATES else None, one.event_time
             )
         )
+    if node.retracts and isinstance(operator, WindowOperator | ProcessOperator):
+        bounds = (*bounds, bound_of_output(operator, node.key))
     return {
         "mode": mode_of(node),
         "event_time_shift_us": node.shift_us,
