@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from milepost.spec.job import join_spec, spec
 
-UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {}
+UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {join_spec.JoinOperator: frozenset({"keep"})}
 """Model -> keys. One that is null says "off", which is what this version does: it passes."""
 
 UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {
