@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import ModuleType
 
 import duckdb
 import pyarrow as pa
@@ -33,7 +34,13 @@ from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.spec.graph.edges import marked_output
 from milepost.spec.job.spec import JobSpec
 from milepost.storage.open import open_store
-from tests.harness.jobs.duckdb_sql import duckdb_schema, projected
+
+
+def _duckdb() -> ModuleType:
+    """Where there is no PySpark, a job has no SQL."""
+    from tests.harness.jobs import duckdb_sql
+
+    return duckdb_sql
 
 
 def _keep(answers: tuple[SubtaskAnswer, ...]) -> Iterable[SubtaskAnswer]:
@@ -86,8 +93,8 @@ class SparklessRunner:
         self.before(plan)
         with tempfile.TemporaryDirectory() if self.node is None else nullcontext(self.node) as node:
             here = replace(plan, cache_directory=node)
-            schema = duckdb_schema if self.sql else marked_schema
-            epoch = plan_levels(here, plan.spec.spark.parallelism, partial(schema, here.spec))
+            schema = partial(_duckdb().duckdb_schema if self.sql else marked_schema, here.spec)
+            epoch = plan_levels(here, plan.spec.spark.parallelism, schema)
             place = LocalPlace(self.opener, self.budget, self.clock)
             answers = run_levels(here, self._tasks(here, epoch), partial(self._between, plan), place)
         self.after(plan)
@@ -107,7 +114,7 @@ class SparklessRunner:
 
     def _between(self, plan: EpochPlan, step: SqlStep | None, items: Iterable[TaskOutput]) -> Iterator[TaskOutput]:
         if self.sql and step is not None:
-            made = projected(step, self._seen(plan, items, set(step.kept)))
+            made = _duckdb().projected(step, self._seen(plan, items, set(step.kept)))
             yield from self._seen(plan, made) if step.then is None else made
             return
         for item in items:

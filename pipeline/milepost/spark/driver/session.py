@@ -95,6 +95,15 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
     return session
 
 
+def running_master(otherwise: str) -> str:
+    """Return the master of the Spark that this process runs, as a spec has it; of one that runs none another one."""
+    known = SparkContext._active_spark_context
+    if known is None or not is_alive(known):
+        return otherwise
+    cores, comma, _ = known.master.partition(",")
+    return f"{cores}]" if comma and cores.startswith("local[") else str(known.master)
+
+
 def is_alive(context: SparkContext) -> bool:
     """Whether a session's JVM answers and its Spark has not been stopped, by a cluster or by an error of its own."""
     try:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField, StructType
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
-from milepost.spark.driver.session import open_session
+from milepost.spark.driver.session import open_session, running_master
 from milepost.spark.driver.spark_errors import refusal
 from milepost.spark.driver.sql_projection import (
     decode_output,
@@ -58,7 +58,7 @@ class LocalRunner:
 
 
 class _SparkSql:
-    """The SQL of one epoch, in a session of one core: rows keep their order."""
+    """The SQL of one epoch: in the Spark that this process runs, which may be its user's, else in one of one core."""
 
     def __init__(self, plan: EpochPlan) -> None:
         self._plan = plan
@@ -84,7 +84,7 @@ class _SparkSql:
 
     def _session(self) -> SparkSession:
         spec = self._plan.spec.spark
-        return open_session("tests", SparkSpec(master=_ONE_CORE, conf=spec.conf))
+        return open_session("tests", SparkSpec(master=running_master(_ONE_CORE), conf=spec.conf))
 
 
 def _nullable(frame: DataFrame) -> DataFrame:
