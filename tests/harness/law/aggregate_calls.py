@@ -31,6 +31,8 @@ def said(call: AggregateCall, types: Mapping[str, str]) -> str:
         )
     if call.function in _ROUNDED:
         return _digits(f"{call.function}_samp({column}) {only}")
+    if _rounds(call, types):
+        return _digits(f"avg({column}) {only}")
     if call.function in ("any", "every"):
         return f"bool_{'or' if call.function == 'any' else 'and'}({column}) {only}"
     if call.function == "sum":
@@ -40,12 +42,17 @@ def said(call: AggregateCall, types: Mapping[str, str]) -> str:
     return f"{call.function}({column}) {only}"
 
 
-def shown(aggregates: Mapping[str, AggregateCall]) -> str:
-    """Return the columns of an operator's output as `said` has them."""
+def shown(aggregates: Mapping[str, AggregateCall], types: Mapping[str, str]) -> str:
+    """Return the columns of an operator's output as `said` has them. Args: types: as there."""
     return ", ".join(
-        f'{_digits(_name(name))} AS "{name}"' if call.function in _ROUNDED else _name(name)
+        f'{_digits(_name(name))} AS "{name}"' if _rounds(call, types) else _name(name)
         for name, call in aggregates.items()
     )
+
+
+def _rounds(call: AggregateCall, types: Mapping[str, str]) -> bool:
+    """The mean of decimals is a quotient of floats here: of which floats, each engine decides."""
+    return call.function in _ROUNDED or (call.function == "avg" and types[str(call.column)] == "DECIMAL")
 
 
 def _name(column: str) -> str:

@@ -177,7 +177,7 @@ class AggregateLaw:
         return f"{of_rows} UNION ALL SELECT * FROM ({without}), ({of_none})"
 
     def claims(self, place: Place) -> Iterator[Claim]:
-        columns = [*(names((one,)) for one in self.spec.key), shown(self.spec.aggregates)]
+        columns = [*(names((one,)) for one in self.spec.key), shown(self.spec.aggregates, place.columns)]
         newest = place.shown(self.spec.key, ", ".join(columns))
         yield Claim("the newest rows are the batch aggregate", differing(newest, self.batch(place)))
 
@@ -227,7 +227,7 @@ class WindowLaw:
 
     def claims(self, place: Place) -> Iterator[Claim]:
         key = (*self.spec.key, "window_start", "window_end")
-        every = f"{names(key)}, {shown(self.spec.aggregates)}"
+        every = f"{names(key)}, {shown(self.spec.aggregates, place.columns)}"
         rows = place.newest(key, every) if self.spec.updates else place.appended(every)
         yield Claim("windows are the batch aggregate of those that are done", differing(rows, self.batch(place)))
         if not self.spec.updates:

@@ -151,7 +151,10 @@ def _database() -> duckdb.DuckDBPyConnection:
 def _types(schema: pa.Schema) -> dict[str, str]:
     """Return how DuckDB calls the types of numbers that have several names or widths; others need none."""
     hidden = (DELETED_COLUMN, WEIGHT_COLUMN)
-    return {field.name: _NUMBERS.get(field.type, "") for field in schema if field.name not in hidden}
+    types = {
+        field.name: "DECIMAL" if pa.types.is_decimal(field.type) else _NUMBERS.get(field.type, "") for field in schema
+    }
+    return {name: type_ for name, type_ in types.items() if name not in hidden}
 
 
 def _table(captured: Captured, node: str, schema: pa.Schema) -> pa.Table:

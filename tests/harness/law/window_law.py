@@ -19,7 +19,7 @@ def window_law(spec: WindowOperator) -> Law:
 
 
 def _claims(law: SlidingLaw | SessionLaw, place: Place) -> Iterator[Claim]:
-    every = f"{names((*law.spec.key, 'window_start', 'window_end'))}, {shown(law.spec.aggregates)}"
+    every = f"{names((*law.spec.key, 'window_start', 'window_end'))}, {shown(law.spec.aggregates, place.columns)}"
     final = not law.spec.updates
     rows = place.appended(every) if final else place.shown(place.graph.nodes[place.uid].key, every)
     yield Claim("windows are the batch aggregate of those that are done", differing(rows, law.batch(place)))
