@@ -40,6 +40,7 @@ from milepost.dataflow.operators.rows.columns import (
     first_of_each,
     group_rows,
     key_columns,
+    number_keys,
     plain_schema,
     with_plain_keys,
 )
@@ -95,9 +96,7 @@ class TopByKey:
         weights = rows.column(WEIGHT_COLUMN) if self.over_updates else None
         rows = rows.select(self.input_schema.names).cast(self.input_schema)
         rows = with_plain_keys(rows, self.key)
-        keys = rows.select(list(self.key))
-        groups, count = group_rows(keys)
-        keys = keys.take(pa.array(first_of_each(groups, count)))
+        groups, keys = number_keys(rows.select(list(self.key)))
         if weights is not None:
             state.add(rows.append_column(WEIGHT_COLUMN, weights))
         else:

@@ -25,9 +25,8 @@ from milepost.dataflow.operators.rows.changed import ChangedKeys
 from milepost.dataflow.operators.rows.columns import (
     check_key,
     distinct_columns,
-    first_of_each,
-    group_rows,
     key_columns,
+    number_keys,
     plain_schema,
 )
 from milepost.dataflow.operators.rows.retractions import NONE, retractions
@@ -74,9 +73,8 @@ class AggregateByKey:
     def partials(self, rows: pa.Table) -> pa.Table:
         """Fold rows alone, key by key: key columns, accumulators, and how many rows there were."""
         rows = rows.select(self._input_schema.names).cast(self._input_schema)
-        keys = key_columns(rows, self.key)
-        codes, count = group_rows(keys)
-        found = keys.take(pa.array(first_of_each(codes, count)))
+        codes, found = number_keys(key_columns(rows, self.key))
+        count = found.num_rows
         accumulated = self._aggregates.partials(rows, codes, count)
         for name in accumulated.column_names:
             found = found.append_column(accumulated.field(name), accumulated.column(name))

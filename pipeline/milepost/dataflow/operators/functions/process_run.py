@@ -26,7 +26,15 @@ from milepost.dataflow.operators.functions.declared import (
 from milepost.dataflow.operators.functions.key_changes import KeyChanges
 from milepost.dataflow.operators.functions.latest_output import LatestOutput
 from milepost.dataflow.operators.functions.user_code import UserFunction
-from milepost.dataflow.operators.rows.columns import EventTime, Ints, find_rows, first_of_each, group_rows, key_columns
+from milepost.dataflow.operators.rows.columns import (
+    EventTime,
+    Ints,
+    distinct_rows,
+    find_rows,
+    group_rows,
+    key_columns,
+    number_keys,
+)
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -205,12 +213,10 @@ class ProcessRun:
 
     def _keys(self, own: ProcessInput, rows: pa.Table, times: Ints | None) -> None:
         """Call `on_rows` for each key, in the order of their first rows."""
-        keys = key_columns(rows, self._parts.key).cast(self._parts.key_schema)
-        codes, count = group_rows(keys)
+        codes, keys = number_keys(key_columns(rows, self._parts.key).cast(self._parts.key_schema))
         order = np.lexsort((times, codes)) if times is not None else np.argsort(codes, kind="stable")
-        bounds = np.searchsorted(codes[order], np.arange(count + 1))
+        bounds = np.searchsorted(codes[order], np.arange(keys.num_rows + 1))
         rows = rows.take(pa.array(order)).combine_chunks()
-        keys = keys.take(pa.array(first_of_each(codes, count)))
         changes = KeyChanges(self._parts.key, keys, self._stored(keys))
         put_out = [self._output.taken]
         for index, key in enumerate(_values(keys)):
@@ -223,7 +229,7 @@ class ProcessRun:
             changes.record(index, view, ctx._timer_us)
             put_out.append(self._output.taken)
         changes.apply(self._state)
-        self._put_out("on_rows", keys, np.repeat(np.arange(count), np.diff(put_out)))
+        self._put_out("on_rows", keys, np.repeat(np.arange(keys.num_rows), np.diff(put_out)))
 
     def _timers(self, firing_us: int) -> None:
         """Call `on_timer` for each due timer, by time, then key."""
@@ -260,9 +266,7 @@ class ProcessRun:
 
     def _batch(self, own: ProcessInput, rows: pa.Table) -> None:
         """Call `on_batch` once."""
-        normal = key_columns(rows, self._parts.key).cast(self._parts.key_schema)
-        codes, count = group_rows(normal)
-        keys = normal.take(pa.array(first_of_each(codes, count)))
+        keys = distinct_rows(key_columns(rows, self._parts.key).cast(self._parts.key_schema))
         stored = self._stored(keys)
         known = stored.filter(find_rows(keys, self._state.lookup(keys)).is_valid()).drop_columns([TIMER_COLUMN])
         ctx = ProcessContext(self._lateness_us, None, self._delete_all, self._parts.no_timers, own.name)

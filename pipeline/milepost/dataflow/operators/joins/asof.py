@@ -31,7 +31,7 @@ from milepost.dataflow.operators.contract import (
 from milepost.dataflow.operators.joins.join_columns import LEFT, RIGHT, JoinedColumns
 from milepost.dataflow.operators.joins.kept_rows import KeptRows, due_rows
 from milepost.dataflow.operators.joins.paired_inputs import PairedInputs
-from milepost.dataflow.operators.rows.columns import first_of_each, group_rows
+from milepost.dataflow.operators.rows.columns import number_keys
 from milepost.dataflow.operators.rows.row_order import sorted_rows
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
 from milepost.spec.graph.join_rules import SIDES
@@ -136,9 +136,7 @@ class AsofJoinRun:
     def _versions_of(self, rows: pa.Table, side: int) -> tuple[Ints, RowsOfKeys]:
         """Return of each row the number of its key, and the versions that are kept of these keys."""
         own_key, version_key = self._operator.routing_keys[side], self._operator.routing_keys[RIGHT]
-        keys = rows.select(list(own_key))
-        codes, count = group_rows(keys)
-        distinct = keys.take(pa.array(first_of_each(codes, count))).rename_columns(list(version_key))
+        codes, distinct = number_keys(rows.select(list(own_key)).rename_columns(list(version_key)))
         return codes, self._versions.lookup_all(distinct)
 
     def _keep_versions(self, rows: pa.Table, times: Ints) -> None:

@@ -39,8 +39,7 @@ from milepost.dataflow.operators.joins.join_columns import LEFT, RIGHT, JoinedCo
 from milepost.dataflow.operators.joins.kept_rows import KeptRows, due_rows, in_parts, reached
 from milepost.dataflow.operators.joins.paired_inputs import PairedInputs
 from milepost.dataflow.operators.rows.columns import (
-    first_of_each,
-    group_rows,
+    number_keys,
 )
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest
@@ -218,8 +217,7 @@ class IntervalJoinRun:
         stored = operator.stored[position]
         own_key, other_key = operator.routing_keys[position], operator.routing_keys[other]
         keys = rows.select(list(own_key)).cast(pa.schema([stored.field(name) for name in own_key]))
-        codes, count = group_rows(keys)
-        distinct = keys.take(pa.array(first_of_each(codes, count))).rename_columns(list(other_key))
+        codes, distinct = number_keys(keys.rename_columns(list(other_key)))
         kept = KeptRows.of(self._tables[other].lookup_all(distinct), operator.event_times[other])
         return kept, *kept.between(codes, *reached(times, operator.reach_us[position]))
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import IDENTITY_COLUMNS, WEIGHT_COLUMN, Ints, KeyedState, RowsOfKeys
 from milepost.dataflow.operators.rows.columns import EventTime
+from milepost.dataflow.operators.rows.fired import fired_rows
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
 
 
@@ -80,9 +80,7 @@ class KeptRows:
 
 def due_rows(state: KeyedState, column: str, key: Sequence[str], after_us: int | None, until_us: int) -> pa.Table:
     """Return kept rows whose time in `column` has come since a firing, by time, key and identity, equal ones each."""
-    due = state.due(until_us).filter(pc.field(column) <= until_us)
-    if after_us is not None:
-        due = due.filter(pc.field(column) > after_us)
+    due = fired_rows(state, column, after_us, until_us)
     due = due.sort_by([(name, "ascending") for name in (column, *key, *IDENTITY_COLUMNS)])
     weights = due.column(WEIGHT_COLUMN).to_numpy()
     return due.take(pa.array(np.repeat(np.arange(len(weights)), weights)))

@@ -112,9 +112,15 @@ def first_of_each(codes: Ints, count: int) -> Ints:
     return first
 
 
+def number_keys(keys: pa.Table) -> tuple[Ints, pa.Table]:
+    """Return the number of each row's key, as `group_rows` gives it, and each key once, by its number."""
+    codes, count = group_rows(keys)
+    return codes, keys.take(pa.array(first_of_each(codes, count)))
+
+
 def distinct_rows(keys: pa.Table) -> pa.Table:
     """Return each key once, in order of first appearance. Args: keys: made by `key_columns`."""
-    return keys.take(pa.array(first_of_each(*group_rows(keys))))
+    return number_keys(keys)[1]
 
 
 def without_nulls(keys: pa.Table) -> Bools:

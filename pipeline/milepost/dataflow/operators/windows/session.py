@@ -34,9 +34,8 @@ from milepost.dataflow.operators.contract import (
 from milepost.dataflow.operators.rows.columns import (
     UTC_MICROSECONDS,
     distinct_columns,
-    first_of_each,
-    group_rows,
     key_columns,
+    number_keys,
 )
 from milepost.dataflow.operators.rows.deletes import DELETED_FIELD
 from milepost.dataflow.operators.windows.session_updates import EMITTED_COLUMN, Joined, SessionUpdatesRun
@@ -126,8 +125,7 @@ class SessionWindowByKey:
     def _join(self, rows: pa.Table, times: Ints, tables: StateTables) -> Joined:
         state, aggregates = tables[ONLY_TABLE], self.windowed.aggregates
         keys = key_columns(rows, self.routing_key)
-        owners, count = group_rows(keys)
-        distinct = keys.take(pa.array(first_of_each(owners, count)))
+        owners, distinct = number_keys(keys)
         found = state.lookup_all(distinct)
         known = found.take([WINDOW_START, TIMER_COLUMN])
         owners = np.concatenate([found.owners, owners])

@@ -28,8 +28,9 @@ from milepost.dataflow.operators.contract import (
 )
 from milepost.dataflow.operators.rows.columns import key_columns
 from milepost.dataflow.operators.rows.deletes import with_deletes
-from milepost.dataflow.operators.windows.window import StateTables
-from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows, not_between
+from milepost.dataflow.operators.rows.fired import fired_rows
+from milepost.dataflow.operators.windows.window import StateTables, WindowStates
+from milepost.dataflow.operators.windows.windowed import not_between
 
 EMITTED_COLUMN = "__emitted"
 """State column (bool): what the session is, or was before this epoch, has come out. Null: it has not."""
@@ -43,20 +44,11 @@ class Joined:
     moved: pa.Table
 
 
-class SessionOperator(Protocol):
+class SessionOperator(WindowStates, Protocol):
     """What sessions are to their epoch."""
 
     @property
-    def windowed(self) -> WindowedRows: ...
-    @property
-    def emission(self) -> Emission: ...
-    @property
-    def key(self) -> tuple[str, ...]: ...
-    @property
     def output_schema(self) -> pa.Schema: ...
-
-    @property
-    def state_schema(self) -> pa.Schema: ...
 
     def join(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[Joined | None, pa.Table]:
         """Have on-time rows join sessions; return what they have made of them, if there are any, and the late rows."""
@@ -100,8 +92,7 @@ class SessionUpdatesRun:
         before_us = self._fired_us
         if firing_us is None or (before_us is not None and firing_us <= before_us):
             return self._operator.state_schema.empty_table()
-        fired = self._state.due(firing_us).filter(pc.field(TIMER_COLUMN) <= firing_us)
-        return fired if before_us is None else fired.filter(pc.field(TIMER_COLUMN) > before_us)
+        return fired_rows(self._state, TIMER_COLUMN, before_us, firing_us)
 
     def _changed(self, firing_us: int | None) -> tuple[pa.Table, pa.Table]:
         """State rows of what rows have joined and the table shows; and the keys of what it showed and does not now."""

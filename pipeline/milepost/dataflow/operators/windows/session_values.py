@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.aggregation.distinct_values import VALUE_COLUMN
 from milepost.dataflow.operators.contract import Ints, KeyedState
-from milepost.dataflow.operators.rows.columns import first_of_each, group_rows
+from milepost.dataflow.operators.rows.columns import distinct_rows, group_rows
 from milepost.dataflow.operators.windows.windowed import WINDOW_START
 
 
@@ -43,9 +43,7 @@ def forget_values(state: KeyedState, sessions: pa.Table) -> None:
 def _values_of(state: KeyedState, sessions: pa.Table) -> tuple[pa.Table, Ints]:
     """Return the state rows of the values of sessions, each with the number of its session."""
     routing_key: Sequence[str] = [name for name in sessions.column_names if name != WINDOW_START]
-    keys = sessions.select(routing_key)
-    numbers, count = group_rows(keys)
-    found = state.lookup_all(keys.take(pa.array(first_of_each(numbers, count))))
+    found = state.lookup_all(distinct_rows(sessions.select(routing_key)))
     values = found.take([*sessions.column_names, VALUE_COLUMN])
     codes, _ = group_rows(pa.concat_tables([sessions, values.select(sessions.column_names).cast(sessions.schema)]))
     owners = codes[sessions.num_rows :]

@@ -38,9 +38,9 @@ from milepost.dataflow.operators.contract import (
 from milepost.dataflow.operators.rows.columns import (
     UTC_MICROSECONDS,
     distinct_columns,
-    first_of_each,
     group_rows,
     key_columns,
+    number_keys,
 )
 from milepost.dataflow.operators.windows.pane_values import PaneValues
 from milepost.dataflow.operators.windows.window import StateTables
@@ -312,11 +312,9 @@ class SlidingRun:
 
     def _panes(self, rows: pa.Table) -> Panes:
         operator = self._operator
-        keys = rows.select(list(operator.routing_key))
-        owners, count = group_rows(keys)
+        owners, keys = number_keys(rows.select(list(operator.routing_key)))
         if not operator.windowed.aggregates.distinct:
             return Panes.of(rows, owners, {})
-        keys = keys.take(pa.array(first_of_each(owners, count)))
         return Panes.of(rows, owners, operator.values_of(keys, self._tables))
 
     def _changed(self, fired_us: int | None) -> pa.Table:
@@ -334,9 +332,7 @@ class SlidingRun:
         operator = self._operator
         if not wanted.counts.any():
             return operator.window_schema.empty_table()
-        keys = key_columns(panes.rows, operator.routing_key)
-        owners, count = group_rows(keys)
-        keys = keys.take(pa.array(first_of_each(owners, count)))
+        owners, keys = number_keys(key_columns(panes.rows, operator.routing_key))
         found, values = self._state.lookup_all(keys), operator.values_of(keys, self._tables)
         every = Panes.of(found.take(operator.state_schema.names), found.owners, values)
         until = Wanted(operator.first_ends(every), np.minimum(operator.last_ends(every), wanted.ends[1]))

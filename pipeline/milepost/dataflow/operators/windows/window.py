@@ -24,6 +24,7 @@ from milepost.dataflow.operators.contract import (
 )
 from milepost.dataflow.operators.rows.changed import ChangedKeys
 from milepost.dataflow.operators.rows.columns import UTC_MICROSECONDS, distinct_columns, key_columns
+from milepost.dataflow.operators.rows.fired import fired_rows
 from milepost.dataflow.operators.windows.window_bounds import CalendarWindows, FixedWindows
 from milepost.dataflow.operators.windows.windowed import WINDOW_START, Emission, WindowedRows, not_between
 from milepost.spec.values.aggregates import AggregateCall
@@ -104,8 +105,8 @@ class TumblingWindowByKey:
         return changed
 
 
-class WindowOperator(Protocol):
-    """What an operator with one state row per window is to its epoch: tumbling windows, and sessions."""
+class WindowStates(Protocol):
+    """The state rows of an operator that has one of each window."""
 
     @property
     def windowed(self) -> WindowedRows: ...
@@ -115,6 +116,10 @@ class WindowOperator(Protocol):
     def key(self) -> tuple[str, ...]: ...
     @property
     def state_schema(self) -> pa.Schema: ...
+
+
+class WindowOperator(WindowStates, Protocol):
+    """What such an operator is to an epoch whose windows change by themselves: tumbling windows, and sessions."""
 
     def take_up(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
         """Take rows into windows; return the state rows that changed, if any, and the late rows."""
@@ -158,5 +163,4 @@ class WindowRun:
         if firing_us is None or (before_us is not None and firing_us <= before_us):
             return self._operator.state_schema.empty_table()
         self._fired_us = firing_us
-        fired = self._state.due(firing_us).filter(pc.field(TIMER_COLUMN) <= firing_us)
-        return fired if before_us is None else fired.filter(pc.field(TIMER_COLUMN) > before_us)
+        return fired_rows(self._state, TIMER_COLUMN, before_us, firing_us)
