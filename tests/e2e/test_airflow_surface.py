@@ -14,16 +14,18 @@ def test_the_checkpoints_page_needs_a_login_and_shows_the_job(airflow: AirflowIn
     job = airflow.add_job("shown")
     job.land("a", {"AA": 1})
     job.master.trigger(Session.cli())
-    path = f"/milepost/checkpoints/{job.dag_id}"
+    path = f"/milepost/jobs/{job.dag_id}/checkpoints"
 
     assert airflow.page(path, logged_in=False).status_code == 401
     page = airflow.page(path)
 
     assert page.status_code == 200
-    assert '<td class="pending">pending</td>' in page.text
+    assert "pending</span>" in page.text
     assert "CheckpointTriggered" in page.text
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert airflow.page(f"{path}/1", logged_in=False).status_code == 401
+    sheet = airflow.page("/milepost/static/page.css", logged_in=False)
+    assert sheet.status_code == 200 and sheet.headers["content-type"].startswith("text/css")
     one = airflow.page(f"{path}/1")
     assert one.status_code == 200 and "Checkpoint 1 of shown" in one.text
     assert "default-src 'none'" in one.headers["content-security-policy"]
@@ -37,21 +39,21 @@ def test_the_checkpoints_page_escapes_what_it_shows(airflow: AirflowInstance) ->
     checkpoint_id = job.master.trigger(session).checkpoint_id
     job.master.abort(session, checkpoint_id, "ABORTED_BY_USER", "<script>alert(1)</script>")
 
-    page = airflow.page(f"/milepost/checkpoints/{job.dag_id}")
+    page = airflow.page(f"/milepost/jobs/{job.dag_id}/checkpoints")
 
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text
-    assert "<script" not in page.text
+    assert "<script>" not in page.text
 
 
 @pytest.mark.parametrize("dag_id", ["unknown__epoch", "..%2F..%2Fetc%2Fpasswd", "%3Cb%3E"])
 def test_the_checkpoints_page_of_another_dag_is_not_found(airflow: AirflowInstance, dag_id: str) -> None:
-    page = airflow.page(f"/milepost/checkpoints/{dag_id}")
+    page = airflow.page(f"/milepost/jobs/{dag_id}/checkpoints")
     assert page.status_code == 404
     assert "<b>" not in page.text
 
 
 def test_the_page_only_reads(airflow: AirflowInstance) -> None:
-    url = f"{airflow.stack.airflow_url}/milepost/checkpoints/idle__epoch"
+    url = f"{airflow.stack.airflow_url}/milepost/jobs/idle__epoch/checkpoints"
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         answer = httpx.request(method, url, headers=airflow.rest.authorization(), trust_env=False, timeout=60)
         assert answer.status_code == 405

@@ -1,10 +1,20 @@
-"""Where Airflow's API server has the pages of Milepost. It imports nothing: every Airflow process reads it."""
+"""Where the pages of Milepost are in Airflow's API server. It imports nothing heavy: every Airflow process reads it."""
 
 from __future__ import annotations
 
 URL_PREFIX = "/milepost"
 
 
+def jobs_url() -> str:
+    """Return where the page of all jobs is."""
+    return f"{URL_PREFIX}/jobs"
+
+
+def job_url(dag_id: str) -> str:
+    """Return where the pages of a DAG's job begin; behind a further `/`, its sections."""
+    return f"{jobs_url()}/{dag_id}"
+
+
 def checkpoints_url(dag_id: str) -> str:
-    """Return where the Checkpoints page of a DAG is; behind a further `/`, the page of a checkpoint by its id."""
-    return f"{URL_PREFIX}/checkpoints/{dag_id}"
+    """Return where the checkpoints of a DAG's job are; behind a further `/`, the page of one by its id."""
+    return f"{job_url(dag_id)}/checkpoints"

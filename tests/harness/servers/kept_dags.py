@@ -19,6 +19,6 @@ def keep_dags(patch: pytest.MonkeyPatch, *dags: DAG) -> None:
 
 def jobs_on_the_page(dag_id: str) -> dict[str, LoadedJob]:
     """The jobs that the Checkpoints page finds of a DAG; with it, Airflow's server is imported."""
-    from milepost.airflow.page.pages import jobs_of_dag
+    from milepost.airflow.page.dag_jobs import jobs_of_dag
 
     return jobs_of_dag(dag_id)

@@ -119,7 +119,7 @@ def test_an_epoch_runs_and_its_page_is_there_in_an_airflow_that_knows_the_wheel_
         state = rest.wait("orders__epoch", run_id, timeout_s=RUN_S)
         assert state == "success", rest.log("orders__epoch", run_id, "run_epoch")[-4000:]
         page = httpx.get(
-            f"{airflow.url}/milepost/checkpoints/orders__epoch",
+            f"{airflow.url}/milepost/jobs/orders__epoch/checkpoints",
             headers=rest.authorization(),
             trust_env=False,
             timeout=60,

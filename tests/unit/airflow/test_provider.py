@@ -87,6 +87,6 @@ def test_a_task_s_link_leads_to_its_checkpoint(tmp_path: Any, monkeypatch: pytes
     )
     task = run.dag.get_task("small.run_epoch")
     (link,) = task.operator_extra_links
-    assert link.get_link(task, ti_key=run.run) == "/milepost/checkpoints/ours?job=small"
+    assert link.get_link(task, ti_key=run.run) == "/milepost/jobs/ours/checkpoints?job=small"
     told["small.trigger_checkpoint"] = run.execute("small.trigger_checkpoint")
-    assert link.get_link(task, ti_key=run.run) == "/milepost/checkpoints/ours/1?job=small"
+    assert link.get_link(task, ti_key=run.run) == "/milepost/jobs/ours/checkpoints/1?job=small"

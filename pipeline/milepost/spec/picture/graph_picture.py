@@ -31,7 +31,9 @@ PALETTES: Mapping[str, Mapping[str, str]] = {
 }  # fmt: skip
 """Ground and ink; a test holds each ink to the contrast that WCAG asks of text."""
 
-_STYLE = """
+_INKS = {name: " ".join(f"--{ink}: {value};" for ink, value in inks.items()) for name, inks in PALETTES.items()}
+
+STYLE = """
 .milepost-graph {{ {light} }}
 @media (prefers-color-scheme: dark) {{ .milepost-graph {{ {dark} }} }}
 .milepost-graph .ground {{ fill: var(--ground); }}
@@ -47,7 +49,8 @@ _STYLE = """
 .milepost-graph .updates {{ stroke-dasharray: 7 4; }}
 .milepost-graph .beside {{ stroke-dasharray: 2 3; }}
 .milepost-graph .tip {{ fill: var(--line); stroke: none; }}
-"""
+""".format(**_INKS)
+"""The style of every picture, to the letter: a page that shows one may allow it by its digest."""
 
 _LEGEND = (
     ("", "append: rows stay"),
@@ -94,9 +97,7 @@ def graph_picture(report: Mapping[str, Any]) -> str:
     )
     SubElement(svg, "title", {"id": "milepost-graph-title"}).text = _plain(f"The graph of job {report['job']}")
     SubElement(svg, "desc", {"id": "milepost-graph-desc"}).text = _plain(" ".join(_told(report)))
-    SubElement(svg, "style").text = _STYLE.format(
-        **{name: " ".join(f"--{ink}: {value};" for ink, value in inks.items()) for name, inks in PALETTES.items()}
-    )
+    SubElement(svg, "style").text = STYLE
     SubElement(svg, "rect", {"class": "ground", "width": str(width), "height": str(height), "rx": "6"})
     drawing = SubElement(svg, "g", {"transform": f"translate({MARGIN} {MARGIN})"})
     for edge, route in zip(edges, where.routes, strict=True):
