@@ -51,7 +51,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "jobmaster",
     ),
     "spark": ("worker", "wire", "task", "driver", "local"),
-    "spec": ("values", "job sql", "graph", "load picture"),
+    "spec": ("values", "job sql", "graph", "lineage", "load picture"),
     "airflow": ("connections page_urls task_output", "provider", "operators", "dags page"),
     "cli": ("terminal", "running reading workspace", "switching", "main"),
     "testing": ("case_file", "rows", "local_job", "case_run", "recording"),

@@ -8,6 +8,7 @@ from milepost.spec.graph.checks import bad_names
 from milepost.spec.graph.edges import BAD
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
+from milepost.spec.lineage.column_lineage import lineage_document
 from milepost.spec.load.explain import explained_edges, explained_node
 from milepost.spec.load.load import LoadedJob
 
@@ -42,6 +43,7 @@ def lint_report(job: LoadedJob) -> dict[str, Any]:
             {"name": sink.name, "input": sink.input, "format": sink.format, "mode": sink.mode, "path": sink.place}
             for sink in job.spec.sinks
         ],
+        "lineage": lineage_document(job.spec, graph),
         "columns_unknown": [node.uid for node in graph.nodes.values() if not node.known],
         "unread": _unread(job.spec, graph),
     }

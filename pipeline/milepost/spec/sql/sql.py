@@ -251,7 +251,7 @@ class _Reader:
         A name keeps its letters as they are written: Spark names the fields of a struct by them.
         """
         edits = []
-        for column in self._columns_read():
+        for column in read_columns(self._select):
             parts = column.parts
             qualified = len(parts) > 1 and parts[0].name.casefold() == self._alias.casefold()
             reference = parts[1] if qualified else parts[0]
@@ -277,21 +277,6 @@ class _Reader:
             if kinds[index + 1] != "STRING" and not any(start <= token.start <= end for start, end, _ in edits):
                 message = f"the column {token.text} cannot be told from a type; write ({token.text})"
                 raise SqlProblem(message, line_of(self._sql, token.start), column_of(self._sql, token.start))
-
-    def _columns_read(self) -> Iterator[exp.Column]:
-        """Yield what the parser takes for columns, but for stars, units and the variables of lambdas."""
-        from sqlglot import exp
-
-        for column in self._select.find_all(exp.Column):
-            call = column.parent
-            unit = (
-                isinstance(call, exp.Anonymous)
-                and call.name.casefold() in _WITH_UNIT
-                and len(call.expressions) == 3
-                and call.expressions[0] is column
-            )
-            if not (isinstance(column.this, exp.Star) or unit or is_variable(column)):
-                yield column
 
     def _item(self, expression: exp.Expression, first: int, last: int) -> list[tuple[str, str, str | None]]:
         """Return (name, text, input column or None) of one SELECT item; a star gives several."""
@@ -365,6 +350,22 @@ class _Reader:
             if name.casefold() in seen:
                 raise SqlProblem(f"the output column {name} occurs twice")
             seen.add(name.casefold())
+
+
+def read_columns(part: exp.Expression) -> Iterator[exp.Column]:
+    """Yield what the parser takes for columns in a part of a SELECT, but for stars, units and variables of lambdas."""
+    from sqlglot import exp
+
+    for column in part.find_all(exp.Column):
+        call = column.parent
+        unit = (
+            isinstance(call, exp.Anonymous)
+            and call.name.casefold() in _WITH_UNIT
+            and len(call.expressions) == 3
+            and call.expressions[0] is column
+        )
+        if not (isinstance(column.this, exp.Star) or unit or is_variable(column)):
+            yield column
 
 
 def _explodes(node: exp.Expression) -> bool:
