@@ -8,40 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.aggregation.accumulators import (
-    Accumulator,
-    Argument,
-    Count,
-    ExactSum,
-    Extreme,
-    FloatSum,
-    Grouped,
-    Subtracted,
-    Sums,
-    exact_sums_as_decimal,
-    exact_sums_as_float64,
-    exact_sums_as_int64,
-    stored_sums,
-)
-from milepost.dataflow.operators.aggregation.distinct_values import DistinctValues, counted_name, flag_of
-from milepost.dataflow.operators.aggregation.order_free_sums import (
-    OrderFreeSum,
-    order_free_sums,
-    order_free_variances,
-)
-from milepost.dataflow.operators.aggregation.picked import Picked, picked_name
-from milepost.dataflow.operators.aggregation.truths import Truths, any_or_every
+from milepost.dataflow.operators.aggregation.accumulators import Accumulator, Argument, Count, Grouped, Subtracted
+from milepost.dataflow.operators.aggregation.bound_functions import BoundFunction, Column, NamedCall, bound
+from milepost.dataflow.operators.aggregation.distinct_values import DistinctValues, flag_of
 from milepost.dataflow.operators.aggregation.value_tables import WeightedRows, weighted_tables
-from milepost.dataflow.operators.aggregation.variances import Moments, SquareSum, is_exact, variances
-from milepost.dataflow.operators.contract import Bools, GroupedKeys, Ints, KeyedState, OperatorFailed, StateTable
+from milepost.dataflow.operators.aggregation.variances import is_exact
+from milepost.dataflow.operators.contract import Bools, GroupedKeys, Ints, KeyedState, StateTable
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.aggregates import AggregateCall
 
 ROWS_COLUMN = "__rows"
 """How many input rows a partial result stands for, and over updates how many a key has."""
-
-EXTREMES = {"min": "min", "max": "max", "every": "min", "any": "max"}
-"""Functions that are a least or greatest value: true is greater than false."""
 
 
 def timed_calls(uid: str, calls: Mapping[str, AggregateCall], event_time: str | None) -> dict[str, AggregateCall]:
@@ -77,29 +54,30 @@ class Aggregates:
 
         Raises InvalidRequest: a column is not there or of a type that does not work.
         """
-        self._uid, self._schema = uid, schema
-        self._over_updates, self._any_order = over_updates, any_order
-        self._calls = dict(calls)
+        self._schema = schema
         self._types = {column: _type_of(uid, column, schema) for call in calls.values() for column in call.columns}
         accumulators: dict[str, tuple[str | None, Accumulator]] = {}
         if over_updates:
             accumulators[ROWS_COLUMN] = None, Count(Argument(None), ROWS_COLUMN)
-        outputs: list[pa.Field] = []
-        for name, call in self._calls.items():
-            outputs.append(pa.field(name, self._result_type(name, call)))
+        self._functions: dict[str, BoundFunction] = {}
+        for name, call in calls.items():
+            named = NamedCall(uid, name, call, self._types)
+            function = self._functions[name] = bound(named, over_updates=over_updates, any_order=any_order)
             if over_updates:
-                self._check_taken_back(name, call)
+                _check_taken_back(named)
+            if over_updates and call.weighted_table is not None:
+                continue  # its values are kept, and the table tells its result
             where = call.where if over_updates or call.value_table is None else flag_of(call.value_table)
-            for accumulator in self._needed(call):
+            for accumulator in function.accumulators:
                 accumulators.setdefault(accumulator.fields[0].name, (where, accumulator))
         self._filtered = list(accumulators.values())
         self._filters = list(dict.fromkeys(where for where, _ in self._filtered))
         self._accumulators = [accumulator for _, accumulator in self._filtered]
-        self.weighted = weighted_tables(self._calls.values(), self._types) if over_updates else ()
+        self.weighted = weighted_tables(calls.values(), self._types) if over_updates else ()
         of_values = [field for table in self.weighted for field in table.fields]
         self.state_fields = (*(field for one in self._accumulators for field in one.fields), *of_values)
-        self.output_fields = tuple(outputs)
-        distinct = {call: self._types[str(call.column)] for call in self._calls.values() if call.distinct}
+        self.output_fields = tuple(pa.field(name, one.result_type) for name, one in self._functions.items())
+        distinct = {call: self._types[str(call.column)] for call in calls.values() if call.distinct}
         self.distinct = () if over_updates else tuple(DistinctValues(call, type_) for call, type_ in distinct.items())
 
     def fold(self, keys: pa.Table, rows: pa.Table, state: KeyedState) -> tuple[GroupedKeys, pa.Table]:
@@ -213,135 +191,22 @@ class Aggregates:
             occurring, [column for one in self._accumulators for column in one.merge(previous, grouped)]
         )
 
-    def results(self, state_rows: pa.Table) -> list[pa.ChunkedArray | pa.Array]:
+    def results(self, state_rows: pa.Table) -> list[Column]:
         """Return one column per aggregate for rows that have the state columns. Raises OperatorFailed on overflow."""
-        return [self._result(name, call, state_rows) for name, call in self._calls.items()]
+        return [function.result(state_rows) for function in self._functions.values()]
 
-    def _needed(self, call: AggregateCall) -> Sequence[Accumulator]:
-        argument = _argument(call)
-        if self._over_updates and call.weighted_table is not None:
-            return ()
-        if self._over_updates and call.function in ("any", "every"):
-            return Truths(argument, True), Truths(argument, False)
-        if call.distinct:
-            return (Count(Argument(None), counted_name(call)),)
-        if call.function == "count":
-            return (Count(argument),)
-        data_type = self._types[str(call.column)]
-        if call.function in EXTREMES:
-            return (Extreme(argument, data_type, largest=EXTREMES[call.function] == "max"),)
-        if call.by is not None:
-            types = (data_type, self._types[call.by])
-            return (Picked(argument, call.by, types, largest=call.function == "arg_max"),)
-        scale = data_type.scale if pa.types.is_decimal(data_type) else None
-        if call.function in ("var", "stddev"):
-            if is_exact(data_type):
-                return (Count(argument), ExactSum(argument, scale), SquareSum(argument, scale))
-            if self._any_order:
-                squares = OrderFreeSum(argument, squares=True, scale=scale)
-                return (Count(argument), OrderFreeSum(argument, scale=scale), squares)
-            return (Count(argument), Moments(argument, scale))
-        if pa.types.is_floating(data_type):
-            return (Count(argument), OrderFreeSum(argument) if self._any_order else FloatSum(argument))
-        return (Count(argument), ExactSum(argument, scale))
 
-    def _result_type(self, name: str, call: AggregateCall) -> pa.DataType:
-        if call.where is not None and not pa.types.is_boolean(self._types[call.where]):
-            raise self._refused(name, call, self._types[call.where])
-        if call.distinct and pa.types.is_nested(self._types[str(call.column)]):
-            raise self._refused(name, call, self._types[str(call.column)])
-        if call.function == "count":
-            return pa.int64()
-        data_type = self._types[str(call.column)]
-        if call.by is not None and not pa.types.is_nested(self._types[call.by]):
-            return data_type
-        if call.function in ("any", "every") and pa.types.is_boolean(data_type):
-            return data_type
-        if call.function in ("min", "max") and not pa.types.is_nested(data_type):
-            return data_type
-        if call.function in ("avg", "var", "stddev") and _is_number(data_type):
-            return pa.float64()
-        if call.function == "sum" and _is_number(data_type):
-            if pa.types.is_decimal(data_type):
-                return pa.decimal128(38, data_type.scale)
-            return pa.float64() if pa.types.is_floating(data_type) else pa.int64()
-        raise self._refused(name, call, data_type if call.by is None else self._types[call.by])
-
-    def _check_taken_back(self, name: str, call: AggregateCall) -> None:
-        """Raises InvalidRequest: rows cannot be taken back from an aggregate of this type."""
-        data_type = self._types.get(str(call.column))
-        values = data_type is not None and call.weighted_table is not None
-        if (values and pa.types.is_nested(data_type)) or (data_type is not None and _rounds(call, data_type)):
-            raise InvalidRequest(
-                f"operator {self._uid!r}: {name} = {call} of type {data_type} is not available in this version over "
-                "updates: its rows cannot be taken back. Nothing was changed.",
-                hint="Take a scalar out of a nested column, and sum decimals instead of floats, in a `sql` operator.",
-            )
-
-    def _refused(self, name: str, call: AggregateCall, data_type: pa.DataType) -> InvalidRequest:
-        return InvalidRequest(
-            f"operator {self._uid!r}: {name} = {call} does not work on type {data_type}. Nothing was changed.",
-            hint="Cast the column in a `sql` operator.",
+def _check_taken_back(named: NamedCall) -> None:
+    """Raises InvalidRequest: rows cannot be taken back from an aggregate of this type."""
+    call = named.call
+    if call.column is None:
+        return
+    if (call.weighted_table is not None and pa.types.is_nested(named.type)) or _rounds(call, named.type):
+        raise InvalidRequest(
+            f"operator {named.uid!r}: {named.name} = {call} of type {named.type} is not available in this version over "
+            "updates: its rows cannot be taken back. Nothing was changed.",
+            hint="Take a scalar out of a nested column, and sum decimals instead of floats, in a `sql` operator.",
         )
-
-    def _result(self, name: str, call: AggregateCall, rows: pa.Table) -> pa.ChunkedArray | pa.Array:
-        argument = _argument(call)
-        if call.function == "count":
-            return rows.column(f"count({'distinct ' if call.distinct else ''}{argument.label})")
-        if self._over_updates and call.function in ("any", "every"):
-            return any_or_every(rows, argument, call.function)
-        if call.function in EXTREMES:
-            return rows.column(f"{EXTREMES[call.function]}({argument.label})")
-        if call.by is not None:
-            return rows.column(picked_name(argument, call.by, largest=call.function == "arg_max"))
-        data_type = self._types[str(call.column)]
-        if call.function in ("var", "stddev"):
-            if self._any_order and not is_exact(data_type):
-                values, none = order_free_variances(rows, argument)
-            else:
-                values, none = variances(rows, argument, data_type)
-            return pa.array(np.sqrt(values) if call.function == "stddev" else values, pa.float64(), mask=none)
-        count = rows.column(f"count({argument.label})").to_numpy()
-        none = count == 0
-        if pa.types.is_floating(data_type):
-            if self._any_order:
-                total = order_free_sums(rows, argument)
-            else:
-                total = rows.column(f"sum({argument.label})").to_numpy()
-        else:
-            sums = stored_sums(rows, f"sum({argument.label})")
-            if call.function == "sum":
-                return self._exact_sum(name, call, sums, none)
-            self._refuse_overflow(name, call, "128 bits", ~sums.in_128_bits)
-            total = exact_sums_as_float64(sums)
-            if pa.types.is_decimal(data_type):
-                total = total / 10.0**data_type.scale
-        if call.function == "sum":
-            return pa.array(total, pa.float64(), mask=none)
-        return pa.array(total / np.maximum(count, 1), pa.float64(), mask=none)
-
-    def _exact_sum(self, name: str, call: AggregateCall, exact: Sums, none: Bools) -> pa.Array:
-        result_type = self._result_type(name, call)
-        if pa.types.is_decimal(result_type):
-            sums, too_large = exact_sums_as_decimal(exact, result_type)
-            sums = pc.if_else(pa.array(none), pa.scalar(None, result_type), sums)
-        else:
-            values, too_large = exact_sums_as_int64(exact)
-            sums = pa.array(values, pa.int64(), mask=none)
-        self._refuse_overflow(name, call, str(result_type), too_large)
-        return sums
-
-    def _refuse_overflow(self, name: str, call: AggregateCall, limit: str, too_large: Bools) -> None:
-        if too_large.any():
-            raise OperatorFailed(
-                self._uid,
-                f"{name} = {call} is beyond {limit} for {int(too_large.sum())} of {len(too_large)} keys; "
-                "cast the column to a wider decimal or a double before it",
-            )
-
-
-def _argument(call: AggregateCall) -> Argument:
-    return Argument(call.column, call.where)
 
 
 def _type_of(uid: str, column: str, schema: pa.Schema) -> pa.DataType:
@@ -358,7 +223,3 @@ def _rounds(call: AggregateCall, data_type: pa.DataType) -> bool:
     if call.function in ("var", "stddev"):
         return not is_exact(data_type)
     return call.function in ("sum", "avg") and bool(pa.types.is_floating(data_type))
-
-
-def _is_number(data_type: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(data_type) or pa.types.is_floating(data_type) or pa.types.is_decimal(data_type))
