@@ -29,6 +29,7 @@ from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.handles import StateHandle
 from milepost.storage.layout import require_own_key
+from milepost.storage.requests import StoreRequests
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +206,10 @@ class CheckpointMetadata:
         throughput: how much input its subtasks can take.
         started_ms: when its trigger began, by the wall clock of that machine; None when nobody measured it.
         timings: milliseconds of the driver, by step up to the commit point. tasks: what each Spark attempt measured.
+        requests: of the driver to S3, by step up to the metadata itself; {} for none: all is a directory's.
     """
 
-    stored_format: ClassVar[str] = "milepost.metadata/5"
+    stored_format: ClassVar[str] = "milepost.metadata/6"
 
     job: str
     checkpoint_id: int
@@ -235,6 +237,7 @@ class CheckpointMetadata:
     started_ms: Count | None = None
     timings: Mapping[str, Count] = field(default_factory=dict)
     tasks: tuple[TaskTimes, ...] = ()
+    requests: Mapping[str, StoreRequests] = field(default_factory=dict)
     dimensions: Mapping[str, DimensionSnapshot] = field(default_factory=dict)
 
     def encode(self) -> bytes:

@@ -1,10 +1,12 @@
-"""The clock of an epoch's steps: each is measured from its beginning to that of the next."""
+"""The clock of an epoch's steps measures each from its beginning to that of the next: its time and its requests."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from milepost.storage.requests import MADE, StoreRequests
 
 
 @dataclass(slots=True)
@@ -21,6 +23,8 @@ class StepClock:
     _step: str | None = None
     _since: float = 0.0
     _spent: dict[str, float] = field(default_factory=dict)
+    _made_before: StoreRequests = field(default_factory=StoreRequests)
+    _made: dict[str, StoreRequests] = field(default_factory=dict)
 
     def __call__(self, step: str, detail: str = "") -> None:
         """End the step before it, and begin this one.
@@ -29,7 +33,7 @@ class StepClock:
             detail: what else is told of it.
         """
         self.end()
-        self._step, self._since = step, time.monotonic()
+        self._step, self._since, self._made_before = step, time.monotonic(), MADE.so_far()
         if self.tell is not None:
             self.tell(f"{step}: {detail}" if detail else step)
 
@@ -37,11 +41,16 @@ class StepClock:
         """End the step that is being measured, if there is one."""
         if self._step is not None:
             self._spent[self._step] = self._spent.get(self._step, 0.0) + time.monotonic() - self._since
+            self._made[self._step] = self.requests(self._step) + (MADE.so_far() - self._made_before)
             self._step = None
 
     def ms(self, *steps: str) -> int:
         """Milliseconds of the ended steps of these names."""
         return round(sum(self._spent.get(step, 0.0) for step in steps) * 1000)
+
+    def requests(self, *steps: str) -> StoreRequests:
+        """Return the requests that this process made to S3 in the ended steps of these names."""
+        return sum((self._made.get(step, StoreRequests()) for step in steps), StoreRequests())
 
     @property
     def steps(self) -> dict[str, int]:
@@ -60,3 +69,4 @@ class PlanTimes:
 
     started_ms: int
     plan_ms: int
+    requests: StoreRequests = field(default_factory=StoreRequests)

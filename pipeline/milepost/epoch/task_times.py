@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
+
+from milepost.storage.requests import StoreRequests
 
 _PARTS = {
     "read": ("read_ms",),
@@ -36,6 +38,7 @@ class TaskTimes:
         alignment_ms: longest time between the first and the last barrier that one of its operators processed.
         in_flight_bytes: of the buffers that it left unprocessed.
         left_ms: from the end of its processing to its deadline, negative when it was late; None without a deadline.
+        requests: to S3, that of this measurement among them.
     """
 
     level: int
@@ -58,6 +61,7 @@ class TaskTimes:
     alignment_ms: int
     in_flight_bytes: int
     left_ms: int | None
+    requests: StoreRequests = field(default_factory=StoreRequests)
 
     def spent_ms(self, *names: str) -> int:
         """Return the sum of some of its times; what is no part of its work counts as nothing."""

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.savepoints.listed import ListedSavepoint
     from milepost.jobmaster.savepoints.restore import Restores, StartedFromSavepoint
     from milepost.jobmaster.savepoints.savepoints import Savepoints
+    from milepost.storage.requests import StoreRequests
 
 _HOMES = {
     "backfill.backfill": ("BackfillResult", "DisposedBackfills"),
@@ -82,7 +83,9 @@ _HOMES = {
     "run.triggered": ("NothingToDo", "Triggered"),
     "savepoints.restore": ("StartedFromSavepoint",),
 }
-_HOME_OF = {name: f"milepost.jobmaster.{module}" for module, names in _HOMES.items() for name in names}
+_HOME_OF = {name: f"milepost.jobmaster.{module}" for module, names in _HOMES.items() for name in names} | {
+    "StoreRequests": "milepost.storage.requests"
+}
 
 __all__ = ["JobMaster", *_HOME_OF]
 

@@ -29,6 +29,7 @@ from urllib3.exceptions import HTTPError
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
 from milepost.protocol.records.object_store import Credentials, Names, ObjectStat, StoreConfig
 from milepost.storage.keys import S3Root, is_loopback, parse_root, validate_key, validate_prefix
+from milepost.storage.requests import count_requests
 from milepost.storage.s3_errors import S3Errors, http_status
 
 _FAULTS = (BotoCoreError, ClientError)
@@ -75,7 +76,7 @@ def _shared_client(process: int, attempts: int, reached: StoreConfig, chain: Has
         options["s3"] = {"addressing_style": "path"}
         if is_loopback(endpoint):
             options["proxies"] = {}  # HTTP_PROXY of the environment cannot lead to this machine's loopback
-    return aws_session(reached.credentials).client(
+    client = aws_session(reached.credentials).client(
         "s3",
         endpoint_url=endpoint,
         region_name=reached.region,
@@ -87,6 +88,8 @@ def _shared_client(process: int, attempts: int, reached: StoreConfig, chain: Has
             **options,
         ),
     )
+    count_requests(client)
+    return client
 
 
 def _chain() -> Hashable:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from milepost.cli.reading.times import show_phases, show_tasks
+from milepost.cli.reading.times import show_phases, show_requests, show_tasks
 from milepost.cli.reading.vetoes import show_veto
 from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
@@ -140,6 +140,9 @@ def _show_flow(report: CheckpointDetails, output: Output) -> None:
         output.table(columns, rows, optional=("runs",), figures=("state",))
     _section("Time", output)
     show_phases(report.phases, output)
+    if report.requests:
+        _section("Requests: to S3, by who made them", output)
+        show_requests(report.requests, output)
     _section("Quality", output)
     output.text(f"  {'verdict'.ljust(_NAMES)}  {output.paint(report.verdict.status.value)}")
     for verdict in report.verdict.verdicts:

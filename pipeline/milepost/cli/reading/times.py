@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from milepost.cli.terminal.output import Output
+from milepost.cli.terminal.output import Output, show_bytes
+
+if TYPE_CHECKING:
+    from milepost.jobmaster.jobmaster import StoreRequests
 
 _BAR = 30
 
@@ -47,6 +50,21 @@ def show_phases(phases: Mapping[str, int | None], output: Output) -> None:
 
 def _bar(part: int, total: int) -> str:
     return "█" * round(_BAR * part / total)
+
+
+def show_requests(requests: Mapping[str, StoreRequests], output: Output) -> None:
+    """Print the requests of each phase that made some, by the classes that providers bill, and their sum."""
+    made = {phase: one for phase, one in requests.items() if one.made}
+    first, *others = made.values()
+    made["total"] = sum(others, first)
+    output.table(
+        ["phase", "put, list", "get, head", "delete", "sent", "received"],
+        [
+            [phase, one.puts, one.gets, one.deletes, show_bytes(one.sent_bytes), show_bytes(one.received_bytes)]
+            for phase, one in made.items()
+        ],
+        figures=("sent", "received"),
+    )
 
 
 def show_tasks(tasks: Sequence[Mapping[str, Any]], output: Output) -> None:

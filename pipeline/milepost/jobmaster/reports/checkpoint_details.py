@@ -15,10 +15,11 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.static_sources import StaticSourceDetails, static_source_details
-from milepost.jobmaster.reports.timings import AfterCommit, kept, notified_of, phases_of
+from milepost.jobmaster.reports.timings import AfterCommit, kept, notified_of, phases_of, requests_of
 from milepost.protocol.exchange.declines import recreated
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
+from milepost.storage.requests import StoreRequests
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class CheckpointDetails(CheckpointReport):
 
     Attributes:
         phases: milliseconds, None for what was not measured. notified_ms: by sink.
+        requests: to S3, by phase, `timings.REQUEST_PHASES`; {} when none was made.
         code_differs: what of the code that ran is not what would run now; None when that was not recorded.
     """
 
@@ -123,6 +125,7 @@ class CheckpointDetails(CheckpointReport):
     recreated: tuple[RecreationReport, ...]
     phases: Mapping[str, int | None]
     notified_ms: Mapping[str, int]
+    requests: Mapping[str, StoreRequests]
     code: Mapping[str, str]
     code_differs: tuple[str, ...] | None
     spec: str
@@ -160,6 +163,7 @@ def detailed(
         recreated=_recreated(metadata),
         phases=phases_of(metadata, measured),
         notified_ms=notified_of(measured),
+        requests=requests_of(metadata, measured),
         code=metadata.code,
         code_differs=None if differences is None else tuple(differences),
         spec=metadata.spec_text,

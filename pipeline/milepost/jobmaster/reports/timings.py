@@ -8,8 +8,8 @@ it, it goes with them, and writing it may fail.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from milepost.epoch.metadata import CheckpointMetadata
@@ -20,10 +20,13 @@ from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.layout import after_commit_key, after_commit_prefix
+from milepost.storage.requests import StoreRequests, own_put
 
 _LOG = logging.getLogger(__name__)
 
 _NOTIFY = "notify "
+
+_PHASE_OF_STEP = {"validate": "commit", "complete": "commit", "notify": "notify", "subsume": "subsume"}
 
 PHASES = (
     "plan", "begin", "session", "copy",
@@ -45,14 +48,16 @@ class AfterCommit:
     Attributes:
         ended_ms: wall clock, ms since the epoch. commit_ms, subsume_ms: None when another process did it.
         notify_ms: by sink.
+        requests: to S3, by phase.
     """
 
-    stored_format: ClassVar[str] = "milepost.times/1"
+    stored_format: ClassVar[str] = "milepost.times/2"
 
     ended_ms: int
     commit_ms: int | None = None
     notify_ms: dict[str, int] = field(default_factory=dict)
     subsume_ms: int | None = None
+    requests: dict[str, StoreRequests] = field(default_factory=dict)
 
 
 def post_commit_times(clock: StepClock, written_ms: int = 0) -> AfterCommit:
@@ -65,19 +70,37 @@ def post_commit_times(clock: StepClock, written_ms: int = 0) -> AfterCommit:
     steps = clock.steps
     commit_ms = written_ms + clock.ms("validate", "complete") if "complete" in steps else None
     notify_ms = {step.removeprefix(_NOTIFY): ms for step, ms in steps.items() if step.startswith(_NOTIFY)}
-    return AfterCommit(clock.now_ms, commit_ms, notify_ms, steps.get("subsume"))
+    requests = {phase: clock.requests(*named) for phase, named in _steps_of_phases(steps).items()}
+    return AfterCommit(clock.now_ms, commit_ms, notify_ms, steps.get("subsume"), requests)
 
 
-def keep(context: JobContext, checkpoint_id: CheckpointId, token: FencingToken, by: str, times: AfterCommit) -> None:
+def _steps_of_phases(steps: Iterable[str]) -> dict[str, list[str]]:
+    """Return the steps of a clock that belong to each phase after the commit point, of those that have one."""
+    found: dict[str, list[str]] = {}
+    for step in steps:
+        phase = _PHASE_OF_STEP.get(step.partition(" ")[0])
+        if phase is not None:
+            found.setdefault(phase, []).append(step)
+    return found
+
+
+def keep(
+    context: JobContext, checkpoint_id: CheckpointId, token: FencingToken, by: str, times: AfterCommit
+) -> AfterCommit:
     """Store what was measured after the commit; one request. Never fails: it is a measurement, and the epoch is done.
 
     Args:
         by: which step, or steps, of the epoch the process was for; a later try of them replaces it.
+    Returns: what was measured, that request among it.
     """
+    if times.requests:
+        last = [*times.requests][-1]
+        times = replace(times, requests={**times.requests, last: times.requests[last] + own_put(context.store)})
     try:
         context.store.put(after_commit_key(checkpoint_id, token, by), encode(times))
     except CheckpointError as error:
         _LOG.warning("checkpoint %s: the times of %s were not kept: %s", checkpoint_id, by, error.message)
+    return times
 
 
 def kept(context: JobContext, checkpoint_id: CheckpointId, token: FencingToken) -> tuple[AfterCommit, ...]:
@@ -118,6 +141,26 @@ def phases_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> dic
         # Each phase is rounded. More than that below zero: clocks of several machines that disagree.
         found["other"] = max(0, other_ms) if other_ms >= -len(PHASES) else None
     return {f"{phase}_ms": found[phase] for phase in PHASES} | {"total_ms": total_ms}
+
+
+REQUEST_PHASES = ("plan", "begin", "session", "job", "tasks", "gate", "prepare", "commit", "notify", "subsume")
+"""Who made requests, in the order in which they begin. job: the driver while the tasks run. tasks: those of Spark."""
+
+
+def requests_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> dict[str, StoreRequests]:
+    """Return the requests of an epoch to S3 by phase; {} when it made none.
+
+    Attempts that Spark lost left no measurements: theirs are in no figure.
+    """
+    found = dict.fromkeys(REQUEST_PHASES, StoreRequests()) | {
+        "tasks": sum((task.requests for task in metadata.tasks), StoreRequests())
+    }
+    measured = [("commit" if step == "write" else step, made) for step, made in metadata.requests.items()]
+    measured += [item for times in after for item in times.requests.items()]
+    for phase, made in measured:
+        if phase in found:  # what is stored is not trusted
+            found[phase] += made
+    return found if any(made.made for made in found.values()) else {}
 
 
 def notified_of(after: Sequence[AfterCommit]) -> dict[str, int]:

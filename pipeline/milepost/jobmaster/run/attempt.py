@@ -41,11 +41,13 @@ from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spec.graph.in_flight import input_signatures
 from milepost.state.layers.key_hash import KeyHash
 from milepost.storage.at_once import at_once
+from milepost.storage.requests import own_put
 
 _LOG = logging.getLogger(__name__)
 
@@ -100,7 +102,7 @@ def run_opened_epoch(
         metadata = replace(metadata, signatures=signed(metadata.signatures, answers.spark))
         rows_in = sum(source.rows for source in metadata.sources.values())
         clock("write", f"{counted(rows_in, 'row')} in, {counted(rows_out, 'row')} out")
-        metadata = replace(metadata, **_times(clock, answers, planned))
+        metadata = replace(metadata, **_times(context.store, clock, answers, planned))
         with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
             handle = context.write_metadata(metadata)
     clock.end()
@@ -126,8 +128,8 @@ def _verify(context: JobContext, pending: PendingCheckpoint, answers: EpochAnswe
         raise
 
 
-def _times(clock: StepClock, answers: EpochAnswers, planned: PlanTimes | None) -> dict[str, Any]:
-    """The metadata's `started_ms` and `timings`. What the data plane did before and after its job is the job's."""
+def _times(store: ObjectStore, clock: StepClock, answers: EpochAnswers, planned: PlanTimes | None) -> dict[str, Any]:
+    """The metadata's `started_ms`, `timings` and `requests`. What the data plane did around its job is the job's."""
     timings = {
         "begin_ms": clock.ms("begin"),
         "session_ms": clock.ms("session") + answers.session_ms,
@@ -135,9 +137,15 @@ def _times(clock: StepClock, answers: EpochAnswers, planned: PlanTimes | None) -
         "gate_ms": clock.ms("gate"),
         "prepare_ms": clock.ms("prepare"),
     }
-    if planned is None:
-        return {"started_ms": None, "timings": timings}
-    return {"started_ms": planned.started_ms, "timings": {"plan_ms": planned.plan_ms, **timings}}
+    steps = {"begin": "begin", "session": "session", "job": "data plane", "gate": "gate", "prepare": "prepare"}
+    requests = {name: clock.requests(step) for name, step in steps.items()} | {"write": own_put(store)}
+    if planned is not None:
+        timings, requests = {"plan_ms": planned.plan_ms, **timings}, {"plan": planned.requests, **requests}
+    return {
+        "started_ms": None if planned is None else planned.started_ms,
+        "timings": timings,
+        "requests": {step: made for step, made in requests.items() if made.made},
+    }
 
 
 def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, BucketPlan], started_ms: int) -> EpochPlan:

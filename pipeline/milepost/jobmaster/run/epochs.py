@@ -256,8 +256,8 @@ class Epochs:
             self.subsume(session)
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
-        times = post_commit_times(clock, report.write_ms)
-        keep(self._context, completed.checkpoint_id, completed.token, "run", times)
+        measured = post_commit_times(clock, report.write_ms)
+        times = keep(self._context, completed.checkpoint_id, completed.token, "run", measured)
         if self._context.metadata(completed).final:
             clock("finish")
             self._lifecycle.finish(session, completed.checkpoint_id)

@@ -189,7 +189,7 @@ class Trigger:
     ) -> Triggered:
         sinks, clock = tuple(sorted(sink.name for sink in self._context.spec.sinks)), asked.clock
         clock.end()
-        times = PlanTimes(clock.started_ms, clock.ms("plan"))
+        times = PlanTimes(clock.started_ms, clock.ms("plan"), clock.requests("plan"))
         token = pending.token
         return Triggered(pending.checkpoint_id, pending.epoch, state.live, token, sinks, summary, times, opened)
 

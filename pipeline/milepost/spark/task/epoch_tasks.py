@@ -38,6 +38,7 @@ from milepost.spark.worker.worker_memory import MemoryBudget
 from milepost.spec.graph.graph import Node, SinkInput
 from milepost.spec.job.spec import SinkSpec
 from milepost.storage.layout import metrics_prefix
+from milepost.storage.requests import own_put
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -97,13 +98,13 @@ class OperatorStage:
         for item in self._bounded(identity, self._produce(attempt, batches, store, metrics), attempt.memory.budget):
             if isinstance(item, OperatorStageEnd):
                 try:
-                    store.put(self.metrics_prefix + metrics.file_name, metrics.encode())
+                    store.put(self.metrics_prefix + metrics.file_name, metrics.encode(own_put(store)))
                 except CheckpointError as error:
                     yield Declined(identity.decline_for(error, "metrics", CheckpointFailureReason.IO_EXCEPTION))
                     return
             elif metrics.incomplete:
                 with contextlib.suppress(CheckpointError):  # the decline is what has to be told
-                    store.put(self.metrics_prefix + metrics.file_name, metrics.encode())
+                    store.put(self.metrics_prefix + metrics.file_name, metrics.encode(own_put(store)))
             handed = time.monotonic()
             yield item
             # The output stage, and Spark behind it, do their part before this goes on.

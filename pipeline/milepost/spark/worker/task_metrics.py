@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from milepost.epoch.task_times import TaskTimes
 from milepost.protocol.codec.records import to_json
+from milepost.storage.requests import MADE, StoreRequests
 
 INCOMPLETE = "-incomplete.json"
 """How the name of measurements ends whose snapshot was not acknowledged; nobody counts them as a checkpoint's."""
@@ -45,6 +46,7 @@ class TaskMetrics:
     _started: float = field(default_factory=time.monotonic)
     _last: float = field(default_factory=time.monotonic)
     _uploads: list[float] = field(default_factory=list)
+    _made_before: StoreRequests = field(default_factory=MADE.so_far)
 
     def mark(self, name: str) -> None:
         """Add the time since the previous mark to `name`."""
@@ -75,8 +77,8 @@ class TaskMetrics:
         ended = INCOMPLETE if self.incomplete else ".json"
         return f"{attempts_prefix(self.level, self.subtask)}{self.attempt}{ended}"
 
-    def times(self) -> TaskTimes:
-        """Return what was measured so far; a part that the task does not have is None."""
+    def times(self, own_put: StoreRequests) -> TaskTimes:
+        """Return what was measured, once, at its end; a part that the task does not have is None."""
         return TaskTimes(
             level=self.level,
             subtask=self.subtask,
@@ -98,10 +100,12 @@ class TaskMetrics:
             alignment_ms=self.alignment_ms,
             in_flight_bytes=self.in_flight_bytes,
             left_ms=self.left_ms,
+            requests=MADE.take(self._made_before, own_put),
         )
 
-    def encode(self) -> bytes:
-        return json.dumps(to_json(self.times()), sort_keys=True).encode()
+    def encode(self, own_put: StoreRequests) -> bytes:
+        """Return what is stored of the task. Args: own_put: the request that stores it."""
+        return json.dumps(to_json(self.times(own_put)), sort_keys=True).encode()
 
     def _ms(self, name: str) -> int | None:
         return round(self.marks[name] * 1000) if name in self.marks else None

@@ -34,6 +34,7 @@ from milepost.protocol.subtask.task_lifecycle import TaskLifecycle, TaskState
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.storage.layout import MANIFEST_PREFIX
 from milepost.storage.local import LocalStore
+from milepost.storage.requests import StoreRequests
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.stores.faulty_store import Effect, Fault, at
@@ -346,7 +347,7 @@ def test_the_time_of_the_restore_is_measured_apart() -> None:
     metrics.mark("process_ms")
     metrics.mark("restore_ms")
     assert set(metrics.marks) == {"restore_ms", "process_ms"}
-    assert b'"restore_ms": ' in metrics.encode()
+    assert b'"restore_ms": ' in metrics.encode(StoreRequests())
 
 
 def test_an_error_while_giving_up_an_epoch_does_not_hide_the_one_that_ended_it(

@@ -18,6 +18,7 @@ from milepost.epoch.throughput import ThroughputEstimate
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.buffers.channel_state import ChannelStateHandle
+from milepost.storage.requests import StoreRequests
 from tests.harness.jobs.job_log import KEY_HASH_SECRET
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.tasks.key_hashes import KEYED
@@ -55,6 +56,7 @@ TASK = TaskTimes(
     alignment_ms=1,
     in_flight_bytes=3_000,
     left_ms=None,
+    requests=StoreRequests(puts=3, gets=2, sent_bytes=9_000, received_bytes=120),
 )
 
 
@@ -70,6 +72,7 @@ def test_what_was_written_is_read_back_to_the_same_bytes() -> None:
     metadata = decode_metadata(golden(), "golden")
     assert metadata.encode() == golden()
     assert metadata.hasher == KEYED and KEY_HASH_SECRET not in repr(metadata)
+    assert metadata.requests["begin"] == StoreRequests(1, 2, 0, 700, 5_000)
     assert metadata.tasks == (TASK,) and metadata.throughput == ThroughputEstimate(0.25, 12.5)
     operator, (source,) = metadata.operators["hourly"], metadata.sources.values()
     assert (operator.firing, operator.channels) == ((2_000_000_000, None), (None, CHANNEL))
@@ -102,8 +105,8 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
     ("path", "value", "message"),
     [
         (("format",), 5, "was written by an earlier Milepost"),
-        (("format",), "milepost.metadata/4", "was written by an earlier Milepost"),
-        (("format",), "milepost.metadata/6", "was written by a newer Milepost"),
+        (("format",), "milepost.metadata/5", "was written by an earlier Milepost"),
+        (("format",), "milepost.metadata/7", "was written by a newer Milepost"),
         (("operators", "hourly", "tables"), {}, "it has no table of state"),
         (("operators", "hourly", "tables", "left"), LEFT, "the subtasks of its tables '', 'left' are not the same"),
         (("operators", "hourly", "firing"), [1], "firing has 1 entries for 2 subtasks"),

@@ -162,8 +162,8 @@ def test_kept_times_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
     job.master.run(Session.cli(), SparklessRunner())
     (done,) = job.context.head().state.checkpoints
     where = (done.checkpoint_id, done.token)
-    job.context.store.put(after_commit_key(*where, "subsume"), b'{"format": "milepost.times/1"}')
-    later = encode(AfterCommit(1)).replace(b'.times/1"', b'.times/2"')
+    job.context.store.put(after_commit_key(*where, "subsume"), b'{"format": "milepost.times/2"}')
+    later = encode(AfterCommit(1)).replace(b'.times/2"', b'.times/3"')
     job.context.store.put(after_commit_key(*where, "later"), later)
     assert len(kept(job.context, *where)) == 1
     with pytest.raises(StateCorrupt, match="was written by a newer Milepost"):

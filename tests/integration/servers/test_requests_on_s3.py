@@ -1,0 +1,95 @@
+"""What an epoch asked of S3 is in its checkpoint: what the server saw, by class, no more and no less."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from milepost.jobmaster.jobmaster import Session, Triggered
+from milepost.jobmaster.reports.timings import REQUEST_PHASES
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.storage.open import open_store
+from milepost.storage.requests import MADE, RequestClass, StoreRequests, class_of
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.s3_servers import Ministack
+
+
+@pytest.fixture
+def proxy(ministack: Ministack, monkeypatch: pytest.MonkeyPatch):
+    for name, value in ministack.environment().items():
+        monkeypatch.setenv(name, value)
+    with HeaderDroppingProxy(ministack.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def job(ministack: Ministack, proxy: HeaderDroppingProxy, tmp_path: Path) -> SparklessJob:
+    """A job whose state and table lie in a bucket, asked through the proxy; its second epoch is the one that counts."""
+    bucket = ministack.new_bucket()
+    endpoint = f"store: {{endpoint_url: '{proxy.endpoint_url}'}}"
+    edit = {
+        "storage: ../store\n": f"storage: s3://{bucket}/jobs\n{endpoint}\n",
+        "../lake/table": f"s3://{bucket}/lake/table",
+    }
+    job = SparklessJob.create(tmp_path, edit)
+    job.land("0.csv")
+    job.master.run(Session.cli(), SparklessRunner())
+    job.land("1.csv")
+    proxy.requests.clear()
+    return job
+
+
+def seen_by(proxy: HeaderDroppingProxy) -> Counter[RequestClass]:
+    """Return what the server was asked until the last measurement was put: then the report is read."""
+    last = max(at for at, (_, path) in enumerate(proxy.requests) if "/metrics/after-" in path)
+    return Counter(class_of(method, path) for method, path in proxy.requests[: last + 1])
+
+
+def by_class(made: StoreRequests) -> Counter[RequestClass]:
+    return +Counter({RequestClass.PUT: made.puts, RequestClass.GET: made.gets, RequestClass.DELETE: made.deletes})
+
+
+def test_an_epoch_here_and_now_says_what_the_server_saw(job: SparklessJob, proxy: HeaderDroppingProxy) -> None:
+    document = job.master.run(Session.cli(), SparklessRunner())
+    asked = sum(document.requests.values(), StoreRequests())
+    assert by_class(asked) == seen_by(proxy)
+    assert [*document.requests] == [*REQUEST_PHASES]
+    assert document.requests["tasks"].puts >= len(document.tasks) and asked.sent_bytes > document.checkpointed_bytes
+    assert asked.received_bytes > 0
+    assert job.master.show().requests == document.requests
+    told = milepost("show", job.folder / "config" / "small.yaml").stdout.splitlines()
+    total = next(line.split() for line in told[told.index("Requests: to S3, by who made them") :] if "total" in line)
+    assert total[:4] == ["total", str(asked.puts), str(asked.gets), str(asked.deletes)]
+
+
+def test_processes_that_share_an_epoch_count_together_what_the_server_saw(
+    job: SparklessJob, proxy: HeaderDroppingProxy
+) -> None:
+    """Under a scheduler each step has a process of its own: the trigger's count travels with its times."""
+    session = Session.cli()
+    triggered = job.master.trigger(session)
+    assert isinstance(triggered, Triggered)
+    job.master.run_epoch(session, 2, SparklessRunner(), planned=triggered.times)
+    token = job.master.complete(session, 2).token
+    report = job.master.show(2)
+    assert report.requests["plan"] == triggered.times.requests != StoreRequests()
+    assert report.requests["commit"] == StoreRequests(puts=1)  # of the metadata: no step after it kept a measurement
+    assert token and report.requests["tasks"].puts >= len(report.tasks)
+
+
+def test_each_try_of_a_request_is_counted(ministack: Ministack, proxy: HeaderDroppingProxy) -> None:
+    """A reply that is lost is asked for again by the library: the provider bills both."""
+    store = open_store(StoreConfig(f"s3://{ministack.shared_bucket}/tries", proxy.endpoint_url))
+    store.put("key", b"12345")
+    proxy.requests.clear()
+    resets = iter([True])
+    proxy.reset_when = lambda method, path, headers: next(resets, False)
+    before = MADE.so_far()
+    assert store.get("key") == b"12345"
+    assert len(proxy.requests) == 2
+    assert MADE.so_far() - before == StoreRequests(gets=2, received_bytes=5)
