@@ -118,10 +118,10 @@ def test_a_failed_epoch_is_red_unless_it_is_tolerated_and_publishes_nothing(airf
     assert gated.statuses() == [(1, "aborted")]
 
     assert gated.master.job_state().job_status == "failed"
-    resume = FormRun(airflow, "gated__resume")
+    resume = FormRun(airflow, "gated__operate", what="resume", approve=False)
     assert resume.wait() == "success"
-    told = resume.log("resume")
-    assert "its last failure: QUALITY_GATE_FAILED: " in told and "the job was FAILED and is " in told, told
+    assert "last failure QUALITY_GATE_FAILED: " in resume.log("plan")
+    assert "the job was FAILED and is " in resume.log("act")
     assert gated.master.job_state().job_status != "failed"
 
 

@@ -1,4 +1,4 @@
-"""The DAGs with a form, in a real scheduler: values, refusals and approvals by REST; DESIGN 8.3."""
+"""The DAG of forms, in a real scheduler: values, refusals and approvals by REST; DESIGN 8.3."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def test_what_is_no_checkpoint_is_refused_by_the_form_or_by_the_first_task(
     history = job.master.history()
     for value in ("latest", "2026-13", "1; drop", ""):
         with pytest.raises(httpx.HTTPStatusError, match="400"):
-            FormRun(airflow, "back__rollback", to=value)
+            FormRun(airflow, "back__operate", what="rollback", rollback_to=value)
 
-    run = FormRun(airflow, "back__rollback", to="99")
+    run = FormRun(airflow, "back__operate", what="rollback", rollback_to="99")
 
     assert run.wait() == "failed"
-    assert (run.tries("plan_rollback"), run.states()["approve"]) == (1, "upstream_failed")
-    assert "retains no completed checkpoint 99; retained: 1, 2, 3. Nothing was changed." in run.log("plan_rollback")
+    assert (run.tries("plan"), run.states()["approve"]) == (1, "upstream_failed")
+    assert "retains no completed checkpoint 99; retained: 1, 2, 3. Nothing was changed." in run.log("plan")
     assert job.master.history() == history
 
 
 def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: AirflowInstance, job: E2eJob) -> None:
     """Rejected: nothing is changed. The head has moved: plan again. Approved: every table is back, and epochs go on."""
     history = job.master.history()
-    rejected = FormRun(airflow, "back__rollback", to="1")
+    rejected = FormRun(airflow, "back__operate", what="rollback", rollback_to="1")
     shown = rejected.asked()
     assert shown["subject"] == "back: roll back to checkpoint 1"
     assert "epochs discarded: 2 (checkpoints 2, 3)" in shown["body"]
@@ -58,56 +58,71 @@ def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: A
     rejected.answer("Reject")
     assert rejected.wait() == "success"
     assert rejected.states() == {
-        "plan_rollback": "success", "approve": "success", "rollback": "skipped", "reconcile": "skipped",
+        "plan": "success", "approve": "success", "act": "skipped", "reconcile": "skipped",
     }  # fmt: skip
     assert "rejected by admin: nothing was changed" in rejected.log("approve")
     assert job.master.history() == history
 
-    edited = FormRun(airflow, "back__rollback", to="1")
+    edited = FormRun(airflow, "back__operate", what="rollback", rollback_to="1")
     edited.asked()
-    edited.edit_plan("plan_rollback", checkpoint_id=2)
+    edited.edit_plan(checkpoint_id=2)
     edited.answer("Approve")
     assert edited.wait() == "failed"
     assert "the plan is not what was approved" in edited.log("approve")
     assert job.master.history() == history
 
-    outdated = FormRun(airflow, "back__rollback", to="1")
+    outdated = FormRun(airflow, "back__operate", what="rollback", rollback_to="1")
     outdated.asked()
     job.land("d", {"DL": 7})
     epoch(job)
     history = job.master.history()
     outdated.answer("Approve")
     assert outdated.wait() == "failed"
-    assert (outdated.tries("rollback"), outdated.states()["reconcile"]) == (1, "upstream_failed")
-    assert "plan again" in outdated.log("rollback")
+    assert (outdated.tries("act"), outdated.states()["reconcile"]) == (1, "upstream_failed")
+    assert "plan again" in outdated.log("act")
     assert job.master.history() == history
 
-    back = FormRun(airflow, "back__rollback", to="2")
+    back = FormRun(airflow, "back__operate", what="rollback", rollback_to="2")
     back.asked()
     back.answer("Approve")
     assert back.wait() == "success"
     assert job.table() == TABLES[2]
-    for task_id in ("plan_rollback", "approve", "rollback", "reconcile"):
+    for task_id in ("plan", "approve", "act", "reconcile"):
         assert f": {task_id}" in back.log(task_id) and "checkpoint 2, timeline " in back.log(task_id)
-    assert [event["extra"]["rows"] for event in airflow.asset_events("back__rollback")] == [2]
+    assert [event["extra"]["rows"] for event in airflow.asset_events("back__operate")] == [2]
 
     epoch(job)
     assert job.table() == TABLES[3], "the next epoch takes up what the rollback gave back"
 
 
+def test_fields_of_another_act_are_refused_before_anything_is_done(airflow: AirflowInstance, job: E2eJob) -> None:
+    history = job.master.history()
+    with pytest.raises(httpx.HTTPStatusError, match="400"):
+        FormRun(airflow, "back__operate", dry_run=True)  # nothing is done that nobody chose
+
+    run = FormRun(airflow, "back__operate", what="verify", rollback_to="1")
+
+    assert (run.wait(), run.tries("plan")) == ("failed", 1)
+    assert "fields that are not of verify were filled in: rollback_to (1). Nothing was done." in run.log("plan")
+    assert job.master.history() == history
+
+
 def test_a_savepoint_is_made_and_disposed_of(airflow: AirflowInstance, job: E2eJob) -> None:
     with pytest.raises(httpx.HTTPStatusError, match="400"):
-        FormRun(airflow, "back__savepoint", name="../../elsewhere")
+        FormRun(airflow, "back__operate", what="savepoint_create", savepoint_create_name="../../elsewhere")
 
-    made = FormRun(airflow, "back__savepoint", name="kept", at=1)
+    made = FormRun(
+        airflow, "back__operate", what="savepoint_create", savepoint_create_name="kept", savepoint_create_at=1
+    )
 
-    assert (made.wait(), made.states()) == ("success", {"create_savepoint": "success", "dispose_savepoint": "skipped"})
-    assert "savepoint kept of checkpoint 1: " in made.log("create_savepoint")
+    done = {"plan": "success", "approve": "skipped", "act": "success", "reconcile": "skipped"}
+    assert (made.wait(), made.states()) == ("success", done)
+    assert "savepoint kept of checkpoint 1: " in made.log("act")
     assert [(one.name, one.checkpoint_id) for one in job.master.list_savepoints()] == [("kept", 1)]
 
-    gone = FormRun(airflow, "back__savepoint", action="dispose", name="kept")
+    gone = FormRun(airflow, "back__operate", what="savepoint_dispose", savepoint_dispose_name="kept", approve=False)
 
-    assert (gone.wait(), gone.states()) == ("success", {"create_savepoint": "skipped", "dispose_savepoint": "success"})
+    assert (gone.wait(), gone.states()) == ("success", done)
     assert job.master.list_savepoints() == []
 
 
@@ -117,13 +132,14 @@ def test_a_backfill_replays_with_the_rule_of_now_and_the_tables_follow(airflow: 
     text = job.spec_path.read_text()
     job.spec_path.write_text(text.replace("format: csv", 'format: csv\n    options: {null_values: ["300"]}'))
 
-    run = FormRun(airflow, "back__backfill", from_checkpoint=1, approve=False)
+    before = len(airflow.asset_events("back__operate"))
+    run = FormRun(airflow, "back__operate", what="backfill", backfill_from_checkpoint=1, approve=False)
 
     assert (run.wait(), run.states()["approve"]) == ("success", "skipped")
     assert job.table() == {"AA": (2, 21), "UA": (2, 4_000)}
-    assert "2 ranges, 2 objects" in run.log("plan_backfill")
-    replay = run.log("replay_and_fast_forward")
+    assert "2 ranges, 2 objects" in run.log("plan")
+    replay = run.log("act")
     assert "checkpoint 1, timeline " in replay and "is the head of timeline" in replay
-    (event,) = airflow.asset_events("back__backfill")
+    (event,) = airflow.asset_events("back__operate")[before:]
     assert event["extra"]["checkpoint_id"] == job.published_checkpoint() == job.master.status().head
     assert job.master.status().unread_objects == unread

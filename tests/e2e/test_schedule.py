@@ -75,7 +75,7 @@ def test_a_scheduled_run_is_an_epoch_and_a_native_backfill_behind_it_is_harmless
         assert (run["run_type"], run["state"]) == ("backfill", "success")
         text = job.log(run["dag_run_id"], "trigger_checkpoint")
         assert "already covered by checkpoint 1" in text
-        assert "to process past input again, trigger timed__backfill" in text
+        assert "to process past input again, trigger timed__operate: backfill" in text
     assert job.master.history() == history
     assert job.table() == {"AA": (1, 5)}
     assert job.master.status().unread_objects == 1, "what landed since is the next scheduled run's"

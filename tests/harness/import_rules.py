@@ -52,7 +52,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "spark": ("worker", "wire", "task", "driver", "local"),
     "spec": ("values", "job sql", "graph", "lineage", "load picture"),
-    "airflow": ("connections page_urls task_output", "provider", "operators", "dags page"),
+    "airflow": ("connections page_urls task_output", "provider", "operators", "operate", "dags page"),
     "cli": ("terminal", "running reading workspace", "switching", "main"),
     "testing": ("case_file", "rows", "local_job", "case_run", "recording"),
     "dataflow.sinks": (

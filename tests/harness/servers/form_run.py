@@ -11,7 +11,7 @@ class FormRun:
     """One run.
 
     Args:
-        dag_id: `<job>__rollback`, …. form: what the form sends; what is refused raises httpx.HTTPStatusError.
+        dag_id: `<job>__operate`. form: what the form sends; what is refused raises httpx.HTTPStatusError.
     """
 
     def __init__(self, airflow: AirflowInstance, dag_id: str, **form: Any) -> None:
@@ -44,7 +44,7 @@ class FormRun:
         """Answer as the button under Required Actions does."""
         self.airflow.rest.ask("PATCH", self._request(task_id), json={"chosen_options": [option], "params_input": {}})
 
-    def edit_plan(self, plan_task: str, **changed: Any) -> None:
+    def edit_plan(self, plan_task: str = "plan", **changed: Any) -> None:
         """Change a plan on its way, as whoever may edit XComs can."""
         entry = f"/dags/{self.dag_id}/dagRuns/{self.run_id}/taskInstances/{plan_task}/xcomEntries/return_value"
         plan = self.airflow.rest.ask("GET", f"{entry}?deserialize=true")["value"]

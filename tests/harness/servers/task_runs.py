@@ -60,6 +60,7 @@ class InProcessRun:
         self._parked: dict[str, Any] = {}
         self.outlets = OutletEvents()
         self.run = SimpleNamespace(dag_id=dag.dag_id, run_id=run_id, run_type="manual", logical_date=None)
+        self.run.triggering_user_name = "bea"
 
     def ask(self) -> None:
         """Show the plan to a person: the approval's task parks, and Airflow keeps what it parked with."""

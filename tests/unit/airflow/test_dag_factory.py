@@ -65,7 +65,7 @@ def write(folder: Path, name: str, *more: str) -> Path:
 
 
 def of_job(name: str) -> list[str]:
-    return [f"{name}__{kind}" for kind in ("epoch", "rollback", "savepoint", "backfill", "resume")]
+    return [f"{name}__{kind}" for kind in ("epoch", "operate")]
 
 
 def dag_of(folder: Path, *more: str) -> DAG:
@@ -198,11 +198,11 @@ def test_a_job_is_scheduled_by_updates_of_assets(tmp_path: Path) -> None:
     dags = job_dags(tmp_path)
     assert dags["one__epoch"].schedule == AssetAny(Asset("s3://lake/carriers"))
     assert dags["several__epoch"].schedule == AssetAny(Asset("s3://lake/carriers"), Asset("file:///lake/planes"))
-    assert dags["one__rollback"].schedule is None
+    assert dags["one__operate"].schedule is None
 
 
 def test_a_job_is_scheduled_by_the_messages_of_a_queue(tmp_path: Path) -> None:
-    """What Airflow keeps of it has the id of a Connection, and no credentials; the job's other DAGs do not watch it."""
+    """What Airflow keeps of it has the id of a Connection, and no credentials; its other DAG does not watch it."""
     queue = "https://sqs.eu-west-1.amazonaws.com/123456789012/landing"
     write(tmp_path, "woken", f"schedule: {{sqs: '{queue}'}}\nstore: {{conn_id: lake}}\n")
     dags = job_dags(tmp_path)
@@ -210,7 +210,7 @@ def test_a_job_is_scheduled_by_the_messages_of_a_queue(tmp_path: Path) -> None:
     (watcher,) = asset.watchers
     kept = ("milepost.airflow.provider.new_objects.NewObjectsTrigger", {"queue_url": queue, "conn_id": "lake"})
     assert (asset.uri, watcher.trigger.serialize()) == (queue, kept)
-    assert dags["woken__rollback"].schedule is None
+    assert dags["woken__operate"].schedule is None
     assert dags["woken__epoch"].params["until_caught_up"] is True, "no message starts a run for what an epoch leaves"
 
 
@@ -240,7 +240,7 @@ def test_a_task_makes_its_own_dag_alone(tmp_path: Path, monkeypatch: pytest.Monk
     write(tmp_path, "flights")
     write(tmp_path, "taxis")
     (tmp_path / "taxis_copy.yaml").write_text(SPEC.format(name="taxis"))
-    for dag_id in ("flights__rollback", "taxis__epoch", "taxis__epoch__duplicate"):
+    for dag_id in ("flights__operate", "taxis__epoch", "taxis__epoch__duplicate"):
         monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", dag_id)
         assert list(job_dags(tmp_path)) == [dag_id]
 

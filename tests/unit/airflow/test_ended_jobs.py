@@ -78,7 +78,7 @@ def test_a_run_of_a_job_that_has_ended_fails_at_once_with_the_reason_and_the_com
         dag_run.trigger()
     text = str(failed.value)
     assert f"job small is {end.upper()}: incarnation 1 has ended and is never run again" in text
-    assert "milepost start small opens the next one" in text
+    assert "small__operate: start (on a shell: milepost start small) opens the next one" in text
     with pytest.raises(AirflowFailException, match="failed before it recorded a checkpoint of this run: job small is"):
         dag_run.execute(tasks.AbortCheckpointOperator, tasks.ABORT)
     job.master.start()

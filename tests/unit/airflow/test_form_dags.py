@@ -1,4 +1,4 @@
-"""The DAGs with a form: what their forms take and refuse, and which task follows which (DESIGN 8.3)."""
+"""The DAG of forms: what its fields take and refuse, and which task follows which (DESIGN 8.3)."""
 
 from __future__ import annotations
 
@@ -30,40 +30,46 @@ def refuses(dag: DAG, name: str, value: Any) -> bool:
     return False
 
 
-FORMS: dict[tuple[str, str], tuple[list[Any], list[Any]]] = {
-    ("small__rollback", "to"): (
-        ["0", "41", "2026-07-01", "2026-07-01T12:00", "2026-07-01 12:00:07.5", "2026-07-01T12:00:00+02:00"],
-        ["", "head", "-1", "4.0", "41; rm", "2026-7-1", "2026-07-01T", "2026-07-01T12", "{{ ds }}", 41, None],
+MOMENTS = ([None, "2026-03-01", "2026-03-01T06:00Z"], ["", "march", "now", "2026-03", "41"])
+NAMES = ([None, "v1", "before-the-fix"], ["", "12", "V1", "../x", "a/b", "-a", "a" * 64])
+SWITCH: tuple[list[Any], list[Any]] = ([True, False], ["yes", None])
+
+FORM: dict[str, tuple[list[Any], list[Any]]] = {
+    "what": (["rollback", "savepoint_create", "gc"], ["", "undo", "list", None]),
+    "rollback_to": (
+        [None, "0", "41", "2026-07-01", "2026-07-01T12:00", "2026-07-01 12:00:07.5", "2026-07-01T12:00:00+02:00"],
+        ["", "head", "-1", "4.0", "41; rm", "2026-7-1", "2026-07-01T", "2026-07-01T12", "{{ ds }}", 41],
     ),
-    ("small__rollback", "dry_run"): ([True, False], ["yes", None]),
-    ("small__rollback", "approve"): ([True, False], ["yes", None]),
-    ("small__rollback", "take_over"): ([True, False], ["yes", None]),
-    ("small__savepoint", "action"): (["create", "dispose"], ["list", None]),
-    ("small__savepoint", "name"): ([None, "v1", "before-the-fix"], ["", "12", "V1", "../x", "a/b", "-a", "a" * 64]),
-    ("small__savepoint", "at"): ([None, 1, 41], [0, -1, "41", 1.5]),
-    ("small__resume", "dry_run"): ([True, False], ["yes", None]),
-    ("small__backfill", "from"): ([None, "2026-03-01", "2026-03-01T06:00Z"], ["", "march", "2026-03", "41"]),
-    ("small__backfill", "to"): ([None, "2026-03-01", "2026-03-01T06:00Z"], ["", "now", "2026-03", "41"]),
-    ("small__backfill", "from_checkpoint"): ([None, 0, 41], [-1, "41", 1.5]),
-    ("small__backfill", "dry_run"): ([True, False], ["yes", None]),
-    ("small__backfill", "approve"): ([True, False], ["yes", None]),
+    "rollback_take_over": SWITCH,
+    "backfill_from": MOMENTS,
+    "backfill_to": MOMENTS,
+    "backfill_from_checkpoint": ([None, 0, 41], [-1, "41", 1.5]),
+    "savepoint_create_name": NAMES,
+    "savepoint_create_at": ([None, 1, 41], [0, -1, "41", 1.5]),
+    "savepoint_dispose_name": NAMES,
+    "cancel_savepoint": SWITCH,
+    "start_from": ([None, "41", "v1"], ["", "s3://elsewhere/savepoint", "../x", "V1", 41]),
+    "realign_sink": ([None, "table"], ["", "tables", 1]),
+    "verify_checkpoint": ([None, 1, 41], [0, -1, "41", 1.5]),
+    "verify_deep": SWITCH,
+    "dry_run": SWITCH,
+    "approve": SWITCH,
 }
 
 
-@pytest.mark.parametrize(("dag_id", "name"), FORMS, ids=[" ".join(field) for field in FORMS])
-def test_a_form_takes_what_can_be_meant_and_refuses_the_rest(dags: dict[str, DAG], dag_id: str, name: str) -> None:
-    good, bad = FORMS[dag_id, name]
-    assert [value for value in good if refuses(dags[dag_id], name, value)] == []
-    assert [value for value in bad if not refuses(dags[dag_id], name, value)] == []
+@pytest.mark.parametrize("name", FORM)
+def test_a_form_takes_what_can_be_meant_and_refuses_the_rest(dags: dict[str, DAG], name: str) -> None:
+    good, bad = FORM[name]
+    assert [value for value in good if refuses(dags["small__operate"], name, value)] == []
+    assert [value for value in bad if not refuses(dags["small__operate"], name, value)] == []
 
 
-def test_every_field_of_a_form_has_a_title_a_description_and_a_test(dags: dict[str, DAG]) -> None:
-    with_form = [dag for dag_id, dag in dags.items() if not dag_id.endswith("__epoch")]
-    assert {(dag.dag_id, name) for dag in with_form for name in dag.params} == set(FORMS)
-    for dag in with_form:
-        for name in dag.params:
-            param = dag.params.get_param(name)
-            assert param.schema["title"] and param.description
+def test_every_field_of_the_form_has_a_title_a_description_a_section_and_a_test(dags: dict[str, DAG]) -> None:
+    params = dags["small__operate"].params
+    assert set(params) == set(FORM)
+    for name in params:
+        param = params.get_param(name)
+        assert param.schema["title"] and param.schema["section"] and param.description
 
 
 def test_each_dag_of_a_job_leads_to_its_job(dags: dict[str, DAG], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,21 +87,12 @@ def test_a_dag_with_a_form_runs_only_when_asked_and_once_at_a_time(dags: dict[st
             assert (dag.schedule, dag.max_active_runs, dag.is_paused_upon_creation) == (None, 1, False)
 
 
-@pytest.mark.parametrize(
-    ("dag_id", "tasks"),
-    [
-        ("small__rollback", ["plan_rollback", "approve", "rollback", "reconcile"]),
-        ("small__backfill", ["plan_backfill", "approve", "replay_and_fast_forward", "reconcile"]),
-    ],
-)
-def test_a_plan_is_shown_before_anything_is_done_and_nobody_is_asked_twice(
-    dags: dict[str, DAG], dag_id: str, tasks: list[str]
-) -> None:
-    dag = dags[dag_id]
-    assert [task.task_id for task in dag.topological_sort()] == tasks
+def test_a_plan_is_shown_before_anything_is_done_and_nobody_is_asked_twice(dags: dict[str, DAG]) -> None:
+    dag = dags["small__operate"]
+    assert [task.task_id for task in dag.topological_sort()] == ["plan", "approve", "act", "reconcile"]
     approve = dag.get_task("approve")
     assert (approve.retries, approve.ignore_downstream_trigger_rules, approve.fail_on_reject) == (0, True, False)
-    assert dag.get_task(tasks[2]).trigger_rule == "none_failed", "the approval may be left out, never fail"
+    assert dag.get_task("act").trigger_rule == "none_failed", "the approval may be left out, never fail"
     assert dag.get_task("reconcile").trigger_rule == "all_success"
 
 

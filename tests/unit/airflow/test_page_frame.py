@@ -32,8 +32,8 @@ def test_a_user_without_the_right_to_a_dag_sees_nothing_of_its_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dags = job_dags(SparklessJob.create(tmp_path).folder / "config").values()
-    client = page_client(monkeypatch, *dags, readable=["small__savepoint"])
-    assert client.get("/jobs/small__savepoint/checkpoints").status_code == 200
+    client = page_client(monkeypatch, *dags, readable=["small__operate"])
+    assert client.get("/jobs/small__operate/checkpoints").status_code == 200
     refused = client.get("/jobs/small__epoch/checkpoints")
     assert refused.status_code == 403 and "Forbidden" in refused.text and "small" not in refused.text
 

@@ -103,7 +103,7 @@ def logged(error: Exception, written: io.BytesIO) -> dict[str, Any]:
 
 
 HINT = "milepost resume small"
-TOLD = "the epoch is vetoed. What to do: trigger small__resume (on a shell: milepost resume small)."
+TOLD = "the epoch is vetoed. What to do: trigger small__operate: resume (on a shell: milepost resume small)."
 
 
 @pytest.mark.parametrize(

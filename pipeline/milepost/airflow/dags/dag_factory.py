@@ -1,4 +1,4 @@
-"""The DAG factory makes a job's DAGs from its spec: the epoch DAG, and those with a form.
+"""The DAG factory makes a job's two DAGs from its spec: the epochs, and what a person asks for.
 
 It runs whenever Airflow parses DAG files: nothing heavy is imported, no store is asked, no user code is loaded. What
 `lint` says of a spec takes parsers of YAML and SQL, so it is asked once per text and version (`parsed_specs.py`).
@@ -25,21 +25,12 @@ from airflow.sdk import (
 )
 from airflow.sdk.exceptions import AirflowFailException
 
-from milepost.airflow.dags.backfill_dag import backfill_dag
 from milepost.airflow.dags.dag_settings import START, task_defaults
 from milepost.airflow.dags.epoch_tasks import epoch_tasks
+from milepost.airflow.dags.operate_dag import operate_dag
 from milepost.airflow.dags.parsed_specs import parsed_spec
-from milepost.airflow.dags.resume_dag import resume_dag
-from milepost.airflow.dags.rollback_dag import rollback_dag
-from milepost.airflow.dags.savepoint_dag import savepoint_dag
 from milepost.airflow.operators import forms, tasks
-from milepost.airflow.operators.job_specs import (
-    backfill_dag_id,
-    epoch_dag_id,
-    resume_dag_id,
-    rollback_dag_id,
-    savepoint_dag_id,
-)
+from milepost.airflow.operators.job_specs import epoch_dag_id, operate_dag_id
 from milepost.airflow.task_output.task_log import keep_task_log_short
 from milepost.protocol.records.errors import CheckpointError, NotFound
 from milepost.spec.job.spec import JobSpec, ScheduleSpec
@@ -192,10 +183,7 @@ def _rescued(path: Path) -> tuple[str, ScheduleSpec | None]:
 
 _DAGS: dict[Callable[[str], str], Callable[[LoadedJob], DAG]] = {
     epoch_dag_id: epoch_dag,
-    rollback_dag_id: rollback_dag,
-    savepoint_dag_id: savepoint_dag,
-    backfill_dag_id: backfill_dag,
-    resume_dag_id: resume_dag,
+    operate_dag_id: operate_dag,
 }
 """The DAGs of a job: how each gets its id from the job's name, and what makes it."""
 
@@ -230,14 +218,14 @@ def _watched_queue(queue_url: str, conn_id: str | None) -> Asset:
 def _describe(spec: JobSpec) -> str:
     operators = ", ".join(f"`{operator.uid}` ({operator.kind})" for operator in spec.operators) or "none"
     sinks = ", ".join(f"`{sink.name}` ({sink.mode})" for sink in spec.sinks) or "none"
-    back, again = rollback_dag_id(spec.name), backfill_dag_id(spec.name)
+    operate = operate_dag_id(spec.name)
     return (
         f"### {spec.name}\n\n"
         "One run of this DAG is one epoch. Before `complete_checkpoint` nothing is visible; after it everything is, "
         "eventually. A failed run is aborted and leaves no trace in the tables; the next one takes up its input.\n\n"
-        f"To go back to a checkpoint, trigger [{back}](/dags/{back}); to process input again with today's code, "
-        f"[{again}](/dags/{again}). Airflow's own backfill of this DAG is harmless: a date that a later epoch covers "
-        "does nothing.\n\n"
+        "To go back to a checkpoint, to process input again with today's code, and for all else that a person may ask "
+        f"of the job, trigger [{operate}](/dags/{operate}). Airflow's own backfill of this DAG is harmless: a date "
+        "that a later epoch covers does nothing.\n\n"
         f"* sources: {', '.join(f'`{name}`' for name in spec.sources)}\n"
         f"* operators: {operators}\n"
         f"* sinks: {sinks}\n"

@@ -5,8 +5,12 @@ A pattern says what a value looks like; whether it names something of this job i
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from airflow.sdk import Param
 
+WHAT = "what"
+WHAT_TITLE = "What to do"
 UNTIL_CAUGHT_UP = "until_caught_up"
 TAKE_OVER = "take_over"
 DRY_RUN = "dry_run"
@@ -18,19 +22,15 @@ _MOMENT = _DAY + r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+-][0-9
 MOMENT_PATTERN = f"^{_MOMENT}$"
 ID_OR_MOMENT_PATTERN = f"^({_ID}|{_MOMENT})$"
 SAVEPOINT_NAME_PATTERN = r"^(?![0-9]+$)[a-z0-9][a-z0-9_-]{0,62}$"
+ID_OR_SAVEPOINT_PATTERN = rf"^({_ID}|{SAVEPOINT_NAME_PATTERN.strip('^$')})$"
 MOMENT_EXAMPLES = "2026-07-01 or 2026-07-01T12:00:00Z; UTC unless it says otherwise"
 
 HOW = "How"
 
 
-def switch(value: bool, title: str, description: str, *, section: str | None = None) -> Param:
+def switch(value: bool, title: str, description: str) -> Param:
     """Return a checkbox."""
-    return Param(value, type="boolean", title=title, description=description, **_section(section))
-
-
-def text(title: str, description: str, pattern: str) -> Param:
-    """Return a text that must be given."""
-    return Param(type="string", title=title, description=description, pattern=pattern)
+    return Param(value, type="boolean", title=title, description=description)
 
 
 def optional_text(title: str, description: str, pattern: str) -> Param:
@@ -43,9 +43,27 @@ def optional_id(title: str, description: str, *, lowest: int) -> Param:
     return Param(None, type=["null", "integer"], minimum=lowest, title=title, description=description)
 
 
-def choice(values: list[str], title: str, description: str) -> Param:
-    """Return one of several words; the first is preset."""
-    return Param(values[0], type="string", enum=values, title=title, description=description)
+def optional_choice(values: list[str], title: str, description: str) -> Param:
+    """Return one of several words, which may be left out."""
+    return Param(None, type=["null", "string"], enum=[None, *values], title=title, description=description)
+
+
+def what(titles: Mapping[str, str]) -> Param:
+    """Return the choice of an act, by name and title; it has no preset: nothing is done that nobody chose."""
+    return Param(
+        type="string",
+        enum=list(titles),
+        values_display=dict(titles),
+        title=WHAT_TITLE,
+        description="Then fill in the section of this act alone; fields of another one are refused.",
+        section=WHAT_TITLE,
+    )
+
+
+def in_section(section: str, param: Param) -> Param:
+    """Return a field under the heading of a section."""
+    param.schema["section"] = section
+    return param
 
 
 def epoch_form(*, until_caught_up: bool = False) -> dict[str, Param]:
@@ -64,29 +82,31 @@ def epoch_form(*, until_caught_up: bool = False) -> dict[str, Param]:
     }
 
 
-def take_over(*, section: str | None = None) -> Param:
+def take_over() -> Param:
     return switch(
         False,
         "Take over",
         "Abort the pending checkpoint of another session although its lease is alive, and fence it. "
         "Safe at any time; it wastes the work of an epoch that still runs.",
-        section=section,
     )
 
 
 def dry_run() -> Param:
-    return switch(False, "Only plan", "Log the plan and end. Nothing is changed.", section=HOW)
+    return in_section(HOW, switch(False, "Only plan", "Log the plan and end. Nothing is changed."))
 
 
-def approve(act: str) -> Param:
-    return switch(
-        True,
-        "Wait for an approval",
-        "Show the plan under Required Actions and wait, a day at most, until a person approves or rejects it. "
-        f"Off: {act} as soon as it is planned.",
-        section=HOW,
+def approve(silent: Sequence[str]) -> Param:
+    """Return the switch that has a person asked.
+
+    Args:
+        silent: acts that ask nobody.
+    """
+    return in_section(
+        HOW,
+        switch(
+            True,
+            "Wait for an approval",
+            "Show the plan under Required Actions and wait, a day at most, until a person approves or rejects it. Off: "
+            f"do it as soon as it is planned. Nobody is asked about {', '.join(silent)}.",
+        ),
     )
-
-
-def _section(section: str | None) -> dict[str, str]:
-    return {"section": section} if section else {}

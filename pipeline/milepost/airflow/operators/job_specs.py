@@ -5,30 +5,15 @@ from __future__ import annotations
 from milepost.spec.load.load import LoadedJob
 
 EPOCH_SUFFIX = "__epoch"
-ROLLBACK_SUFFIX = "__rollback"
-SAVEPOINT_SUFFIX = "__savepoint"
-BACKFILL_SUFFIX = "__backfill"
-RESUME_SUFFIX = "__resume"
+OPERATE_SUFFIX = "__operate"
 
 
 def epoch_dag_id(job: str) -> str:
     return f"{job}{EPOCH_SUFFIX}"
 
 
-def rollback_dag_id(job: str) -> str:
-    return f"{job}{ROLLBACK_SUFFIX}"
-
-
-def savepoint_dag_id(job: str) -> str:
-    return f"{job}{SAVEPOINT_SUFFIX}"
-
-
-def backfill_dag_id(job: str) -> str:
-    return f"{job}{BACKFILL_SUFFIX}"
-
-
-def resume_dag_id(job: str) -> str:
-    return f"{job}{RESUME_SUFFIX}"
+def operate_dag_id(job: str) -> str:
+    return f"{job}{OPERATE_SUFFIX}"
 
 
 def spec_as_docs(job: LoadedJob) -> dict[str, str]:

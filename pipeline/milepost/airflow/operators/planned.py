@@ -1,4 +1,4 @@
-"""A plan, and the tasks that carry it out: what one task has shown is what the next ones do.
+"""A plan as one task shows it and the next ones do it.
 
 The plan travels through XCom, which can be edited. So its digest is part of what a person approves, and each task that
 carries it out compares the two first; what a plan stands for is compared with the form besides.
@@ -7,27 +7,17 @@ carries it out compares the two first; what a plan stands for is compared with t
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowFailException
 
-from milepost.airflow.operators.base import RETURN_VALUE, JobOperator
-from milepost.airflow.operators.forms import APPROVE, DRY_RUN
-from milepost.airflow.task_output.outcome import Reaction, told_in_words
-from milepost.protocol.codec.records import encode, from_json, to_json
+from milepost.airflow.task_output.outcome import told_in_words
+from milepost.protocol.codec.records import encode, from_json
 from milepost.protocol.records.errors import StateCorrupt
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context
-
-    from milepost.jobmaster.jobmaster import JobMaster
-
 T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 PLAN_DIGEST = "plan_digest"
 """Key of an approval: the digest of the plan that was shown."""
@@ -38,11 +28,14 @@ class ShownPlan:
     """A plan as XCom carries it from the task that makes it to those that show it and carry it out.
 
     Attributes:
-        checkpoint_id, timeline, token: whom it acts for. subject, text: for people.
-        manifest_version: of the head that it was made from. approved: what it takes for granted, as JSON.
-        rows: of each table once it is carried out; None where the plan cannot know.
+        what: the act, by its name in the form. checkpoint_id, timeline, token: whom it acts for.
+        subject, text: for people. manifest_version: of the head that it was made from.
+        approved: what it takes for granted, as JSON. rows: of each table that follows it, once it is carried out; None
+            where the plan cannot know.
+        idle: there is nothing to do, so nobody is asked and nothing is done.
     """
 
+    what: str
     checkpoint_id: int
     timeline: str
     token: str
@@ -51,76 +44,11 @@ class ShownPlan:
     manifest_version: int
     approved: Mapping[str, object]
     rows: Mapping[str, int | None]
+    idle: bool
 
     def approval(self, kind: type[T]) -> T:
         """Return what the plan takes for granted. Raises StateCorrupt: it is not of this kind."""
         return from_json(kind, self.approved, "the plan", hint="trigger a new run")
-
-
-class PlanOperator(JobOperator):
-    """Makes the plan of what the form asks for, and logs it. Changes nothing.
-
-    Args:
-        approval: the task that asks a person; skipped when the form does not want one.
-        following: all tasks that would carry the plan out; skipped when the form wants the plan only.
-    """
-
-    if_busy = Reaction.FAIL
-
-    def __init__(self, *, approval: str, following: list[str], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.approval = approval
-        self.following = following
-
-    def plan(self, master: JobMaster, form: dict[str, Any]) -> ShownPlan:
-        """Return the plan of what the form asks for."""
-        raise TypeError(f"{type(self).__name__} must define plan()")
-
-    def act(self, context: Context) -> Any:
-        form = dict(context["params"])
-        plan = self.plan(self.jobmaster(), form)
-        self.say_for_whom(plan.checkpoint_id, plan.timeline, plan.token)
-        for line in plan.text:
-            log.info("%s", line)
-        log.info("plan digest %s", digest_of(plan))
-        skipped = [self.approval, *self.following] if form[DRY_RUN] else [] if form[APPROVE] else [self.approval]
-        if form[DRY_RUN]:
-            log.info("only planned: nothing was changed")
-        if skipped:
-            # Skipping by exception returns no value.
-            context["ti"].xcom_push(key=RETURN_VALUE, value=to_json(plan))
-            raise DownstreamTasksSkipped(tasks=skipped)
-        return to_json(plan)
-
-
-class PlannedOperator(JobOperator):
-    """Carries out a part of the plan that another task of the run has made.
-
-    Args:
-        plan_task: that task. approval: the one that may have asked a person.
-    """
-
-    if_busy = Reaction.FAIL
-
-    def __init__(self, *, plan_task: str, approval: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.plan_task = plan_task
-        self.approval = approval
-
-    def planned(self, context: Context) -> ShownPlan:
-        """Return the plan of this run. Raises AirflowFailException: it is not the one that was approved."""
-        plan = plan_of(context["ti"], self.plan_task)
-        if context["params"][APPROVE]:
-            answer: dict[str, Any] = context["ti"].xcom_pull(task_ids=self.approval) or {}
-            require_digest(plan, answer.get(PLAN_DIGEST))
-        return plan
-
-    def decided_by(self, context: Context) -> str:
-        """Return who decided it, for the history."""
-        run = context["dag_run"]
-        answer: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=self.approval)
-        by = f", approved by {who_answered(answer)}" if answer else ""
-        return f"Airflow run {run.dag_id}/{run.run_id}{by}"
 
 
 def plan_of(ti: Any, plan_task: str) -> ShownPlan:

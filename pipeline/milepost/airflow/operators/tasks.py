@@ -27,7 +27,7 @@ from airflow.sdk.exceptions import (
 from milepost.airflow.operators.base import RETURN_VALUE, TRIGGER, JobOperator, in_words
 from milepost.airflow.operators.checkpoint_link import CheckpointLink
 from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
-from milepost.airflow.operators.job_specs import backfill_dag_id, resume_dag_id
+from milepost.airflow.operators.job_specs import operate_dag_id
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
 from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.protocol.codec.records import from_json, to_json
@@ -135,7 +135,7 @@ class TriggerCheckpointOperator(EpochOperator):
         if isinstance(triggered, NothingToDo):
             log.info("%s", triggered.message)
             if triggered.status == "covered" and session.run.run_type == "backfill":
-                log.info("to process past input again, trigger %s", backfill_dag_id(master.job.spec.name))
+                log.info("to process past input again, trigger %s: backfill", operate_dag_id(master.job.spec.name))
             # Skipping by exception returns no value: the reason is left for `subsume` by hand.
             context["ti"].xcom_push(key=RETURN_VALUE, value={"nothing_to_do": triggered.status})
             raise DownstreamTasksSkipped(tasks=[self.beside(RUN)])
@@ -303,9 +303,11 @@ class AbortCheckpointOperator(CheckpointOperator):
             )
         # What does not count (a lost task, a bug) does not fail the job, but nobody has agreed to tolerate it either.
         if not (outcome.counted and outcome.tolerated):
-            resume = resume_dag_id(master.job.spec.name)
+            operate = operate_dag_id(master.job.spec.name)
             failed = outcome.job_status == "failed"
-            step = f". The job is FAILED now. What to do: fix the cause, then trigger {resume}" if failed else ""
+            step = (
+                f". The job is FAILED now. What to do: fix the cause, then trigger {operate}: resume" if failed else ""
+            )
             raise AirflowFailException(
                 f"checkpoint {checkpoint_id} is aborted: {failure.reason}: {failure.detail}{step}"
             )

@@ -24,7 +24,11 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 FAILURE_KEY = "failure"
 """XCom key under which a failing task leaves what `abort_checkpoint` records as reason and detail."""
 
-_RESUME = re.compile(r"\bmilepost resume ([a-z][a-z0-9_-]*)")
+_OF_THE_FORM = re.compile(
+    r"\bmilepost (rollback|backfill|resume|cancel|start|abort|realign|verify|fsck|gc) "
+    r"([a-z][a-z0-9_-]*)((?: --[a-z-]+(?: [^\s;:,.]+)?)*)"
+)
+"""A command that the form of a job's DAG has too, its job and its options, as hints name it."""
 
 MAX_DETAIL_CHARS = 2_000
 
@@ -86,7 +90,7 @@ def failure_of(error: BaseException) -> Failure:
 
 def _for_airflow(hint: str) -> str:
     """Return a hint that names the DAG beside the command of the same effect: not everybody has a shell there."""
-    return _RESUME.sub(r"trigger \1__resume (on a shell: milepost resume \1)", hint)
+    return _OF_THE_FORM.sub(r"trigger \2__operate: \1 (on a shell: \g<0>)", hint)
 
 
 def told_in_words(error: CheckpointError) -> str:

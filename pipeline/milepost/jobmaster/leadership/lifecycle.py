@@ -62,19 +62,31 @@ class Lifecycle:
     def __init__(self, context: JobContext, leadership: Leadership, reconciler: SinkReconciler) -> None:
         self._context, self._leadership, self._reconciler = context, leadership, reconciler
 
-    def abort_running(self) -> AbortedCheckpoint | NothingAborted:
+    def abort_running(
+        self,
+        *,
+        expected: int | None = None,
+        session: Session | None = None,
+        detail: str = "given up by a person: milepost abort",
+    ) -> AbortedCheckpoint | NothingAborted:
         """Give up the pending checkpoint, whoever runs it; that session is fenced, and its run ends as fenced.
 
+        Args:
+            expected: give up this one alone; None: whichever it is. session: None: of the command line.
+            detail: for the history: who, why.
         Raises: Fenced: the epoch's driver took a new token under each of several tries.
         """
-        session = Session.cli()
+        session = session or Session.cli()
         state = self.finish_clean_up(session)
         for _ in range(_TRIES):
             pending = state.timeline().pending
             if pending is None:
                 return NothingAborted("nothing_pending", f"job {state.job} has no pending checkpoint")
+            if expected is not None and pending.checkpoint_id != expected:
+                other = f"job {state.job} runs checkpoint {pending.checkpoint_id}, expected {expected}"
+                return NothingAborted("another_pending", other)
             try:
-                return self._leadership.abort(self._abort_request(session, pending))
+                return self._leadership.abort(self._abort_request(session, pending, detail))
             except CommitConflict:  # its driver has just begun another try: that one is meant, too
                 state = self._context.head().state
         raise Fenced(
@@ -82,29 +94,36 @@ class Lifecycle:
             "Nothing was changed. Try again."
         )
 
-    def _abort_request(self, session: Session, pending: PendingCheckpoint) -> AbortRequest:
+    def _abort_request(self, session: Session, pending: PendingCheckpoint, detail: str) -> AbortRequest:
         return AbortRequest(
             session.session_id,
             pending.checkpoint_id,
             CheckpointFailureReason.ABORTED_BY_USER,
-            "given up by a person: milepost abort",
+            detail,
             self._context.spec.checkpointing.tolerable_failures,
             pending.token,
             swept=True,
         )
 
-    def cancel(self, *, expected_head: CheckpointId | None = None) -> CanceledJob:
+    def cancel(
+        self,
+        *,
+        expected_head: CheckpointId | None = None,
+        session: Session | None = None,
+        detail: str = "canceled by a person: milepost cancel",
+    ) -> CanceledJob:
         """End the incarnation as CANCELED, then clean up: nothing that is completed is lost, nothing staged stays.
 
         Args:
-            expected_head: end it only at this checkpoint.
+            expected_head: end it only at this checkpoint. session: None: of the command line.
+            detail: for the history: who, why.
         Returns: its outcome is ``canceled``, ``already_canceled`` or ``already_finished``.
         Raises: HeadMoved: it is not the head. And what keeps the clean-up from ending; then the job is CANCELED
             nevertheless, and the message says so.
         """
-        session = Session.cli()
+        session = session or Session.cli()
         self._context.head()
-        request = CancelRequest(session.session_id, "canceled by a person: milepost cancel")
+        request = CancelRequest(session.session_id, detail)
 
         def check(state: ManifestState) -> None:
             head = state.timeline().head

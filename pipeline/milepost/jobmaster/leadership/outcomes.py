@@ -30,7 +30,7 @@ class AbortedCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class NothingAborted:
-    """No checkpoint was given up: ``already_completed`` or ``nothing_pending``."""
+    """No checkpoint was given up: ``already_completed``, ``nothing_pending`` or ``another_pending``."""
 
     outcome: str
     message: str

@@ -166,17 +166,24 @@ class Savepoints:
                 left = f"not everything was deleted: {error.message}"
         return DisposedSavepoint(name, int(savepoint.checkpoint_id), root.config.url, deleted, left)
 
-    def cancel(self, *, expected_head: CheckpointId | None = None, savepoint: bool = False) -> CanceledJob:
+    def cancel(
+        self,
+        *,
+        savepoint: bool = False,
+        session: Session | None = None,
+        detail: str = "canceled by a person: milepost cancel",
+    ) -> CanceledJob:
         """As `Lifecycle.cancel`; with `savepoint` the checkpoint that the job ends at is saved first.
 
         Raises: as `create_savepoint`; then the job goes on. HeadMoved: epochs completed during each of several tries.
         """
         if not savepoint:
-            return self._lifecycle.cancel(expected_head=expected_head)
+            return self._lifecycle.cancel(session=session, detail=detail)
         for _ in range(_TRIES):
             saved = self._save_head()
             try:
-                ended = self._lifecycle.cancel(expected_head=CheckpointId(saved.checkpoint_id))
+                head = CheckpointId(saved.checkpoint_id)
+                ended = self._lifecycle.cancel(expected_head=head, session=session, detail=detail)
             except HeadMoved as moved:
                 _LOG.info("%s; saving that one", moved.message)
                 if isinstance(saved, CheckpointCopy):

@@ -414,7 +414,7 @@ def test_a_second_backfill_of_the_same_kind_is_busy(job: BackfillJob) -> None:
 
 
 def airflow(run_id: str) -> Session:
-    return Session.airflow("small__backfill", run_id, "manual", None)
+    return Session.airflow("small__operate", run_id, "manual", None)
 
 
 def test_another_airflow_run_goes_on_with_what_a_failed_one_left_and_waits_for_a_running_one(job: BackfillJob) -> None:
@@ -422,7 +422,7 @@ def test_another_airflow_run_goes_on_with_what_a_failed_one_left_and_waits_for_a
     refused: list[Busy] = []
 
     def again_then_fail() -> None:
-        with pytest.raises(Busy, match=r"session airflow:small__backfill/one on .* runs the same backfill") as busy:
+        with pytest.raises(Busy, match=r"session airflow:small__operate/one on .* runs the same backfill") as busy:
             job.backfill(session=airflow("two"))
         refused.append(busy.value)
         raise SubtaskDeclined("subtask 0 declined")

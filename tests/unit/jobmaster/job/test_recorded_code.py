@@ -116,7 +116,7 @@ def test_a_trigger_that_another_try_of_its_session_has_rebound_at_once_runs_noth
     """I3: two tries under one token would write one `_metadata`; a retried task and its first try share a session."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
-    session = Session.airflow("small__backfill", "retried", "manual", None)
+    session = Session.airflow("small__operate", "retried", "manual", None)
     transact = JobContext.transact
 
     def rebound_before_it_looks(context: JobContext, request: Request, **options: Any) -> TransactResult:

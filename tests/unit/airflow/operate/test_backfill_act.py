@@ -1,4 +1,4 @@
-"""What the tasks of `<job>__backfill` do to a job, one by one, without a scheduler and without Spark."""
+"""What a backfill from `<job>__operate` does to a job, one by one, without a scheduler and without Spark."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BackfillJob:
 
 
 def dag_run(job: BackfillJob, **form: Any) -> InProcessRun:
-    return InProcessRun(job_dags(job.small.folder / "config")["small__backfill"], **form)
+    own = {name if name == "approve" else f"backfill_{name}": value for name, value in form.items()}
+    return InProcessRun(job_dags(job.small.folder / "config")["small__operate"], what="backfill", **own)
 
 
 def test_an_approved_backfill_replays_and_every_table_follows(job: BackfillJob) -> None:
     run = dag_run(job, **FROM)
-    plan = run.execute("plan_backfill")
+    plan = run.execute("plan")
     assert (plan["checkpoint_id"], plan["timeline"], run.skipped) == (2, "main", set())
     run.approve()
     job.next_day(DAYS + 1)  # the schedule goes on while the plan waits
-    done = run.execute("replay_and_fast_forward")
+    done = run.execute("act")
     run.execute("reconcile")
     assert done["outcome"] == "fast_forwarded"
     job.assert_table(DAYS + 1, fixed=True, fixed_from=3)
@@ -47,11 +48,11 @@ def test_an_approved_backfill_replays_and_every_table_follows(job: BackfillJob) 
 
 def test_a_plan_for_another_spec_is_refused_for_good(job: BackfillJob) -> None:
     run = dag_run(job, **FROM, approve=False)
-    run.execute("plan_backfill")
+    run.execute("plan")
     job.edit("watermark_delay: 2h", "watermark_delay: 3h")
     history = job.master.history()
     with pytest.raises(AirflowFailException, match=r"plan again by a new run: .*spec_hash: .* Nothing was changed"):
-        run.execute("replay_and_fast_forward")
+        run.execute("act")
     assert job.master.history() == history
 
 
@@ -59,28 +60,28 @@ def test_a_plan_that_was_edited_on_its_way_is_refused(job: BackfillJob) -> None:
     """After it was approved: by its digest. Where nobody is asked: by what the form asks for."""
     history = job.master.history()
     approved = dag_run(job, **FROM)
-    plan = approved.execute("plan_backfill")
+    plan = approved.execute("plan")
     approved.approve()
-    approved.pushed["plan_backfill", "return_value"] = plan | {"approved": plan["approved"] | {"fork_point": 1}}
+    approved.pushed["plan", "return_value"] = plan | {"approved": plan["approved"] | {"fork_point": 1}}
     with pytest.raises(AirflowFailException, match="not what was approved"):
-        approved.execute("replay_and_fast_forward")
+        approved.execute("act")
 
     unasked = dag_run(job, **FROM, approve=False)
-    unasked.execute("plan_backfill")
-    unasked.pushed["plan_backfill", "return_value"] = plan | {"approved": plan["approved"] | {"fork_point": 1}}
+    unasked.execute("plan")
+    unasked.pushed["plan", "return_value"] = plan | {"approved": plan["approved"] | {"fork_point": 1}}
     with pytest.raises(AirflowFailException, match=r"fork_point: 1 then, 2 now\. Nothing was changed"):
-        unasked.execute("replay_and_fast_forward")
+        unasked.execute("act")
     assert job.master.history() == history
 
 
 def test_a_retried_backfill_that_had_landed_is_not_done_again(job: BackfillJob) -> None:
     """Its own switch made another timeline live: to the retry the plan would look outdated."""
     run = dag_run(job, **FROM, approve=False)
-    run.execute("plan_backfill")
-    first = run.execute("replay_and_fast_forward")
+    run.execute("plan")
+    first = run.execute("act")
     job.next_day(DAYS + 1)
     history = job.master.history()
-    again = run.execute("replay_and_fast_forward", try_number=2)
+    again = run.execute("act", try_number=2)
     assert (again["checkpoint_id"], again["timeline"]) == (first["checkpoint_id"], first["timeline"])
     assert job.master.history() == history
 
@@ -88,8 +89,8 @@ def test_a_retried_backfill_that_had_landed_is_not_done_again(job: BackfillJob) 
 @pytest.mark.parametrize(
     ("form", "why"),
     [
-        ({}, "expected exactly one of"),
-        ({**FROM, "from_checkpoint": 1}, "expected exactly one of"),
+        ({}, "field backfill_from and backfill_from_checkpoint .*: expected exactly one of the two, got 'neither'"),
+        ({**FROM, "from_checkpoint": 1}, "expected exactly one of the two, got '2026-03-03 and 1'"),
         ({**FROM, "to": "2026-03-01"}, "the range is empty"),
         ({"from_checkpoint": 99}, "checkpoint 99 is no retained checkpoint of the live timeline"),
         ({"from_checkpoint": DAYS}, "there is nothing to replay"),
@@ -100,6 +101,6 @@ def test_what_cannot_be_replayed_fails_in_the_first_task_in_one_line(
 ) -> None:
     history = job.master.history()
     with pytest.raises(AirflowFailException, match=why) as failed:
-        dag_run(job, **form).execute("plan_backfill")
+        dag_run(job, **form).execute("plan")
     assert "\n" not in str(failed.value)
     assert job.master.history() == history

@@ -1,4 +1,4 @@
-"""What the task of `<job>__resume` does to a job, without a scheduler; and that a failed run names it."""
+"""What `resume` from `<job>__operate` does to a job, without a scheduler; and that a failed run names it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ def job(tmp_path: Path) -> SparklessJob:
     return job
 
 
-def vetoed(job: SparklessJob) -> str:
+def vetoed(job: SparklessJob, veto: dict[str, str] = VETO) -> str:
     """Fail an epoch as a gate's veto does, by its Airflow tasks. Returns what its last task says."""
-    run = SimpleNamespace(dag_id="small__epoch", run_id="manual__1", run_type="manual", logical_date=None)
+    run = SimpleNamespace(
+        dag_id="small__epoch", run_id=f"manual__{veto['detail']}", run_type="manual", logical_date=None
+    )
     pushed: dict[tuple[str, str], Any] = {}
     spec = str(job.folder / "config" / "small.yaml")
 
@@ -39,7 +41,7 @@ def vetoed(job: SparklessJob) -> str:
 
     trigger = tasks.TriggerCheckpointOperator(task_id=tasks.TRIGGER, spec_path=spec)
     pushed[tasks.TRIGGER, "return_value"] = trigger.execute(context(tasks.TRIGGER))
-    pushed[tasks.VALIDATE, FAILURE_KEY] = VETO
+    pushed[tasks.VALIDATE, FAILURE_KEY] = veto
     abort = tasks.AbortCheckpointOperator(task_id=tasks.ABORT, spec_path=spec)
     with pytest.raises(AirflowFailException) as failed:
         abort.execute(context(tasks.ABORT))
@@ -47,8 +49,10 @@ def vetoed(job: SparklessJob) -> str:
 
 
 def test_a_veto_that_fails_the_job_names_the_dag_that_resumes_it_and_so_does_every_later_run(job: SparklessJob) -> None:
-    assert "The job is FAILED now. What to do: fix the cause, then trigger small__resume" in vetoed(job)
-    with pytest.raises(AirflowFailException, match=r"trigger small__resume \(on a shell: milepost resume small\)"):
+    assert "The job is FAILED now. What to do: fix the cause, then trigger small__operate: resume" in vetoed(job)
+    with pytest.raises(
+        AirflowFailException, match=r"trigger small__operate: resume \(on a shell: milepost resume small\)"
+    ):
         vetoed(job)
 
 
@@ -56,16 +60,35 @@ def test_the_form_shows_why_the_job_failed_and_lets_it_run_again(
     job: SparklessJob, caplog: pytest.LogCaptureFixture
 ) -> None:
     vetoed(job)
-    dag = job_dags(job.folder / "config")["small__resume"]
+    dag = job_dags(job.folder / "config")["small__operate"]
     history = job.master.history()
     with caplog.at_level(logging.INFO):
-        shown = InProcessRun(dag, dry_run=True).execute("resume")
-    assert shown == {"resumed": False, "status": "failed"}
-    assert f"its last failure: QUALITY_GATE_FAILED: {VETO['detail']}" in caplog.text
+        shown = InProcessRun(dag, what="resume", dry_run=True)
+        shown.execute("plan")
+    assert shown.skipped == {"approve", "act", "reconcile"}
+    assert f"last failure QUALITY_GATE_FAILED: {VETO['detail']}" in caplog.text
     assert job.master.history() == history
 
-    assert InProcessRun(dag, "manual__7").execute("resume") == {"resumed": True, "status": "running"}
+    run = InProcessRun(dag, "manual__7", what="resume")
+    run.execute("plan")
+    run.approve()
+    assert run.execute("act")["text"] == ["the job was FAILED and is running"]
     newest = job.master.history(limit=1)[0]
-    assert (newest["event"], newest["session_id"]) == ("JobResumed", "airflow:small__resume/manual__7")
-    assert InProcessRun(dag).execute("resume") == {"resumed": False, "status": "running"}
+    assert (newest["event"], newest["session_id"]) == ("JobResumed", "airflow:small__operate/manual__7")
+    again = InProcessRun(dag, what="resume")
+    again.execute("plan")
+    assert again.skipped == {"approve", "act", "reconcile"}, "nobody is asked to do nothing"
     assert job.master.run(Session.cli(), SparklessRunner()).status == "completed"
+
+
+def test_a_job_that_has_failed_for_another_reason_since_is_not_resumed(job: SparklessJob) -> None:
+    """What is approved is what is done: the cause that a person has looked at."""
+    vetoed(job)
+    run = InProcessRun(job_dags(job.folder / "config")["small__operate"], what="resume")
+    run.execute("plan")
+    run.approve()
+    job.master.resume()
+    vetoed(job, VETO | {"detail": "sink table: another rule"})
+    with pytest.raises(AirflowFailException, match=r"plan again by a new run: then: .* now: .*another rule"):
+        run.execute("act")
+    assert job.master.job_state().job_status == "failed"

@@ -1,4 +1,4 @@
-"""What the tasks of `<job>__rollback` do to a job, one by one, without a scheduler."""
+"""What a rollback from `<job>__operate` does to a job, one by one, without a scheduler."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
@@ -42,54 +41,55 @@ def table(job: SparklessJob) -> dict[int, int]:
     return {row["k"]: row["rows"] for row in job.master.read("table").to_pylist()}
 
 
-def dag(job: SparklessJob) -> DAG:
-    return job_dags(job.folder / "config")["small__rollback"]
+def asked(job: SparklessJob, **form: Any) -> InProcessRun:
+    own = {name if name in ("approve", "dry_run") else f"rollback_{name}": value for name, value in form.items()}
+    return InProcessRun(job_dags(job.folder / "config")["small__operate"], what="rollback", **own)
 
 
 def test_an_approved_plan_is_carried_out_and_the_table_tells_who_follows_it(job: SparklessJob) -> None:
-    run = InProcessRun(dag(job), to="1")
-    plan = run.execute("plan_rollback")
+    run = asked(job, to="1")
+    plan = run.execute("plan")
     assert (plan["checkpoint_id"], plan["approved"]["head"], run.skipped) == (1, 3, set())
     assert any("epochs discarded: 2 (checkpoints 2, 3)" in line for line in plan["text"])
     run.approve("ann")
-    done = run.execute("rollback")
+    done = run.execute("act")
     run.execute("reconcile")
     assert (done["outcome"], table(job)) == ("rolled_back", TABLES[1])
     (uri, extra) = run.outlets.emitted[0]
     assert uri == f"file://{job.folder}/lake/table"
     assert extra == {"checkpoint_id": 1, "timeline": done["timeline"], "watermark": None, "rows": 1}
     switch = next(entry for entry in job.master.history() if entry["event"] == "TimelineSwitched")
-    assert "Airflow run small__rollback/manual__1, approved by ann" in switch["detail"]
+    assert "Airflow run small__operate/manual__1, triggered by bea, approved by ann" in switch["detail"]
     epoch(job)
     assert table(job) == TABLES[2], "the next epoch takes up what the rollback gave back"
 
 
 def test_only_planning_changes_nothing_and_skips_what_would(job: SparklessJob) -> None:
     history = job.master.history()
-    run = InProcessRun(dag(job), to="2", dry_run=True)
-    run.execute("plan_rollback")
-    assert run.skipped == {"approve", "rollback", "reconcile"}
+    run = asked(job, to="2", dry_run=True)
+    run.execute("plan")
+    assert run.skipped == {"approve", "act", "reconcile"}
     assert job.master.history() == history
 
 
 def test_without_an_approval_only_the_question_is_skipped(job: SparklessJob) -> None:
-    run = InProcessRun(dag(job), to="0", approve=False)
-    run.execute("plan_rollback")
+    run = asked(job, to="0", approve=False)
+    run.execute("plan")
     assert run.skipped == {"approve"}
-    run.execute("rollback")
+    run.execute("act")
     run.execute("reconcile")
     assert table(job) == TABLES[0]
 
 
 def test_a_plan_whose_head_has_moved_is_refused_for_good(job: SparklessJob) -> None:
     """What is approved is what is done."""
-    run = InProcessRun(dag(job), to="1", approve=False)
-    run.execute("plan_rollback")
+    run = asked(job, to="1", approve=False)
+    run.execute("plan")
     job.land("d.csv", "k,v\n9,x\n")
     epoch(job)
     history = job.master.history()
     with pytest.raises(AirflowFailException, match=r"plan again by a new run: .*Nothing was changed"):
-        run.execute("rollback")
+        run.execute("act")
     assert job.master.history() == history
 
 
@@ -102,15 +102,15 @@ def test_a_plan_that_was_edited_after_it_was_shown_is_refused(
 ) -> None:
     """Its digest is what is approved; Airflow keeps it with the parked task, not in an XCom."""
     history = job.master.history()
-    run = InProcessRun(dag(job), to="1")
-    plan = run.execute("plan_rollback")
+    run = asked(job, to="1")
+    plan = run.execute("plan")
     run.ask()
     assert f"plan digest {digest_of(plan)}" in run.shown["body"]
     if when == "after it was approved":
         run.answer()
-    run.pushed["plan_rollback", "return_value"] = plan | edit
+    run.pushed["plan", "return_value"] = plan | edit
     with pytest.raises(AirflowFailException, match=r"not what was approved: .* Nothing was changed"):
-        run.execute("rollback") if when == "after it was approved" else run.answer()
+        run.execute("act") if when == "after it was approved" else run.answer()
     assert job.master.history() == history
 
 
@@ -118,13 +118,13 @@ def test_a_plan_that_was_edited_after_it_was_shown_is_refused(
 def test_a_plan_that_the_form_does_not_ask_for_is_refused_whatever_xcom_says(job: SparklessJob, approve: bool) -> None:
     """Who edits the plan and the approval alike, or a plan that nobody is asked about, still meets the form."""
     history = job.master.history()
-    run = InProcessRun(dag(job), to="1", approve=approve)
-    plan = run.execute("plan_rollback")
-    edited = run.pushed["plan_rollback", "return_value"] = plan | {"checkpoint_id": 2}
+    run = asked(job, to="1", approve=approve)
+    plan = run.execute("plan")
+    edited = run.pushed["plan", "return_value"] = plan | {"checkpoint_id": 2}
     if approve:
         run.pushed["approve", "return_value"] = {PLAN_DIGEST: digest_of(edited)}
     with pytest.raises(AirflowFailException, match=r"back to 1 is checkpoint 1 now, and checkpoint 2 in the plan"):
-        run.execute("rollback")
+        run.execute("act")
     assert job.master.history() == history
 
 
@@ -139,19 +139,19 @@ def test_a_plan_that_the_form_does_not_ask_for_is_refused_whatever_xcom_says(job
 def test_a_plan_of_another_shape_is_refused_and_says_where(job: SparklessJob, edit: dict[str, Any], why: str) -> None:
     """Of another version, or of somebody who edits XCom."""
     history = job.master.history()
-    run = InProcessRun(dag(job), to="1", approve=False)
-    run.pushed["plan_rollback", "return_value"] = run.execute("plan_rollback") | edit
+    run = asked(job, to="1", approve=False)
+    run.pushed["plan", "return_value"] = run.execute("plan") | edit
     with pytest.raises(AirflowFailException, match=f"{why}.*Nothing was changed"):
-        run.execute("rollback")
+        run.execute("act")
     assert job.master.history() == history
 
 
 def test_without_an_answer_on_record_nothing_is_done(job: SparklessJob) -> None:
     """A task marked as successful by hand, or an XCom that was cleared."""
-    run = InProcessRun(dag(job), to="1")
-    run.execute("plan_rollback")
+    run = asked(job, to="1")
+    run.execute("plan")
     with pytest.raises(AirflowFailException, match="no approval of a plan is on record"):
-        run.execute("rollback")
+        run.execute("act")
     assert table(job) == TABLES[3]
 
 
@@ -160,14 +160,14 @@ def test_a_running_epoch_is_left_alone_unless_the_form_says_to_take_it_over(job:
     job.land("d.csv")
     other = Session.cli()
     job.master.trigger(other)
-    run = InProcessRun(dag(job), to="1", approve=False)
-    run.execute("plan_rollback")
+    run = asked(job, to="1", approve=False)
+    run.execute("plan")
     with pytest.raises(AirflowFailException, match="is running"):
-        run.execute("rollback")
+        run.execute("act")
     assert table(job) == TABLES[3]
-    taking = InProcessRun(dag(job), to="1", approve=False, take_over=True)
-    taking.execute("plan_rollback")
-    taking.execute("rollback")
+    taking = asked(job, to="1", approve=False, take_over=True)
+    taking.execute("plan")
+    taking.execute("act")
     assert table(job) == TABLES[1]
 
 
@@ -182,19 +182,19 @@ def test_a_running_epoch_is_left_alone_unless_the_form_says_to_take_it_over(job:
 def test_what_is_no_checkpoint_fails_in_the_first_task_in_one_line(job: SparklessJob, to: str, why: str) -> None:
     history = job.master.history()
     with pytest.raises(AirflowFailException, match=why) as failed:
-        InProcessRun(dag(job), to=to).execute("plan_rollback")
+        asked(job, to=to).execute("plan")
     assert "\n" not in str(failed.value)
     assert job.master.history() == history
 
 
 def test_a_retried_rollback_that_had_landed_is_done_even_if_epochs_went_on(job: SparklessJob) -> None:
     """I3: the answer was lost, not the switch; the next epoch has moved the head, and the plan's head is history."""
-    run = InProcessRun(dag(job), to="1", approve=False)
-    run.execute("plan_rollback")
-    first = run.execute("rollback")
+    run = asked(job, to="1", approve=False)
+    run.execute("plan")
+    first = run.execute("act")
     epoch(job)
     history = job.master.history()
-    again = run.execute("rollback", try_number=2)
+    again = run.execute("act", try_number=2)
     assert (again["checkpoint_id"], again["timeline"]) == (1, first["timeline"])
     assert job.master.history() == history
     assert table(job) == TABLES[2]
@@ -204,14 +204,14 @@ def test_a_sink_that_is_down_delays_its_reconciliation_and_the_retry_ends_it(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I14: the switch has landed; each task is retried until the table has followed."""
-    run = InProcessRun(dag(job), to="1", approve=False)
-    run.execute("plan_rollback")
+    run = asked(job, to="1", approve=False)
+    run.execute("plan")
     with monkeypatch.context() as outage:
         url = job.context.sink_config("table").url
         break_store(outage, url, Fault(lambda operation, key: True, Effect.UNAVAILABLE, times=10_000))
         with pytest.raises(StoreUnavailable, match="have yet to follow"):
-            run.execute("rollback")
-        run.execute("rollback", try_number=2)
+            run.execute("act")
+        run.execute("act", try_number=2)
         with pytest.raises(StoreUnavailable, match="have yet to follow"):
             run.execute("reconcile")
     run.execute("reconcile", try_number=2)

@@ -1,0 +1,51 @@
+"""The DAG `<job>__operate`: everything that a person may ask of a job, as one form with a plan and an approval."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, AssetAlias, TriggerRule
+
+from milepost.airflow.dags.dag_settings import form_dag, sink_assets
+from milepost.airflow.operate.registry import ACTS, operate_form
+from milepost.airflow.operate.tasks import ACT, APPROVAL, PLAN, RECONCILE, ActOperator, PlanOperator, ReconcileOperator
+from milepost.airflow.operators.approval import PlanApprovalOperator
+from milepost.airflow.operators.job_specs import operate_dag_id, spec_as_docs
+from milepost.spec.load.load import LoadedJob
+
+
+def operate_dag(job: LoadedJob) -> DAG:
+    """Return the DAG `<job>__operate`."""
+    name, path = job.spec.name, str(job.path)
+    acts = "\n".join(f"* **{act.title}** (`{act.name}`)" for act in ACTS.values())
+    with form_dag(
+        job,
+        operate_dag_id(name),
+        f"What a person may ask of {name}: rollback, savepoint, backfill, resume, cancel, start, and others",
+        _DOC.format(name=name, acts=acts),
+        operate_form(job),
+    ) as dag:
+        planned = PlanOperator(task_id=PLAN, spec_path=path, **spec_as_docs(job))
+        approved = PlanApprovalOperator(task_id=APPROVAL, plan_task=PLAN)
+        acted = ActOperator(task_id=ACT, spec_path=path, trigger_rule=TriggerRule.NONE_FAILED)
+        reconciled = ReconcileOperator(
+            task_id=RECONCILE,
+            spec_path=path,
+            sink_assets=sink_assets(job),
+            outlets=[AssetAlias(f"milepost.{name}")],
+        )
+        planned >> approved >> acted >> reconciled
+    return dag
+
+
+_DOC = """### {name}: operate
+
+Choose **what to do**, fill in the section of that act alone, trigger. `plan` says what would change; `approve` shows
+that under *Required Actions* and waits for a person, a day at most; `act` does what was approved, or refuses when the
+plan does not hold any more; `reconcile` sees that every table has followed. A rejected, refused or *only planned* run
+has changed nothing.
+
+{acts}
+
+Nothing that goes back deletes: a rollback can be rolled back. Making a savepoint, verify and fsck change nothing that
+is there, and ask nobody. The next run of `{name}__epoch` goes on from what is there then. Airflow's own backfill of
+`{name}__epoch` is something else: it runs epochs for past dates, which a later epoch covers.
+"""

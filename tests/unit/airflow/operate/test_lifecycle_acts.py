@@ -1,0 +1,117 @@
+"""What cancel, start and abort from `<job>__operate` do to a job, one by one, without a scheduler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from milepost.airflow.dags.dag_factory import job_dags
+from milepost.jobmaster.jobmaster import Session
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.task_runs import InProcessRun
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    """Two epochs."""
+    job = SparklessJob.create(tmp_path, {"last: 1": "last: 20"})
+    for name in ("a.csv", "b.csv"):
+        job.land(name)
+        epoch(job)
+    return job
+
+
+def epoch(job: SparklessJob) -> None:
+    job.master.run(Session.cli(), SparklessRunner())
+
+
+def asked(job: SparklessJob, what: str, **form: Any) -> InProcessRun:
+    """A run whose plan is made and approved."""
+    own = {name if name in ("approve", "dry_run") else f"{what}_{name}": value for name, value in form.items()}
+    run = InProcessRun(job_dags(job.folder / "config")["small__operate"], "manual__9", what=what, **own)
+    run.execute("plan")
+    if "approve" not in run.skipped:
+        run.approve("ann")
+    return run
+
+
+def test_a_canceled_job_ends_with_a_savepoint_and_begins_again_from_it(job: SparklessJob) -> None:
+    canceled = asked(job, "cancel", savepoint=True)
+    job.land("c.csv")
+    epoch(job)  # the schedule goes on while a person thinks: it ends at the head of then
+    done = canceled.execute("act")
+    assert done["text"][0] == "savepoint checkpoint-3 holds checkpoint 3"
+    assert (job.master.job_state().job_status, done["follows"]) == ("canceled", False)
+    newest = next(entry for entry in job.master.history() if entry["event"] == "JobCanceled")
+    assert newest["session_id"] == "airflow:small__operate/manual__9"
+    assert "approved by ann" in newest["detail"]
+
+    started = asked(job, "start", **{"from": "checkpoint-3"})
+    assert started.execute("act")["follows"]
+    started.execute("reconcile")
+    ((_, extra),) = started.outlets.emitted
+    assert extra["checkpoint_id"] == job.master.status().head
+    job.land("d.csv")
+    epoch(job)
+
+
+def test_a_job_is_started_at_its_head_or_at_a_checkpoint(job: SparklessJob) -> None:
+    for form, head, follows in (({}, 2, False), ({"from": "1"}, 1, True)):
+        asked(job, "cancel").execute("act")
+        done = asked(job, "start", **form).execute("act")
+        assert (done["checkpoint_id"], done["follows"]) == (head, follows)
+        assert job.master.status().head == head
+
+
+def test_a_retried_start_or_cancel_that_had_landed_is_done(job: SparklessJob) -> None:
+    for what, status in (("cancel", "canceled"), ("start", "initializing")):
+        run = asked(job, what)
+        run.execute("act")
+        history = job.master.history()
+        run.skipped.clear()
+        run.execute("act", try_number=2)
+        assert job.master.history() == history
+        assert job.master.job_state().job_status == status
+
+
+def test_a_running_job_is_not_started_and_an_ended_one_not_canceled(job: SparklessJob) -> None:
+    with pytest.raises(
+        AirflowFailException, match=r"only a job that has ended is started.*trigger small__operate: canc"
+    ):
+        asked(job, "start")
+    asked(job, "cancel").execute("act")
+    again = asked(job, "cancel")
+    assert again.skipped == {"approve", "act", "reconcile"}
+
+
+def test_a_cancel_of_an_incarnation_that_has_ended_since_ends_no_other(job: SparklessJob) -> None:
+    """What is approved is what is done."""
+    run = asked(job, "cancel")
+    job.master.cancel()
+    job.master.start()
+    with pytest.raises(AirflowFailException, match="plan again by a new run: then: incarnation 1 is open; now: inc"):
+        run.execute("act")
+    assert job.master.job_state().incarnation == 2
+
+
+def test_an_abort_gives_up_the_epoch_that_was_looked_at_and_no_other(job: SparklessJob) -> None:
+    job.land("c.csv")
+    other = Session.cli()
+    pending = job.master.trigger(other).checkpoint_id
+    run, late = asked(job, "abort"), asked(job, "abort")
+    assert f"checkpoint {pending}" in run.execute("act")["text"][0]
+    assert job.master.show(pending).status == "aborted"
+    run.skipped.clear()
+    assert "an earlier try did it" in run.execute("act", try_number=2)["text"][0]
+    newer = job.master.trigger(Session.cli()).checkpoint_id
+    with pytest.raises(AirflowFailException, match=f"checkpoint {pending} does not run any more"):
+        late.execute("act")
+    assert job.master.show(newer).status == "pending"
+
+
+def test_where_no_epoch_runs_nobody_is_asked_to_abort_one(job: SparklessJob) -> None:
+    assert asked(job, "abort").skipped == {"approve", "act", "reconcile"}

@@ -1,0 +1,58 @@
+"""The one form of a job's acts: what belongs together is asked before anything is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milepost.airflow.operate.registry import ACTS, asked, operate_form
+from milepost.protocol.records.errors import InvalidRequest
+from tests.harness.jobs.sparkless_job import SparklessJob
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    return SparklessJob.create(tmp_path)
+
+
+def presets(job: SparklessJob) -> dict[str, Any]:
+    return {name: param.value for name, param in operate_form(job.master.job).items() if name != "what"}
+
+
+def test_the_act_comes_first_then_a_section_for_each_and_last_how(job: SparklessJob) -> None:
+    form = operate_form(job.master.job)
+    assert next(iter(form)) == "what" and list(form)[-2:] == ["dry_run", "approve"]
+    assert form["what"].schema["enum"] == list(ACTS) == list(form["what"].schema["values_display"])
+    sections = dict.fromkeys(param.schema["section"] for param in form.values())
+    assert list(sections) == ["What to do", *(act.title for act in ACTS.values() if act.fields(job.master.job)), "How"]
+
+
+def test_the_form_takes_every_act_with_its_own_fields(job: SparklessJob) -> None:
+    filled = {"to": "1", "from": "2026-03-01", "name": "v1", "sink": "table"}
+    for act in ACTS.values():
+        own = {act.field(short): filled[short] for short in act.fields(job.master.job) if short in filled}
+        if act.name == "backfill":
+            own.pop("backfill_to")
+        wanted = asked(presets(job) | own | {"what": act.name}, job.master.job)
+        assert (wanted.act, wanted.approve) == (act, act.asks)
+        assert set(wanted.form) == set(act.fields(job.master.job))
+
+
+@pytest.mark.parametrize(
+    ("form", "why"),
+    [
+        ({"what": "undo"}, r"field what \(What to do\): expected one of rollback, backfill, .*, got 'undo'"),
+        ({"what": "rollback"}, r"field rollback_to \(Back to\): expected A checkpoint id .*, got nothing"),
+        ({"what": "realign"}, r"field realign_sink \(Sink\): expected .*, got nothing"),
+        (
+            {"what": "verify", "rollback_to": "41", "cancel_savepoint": True},
+            r"not of verify were filled in: rollback_to \(41\), cancel_savepoint \(True\)\. Nothing was done\.",
+        ),
+        ({"what": "verify", "verify_depth": 1}, r"has no field verify_depth\. .* Did you mean verify_deep\?"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused_by_name(job: SparklessJob, form: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidRequest, match=why):
+        asked(presets(job) | form, job.master.job)

@@ -1,0 +1,118 @@
+"""What making and disposing of savepoints from `<job>__operate` do to a job, one by one, without a scheduler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+
+from milepost.airflow.dags.dag_factory import job_dags
+from milepost.jobmaster.jobmaster import Session
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.task_runs import InProcessRun
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    """Two epochs."""
+    job = SparklessJob.create(tmp_path, {"last: 1": "last: 20"})
+    for name in ("a.csv", "b.csv"):
+        job.land(name)
+        job.master.run(Session.cli(), SparklessRunner())
+    return job
+
+
+def run(job: SparklessJob, what: str, **form: Any) -> Any:
+    """Plan and act. Returns what the act left."""
+    own = {f"savepoint_{what}_{name}": value for name, value in form.items()}
+    dag: DAG = job_dags(job.folder / "config")["small__operate"]
+    dag_run = InProcessRun(dag, what=f"savepoint_{what}", approve=False, **own)
+    dag_run.execute("plan")
+    result = dag_run.execute("act")
+    assert "reconcile" in dag_run.skipped, "no table has to follow"
+    return result
+
+
+def names(job: SparklessJob) -> list[tuple[str, int]]:
+    return [(one.name, one.checkpoint_id) for one in job.master.list_savepoints()]
+
+
+def test_a_savepoint_is_made_of_the_head_or_of_the_given_checkpoint_and_disposed_of(job: SparklessJob) -> None:
+    assert "savepoint checkpoint-2 of checkpoint 2: " in run(job, "create")["text"][0]
+    run(job, "create", name="before-the-fix", at=1)
+    assert sorted(names(job)) == [("before-the-fix", 1), ("checkpoint-2", 2)]
+    assert "savepoint before-the-fix is gone" in run(job, "dispose", name="before-the-fix")["text"][0]
+    assert names(job) == [("checkpoint-2", 2)]
+
+
+def test_making_one_asks_nobody_and_disposing_of_one_does(job: SparklessJob) -> None:
+    dag = job_dags(job.folder / "config")["small__operate"]
+    made = InProcessRun(dag, what="savepoint_create", savepoint_create_name="v1")
+    made.execute("plan")
+    assert made.skipped == {"approve"}
+    made.execute("act")
+    gone = InProcessRun(dag, what="savepoint_dispose", savepoint_dispose_name="v1")
+    gone.execute("plan")
+    assert gone.skipped == set()
+    gone.approve()
+    gone.execute("act")
+    assert names(job) == []
+
+
+@pytest.mark.parametrize(
+    ("what", "form", "why"),
+    [
+        ("create", {"at": 99}, "checkpoint 99"),
+        (
+            "create",
+            {"name": "v1", "at": 1},
+            r"field savepoint_create_name \(Name\): expected a name that is free, got v1",
+        ),
+        ("dispose", {}, r"field savepoint_dispose_name \(Name\): expected Of the savepoint that goes, got nothing"),
+        ("dispose", {"name": "v2"}, "has no savepoint v2; it has: v1"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_at_once_in_one_line(
+    job: SparklessJob, what: str, form: dict[str, Any], why: str
+) -> None:
+    run(job, "create", name="v1")
+    history = job.master.history()
+    with pytest.raises(AirflowFailException, match=why) as failed:
+        run(job, what, **form)
+    assert "\n" not in str(failed.value)
+    assert job.master.history() == history
+
+
+def test_a_savepoint_that_was_replaced_since_it_was_looked_at_stays(job: SparklessJob) -> None:
+    """What is approved is what is done."""
+    run(job, "create", name="v1")
+    dag = job_dags(job.folder / "config")["small__operate"]
+    gone = InProcessRun(dag, what="savepoint_dispose", savepoint_dispose_name="v1")
+    gone.execute("plan")
+    gone.approve()
+    run(job, "dispose", name="v1")
+    run(job, "create", name="v1", at=1)
+    with pytest.raises(AirflowFailException, match="plan again by a new run: savepoint v1 is another one by now"):
+        gone.execute("act")
+    assert names(job) == [("v1", 1)]
+
+
+def test_a_retried_act_that_had_landed_is_done(job: SparklessJob) -> None:
+    dag = job_dags(job.folder / "config")["small__operate"]
+    for what, left in (("create", [("v1", 2)]), ("dispose", [])):
+        one = InProcessRun(dag, what=f"savepoint_{what}", approve=False, **{f"savepoint_{what}_name": "v1"})
+        one.execute("plan")
+        one.execute("act")
+        one.skipped.clear()
+        assert "an earlier try did it" in one.execute("act", try_number=2)["text"][0]
+        assert names(job) == left
+
+
+def test_of_a_job_that_has_never_run_there_is_nothing_to_save(tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path)
+    with pytest.raises(AirflowFailException, match="job small has never run: there is nothing to do"):
+        run(job, "create")

@@ -1,0 +1,114 @@
+"""What realign, verify, fsck and gc from `<job>__operate` do to a job, one by one, without a scheduler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from milepost.airflow.dags.dag_factory import job_dags
+from milepost.dataflow.sinks.formats.parquet_format import HEADS
+from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.records.layout import token_prefix
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.task_runs import InProcessRun
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    """Two epochs."""
+    job = SparklessJob.create(tmp_path, {"last: 1": "last: 20"})
+    for name in ("a.csv", "b.csv"):
+        job.land(name)
+        job.master.run(Session.cli(), SparklessRunner())
+    return job
+
+
+def asked(job: SparklessJob, what: str, **form: Any) -> InProcessRun:
+    """A run whose plan is made."""
+    own = {name if name in ("approve", "dry_run") else f"{what}_{name}": value for name, value in form.items()}
+    run = InProcessRun(job_dags(job.folder / "config")["small__operate"], what=what, **own)
+    run.execute("plan")
+    return run
+
+
+def damaged(job: SparklessJob) -> None:
+    """Delete an object that the head needs."""
+    key = max(stat.key for stat in job.context.store.list("chk-") if not stat.key.endswith("_metadata"))
+    job.context.store.delete([key])
+
+
+@pytest.mark.parametrize(
+    ("what", "form", "said"),
+    [
+        ("verify", {}, "checkpoints 1, 2: "),
+        ("verify", {"checkpoint": 2, "deep": True}, "checkpoints 2: "),
+        ("fsck", {}, "nothing is missing"),
+    ],
+)
+def test_looking_asks_nobody_and_changes_nothing(job: SparklessJob, what: str, form: dict[str, Any], said: str) -> None:
+    history = job.master.history()
+    run = asked(job, what, **form)
+    assert run.skipped == {"approve"}
+    assert said in run.execute("act")["text"][0]
+    assert run.skipped == {"approve", "reconcile"}
+    assert job.master.history() == history
+
+
+def test_damage_is_a_red_run_that_says_what_is_broken(job: SparklessJob) -> None:
+    damaged(job)
+    for what in ("verify", "fsck"):
+        with pytest.raises(AirflowFailException, match=r"missing|gone|damaged"):
+            asked(job, what).execute("act")
+
+
+def test_garbage_is_listed_in_the_plan_before_it_is_collected(job: SparklessJob) -> None:
+    first, second = job.context.head().state.checkpoints
+    stray = token_prefix(second.checkpoint_id, first.token) + "state/latest/left.parquet"
+    job.context.store.put(stray, b"late")
+    history = job.master.history()
+    assert asked(job, "gc", dry_run=True).skipped == {"approve", "act", "reconcile"}
+    assert job.master.history() == history
+    run = asked(job, "gc")
+    assert any(
+        "newly listed as garbage" in line and line.endswith(": 1")
+        for line in run.pushed["plan", "return_value"]["text"]
+    )
+    run.approve()
+    assert "deleted: 0 objects" in run.execute("act")["text"][0], "it is listed first, and deleted after the grace"
+    assert job.master.history() != history
+    assert asked(job, "gc").skipped == {"approve", "act", "reconcile"}, "there is nothing more to do"
+
+
+def test_a_table_that_is_as_the_head_says_is_left_and_nobody_is_asked(job: SparklessJob) -> None:
+    assert asked(job, "realign", sink="table").skipped == {"approve", "act", "reconcile"}
+
+
+def taken_back(job: SparklessJob) -> None:
+    """As a failover does: the newest commit of the table is gone."""
+    min((job.folder / "lake" / "table" / HEADS).iterdir()).unlink()
+
+
+def test_a_table_that_was_moved_shows_the_head_again(job: SparklessJob) -> None:
+    taken_back(job)
+    run = asked(job, "realign", sink="table")
+    run.approve("ann")
+    done = run.execute("act")
+    run.execute("reconcile")
+    assert (done["outcome"], done["checkpoint_id"]) == ("realigned", 2)
+    ((_, extra),) = run.outlets.emitted
+    assert extra["checkpoint_id"] == 2
+    assert job.master.plan_realign("table").fault is None
+    assert "an earlier try did it" in run.execute("act", try_number=2)["text"][0]
+
+
+def test_a_table_that_is_elsewhere_since_it_was_looked_at_is_left(job: SparklessJob) -> None:
+    """What is approved is what is done."""
+    taken_back(job)
+    run = asked(job, "realign", sink="table", approve=False)
+    taken_back(job)
+    with pytest.raises(AirflowFailException, match=r"plan again by a new run: then: .*Nothing was changed"):
+        run.execute("act")
