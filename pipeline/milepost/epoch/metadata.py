@@ -16,6 +16,7 @@ from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.dataflow.sources.bad_input import BadInput
 from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.dimensions import DimensionSnapshot
+from milepost.epoch.subtask_shares import SubtaskShare
 from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import ThroughputEstimate
 from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
@@ -207,6 +208,8 @@ class CheckpointMetadata:
         started_ms: when its trigger began, by the wall clock of that machine; None when nobody measured it.
         timings: milliseconds of the driver, by step up to the commit point. tasks: what each Spark attempt measured.
         requests: of the driver to S3, by step up to the metadata itself; {} for none: all is a directory's.
+        shares: what each subtask did for each node and sink, in topological order, sinks last; () of one that no
+            subtask made.
     """
 
     stored_format: ClassVar[str] = "milepost.metadata/6"
@@ -238,6 +241,7 @@ class CheckpointMetadata:
     timings: Mapping[str, Count] = field(default_factory=dict)
     tasks: tuple[TaskTimes, ...] = ()
     requests: Mapping[str, StoreRequests] = field(default_factory=dict)
+    shares: tuple[SubtaskShare, ...] = ()
     dimensions: Mapping[str, DimensionSnapshot] = field(default_factory=dict)
 
     def encode(self) -> bytes:
@@ -246,7 +250,7 @@ class CheckpointMetadata:
         sources = {name: _packed_source(item) for name, item in document["sources"].items()}
         tables = {name: _packed_table(item) for name, item in document["tables"].items()}
         document |= {"plan": shortened(document["plan"]), "sources": sources, "tables": tables}
-        document["tasks"] = packed(document["tasks"])
+        document |= {name: packed(document[name]) for name in _PACKED}
         if not document["dimensions"]:  # most jobs have none
             del document["dimensions"]
         return dump(document)
@@ -295,7 +299,7 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
         sources = {name: _unpacked_source(item) for name, item in document["sources"].items()}
         tables = {name: _unpacked_table(item) for name, item in document["tables"].items()}
         whole = {"plan": restored(document["plan"]), "sources": sources, "tables": tables}
-        whole["tasks"] = unpacked(document["tasks"])
+        whole |= {name: unpacked(document[name]) for name in _PACKED}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateCorrupt(f"{key}: not a readable checkpoint: {error!r}", hint=_VERIFY) from error
     metadata = from_json(CheckpointMetadata, {"dimensions": {}, **document, **whole}, key, hint=_VERIFY)
@@ -303,6 +307,8 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
         require_own_key(reference)
     return metadata
 
+
+_PACKED = ("tasks", "shares")
 
 _VERIFY = "Run `milepost verify JOB` for all that is broken, and restore those objects from a copy of the store."
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -24,6 +24,22 @@ JOB_PHASES = (*_PARTS, "spark")
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorTimes:
+    """The part of a task's times that one of its stateful operators took; named as in `TaskTimes`.
+
+    Attributes:
+        async_ms: of the upload of its snapshot, all tables.
+    """
+
+    restore_ms: int = 0
+    process_ms: int = 0
+    emit_ms: int = 0
+    sync_ms: int = 0
+    async_ms: int = 0
+    alignment_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TaskTimes:
     """One attempt of one subtask. Milliseconds of a monotonic clock; None: no part of its work.
 
@@ -39,6 +55,7 @@ class TaskTimes:
         in_flight_bytes: of the buffers that it left unprocessed.
         left_ms: from the end of its processing to its deadline, negative when it was late; None without a deadline.
         requests: to S3, that of this measurement among them.
+        operators: by uid; what of the task's times is no stateful operator's is in no part.
     """
 
     level: int
@@ -62,6 +79,7 @@ class TaskTimes:
     in_flight_bytes: int
     left_ms: int | None
     requests: StoreRequests = field(default_factory=StoreRequests)
+    operators: Mapping[str, OperatorTimes] = field(default_factory=dict)
 
     def spent_ms(self, *names: str) -> int:
         """Return the sum of some of its times; what is no part of its work counts as nothing."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
     from milepost.jobmaster.reports.diff import Difference
     from milepost.jobmaster.reports.jobs import JobSummary, jobs_beside, jobs_of_folder, jobs_under
+    from milepost.jobmaster.reports.parts.subtasks import Spread, SubtaskDetails
     from milepost.jobmaster.reports.reports import Reports
     from milepost.jobmaster.reports.series import EpochFigures
     from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
@@ -66,6 +67,7 @@ _HOMES = {
     "migration.plan": ("CatalogAddress", "MigrationPlan", "TableAddress"),
     "reports.checkpoint_details": ("CheckpointDetails", "SourceDetails"),
     "reports.checkpoint_document": ("CheckpointReport",),
+    "reports.parts.subtasks": ("Spread", "SubtaskDetails"),
     "reports.diff": ("Difference",),
     "reports.jobs": ("JobSummary", "jobs_beside", "jobs_of_folder", "jobs_under"),
     "reports.series": ("EpochFigures",),

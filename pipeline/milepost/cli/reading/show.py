@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from milepost.cli.reading.times import show_phases, show_requests, show_tasks
+from milepost.cli.reading.subtasks import show_subtasks
+from milepost.cli.reading.times import show_phases, show_requests
 from milepost.cli.reading.vetoes import show_veto
 from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
@@ -38,7 +39,7 @@ def show(
         typer.Argument(metavar="[ID]", min=1, autocompletion=checkpoint_ids, help="The checkpoint; default: the head."),
     ] = None,
     spec: Annotated[bool, typer.Option("--spec", help="Also the spec that it ran by.")] = False,
-    tasks: Annotated[bool, typer.Option("--tasks", help="Also the times of each subtask.")] = False,
+    tasks: Annotated[bool, typer.Option("--tasks", help="Also each subtask: rows, state, milliseconds.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -58,8 +59,8 @@ def show(
     _show_origin(report, output)
     if isinstance(report, CheckpointDetails):
         if tasks:
-            _section("Subtasks: milliseconds", output)
-            show_tasks([to_json(task) for task in report.tasks], output)
+            _section("Subtasks: rows, state, milliseconds", output)
+            show_subtasks(report, output)
         if spec:
             _section("Spec", output)
             for line in report.spec.splitlines():
@@ -109,11 +110,18 @@ def _show_flow(report: CheckpointDetails, output: Output) -> None:
     if report.sources:
         _section("Sources: what came in", output)
         rows = [
-            [name, source.rows, source.objects, show_time(source.newest_event_time)]
+            [
+                name,
+                source.rows,
+                source.objects,
+                "-" if source.read is None else show_bytes(source.read.bytes),
+                show_time(source.newest_event_time),
+            ]
             for name, source in report.sources.items()
         ]
         notes = [_source_note(source) for source in report.sources.values()]
-        output.table(["source", "rows", "objects", "newest event time"], rows, notes=notes)
+        columns = ["source", "rows", "objects", "size", "newest event time"]
+        output.table(columns, rows, notes=notes, figures=("size",))
     if report.static_sources:
         _section("Static sources: what rows were looked up in", output)
         rows = [
@@ -125,19 +133,38 @@ def _show_flow(report: CheckpointDetails, output: Output) -> None:
         output.table(columns, rows, notes=notes, figures=("copy",))
     if report.sinks:
         _section("Sinks: what went out", output)
-        rows = [[name, report.sink_rows.get(name), published] for name, published in report.sinks.items()]
-        output.table(["sink", "rows", "published"], rows)
+        output.table(
+            ["sink", "rows", "files", "size", "published", "confirmed"],
+            [_sink_row(report, name, published) for name, published in report.sinks.items()],
+            figures=("size",),
+        )
     if report.upsert:
         _section("Upsert: what it costs", output)
         show_prices(report.upsert, output)
     if report.operators:
-        _section("Operators: their state", output)
+        _section("Operators: rows and state", output)
         rows = [
-            [uid, one.rows_in, one.rows_out, one.late_rows, one.state_rows, show_bytes(one.full_bytes), one.runs]
+            [
+                uid,
+                one.kind,
+                one.rows_in,
+                one.rows_out,
+                one.late_rows,
+                one.state_rows,
+                show_bytes(one.full_bytes),
+                show_bytes(one.uploaded_bytes),
+                "-" if one.firing_watermark is None else show_time(one.firing_watermark),
+                one.runs,
+            ]
             for uid, one in report.operators.items()
         ]
-        columns = ["operator", "rows in", "rows out", "late", "state rows", "state", "runs"]
-        output.table(columns, rows, optional=("runs",), figures=("state",))
+        columns = ["operator", "kind", "rows in", "rows out", "late", "state rows", "state", "written"]
+        output.table(
+            [*columns, "watermark", "runs"],
+            rows,
+            optional=("kind", "written", "watermark", "runs"),
+            figures=("state", "written"),
+        )
     _section("Time", output)
     show_phases(report.phases, output)
     if report.requests:
@@ -149,6 +176,13 @@ def _show_flow(report: CheckpointDetails, output: Output) -> None:
         for result in verdict.expectations:
             judged = f"{result.subject}: met" if result.success else f"{result.describe()} ({result.severity})"
             _fact(verdict.sink, judged, output)
+
+
+def _sink_row(report: CheckpointDetails, name: str, published: str) -> list[object]:
+    one = (report.published or {}).get(name)
+    if one is None:
+        return [name, report.sink_rows.get(name), None, "-", published, "-"]
+    return [name, one.rows, one.files, show_bytes(one.bytes), published, show_time(one.confirmed)]
 
 
 def _source_note(source: Any) -> str:
@@ -194,7 +228,7 @@ def _show_origin(report: CheckpointReport, output: Output) -> None:
         if report.held_back:
             _fact("held back", f"new input, by {report.held_back}", output)
         for one in report.recreated:
-            _fact("run again", f"subtask {one.level}/{one.subtask}: {counted(one.attempts, 'attempt')}", output)
+            _fact("run again", f"a subtask of {', '.join(one.nodes)}: {counted(one.attempts, 'attempt')}", output)
         if report.final:
             _fact("final", "the last epoch of the job", output)
     _fact("code", code, output)

@@ -1,9 +1,9 @@
-"""Time tables show where an epoch's time went: its phases, and each subtask."""
+"""Time tables show where an epoch's time and its requests went, phase by phase."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from milepost.cli.terminal.output import Output, show_bytes
 
@@ -11,28 +11,6 @@ if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import StoreRequests
 
 _BAR = 30
-
-_RARELY_READ = ("async", "restore", "sync", "buffers", "async wait", "attempt", "emit", "bytes", "stage")
-
-_SUBTASK_COLUMNS = {
-    "level": "level",
-    "subtask": "subtask",
-    "attempt": "attempt",
-    "rows": "rows",
-    "bytes": "bytes",
-    "buffers": "buffers",
-    "total_ms": "ms",
-    "read_ms": "read",
-    "exchange_wait_ms": "exchange wait",
-    "restore_ms": "restore",
-    "process_ms": "process",
-    "emit_ms": "emit",
-    "sync_ms": "sync",
-    "stage_ms": "stage",
-    "async_ms": "async",
-    "async_wait_ms": "async wait",
-}
-"""Field of a task -> heading. Times are milliseconds."""
 
 
 def show_phases(phases: Mapping[str, int | None], output: Output) -> None:
@@ -64,16 +42,4 @@ def show_requests(requests: Mapping[str, StoreRequests], output: Output) -> None
             for phase, one in made.items()
         ],
         figures=("sent", "received"),
-    )
-
-
-def show_tasks(tasks: Sequence[Mapping[str, Any]], output: Output) -> None:
-    """Print a line for each attempt of each subtask."""
-    output.table(
-        list(_SUBTASK_COLUMNS.values()),
-        [
-            [task[name] for name in _SUBTASK_COLUMNS]
-            for task in sorted(tasks, key=lambda task: (task["level"], task["subtask"], task["attempt"]))
-        ],
-        optional=_RARELY_READ,
     )

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sources.bad_input import BadPlace
 from milepost.epoch.iso_times import iso_ms, watermark_text
-from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SourceSnapshot
+from milepost.epoch.metadata import CheckpointMetadata, SourceSnapshot
+from milepost.epoch.subtask_shares import SINK
 from milepost.epoch.task_times import TaskTimes
 from milepost.jobmaster.job.code import code_differences
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
+from milepost.jobmaster.reports.parts.input_read import InputRead, input_read
+from milepost.jobmaster.reports.parts.sinks import SinkDetails, sink_details
+from milepost.jobmaster.reports.parts.subtasks import Spread, SubtaskDetails, Subtasks, spreads, uploaded_bytes
 from milepost.jobmaster.reports.static_sources import StaticSourceDetails, static_source_details
 from milepost.jobmaster.reports.timings import AfterCommit, kept, notified_of, phases_of, requests_of
 from milepost.protocol.exchange.declines import recreated
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.stored_fields import Known
 from milepost.storage.requests import StoreRequests
 
 
@@ -51,7 +56,11 @@ class BadInputReport:
 
 @dataclass(frozen=True, slots=True)
 class SourceDetails:
-    """What an epoch read of a source; see `SourceSnapshot`."""
+    """What an epoch read of a source; see `SourceSnapshot`.
+
+    Attributes:
+        read: the object versions; left out of what `run` says, and where their record cannot be read.
+    """
 
     rows: int
     objects: int
@@ -66,21 +75,37 @@ class SourceDetails:
     horizon: str | None
     watermark_us: int | None
     finished: bool
+    subtasks: tuple[SubtaskDetails, ...]
+    spread: Mapping[str, Spread]
+    read: Known[InputRead] = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorDetails:
-    """What a stateful operator took, gave and keeps; see `OperatorSnapshot`."""
+    """What an operator took, gave and keeps; see `OperatorSnapshot`.
 
-    rows_in: int
-    rows_out: int
-    late_rows: int
-    state_rows: int
-    full_bytes: int
-    runs: int
-    firing_watermark_us: int | None
-    firing_watermark: str | None
-    in_flight_bytes: int
+    Attributes:
+        kind: as the spec has it. rows_in, rows_out: None for SQL that Spark evaluates as part of other SQL.
+        late_rows and what follows: of one with state; None of others. uploaded_bytes: of its state, what this epoch
+            wrote.
+        unaligned: a subtask stopped before the end of its input. alignment_ms: the longest of its subtasks.
+    """
+
+    kind: str
+    rows_in: int | None
+    rows_out: int | None
+    late_rows: int | None = None
+    state_rows: int | None = None
+    full_bytes: int | None = None
+    uploaded_bytes: int | None = None
+    runs: int | None = None
+    firing_watermark_us: int | None = None
+    firing_watermark: str | None = None
+    in_flight_bytes: int | None = None
+    alignment_ms: int | None = None
+    unaligned: bool = False
+    subtasks: tuple[SubtaskDetails, ...]
+    spread: Mapping[str, Spread]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +119,15 @@ class AcknowledgementReport:
 
 @dataclass(frozen=True, slots=True)
 class RecreationReport:
-    """A subtask that Spark had to run more than once; each attempt began at the base."""
+    """A subtask that Spark had to run more than once; each attempt began at the base.
+
+    Attributes:
+        nodes: the sources and operators whose work it does.
+    """
 
     level: int
     subtask: int
+    nodes: tuple[str, ...]
     attempts: int
     base: int
 
@@ -107,6 +137,7 @@ class CheckpointDetails(CheckpointReport):
     """A retained checkpoint in full; see `CheckpointMetadata`.
 
     Attributes:
+        operators: in topological order. published: by sink; left out of what `run` says.
         phases: milliseconds, None for what was not measured. notified_ms: by sink.
         requests: to S3, by phase, `timings.REQUEST_PHASES`; {} when none was made.
         code_differs: what of the code that ran is not what would run now; None when that was not recorded.
@@ -119,6 +150,7 @@ class CheckpointDetails(CheckpointReport):
     static_sources: Mapping[str, StaticSourceDetails]
     operators: Mapping[str, OperatorDetails]
     sink_rows: Mapping[str, int]
+    published: Known[Mapping[str, SinkDetails]] = None
     verdict: GateVerdict
     acknowledged: tuple[AcknowledgementReport, ...]
     tasks: tuple[TaskTimes, ...]
@@ -136,13 +168,18 @@ def detailed(
     report: CheckpointReport,
     checkpoint: CompletedCheckpoint,
     after: Sequence[AfterCommit] | None = None,
+    newest: int = 0,
 ) -> CheckpointDetails:
     """Return a checkpoint's report with what its metadata tells, and what was measured after its commit.
 
     Args:
-        after: when it is known; None: it is read.
+        after: when it is known, by the process that has just run the epoch; None: it is read, with the objects that
+            the epoch read and when each sink had it.
+        newest: version of the head.
     """
     metadata = context.metadata(checkpoint)
+    subtasks = Subtasks(metadata)
+    read = input_read(context, metadata.plan) or {} if after is None else {}
     measured = kept(context, checkpoint.checkpoint_id, checkpoint.token) if after is None else after
     differences = code_differences(context, metadata)
     return extended(
@@ -151,10 +188,13 @@ def detailed(
         base=metadata.base,
         final=metadata.final,
         held_back=metadata.held_back,
-        sources={name: _source(source) for name, source in metadata.sources.items()},
+        sources={
+            name: _source(source, subtasks.of_source(name), read.get(name)) for name, source in metadata.sources.items()
+        },
         static_sources={name: static_source_details(item) for name, item in metadata.dimensions.items()},
-        operators={uid: _operator(item) for uid, item in metadata.operators.items()},
+        operators={uid: _operator(metadata, subtasks, uid, kind) for uid, kind in subtasks.operators().items()},
         sink_rows={name: item.rows for name, item in metadata.sinks.items()},
+        published=sink_details(context.log, newest, checkpoint, metadata, subtasks) if after is None else None,
         verdict=metadata.verdict,
         acknowledged=tuple(
             AcknowledgementReport(item.level, item.subtask, item.attempt_digest) for item in metadata.acknowledged
@@ -170,7 +210,7 @@ def detailed(
     )
 
 
-def _source(source: SourceSnapshot) -> SourceDetails:
+def _source(source: SourceSnapshot, subtasks: tuple[SubtaskDetails, ...], read: InputRead | None) -> SourceDetails:
     ahead = tuple(AheadObject(one.key, one.rows, watermark_text(one.newest_us)) for one in source.ahead)
     return SourceDetails(
         rows=source.rows,
@@ -186,26 +226,58 @@ def _source(source: SourceSnapshot) -> SourceDetails:
         horizon=None if source.horizon_ms is None else iso_ms(source.horizon_ms),
         watermark_us=source.watermark_us,
         finished=source.finished,
+        subtasks=subtasks,
+        spread=spreads(subtasks),
+        read=read,
     )
 
 
-def _operator(item: OperatorSnapshot) -> OperatorDetails:
+def _operator(metadata: CheckpointMetadata, subtasks: Subtasks, uid: str, kind: str) -> OperatorDetails:
+    own = subtasks.of_operator(uid)
+    if uid not in metadata.operators:
+        return OperatorDetails(
+            kind=kind,
+            rows_in=_sum(one.rows_in for one in own),
+            rows_out=_sum(one.rows_out for one in own),
+            subtasks=own,
+            spread=spreads(own),
+        )
+    item = metadata.operators[uid]
     return OperatorDetails(
+        kind=kind,
         rows_in=item.rows_in,
         rows_out=item.rows_out,
         late_rows=item.late_rows,
         state_rows=sum(handle.live_rows for handle in item.handles),
-        full_bytes=sum(handle.full_bytes for handle in item.handles),
+        full_bytes=sum({run.key: run.size for handle in item.handles for run in handle.runs}.values()),
+        uploaded_bytes=uploaded_bytes(metadata, item.handles),
         runs=sum(len(handle.runs) for handle in item.handles),
         firing_watermark_us=item.firing_us,
         firing_watermark=watermark_text(item.firing_us),
         in_flight_bytes=item.in_flight_bytes,
+        alignment_ms=max((one.times.get("alignment_ms", 0) for one in own), default=None),
+        unaligned=any(one.unaligned for one in own),
+        subtasks=own,
+        spread=spreads(own),
     )
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """Return a sum; None where a part of it was not counted."""
+    known = list(counts)
+    return None if None in known else sum(one or 0 for one in known)
 
 
 def _recreated(metadata: CheckpointMetadata) -> tuple[RecreationReport, ...]:
     measured = [(SubtaskKey(task.level, task.subtask), task.attempt) for task in metadata.tasks]
     return tuple(
-        RecreationReport(one.subtask.level, one.subtask.subtask, one.attempts, int(one.base))
+        RecreationReport(
+            one.subtask.level, one.subtask.subtask, _nodes_of(metadata, one.subtask), one.attempts, int(one.base)
+        )
         for one in recreated(measured, CheckpointId(metadata.base))
     )
+
+
+def _nodes_of(metadata: CheckpointMetadata, task: SubtaskKey) -> tuple[str, ...]:
+    own = (one for one in metadata.shares if SubtaskKey(one.level, one.subtask) == task and one.kind != SINK)
+    return tuple(dict.fromkeys(one.node for one in own))

@@ -16,7 +16,7 @@ from milepost.jobmaster.reports.checkpoint_document import (
     completed_report,
     pending_report,
 )
-from milepost.jobmaster.reports.log_search import confirmed_after, end_of, leads_to
+from milepost.jobmaster.reports.log_search import confirmations_after, end_of, leads_to
 from milepost.protocol.codec.log_entries import LogEntry, Tombstone, aborted_by, completion_of
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.manifest.transaction.events import (
@@ -96,7 +96,7 @@ class History:
         shown = self._veto(veto) if isinstance(veto, ObjectHandle) else veto
         report = replace(report, savepoints=named, veto=shown)
         retained = state.checkpoint(CheckpointId(checkpoint_id))
-        return report if retained is None else detailed(self._context, report, retained, after)
+        return report if retained is None else detailed(self._context, report, retained, after, state.version)
 
     def _veto(self, handle: ObjectHandle) -> Any:
         from milepost.jobmaster.retention.vetoes import read_veto
@@ -114,7 +114,7 @@ class History:
             if kept not in lineage(state, state.timeline()):
                 completed = self._context.log.entry(kept.version)
                 assert isinstance(completed, LogEntry), "what completed a retained checkpoint stays whole"
-                confirmed = confirmed_after(self._context.log, completed, state.version)
+                confirmed = frozenset(confirmations_after(self._context.log, completed, state.version))
             return _retained(state, kept, confirmed)
         pending = next((one for one in _pending(state) if one.checkpoint_id == checkpoint_id), None)
         if pending is not None or not 0 < checkpoint_id < state.next_checkpoint_id:
@@ -133,7 +133,7 @@ class History:
         if live is None:
             oldest = min((one.checkpoint_id for one in lineage(state, state.timeline())), default=NO_CHECKPOINT)
             live = leads_to(log, state.version, oldest, checkpoint_id)
-        shown = done.sinks if live else confirmed_after(log, entry, state.version)
+        shown = done.sinks if live else confirmations_after(log, entry, state.version)
         return replace(completed_report(done, CheckpointStatus.SUBSUMED, shown), live=live)
 
     def log(self, limit: int | None) -> list[dict[str, Any]]:

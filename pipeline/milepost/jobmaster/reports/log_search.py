@@ -53,20 +53,27 @@ def end_of(log: ManifestLog, newest: int, checkpoint_id: CheckpointId) -> LogEnt
     return None
 
 
-def confirmed_after(log: ManifestLog, completed: LogEntry, newest: int) -> frozenset[str]:
-    """Return the sinks that showed a checkpoint soon after its completion: within the next `_SOON` entries."""
+def confirmations_after(log: ManifestLog, completed: LogEntry, newest: int, within: int = _SOON) -> dict[str, int]:
+    """Return when each sink showed a checkpoint, by the job store's clock: of those that did soon after its completion.
+
+    Args:
+        newest: version of the head. within: so many entries are looked at.
+    """
     assert isinstance(completed.event, CheckpointCompleted)
     wanted = completed.event.checkpoint
-    shown: set[str] = set()
-    for version in range(completed.version + 1, min(newest, completed.version + _SOON) + 1):
+    shown: dict[str, int] = {}
+    sinks: tuple[str, ...]
+    for version in range(completed.version + 1, min(newest, completed.version + within) + 1):
+        if shown.keys() >= set(wanted.sinks):
+            break
         entry = log.entry(version)
         if isinstance(entry, LogEntry) and isinstance(entry.event, SinkConfirmed):
-            shown |= {entry.event.sink} if entry.event.checkpoint_id == wanted.checkpoint_id else set()
+            sinks = (entry.event.sink,) if entry.event.checkpoint_id == wanted.checkpoint_id else ()
+            shown |= dict.fromkeys(sinks, entry.event.at_ms)
         if isinstance(entry, LogEntry) and isinstance(entry.event, TimelineSwitched):
-            shown |= set(entry.event.sinks) if entry.event.to == wanted.checkpoint_id else set()
-        if shown >= set(wanted.sinks):
-            break
-    return frozenset(shown)
+            sinks = entry.event.sinks if entry.event.to == wanted.checkpoint_id else ()
+            shown |= dict.fromkeys(sinks, entry.event.at_ms)
+    return shown
 
 
 def leads_to(log: ManifestLog, newest: int, descendant: CheckpointId, checkpoint_id: CheckpointId) -> bool | None:

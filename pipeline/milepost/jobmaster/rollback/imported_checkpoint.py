@@ -76,6 +76,7 @@ def as_imported(metadata: CheckpointMetadata, pending: PendingCheckpoint, timeli
         plan=pending.plan,
         started_ms=None,
         tasks=(),
+        shares=(),
     )
 
 

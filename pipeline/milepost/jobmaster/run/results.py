@@ -30,6 +30,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.acknowledged import acknowledged
 from milepost.jobmaster.run.bad_input import bad_input
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
+from milepost.jobmaster.run.shares import subtask_shares
 from milepost.protocol.codec.records import decode, from_json
 from milepost.protocol.exchange.acknowledgements import Verified
 from milepost.protocol.exchange.watermarks import latest, source_watermark
@@ -102,6 +103,7 @@ def build_metadata(
         held_back=plan.held_back,
         throughput=_throughput(plan, base, snapshots, tasks),
         tasks=tasks,
+        shares=subtask_shares(plan.graph, verified),
         dimensions=plan.dimensions,
     )
 

@@ -115,6 +115,7 @@ class _Task:
             yield Forward(self._subtask, buffer)
         deadline_ms = task_deadline_ms(self._plan.alignment, started_ms, self._plan.share.waves(self._subtask))
         for index, (item, one) in enumerate(self._hosted):
+            self._metrics.working_on = one.uid
             now_ms, operators = self._clock(), len(self._hosted) - index
             # What is left is shared fairly with the operators that follow.
             ends_ms = None if deadline_ms is None else now_ms + (deadline_ms - now_ms) // operators
@@ -131,6 +132,7 @@ class _Task:
             self._metrics.mark("process_ms")
             if one.decline is not None:
                 return one.decline
+        self._metrics.working_on = None
         self._metrics.left_ms = None if deadline_ms is None else deadline_ms - self._clock()
         yield RowsDone()
         return (yield from self._snapshot(received.outcome, carried))
@@ -194,12 +196,14 @@ class _Task:
             return self._identity.decline_for(error, "notice of an abort", CheckpointFailureReason.IO_EXCEPTION)
         self._metrics.mark("notice_ms")
         for _, one in self._hosted:
+            self._metrics.working_on = one.uid
             if notice is not None:
                 one.aborted(notice)
             else:
                 one.snapshot()
             if one.decline is not None:
                 return one.decline
+        self._metrics.working_on = None
         yield SnapshotStarted()
         self._files.settle()
         acks = {}
@@ -213,18 +217,18 @@ class _Task:
         yield OperatorStageEnd({"operators": acks}, digests, carried)
         return None
 
-    def _upload(self, tables: FrozenTables, directory: str) -> dict[str, StateHandle]:
-        return {name: self._upload_table(frozen, directory) for name, frozen in tables.items()}
+    def _upload(self, uid: str, tables: FrozenTables, directory: str) -> dict[str, StateHandle]:
+        return {name: self._upload_table(uid, frozen, directory) for name, frozen in tables.items()}
 
-    def _upload_table(self, frozen: FrozenState | EncodedSlices, directory: str) -> StateHandle:
+    def _upload_table(self, uid: str, frozen: FrozenState | EncodedSlices, directory: str) -> StateHandle:
         began = time.monotonic()
         if isinstance(frozen, EncodedSlices):
             handle = frozen.upload(self._store.put)
-            self._metrics.uploaded(time.monotonic() - began)
+            self._metrics.uploaded(uid, time.monotonic() - began)
             return handle
         snapshot = frozen.encode(directory)
         for upload in snapshot.uploads:
             self._store.put(upload.key, upload.body)
         frozen.stage_cache(snapshot)
-        self._metrics.uploaded(time.monotonic() - began)
+        self._metrics.uploaded(uid, time.monotonic() - began)
         return snapshot.handle

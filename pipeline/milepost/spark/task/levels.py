@@ -36,6 +36,7 @@ from milepost.spark.task.outputs import (
     fill_outputs,
     outputs,
     readers,
+    row_wise_outputs,
     sql_outputs,
     whole_outputs,
 )
@@ -283,6 +284,7 @@ def _output(
             if (lower := [one for one in node.levels if one < level])
             for sink in sinks
         },
+        row_wise=row_wise_outputs(plan, level),
     )
 
 

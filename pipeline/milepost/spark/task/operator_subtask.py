@@ -183,7 +183,7 @@ class OperatorSubtask:
             for channel in sorted(self._handler.open_channels):
                 yield from self._follow(self._handler.end_of_partition(channel, work.pacer.now_ms()))
         times = self._handler.alignment_times
-        self._resources.metrics.aligned(times.duration_ms, sum(buffer.size for buffer in work.gate.in_flight))
+        self._resources.metrics.aligned(self.uid, times.duration_ms, sum(buffer.size for buffer in work.gate.in_flight))
 
     def _barrier(self, pacer: Pacer) -> CheckpointBarrier:
         """Return the barrier as this subtask meets it: what it may still spend counts from now."""
@@ -326,7 +326,8 @@ class OperatorSubtask:
         snapshot = self._snapshot
         assert snapshot is not None, "the state is frozen before its upload"
         snapshot.asynchronous = asynchronous
-        snapshot.upload = self._resources.pool.submit(self._resources.upload, snapshot.frozen, self._item.directory)
+        upload, directory = self._resources.upload, self._item.directory
+        snapshot.upload = self._resources.pool.submit(upload, self.uid, snapshot.frozen, directory)
 
     def _acknowledge(self, command: coordinator_says.AcknowledgeCheckpoint) -> None:
         work, snapshot = self._at_work, self._snapshot

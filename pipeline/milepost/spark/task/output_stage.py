@@ -33,6 +33,7 @@ class OutputPlan:
         level: of the sender. receivers: subtasks of the next level; 0 at the last one.
         edges: rows that later levels consume. sinks: node -> names of the sinks it feeds at this level.
         stagers_before: sink -> how many subtasks of lower levels stage rows for it as well.
+        row_wise: output -> the operator without state whose rows it has.
     """
 
     checkpoint_id: CheckpointId
@@ -45,6 +46,7 @@ class OutputPlan:
     edges: tuple[Edge, ...]
     sinks: Mapping[str, tuple[str, ...]]
     stagers_before: Mapping[str, int] = field(default_factory=dict)
+    row_wise: Mapping[str, str] = field(default_factory=dict)
 
     def identity(self, subtask: int) -> SubtaskIdentity:
         return SubtaskIdentity(self.checkpoint_id, self.token, self.level, subtask)
@@ -71,6 +73,7 @@ def run_output_stage(
         held_bytes=memory.budget.held_bytes,
     )
     staged = Staging(plan.identity(subtask), plan.sinks, sinks, memory, plan.stagers_before)
+    row_wise = dict.fromkeys(plan.row_wise.values(), 0)
     barrier: Barrier | None = None
     end: OperatorStageEnd | None = None
     decline: Decline | None = None
@@ -78,6 +81,8 @@ def run_output_stage(
         if decline is not None:
             continue
         if isinstance(item, Rows):
+            if item.node in plan.row_wise:
+                row_wise[plan.row_wise[item.node]] += item.rows.num_rows
             yield from writer.rows(item.node, item.rows, item.lateness_us)
             decline = staged.take(item)
         elif isinstance(item, Forward):
@@ -106,7 +111,7 @@ def run_output_stage(
         level=plan.level,
         subtask=subtask,
         barrier=barrier.digest,
-        ack={**end.ack, "sinks": staged.ack()},
+        ack={**end.ack, "row_wise": row_wise, "sinks": staged.ack()},
         consumed=end.consumed,
     )
     event = AckEvent(own, end.carried)

@@ -105,6 +105,20 @@ def readers(plan: EpochPlan, name: str, node: Node) -> list[str]:
     ]
 
 
+def row_wise_outputs(plan: EpochPlan, level: int) -> dict[str, str]:
+    """Return the outputs that are all rows of an operator without state at a level, with its uid.
+
+    One that nothing behind the level's stage reads is in none of them.
+    """
+    return {
+        name: node.uid
+        for name, node, sinks in outputs(plan, level)
+        if node.is_row_wise
+        and name == (node.uid if has_rows(node) else node.read)
+        and (sinks or readers(plan, name, node))
+    }
+
+
 def read_by(reader: Node, node: Node, begin: Collection[str]) -> str:
     """Return the output of a node that an operator reads: one that begins, all rows of updates that there are."""
     return node.uid + FILL if node.retracts and reader.uid in begin else node.read

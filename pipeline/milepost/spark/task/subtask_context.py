@@ -23,11 +23,11 @@ class SubtaskResources:
     """What the subtasks of one Spark task share.
 
     Attributes:
-        upload: stores frozen tables, encoded now below a directory or before, and returns their handles.
+        upload: stores an operator's frozen tables, encoded now below a directory or before; returns their handles.
         pool: for uploads. files: of channel state. cache: of the node, for the key groups that they own.
     """
 
-    upload: Callable[[FrozenTables, str], Mapping[str, StateHandle]]
+    upload: Callable[[str, FrozenTables, str], Mapping[str, StateHandle]]
     pool: Executor
     files: ChannelFiles
     cache: StateCache

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from milepost.epoch.task_times import TaskTimes
+from milepost.epoch.task_times import OperatorTimes, TaskTimes
 from milepost.protocol.codec.records import to_json
 from milepost.storage.requests import MADE, StoreRequests
+
+_OF_OPERATORS = ("restore_ms", "process_ms", "emit_ms", "sync_ms")
 
 INCOMPLETE = "-incomplete.json"
 """How the name of measurements ends whose snapshot was not acknowledged; nobody counts them as a checkpoint's."""
@@ -28,7 +31,7 @@ class TaskMetrics:
         attempt: Spark's attempt number, from 0; never part of identity.
         bytes, buffers: of the input; a source has no buffers.
         incomplete: a snapshot of the subtask ended without an acknowledgement.
-        marks: seconds by part.
+        marks: seconds by part. working_on: the operator whose work the next marks end; None: of none.
     """
 
     level: int
@@ -42,33 +45,37 @@ class TaskMetrics:
     left_ms: int | None = None
     incomplete: bool = False
     marks: dict[str, float] = field(default_factory=dict)
+    working_on: str | None = None
     started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     _started: float = field(default_factory=time.monotonic)
     _last: float = field(default_factory=time.monotonic)
-    _uploads: list[float] = field(default_factory=list)
     _made_before: StoreRequests = field(default_factory=MADE.so_far)
+    _uploads: list[tuple[str, float]] = field(default_factory=list)
+    _of_operators: dict[str, dict[str, float]] = field(default_factory=dict)
+    _aligned_ms: dict[str, int] = field(default_factory=dict)
 
     def mark(self, name: str) -> None:
         """Add the time since the previous mark to `name`."""
         now = time.monotonic()
-        self.marks[name] = self.marks.get(name, 0.0) + now - self._last
+        self._add(name, now - self._last)
         self._last = now
 
     def apart(self, name: str, seconds: float) -> None:
         """Add time that has just passed to `name`, and leave it out of the part that the next mark ends."""
-        self.marks[name] = self.marks.get(name, 0.0) + seconds
+        self._add(name, seconds)
         self._last += seconds
 
     def received(self, buffers: int, size: int) -> None:
         """All rows of the task's channels are there."""
         self.buffers_in, self.bytes_in = buffers, size
 
-    def uploaded(self, seconds: float) -> None:
-        """One snapshot was uploaded, from any thread."""
-        self._uploads.append(seconds)
+    def uploaded(self, uid: str, seconds: float) -> None:
+        """One table of an operator's snapshot was uploaded, from any thread."""
+        self._uploads.append((uid, seconds))
 
-    def aligned(self, duration_ms: int, in_flight_bytes: int) -> None:
+    def aligned(self, uid: str, duration_ms: int, in_flight_bytes: int) -> None:
         """One operator has reached its barrier."""
+        self._aligned_ms[uid] = duration_ms
         self.alignment_ms = max(self.alignment_ms, duration_ms)
         self.in_flight_bytes += in_flight_bytes
 
@@ -92,7 +99,7 @@ class TaskMetrics:
             emit_ms=self._ms("emit_ms"),
             sync_ms=self._ms("sync_ms"),
             stage_ms=self._ms("stage_ms"),
-            async_ms=round(max(self._uploads) * 1000) if self._uploads else None,
+            async_ms=round(max(seconds for _, seconds in self._uploads) * 1000) if self._uploads else None,
             async_wait_ms=self._ms("async_wait_ms"),
             rows=self.rows_in,
             bytes=self.bytes_in,
@@ -101,11 +108,24 @@ class TaskMetrics:
             in_flight_bytes=self.in_flight_bytes,
             left_ms=self.left_ms,
             requests=MADE.take(self._made_before, own_put),
+            operators={uid: self._operator(uid, marks) for uid, marks in self._of_operators.items()},
         )
 
     def encode(self, own_put: StoreRequests) -> bytes:
         """Return what is stored of the task. Args: own_put: the request that stores it."""
         return json.dumps(to_json(self.times(own_put)), sort_keys=True).encode()
+
+    def _add(self, name: str, seconds: float) -> None:
+        parts = [self.marks]
+        if self.working_on is not None:
+            parts.append(self._of_operators.setdefault(self.working_on, {}))
+        for marks in parts:
+            marks[name] = marks.get(name, 0.0) + seconds
+
+    def _operator(self, uid: str, marks: Mapping[str, float]) -> OperatorTimes:
+        spent = {name: round(marks.get(name, 0.0) * 1000) for name in _OF_OPERATORS}
+        uploads_ms = round(1000 * sum(seconds for one, seconds in self._uploads if one == uid))
+        return OperatorTimes(**spent, async_ms=uploads_ms, alignment_ms=self._aligned_ms.get(uid, 0))
 
     def _ms(self, name: str) -> int | None:
         return round(self.marks[name] * 1000) if name in self.marks else None

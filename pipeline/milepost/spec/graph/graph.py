@@ -113,6 +113,11 @@ class Node:
         return self.kind in STATEFUL_KINDS
 
     @property
+    def is_row_wise(self) -> bool:
+        """Whether it is an operator without state, which works where its input's rows are."""
+        return bool(self.inputs) and not self.is_stateful
+
+    @property
     def stays(self) -> tuple[str, ...]:
         """Columns by which a row that is there never goes: those of its key, unless there are deletes."""
         return () if self.deletes else self.key

@@ -13,7 +13,8 @@ from milepost.dataflow.sinks.records.committables import encode_schema
 from milepost.dataflow.sources.bad_input import BadInput, BadPlace
 from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.metadata import decode_metadata
-from milepost.epoch.task_times import TaskTimes
+from milepost.epoch.subtask_shares import SubtaskShare
+from milepost.epoch.task_times import OperatorTimes, TaskTimes
 from milepost.epoch.throughput import ThroughputEstimate
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import StateCorrupt
@@ -57,6 +58,13 @@ TASK = TaskTimes(
     in_flight_bytes=3_000,
     left_ms=None,
     requests=StoreRequests(puts=3, gets=2, sent_bytes=9_000, received_bytes=120),
+    operators={"hourly": OperatorTimes(7, 8, 2, 3, async_ms=45, alignment_ms=1)},
+)
+SHARES = (
+    SubtaskShare(node="flights", kind="source", level=0, subtask=0, rows_in=10, rows_out=10, bad_records=2, files=2),
+    SubtaskShare(node="hourly", kind="window", level=1, subtask=0, rows_in=9, rows_out=1, late_rows=2),
+    SubtaskShare(node="hourly", kind="window", level=1, subtask=1, rows_in=1, rows_out=0, late_rows=0, unaligned=True),
+    SubtaskShare(node="hourly", kind="sink", level=1, subtask=0, rows_in=1, files=1, bytes=310),
 )
 
 
@@ -73,7 +81,8 @@ def test_what_was_written_is_read_back_to_the_same_bytes() -> None:
     assert metadata.encode() == golden()
     assert metadata.hasher == KEYED and KEY_HASH_SECRET not in repr(metadata)
     assert metadata.requests["begin"] == StoreRequests(1, 2, 0, 700, 5_000)
-    assert metadata.tasks == (TASK,) and metadata.throughput == ThroughputEstimate(0.25, 12.5)
+    assert (metadata.tasks, metadata.shares) == ((TASK,), SHARES)
+    assert metadata.throughput == ThroughputEstimate(0.25, 12.5)
     operator, (source,) = metadata.operators["hourly"], metadata.sources.values()
     assert (operator.firing, operator.channels) == ((2_000_000_000, None), (None, CHANNEL))
     ahead = (RowsAhead("a.csv", 2, 253_402_300_799_000_000), RowsAhead("b.csv", 1, 9_300_000_000))
