@@ -56,5 +56,5 @@ def test_a_team_s_own_dag_file_has_its_jobs_and_an_epoch_among_its_tasks(airflow
     assert updated["run_type"] == "asset_triggered"
     assert airflow.wait("of_team__epoch", updated["dag_run_id"]) == "success", "nothing has landed for it"
     for dag_id, shown in (("ours", "among_tasks"), ("of_team__epoch", "of_team"), ("of_team__operate", "of_team")):
-        page = airflow.page(f"/milepost/checkpoints/{dag_id}")
-        assert (page.status_code, f"<h1>Checkpoints of {shown}</h1>" in page.text) == (200, True)
+        page = airflow.page(f"/milepost/jobs/{dag_id}/checkpoints")
+        assert (page.status_code, f"<h1>{shown}</h1>" in page.text) == (200, True)

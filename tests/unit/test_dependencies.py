@@ -39,7 +39,15 @@ ROOMS = {
 """Below the product: what only an extra's owner imports, and the extra."""
 
 COMES_WITH = {
-    "apache-airflow": {"apache-airflow-core", "apache-airflow-task-sdk", "fastapi", "jinja2", "starlette", "structlog"},
+    "apache-airflow": {
+        "apache-airflow-core",
+        "apache-airflow-task-sdk",
+        "fastapi",
+        "jinja2",
+        "sqlalchemy",
+        "starlette",
+        "structlog",
+    },
     "boto3": {"botocore", "urllib3"},
     "pydantic": {"pydantic-core"},
     "pyiceberg": {"requests", "sqlalchemy", "urllib3"},

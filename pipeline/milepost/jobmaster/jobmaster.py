@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails, SourceDetails
     from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
     from milepost.jobmaster.reports.diff import Difference
+    from milepost.jobmaster.reports.job_report import JobState
     from milepost.jobmaster.reports.jobs import JobSummary, jobs_beside, jobs_of_folder, jobs_under
     from milepost.jobmaster.reports.parts.subtasks import Spread, SubtaskDetails
     from milepost.jobmaster.reports.reports import Reports
@@ -70,6 +71,7 @@ _HOMES = {
     "reports.parts.subtasks": ("Spread", "SubtaskDetails"),
     "reports.diff": ("Difference",),
     "reports.jobs": ("JobSummary", "jobs_beside", "jobs_of_folder", "jobs_under"),
+    "reports.job_report": ("JobState",),
     "reports.series": ("EpochFigures",),
     "reports.source_health": ("SourceHealth", "source_checks"),
     "reports.static_sources": ("StaticSourceDetails", "StaticSourceHealth"),

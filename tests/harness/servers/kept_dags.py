@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 from airflow.sdk import DAG
 
@@ -15,6 +17,13 @@ def keep_dags(patch: pytest.MonkeyPatch, *dags: DAG) -> None:
 
     kept = {dag.dag_id: DagSerialization.from_dict(DagSerialization.to_dict(dag)) for dag in dags}
     patch.setattr(SerializedDagModel, "get_dag", kept.get)
+
+    from milepost.airflow.page import dag_jobs
+
+    def specs_of_dags(readable: Collection[str]) -> dict[str, dag_jobs.DagSpecs]:
+        return {dag_id: dag_jobs.specs_of(dag) for dag_id, dag in kept.items() if dag_id in readable}
+
+    patch.setattr(dag_jobs, "specs_of_dags", specs_of_dags)
 
 
 def jobs_on_the_page(dag_id: str) -> dict[str, LoadedJob]:

@@ -34,14 +34,21 @@ def break_store(monkeypatch: pytest.MonkeyPatch, url: str, *faults: Fault) -> No
     monkeypatch.setattr(_OPENER, opener)
 
 
-def hook_stores(monkeypatch: pytest.MonkeyPatch, *, before: Hook | None = None, after: Hook | None = None) -> None:
-    """From now on every store that is opened for the master calls back around its operations."""
+def hook_stores(
+    monkeypatch: pytest.MonkeyPatch, *, before: Hook | None = None, after: Hook | None = None, only: str = ""
+) -> None:
+    """From now on every store that is opened for the master calls back around its operations.
+
+    Args:
+        only: what the URL of a store has in it that is meant; "" for all.
+    """
 
     def nothing(operation: str, key: str) -> None:
         return None
 
     def opener(config: StoreConfig) -> ObjectStore:
-        return HookedStore(open_store(config), before or nothing, after or nothing)
+        store = open_store(config)
+        return HookedStore(store, before or nothing, after or nothing) if only in config.url else store
 
     monkeypatch.setattr(_OPENER, opener)
 

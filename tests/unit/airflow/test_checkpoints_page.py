@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
-from milepost.spec.load.load import LoadedJob
+from milepost.protocol.records.errors import StoreUnavailable
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.servers.page_client import PageClient, page_client
 from tests.harness.stores.faulty_store import Effect, Fault
@@ -38,23 +37,6 @@ def test_they_tell_the_live_timeline_and_what_a_rollback_has_left(
     assert f"Timeline {timeline}" in page and f"have yet to follow timeline {timeline}: seen" in page
     assert page.count('<tr class="dead">') == page.count("not live") == 1
     assert "TimelineSwitched" in page and "&lt;b&gt;wrong&lt;/b&gt;" in page, "text of people is escaped"
-
-
-def test_the_graph_is_shown_and_where_it_is_refused_by_now_the_rest_of_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = CountedJob.with_epochs(tmp_path / "job", 1)
-    client = client_of(job, monkeypatch)
-    page = client.get(CHECKPOINTS).text
-    assert page.count('class="milepost-graph"') == 1 and 'aria-labelledby="milepost-graph-title' in page
-    assert "▲ grows with distinct k" in page
-
-    def refused(self: LoadedJob) -> None:
-        raise InvalidRequest("not any more")
-
-    monkeypatch.setattr(LoadedJob, "graph", refused)
-    page = client.get(CHECKPOINTS).text
-    assert "milepost-graph" not in page and "<h2>Graph</h2>" not in page and "completed" in page
 
 
 def test_a_checkpoint_has_a_page_of_where_its_time_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def test_the_page_is_registered_once_with_and_without_the_entry_point(
     installed: Path = request.getfixturevalue(distribution)
     found = answer(LOADED, installed, libraries, AIRFLOW__CORE__PLUGINS_FOLDER=str(REPOSITORY / "plugins"))
     (source,) = found.pop("sources")
-    assert found == {"routes": ["/milepost"], "tabs": ["checkpoints"], "errors": {}}
+    assert found == {"routes": ["/milepost"], "tabs": ["milepost", "checkpoints"], "errors": {}}
     assert ("milepost==" in source) is (distribution == "with_entry_points"), source
 
 

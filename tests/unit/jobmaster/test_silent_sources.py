@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from milepost.airflow.page import pages
+from milepost.airflow.dags.dag_factory import job_dags
 from milepost.cli.main import app
 from milepost.jobmaster.jobmaster import CheckpointDetails, NothingToDo, Session
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.page_client import page_client
 
 EVERY = {"settle: 0s": "settle: 0s\n    expect_every: 1h", "last: 1": "last: 20"}
 OTHER = {
@@ -43,8 +44,8 @@ def run(job: SparklessJob) -> CheckpointDetails | NothingToDo:
 
 
 def page(job: SparklessJob) -> str:
-    values = pages._read(job.loaded())
-    return str(pages._page(200, dag_id="small__epoch", problem="", hint="", **values).body.decode())
+    with pytest.MonkeyPatch.context() as patch:
+        return page_client(patch, *job_dags(job.folder / "config").values()).get("/jobs/small__epoch").text
 
 
 def test_a_path_that_never_named_an_object_is_seen(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from milepost.airflow.dags.epoch_tasks import epoch_tasks
 from milepost.airflow.dags.operate_dag import operate_dag
 from milepost.airflow.dags.parsed_specs import parsed_spec
 from milepost.airflow.operators import forms, tasks
-from milepost.airflow.operators.job_specs import epoch_dag_id, operate_dag_id
+from milepost.airflow.operators.job_specs import BROKEN_TAG, epoch_dag_id, operate_dag_id
 from milepost.airflow.task_output.task_log import keep_task_log_short
 from milepost.protocol.records.errors import CheckpointError, NotFound
 from milepost.spec.job.spec import JobSpec, ScheduleSpec
@@ -38,7 +38,6 @@ from milepost.spec.load.load import LoadedJob, spec_files
 
 log = logging.getLogger(__name__)
 
-BROKEN_TAG = "broken spec"
 DUPLICATE = "__duplicate"
 
 

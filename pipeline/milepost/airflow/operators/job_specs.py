@@ -7,6 +7,9 @@ from milepost.spec.load.load import LoadedJob
 EPOCH_SUFFIX = "__epoch"
 OPERATE_SUFFIX = "__operate"
 
+BROKEN_TAG = "broken spec"
+"""Of a DAG that stands in place of a job whose spec is not valid."""
+
 
 def epoch_dag_id(job: str) -> str:
     return f"{job}{EPOCH_SUFFIX}"

@@ -10,10 +10,6 @@ from fastapi.responses import HTMLResponse
 from milepost.airflow.page.job_page import JobPage, OpenedJob
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.protocol.codec.records import to_json
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.load.lint import lint_report
-from milepost.spec.load.load import LoadedJob
-from milepost.spec.picture.graph_picture import graph_picture
 
 SHOWN_CHECKPOINTS = 50
 SHOWN_EVENTS = 50
@@ -37,16 +33,7 @@ def _shown(at: JobPage) -> dict[str, Any]:
         "silent": _silent(master) if any(one.expect_every for one in at.loaded.spec.sources.values()) else [],
         "checkpoints": to_json(master.list_checkpoints(limit=SHOWN_CHECKPOINTS)),
         "events": master.history(limit=SHOWN_EVENTS),
-        "picture": _picture(at.loaded),
     }
-
-
-def _picture(job: LoadedJob) -> str:
-    """Return the SVG of the job's graph, in which names are escaped; "" of a graph that is refused by now."""
-    try:
-        return graph_picture(lint_report(job))
-    except InvalidRequest:
-        return ""
 
 
 def _silent(master: JobMaster) -> list[str]:

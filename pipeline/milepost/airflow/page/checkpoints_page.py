@@ -1,4 +1,4 @@
-"""The Checkpoints page of a job, as a plugin: what every process of Airflow loads.
+"""The pages of all jobs and of one, as a plugin: what every process of Airflow loads.
 
 The pages themselves need FastAPI, which takes longer to import than all of that; they are loaded by the first request.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow.plugins_manager import AirflowPlugin
 
-from milepost.airflow.page_urls import URL_PREFIX, checkpoints_url
+from milepost.airflow.page_urls import URL_PREFIX, job_url, jobs_url
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -30,9 +30,16 @@ class CheckpointsPage(AirflowPlugin):
     fastapi_apps = [{"app": LazyPages(), "url_prefix": URL_PREFIX, "name": "Milepost"}]  # noqa: RUF012 - Airflow's own shape
     external_views = [  # noqa: RUF012 - Airflow's own shape
         {
+            "name": "Milepost",
+            "href": jobs_url(),
+            "destination": "nav",
+            "url_route": "milepost",
+            "icon": f"{URL_PREFIX}/static/milepost.svg",
+        },
+        {
             "name": "Checkpoints",
-            "href": checkpoints_url("{DAG_ID}"),
+            "href": job_url("{DAG_ID}"),
             "destination": "dag",
             "url_route": "checkpoints",
-        }
+        },
     ]

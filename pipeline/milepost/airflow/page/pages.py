@@ -6,13 +6,13 @@ router; those of a job are included below its DAG's address, where the right to 
 
 from __future__ import annotations
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from milepost.airflow.page import checkpoint_list, checkpoint_page
+from milepost.airflow.page import checkpoint_list, checkpoint_page, deployment_page, overview_page
 from milepost.airflow.page.access import READS_DAG
 from milepost.airflow.page.frame import STATIC, page
 from milepost.airflow.page.job_page import JobPage
@@ -21,10 +21,9 @@ from milepost.protocol.records.errors import CheckpointError, NotFound
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
 pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # the same for everybody: no right is needed
 
-of_job = APIRouter(prefix="/jobs/{dag_id}", dependencies=[READS_DAG], default_response_class=HTMLResponse)
-for room in (checkpoint_list, checkpoint_page):
-    of_job.include_router(room.router)
-pages.include_router(of_job)
+for room in (overview_page, checkpoint_list, checkpoint_page):
+    pages.include_router(room.router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
+pages.include_router(deployment_page.router)
 
 
 @pages.exception_handler(CheckpointError)

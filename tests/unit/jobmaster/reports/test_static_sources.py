@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from milepost.airflow.dags.dag_factory import job_dags
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport, Session
 from milepost.jobmaster.reports.static_sources import PinnedObject
 from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.page_client import page_client
 
 SPEC = """\
 name: small
@@ -113,14 +115,13 @@ def test_people_read_it_in_status_and_show_and_lint(job: SparklessJob) -> None:
     assert line.split() == ["names", "static", "0", "looked", "up"]
 
 
-def test_the_page_of_a_checkpoint_has_what_came_in_and_what_was_looked_up_in(job: SparklessJob) -> None:
-    from milepost.airflow.page import pages
-
+def test_the_page_of_a_checkpoint_has_what_came_in_and_what_was_looked_up_in(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name(job, "a<b>.csv", "1,one\n", hours=5)
     run(job, "a.csv")
-    values = pages._read_one(job.loaded(), 1)
-    page = pages._page(200, "checkpoint_page.html", dag_id="small__epoch", problem="", hint="", **values)
-    shown = page.body.decode()
+    client = page_client(monkeypatch, *job_dags(job.folder / "config").values())
+    shown = client.get("/jobs/small__epoch/checkpoints/1").text
     assert "<h2>What came in</h2>" in shown and '<tr><td>rows</td><td class="n">2</td>' in shown
     assert "<h2>What rows were looked up in</h2>" in shown and "source names: 1 rows; their copy of" in shown
     assert "a&lt;b&gt;.csv" in shown and "lies with checkpoint 1" in shown

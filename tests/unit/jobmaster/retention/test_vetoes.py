@@ -22,7 +22,7 @@ from milepost.protocol.records.layout import VETOES_PREFIX, veto_key
 from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.servers.kept_dags import keep_dags
+from tests.harness.servers.page_client import page_client
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.job_stores import break_store
 from tests.unit.dataflow.quality.test_gate import suite
@@ -73,10 +73,8 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     words = " ".join(told.split())
     assert "sink table: expect_column_values_to_not_match_regex(v): " in words and "unexpected_count 30" in words
     assert "<b>TopSecret\\x1b[31m</b>" in told and "\x1b" not in told
-    keep_dags(monkeypatch, *job_dags(tmp_path / "config").values())
-    from milepost.airflow.page import pages  # with it, Airflow's server is imported
-
-    page = pages.checkpoint("small__epoch", 2).body.decode()
+    client = page_client(monkeypatch, *job_dags(tmp_path / "config").values())
+    page = client.get("/jobs/small__epoch/checkpoints/2").text
     assert page.count("&lt;b&gt;TopSecret") == 20 and "<b>TopSecret" not in page
     assert job.master.show(1).veto is None
     assert "\nSpec\nname: small\n" in milepost("show", spec(job), "1", "--spec").stdout

@@ -1,0 +1,37 @@
+"""The page of all jobs of the deployment that the user may see, those with problems first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from milepost.airflow.page.access import ReadableDags
+from milepost.airflow.page.dag_jobs import jobs_of_deployment
+from milepost.airflow.page.frame import page
+from milepost.airflow.page.freshness import since_ms
+from milepost.airflow.page.readings import READINGS, Reading
+from milepost.airflow.page.standing import Tone
+
+router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class JobLine:
+    """A job in a line of the list; since_success_ms: None before the first one."""
+
+    reading: Reading
+    since_success_ms: int | None
+
+
+@router.get("/jobs", response_class=HTMLResponse)
+def jobs(request: Request, readable: ReadableDags) -> HTMLResponse:
+    """All jobs, the most urgent first."""
+    known, refused = jobs_of_deployment(readable)
+    readings = READINGS.read(known)
+    ordered = sorted(readings, key=lambda one: (one.standing.urgency, one.job.loaded.spec.name))
+    lines = [JobLine(one, since_ms(one.status.last_success) if one.status is not None else None) for one in ordered]
+    tones = [one.standing.tone for one in ordered]
+    counts = [(tone, tones.count(tone)) for tone in Tone if tone in tones]
+    return page(request, "deployment.html", lines=lines, refused=refused, counts=counts)

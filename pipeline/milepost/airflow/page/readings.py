@@ -1,0 +1,113 @@
+"""Jobs read beside each other, each for as long as a page can wait: what is slow or broken holds up nothing else.
+
+Every storage has threads of its own, a few of them, so that one that hangs takes none of another's. A job is read once
+at a time: whoever asks while it still is waits for that, and a store that hangs holds one thread per job, not one per
+reader.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from threading import Lock
+
+from milepost.airflow.page.dag_jobs import DagJob
+from milepost.airflow.page.standing import Standing, Tone, standing_of
+from milepost.jobmaster.jobmaster import JobMaster, JobState, Status
+from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.object_store import StoreConfig
+
+log = logging.getLogger(__name__)
+
+LIMIT_S = 5.0
+"""How long a page waits for its jobs."""
+
+_AT_ONCE = 4
+"""Jobs of one storage that are read at a time."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """What is known of a job by now.
+
+    Attributes:
+        state: of its manifest alone. status: with its sources, which take longer.
+        problem: why not more is known; "" when all is.
+    """
+
+    job: DagJob
+    state: JobState | None = None
+    status: Status | None = None
+    problem: str = ""
+    running: Future[None] = field(default_factory=Future)
+
+    @property
+    def standing(self) -> Standing:
+        if self.status is not None:
+            return standing_of(self.status)
+        if self.state is not None and self.state.job_status == "failed":
+            return Standing(Tone.BAD, "failed", f"{self.state.last_failure}. {self.problem}")
+        return Standing(Tone.BAD, "unreadable" if self.state is None else self.state.job_status, self.problem)
+
+
+class Readings:
+    """The reads that are under way in this process."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._under_way: dict[tuple[str, str], Reading] = {}
+        self._threads: dict[StoreConfig | None, ThreadPoolExecutor] = {}
+
+    def read(self, jobs: Sequence[DagJob]) -> list[Reading]:
+        """Return what could be read of each job within `LIMIT_S`, in the same order; none raises."""
+        with self._lock:
+            readings = [self._begin(job) for job in jobs]
+        wait([reading.running for reading in readings], timeout=LIMIT_S)
+        return [self._told(reading) for reading in readings]
+
+    def _begin(self, job: DagJob) -> Reading:
+        key = (job.dag_id, job.loaded.spec.name)
+        known = self._under_way.get(key)
+        if known is not None and not known.running.done():
+            return known
+        reading = Reading(job)
+        storage = _storage_of(job)
+        if storage not in self._threads:
+            self._threads[storage] = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="milepost-page")
+        reading.running = self._threads[storage].submit(_read, reading)
+        self._under_way[key] = reading
+        return reading
+
+    def _told(self, reading: Reading) -> Reading:
+        """Return a reading as it is now: its thread may go on filling in the one that it has."""
+        told = Reading(reading.job, reading.state, reading.status, reading.problem, reading.running)
+        if not reading.running.done():
+            late = "its store" if told.state is None else "its sources"
+            told.problem = f"No answer of {late} within {LIMIT_S:g} s."
+        elif (error := reading.running.exception()) is not None:
+            log.error("job %s could not be read", reading.job.loaded.spec.name, exc_info=error)
+            told.problem = f"An unexpected error, {type(error).__name__}: the API server's log has it."
+        return told
+
+
+def _storage_of(job: DagJob) -> StoreConfig | None:
+    """Return where a job's storage is; None where that cannot be told, which reading it will say."""
+    try:
+        return job.loaded.store_config(job.loaded.storage_url)
+    except CheckpointError:
+        return None
+
+
+def _read(reading: Reading) -> None:
+    try:
+        master = JobMaster(reading.job.loaded)
+        reading.state = master.job_state()
+        reading.status = master.status()
+    except CheckpointError as error:
+        reading.problem = " ".join(f"{error.message} {error.hint}".split())
+
+
+READINGS = Readings()
+"""Those of Airflow's server: one for all requests."""
