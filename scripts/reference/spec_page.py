@@ -57,6 +57,7 @@ HEADINGS = {
     "FailureRateRestart": "checkpointing.restart: failure_rate",
     "SparkSpec": "spark",
     "ScheduleSpec": "schedule",
+    "PricesSpec": "prices",
     "AirflowSpec": "airflow",
 }
 """Each part of a spec in the order of the page, and where it stands in a spec."""

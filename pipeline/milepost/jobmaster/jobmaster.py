@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.migration.plan import MigrationPlan
     from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails, SourceDetails
     from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
+    from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, MonthCost
     from milepost.jobmaster.reports.diff import Difference
     from milepost.jobmaster.reports.job_report import JobState
     from milepost.jobmaster.reports.jobs import JobSummary, jobs_beside, jobs_of_folder, jobs_under
@@ -69,6 +70,7 @@ _HOMES = {
     "reports.checkpoint_details": ("CheckpointDetails", "SourceDetails"),
     "reports.checkpoint_document": ("CheckpointReport",),
     "reports.parts.subtasks": ("Spread", "SubtaskDetails"),
+    "reports.cost.epoch_cost": ("EpochCost", "MonthCost"),
     "reports.diff": ("Difference",),
     "reports.jobs": ("JobSummary", "jobs_beside", "jobs_of_folder", "jobs_under"),
     "reports.job_report": ("JobState",),
@@ -170,6 +172,7 @@ class JobMaster:
     fsck = _UseCase(lambda master: master._reports.fsck)
     compatibility = _UseCase(lambda master: master._reports.compatibility)
     upsert_prices = _UseCase(lambda master: master._reports.upsert_prices)
+    month_cost = _UseCase(lambda master: master._reports.month_cost)
     state_sizes = _UseCase(lambda master: master._reports.state_sizes)
     check_sink_columns = _UseCase(lambda master: master._reports.check_sink_columns)
     refused_tables = _UseCase(lambda master: master._reports.refused_tables)

@@ -13,6 +13,7 @@ import typer
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, printable, show_bytes, show_count, show_time
+from milepost.cli.terminal.prices import month_cost_text
 from milepost.epoch.quantities import counted
 from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
 from milepost.spec.values.durations import parse_duration
@@ -134,6 +135,8 @@ def facts(health: Status) -> list[tuple[str, str]]:
     ]
     found += [(f"source {name}", _freshness(source)) for name, source in (health.sources or {}).items()]
     found += [(f"static {name}", _looked_up(source)) for name, source in health.static_sources.items()]
+    if health.month is not None:
+        found.append(("estimate", f"a month costs {month_cost_text(health.month)}"))
     if health.frozen is not None:
         found.append(("frozen", f"until {show_time(health.frozen.until)} by session {health.frozen.session_id}"))
     return found

@@ -14,7 +14,7 @@ from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, printable, show_bytes, show_count, show_rows, show_time
-from milepost.cli.terminal.prices import show_prices
+from milepost.cli.terminal.prices import epoch_cost_text, month_cost_text, show_prices
 from milepost.epoch.quantities import counted
 from milepost.protocol.codec.records import to_json
 
@@ -170,6 +170,11 @@ def _show_flow(report: CheckpointDetails, output: Output) -> None:
     if report.requests:
         _section("Requests: to S3, by who made them", output)
         show_requests(report.requests, output)
+    if report.cost is not None:
+        _section("Cost: an estimate by the prices of the spec", output)
+        _fact("this epoch", epoch_cost_text(report.cost), output)
+        if report.month is not None:
+            _fact("a month", month_cost_text(report.month), output)
     _section("Quality", output)
     output.text(f"  {'verdict'.ljust(_NAMES)}  {output.paint(report.verdict.status.value)}")
     for verdict in report.verdict.verdicts:

@@ -1,15 +1,15 @@
-"""What upsert costs, as a person reads it."""
+"""What upsert, an epoch and a month cost, as a person reads it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from milepost.cli.terminal.output import Output, show_bytes
+from milepost.cli.terminal.output import Output, show_bytes, show_count
 from milepost.epoch.quantities import counted
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import UpsertPrice
+    from milepost.jobmaster.jobmaster import EpochCost, MonthCost, UpsertPrice
 
 
 def show_prices(prices: Iterable[UpsertPrice], output: Output) -> None:
@@ -33,3 +33,30 @@ def price_text(price: UpsertPrice) -> str:
         day = f"; {pace}{price.epochs_per_day:,.0f} epochs a day write {show_bytes(price.written_bytes_per_day)}"
     epoch = f"an epoch writes {files} again, {written}, for {changed} of changed rows (as its last {measured} did)"
     return f"{table}; {epoch}{day}; with what is retained it keeps {show_bytes(price.kept_bytes)}"
+
+
+def show_money(currency: str, amount: float) -> str:
+    """Return an amount: to cents from 1 on, below it two digits that count."""
+    return f"{currency} {amount:,.2f}" if amount >= 1 or not amount else f"{currency} {amount:.2g}"
+
+
+def epoch_cost_text(cost: EpochCost) -> str:
+    """Return what an epoch cost in one line."""
+    return f"{show_money(cost.currency, cost.total)} ({_parts(cost)})"
+
+
+def month_cost_text(month: MonthCost) -> str:
+    """Return what a month costs in one sentence, and what that is reckoned from."""
+    stored = f"{show_bytes(month.stored_bytes)} kept"
+    if month.epochs is None:
+        return f"{show_money(month.currency, month.total)} for {stored}; how many epochs it has is not known yet"
+    pace = "by the schedule" if month.by_schedule else "at their pace"
+    epochs = f"{show_count(round(month.epochs))} epochs {pace}, as the last {month.measured} were"
+    return f"{show_money(month.currency, month.total)} ({_parts(month)}): {epochs}; {stored}"
+
+
+def _parts(cost: EpochCost | MonthCost) -> str:
+    """Return the parts that have a price."""
+    parts = {name: getattr(cost, name, None) for name in ("requests", "transfer", "compute", "storage")}
+    told = [f"{name} {show_money(cost.currency, part)}" for name, part in parts.items() if part is not None]
+    return ", ".join(told) or "nothing has a price"

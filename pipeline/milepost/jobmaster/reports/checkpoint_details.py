@@ -15,6 +15,7 @@ from milepost.jobmaster.job.code import code_differences
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
+from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
 from milepost.jobmaster.reports.parts.input_read import InputRead, input_read
 from milepost.jobmaster.reports.parts.sinks import SinkDetails, sink_details
 from milepost.jobmaster.reports.parts.subtasks import Spread, SubtaskDetails, Subtasks, spreads, uploaded_bytes
@@ -140,6 +141,7 @@ class CheckpointDetails(CheckpointReport):
         operators: in topological order. published: by sink; left out of what `run` says.
         phases: milliseconds, None for what was not measured. notified_ms: by sink.
         requests: to S3, by phase, `timings.REQUEST_PHASES`; {} when none was made.
+        cost: of the epoch, by the prices of the spec as it is now.
         code_differs: what of the code that ran is not what would run now; None when that was not recorded.
     """
 
@@ -158,6 +160,7 @@ class CheckpointDetails(CheckpointReport):
     phases: Mapping[str, int | None]
     notified_ms: Mapping[str, int]
     requests: Mapping[str, StoreRequests]
+    cost: Known[EpochCost] = None
     code: Mapping[str, str]
     code_differs: tuple[str, ...] | None
     spec: str
@@ -182,6 +185,7 @@ def detailed(
     read = input_read(context, metadata.plan) or {} if after is None else {}
     measured = kept(context, checkpoint.checkpoint_id, checkpoint.token) if after is None else after
     differences = code_differences(context, metadata)
+    requests = requests_of(metadata, measured)
     return extended(
         CheckpointDetails,
         report,
@@ -203,7 +207,8 @@ def detailed(
         recreated=_recreated(metadata),
         phases=phases_of(metadata, measured),
         notified_ms=notified_of(measured),
-        requests=requests_of(metadata, measured),
+        requests=requests,
+        cost=epoch_cost(context.spec.prices, requests, metadata.tasks),
         code=metadata.code,
         code_differs=None if differences is None else tuple(differences),
         spec=metadata.spec_text,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from milepost.epoch.iso_times import iso_ms
+from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
 from milepost.jobmaster.reports.job_report import LeaderReport
 from milepost.jobmaster.reports.upsert_price import UpsertPrice
 from milepost.protocol.codec.log_entries import Tombstone
@@ -50,7 +51,7 @@ class CheckpointReport:
         veto: what the quality gate refused: as the log names it, or as it is stored.
         airflow: None for a run of the command line. sinks: of each whether its table has it.
         compacted: the log has compacted its end. savepoints: made of it; where one checkpoint is shown.
-        upsert: of the head, what tables of the latest rows cost.
+        upsert: of the head, what tables of the latest rows cost. month: of the head, by the prices of the spec.
     """
 
     checkpoint_id: int
@@ -87,6 +88,7 @@ class CheckpointReport:
     compacted: Known[bool] = None
     savepoints: Known[tuple[str, ...]] = None
     upsert: Known[tuple[UpsertPrice, ...]] = None
+    month: Known[MonthCost] = None
 
 
 def pending_report(pending: PendingCheckpoint, timeline: str, leader: Leader) -> CheckpointReport:

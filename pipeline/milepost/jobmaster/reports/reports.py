@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from milepost.epoch.metadata import CheckpointMetadata
     from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
+    from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
     from milepost.jobmaster.reports.diff import Difference
     from milepost.jobmaster.reports.job_report import JobState
     from milepost.jobmaster.reports.series import EpochFigures
@@ -51,9 +52,24 @@ class Reports:
 
         history = History(self._context)
         report = history.show(history.head() if checkpoint_id is None else checkpoint_id)
-        if any(sink.by_buckets for sink in self._context.spec.sinks) and report.checkpoint_id == history.head():
-            return replace(report, upsert=self.upsert_prices() or None)
-        return report
+        if report.checkpoint_id != history.head():
+            return report
+        by_buckets = any(sink.by_buckets for sink in self._context.spec.sinks)
+        return replace(report, upsert=(self.upsert_prices() or None) if by_buckets else None, month=self.month_cost())
+
+    def month_cost(self) -> MonthCost | None:
+        """Return what a month costs as of the head, an estimate; None without prices in the spec.
+
+        None too where a retained checkpoint is damaged: what asks is a report, and `verify` names it.
+        """
+        if self._context.spec.prices is None:
+            return None
+        from milepost.jobmaster.reports.cost.month_cost import month_cost
+
+        try:
+            return month_cost(self._context)
+        except StateCorrupt:
+            return None
 
     def upsert_prices(self) -> tuple[UpsertPrice, ...]:
         """Return what each table of the latest rows that is written by buckets costs, as of the head.
@@ -106,7 +122,7 @@ class Reports:
         """Return the job's health: state, lag, unread objects, last success, next step."""
         from milepost.jobmaster.reports.status import status_of
 
-        return status_of(self._context, max_lag_ms)
+        return replace(status_of(self._context, max_lag_ms), month=self.month_cost())
 
     def read(self, sink: str, at: int | None = None, where: str | None = None) -> pa.Table:
         """Return the published table at the sink's head, or as of a retained checkpoint.

@@ -11,13 +11,15 @@ from typing import Any
 from milepost.epoch.iso_times import watermark_us
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
+from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
 from milepost.jobmaster.reports.history import History
-from milepost.jobmaster.reports.timings import kept, phases_of
+from milepost.jobmaster.reports.timings import kept, phases_of, requests_of
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.at_once import at_once
+from milepost.storage.requests import StoreRequests
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class EpochFigures:
     Attributes:
         phases: milliseconds by phase, with the total; None once the checkpoint is not retained.
         state_bytes: what its state refers to in all. lag_ms: how far its watermark was behind its trigger.
+        requests: to S3, and cost by the prices of the spec; None once the checkpoint is not retained.
     """
 
     checkpoint_id: int
@@ -39,6 +42,8 @@ class EpochFigures:
     late_rows: Any
     state_bytes: Any
     lag_ms: int | None
+    requests: StoreRequests | None
+    cost: EpochCost | None
 
 
 def series_of(context: JobContext, limit: int) -> list[EpochFigures]:
@@ -48,24 +53,39 @@ def series_of(context: JobContext, limit: int) -> list[EpochFigures]:
 
 
 def _figures(context: JobContext, state: ManifestState, report: CheckpointReport) -> EpochFigures:
+    measured = _measured(context, state.checkpoint(CheckpointId(report.checkpoint_id)))
     return EpochFigures(
         checkpoint_id=report.checkpoint_id,
         epoch=report.epoch,
         trigger_time=report.trigger_time,
         duration_ms=report.duration_ms,
-        phases=_phases(context, state.checkpoint(CheckpointId(report.checkpoint_id))),
+        phases=None if measured is None else measured.phases,
         rows_in=report.rows_in,
         rows_out=report.rows_out,
         late_rows=report.late_rows,
         state_bytes=report.full_bytes,
         lag_ms=_lag_ms(report),
+        requests=None if measured is None else measured.requests,
+        cost=None if measured is None else measured.cost,
     )
 
 
-def _phases(context: JobContext, checkpoint: CompletedCheckpoint | None) -> Mapping[str, int | None] | None:
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What is measured of a retained checkpoint."""
+
+    phases: Mapping[str, int | None]
+    requests: StoreRequests
+    cost: EpochCost | None
+
+
+def _measured(context: JobContext, checkpoint: CompletedCheckpoint | None) -> _Measured | None:
     if checkpoint is None:
         return None
-    return phases_of(context.metadata(checkpoint), kept(context, checkpoint.checkpoint_id, checkpoint.token))
+    metadata, after = context.metadata(checkpoint), kept(context, checkpoint.checkpoint_id, checkpoint.token)
+    requests = requests_of(metadata, after)
+    cost = epoch_cost(context.spec.prices, requests, metadata.tasks)
+    return _Measured(phases_of(metadata, after), sum(requests.values(), StoreRequests()), cost)
 
 
 def _lag_ms(report: CheckpointReport) -> int | None:

@@ -11,6 +11,7 @@ from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.session import provably_dead
+from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
 from milepost.jobmaster.reports.job_report import JobReport, ended_step, report_job
 from milepost.jobmaster.reports.source_health import SourceHealth, backlog, silent, stale
 from milepost.jobmaster.reports.static_sources import StaticSourceHealth, static_sources
@@ -19,6 +20,7 @@ from milepost.protocol.manifest.transaction.lease import LeaseFacts, LeaseStatus
 from milepost.protocol.manifest.transaction.preconditions import frozen_by
 from milepost.protocol.records.manifest_state import JobStatus, ManifestState
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.records.stored_fields import Known
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Status(JobReport):
         head, last_success: newest checkpoint, and when it was completed. pending: the epoch that runs.
         lease_over: why nobody works on it any more. spec_refused: why the next epoch would be refused.
         unconfirmed: sinks that completed checkpoints wait for.
+        month: what it costs, by the prices of the spec.
         exit_code: as DESIGN 8.2 says; healthy: it is 0.
     """
 
@@ -61,6 +64,7 @@ class Status(JobReport):
     exit_code: int = 0
     healthy: bool = True
     next_step: str = ""
+    month: Known[MonthCost] = None
 
 
 def status_of(context: JobContext, max_lag_ms: int | None) -> Status:

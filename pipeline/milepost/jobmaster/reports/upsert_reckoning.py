@@ -12,11 +12,11 @@ from itertools import pairwise
 
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.reports.cost.pace import pace_of
 from milepost.jobmaster.reports.upsert_price import UpsertPrice
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.retention.lineage import lineage
 from milepost.spec.job.checkpointing_spec import Retained
-from milepost.spec.values.cron import runs_per_day
 
 MEASURED_EPOCHS = 10
 AMPLIFIED = 10
@@ -25,10 +25,6 @@ MUCH_BYTES = 10 * 10**9
 `changelog` is named. Below it the store costs a few dollars a month, less than what each reader pays for a view that
 looks for the last row of a key."""
 
-LEAST_PACE_MS = 3_600_000
-"""Epochs that follow one another within less than this are a person's at work: they say nothing of a day."""
-
-_DAY_MS = 86_400_000
 _HOURS = 24
 
 
@@ -64,8 +60,8 @@ def _price(context: JobContext, sink: str, newest: Sequence[CompletedCheckpoint]
     epochs = len(written)
     per_epoch = sum(map(_bytes, written)) // max(1, epochs)
     changed_bytes = changed * table_bytes // max(1, rows) // max(1, epochs)
-    planned = _planned_per_day(context)
-    per_day = _measured_per_day(newest) if planned is None else planned
+    pace = pace_of(context, newest)
+    per_day = pace.per_day
     a_day = None if per_day is None or not epochs else round(per_epoch * per_day)
     kept = table_bytes + _replaced_bytes(context.spec.checkpointing.retained, table_bytes, per_epoch, per_day)
     much = max(a_day or 0, kept) > MUCH_BYTES and per_epoch > AMPLIFIED * changed_bytes
@@ -85,7 +81,7 @@ def _price(context: JobContext, sink: str, newest: Sequence[CompletedCheckpoint]
         written_bytes_per_epoch=per_epoch,
         changed_bytes_per_epoch=changed_bytes,
         epochs_per_day=per_day,
-        by_schedule=planned is not None,
+        by_schedule=pace.by_schedule,
         written_bytes_per_day=a_day,
         kept_bytes=kept,
         advice=advice,
@@ -94,16 +90,6 @@ def _price(context: JobContext, sink: str, newest: Sequence[CompletedCheckpoint]
 
 def _bytes(files: Sequence[StagedFile]) -> int:
     return sum(file.size for file in files)
-
-
-def _planned_per_day(context: JobContext) -> float | None:
-    schedule = context.spec.schedule
-    return None if schedule is None or schedule.cron is None else runs_per_day(schedule.cron)
-
-
-def _measured_per_day(newest: Sequence[CompletedCheckpoint]) -> float | None:
-    spent_ms = newest[-1].trigger_time_ms - newest[0].trigger_time_ms
-    return (len(newest) - 1) * _DAY_MS / spent_ms if spent_ms >= LEAST_PACE_MS else None
 
 
 def _replaced_bytes(retained: Retained, table_bytes: int, per_epoch: int, per_day: float | None) -> int:

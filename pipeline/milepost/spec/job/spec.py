@@ -16,6 +16,7 @@ from milepost.spec.job.join_spec import JoinOperator, PairedOperator
 from milepost.spec.job.keyed_spec import Aggregates, AnyColumns, KeyedOperator, distinct
 from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.prices_spec import PricesSpec
 from milepost.spec.job.process_spec import ProcessOperator
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.job.top_spec import TopOperator
@@ -325,6 +326,7 @@ class JobSpec(SpecModel):
         checkpointing: what is kept, and how long an epoch may take.
         spark: where an epoch's Spark is.
         schedule: when Airflow starts an epoch; null: only on request.
+        prices: what storage and machines cost; null: nothing is estimated.
         airflow: what Airflow is told of the job's DAGs.
     """
 
@@ -338,6 +340,7 @@ class JobSpec(SpecModel):
     checkpointing: CheckpointingSpec = CheckpointingSpec()
     spark: SparkSpec = SparkSpec()
     schedule: ScheduleSpec | None = None
+    prices: PricesSpec | None = None
     airflow: AirflowSpec = AirflowSpec()
 
     @property

@@ -6,7 +6,7 @@ _PRESETS = {
     "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *",
     "@yearly": "0 0 1 1 *",
 }  # fmt: skip
-_DAYS_OF_MONTH = 30.4375
+DAYS_OF_MONTH = 30.4375
 _NAMES = ("jan feb mar apr may jun jul aug sep oct nov dec", "sun mon tue wed thu fri sat")
 
 
@@ -20,7 +20,7 @@ def runs_per_day(expression: str) -> float | None:
     try:
         minutes = len(_values(fields[0], 0, 59))
         hours = len(_values(fields[1], 0, 23))
-        of_month = len(_values(fields[2], 1, 31)) / _DAYS_OF_MONTH
+        of_month = len(_values(fields[2], 1, 31)) / DAYS_OF_MONTH
         months = len(_values(_numbered(fields[3], _NAMES[0], 1), 1, 12)) / 12
         of_week = len({day % 7 for day in _values(_numbered(fields[4], _NAMES[1], 0), 0, 7)}) / 7
     except (ValueError, IndexError):

@@ -1,0 +1,1 @@
+"""What a job costs: an estimate by the prices of its spec."""

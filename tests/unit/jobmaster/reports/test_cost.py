@@ -1,0 +1,116 @@
+"""What a job costs is estimated by the prices of its spec, from what its epochs measured: one notion of money."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from milepost.epoch.metadata import decode_metadata
+from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
+from milepost.spec.job.prices_spec import PricesSpec
+from milepost.spec.values.cron import DAYS_OF_MONTH
+from milepost.storage.requests import StoreRequests
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.milepost_cli import milepost
+from tests.unit.jobmaster.job.test_metadata import golden
+
+ASKED = {"plan": StoreRequests(puts=2, gets=1), "tasks": StoreRequests(1000, 4000, 3, 10**9, 3 * 10**9)}
+TASKS = decode_metadata(golden(), "golden").tasks
+HOUR = replace(TASKS[0], total_ms=3_600_000)
+EPOCHS = 3
+
+
+@pytest.mark.parametrize(
+    ("prices", "expected"),
+    [
+        (PricesSpec(put_per_1000=5.0), EpochCost("USD", 5.01, None, None, 5.01)),
+        (PricesSpec(get_per_1000=1.0, currency="EUR"), EpochCost("EUR", 4.001, None, None, 4.001)),
+        (PricesSpec(out_per_gb=0.09), EpochCost("USD", None, 0.27, None, 0.27)),
+        (PricesSpec(core_hour=0.05), EpochCost("USD", None, None, 0.1, 0.1)),
+        (PricesSpec(storage_per_gb_month=1.0), EpochCost("USD", None, None, None, 0.0)),
+    ],
+)
+def test_what_has_a_price_is_in_the_cost_of_an_epoch_and_nothing_else(prices: PricesSpec, expected: EpochCost) -> None:
+    found = epoch_cost(prices, ASKED, [HOUR, HOUR])
+    assert found is not None
+    for name in ("requests", "transfer", "compute", "total"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name))
+    assert found.currency == expected.currency
+
+
+def test_without_prices_nothing_is_estimated() -> None:
+    """No price list is ours to know: regions, contracts and providers differ."""
+    assert epoch_cost(None, ASKED, [HOUR]) is None
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    """Three epochs. Only to be copied."""
+    return CountedJob.with_epochs(tmp_path_factory.mktemp("cost") / "job", EPOCHS)
+
+
+@pytest.fixture
+def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
+    """The same, with prices and a schedule."""
+    job = prepared.copy_to(tmp_path / "job")
+    prices = "prices: {core_hour: 36.0, storage_per_gb_month: 1000000}\nschedule: {cron: '@hourly'}\n"
+    job.edit("sinks:\n", f"{prices}sinks:\n")
+    return job
+
+
+def test_a_month_is_the_newest_epochs_at_the_pace_of_the_schedule_and_what_is_kept(job: CountedJob) -> None:
+    month = job.master.month_cost()
+    assert month is not None and month.by_schedule and month.measured == EPOCHS
+    assert month.epochs == pytest.approx(24 * DAYS_OF_MONTH)
+    figures = job.master.series(10)
+    mean = sum(one.cost.compute for one in figures if one.cost is not None and one.cost.compute) / EPOCHS
+    assert month.compute == pytest.approx(mean * month.epochs)
+    assert (month.requests, month.transfer) == (None, None), "they have no price"
+    assert month.storage == pytest.approx(month.stored_bytes / 1000)
+    assert month.total == pytest.approx((month.compute or 0) + (month.storage or 0))
+
+
+def test_what_is_kept_is_each_object_once_of_all_that_retained_checkpoints_refer_to(job: CountedJob) -> None:
+    context = job.small.context
+    state, table = set[tuple[str, int]](), set[tuple[str, str, int]]()
+    for checkpoint in context.head().state.checkpoints:
+        metadata = context.metadata(checkpoint)
+        state |= {(handle.key, handle.size) for handle in metadata.handles()}
+        for name, contents in metadata.tables.items():
+            table |= {(name, file.key, file.size) for file in context.sink(name).files(contents)}
+    month = job.master.month_cost()
+    assert month is not None
+    assert month.stored_bytes == sum(size for _, size in state) + sum(size for *_, size in table)
+
+
+def test_a_job_whose_pace_is_not_known_costs_a_month_what_it_keeps(job: CountedJob) -> None:
+    job.edit("schedule: {cron: '@hourly'}\n", "")
+    month = job.master.month_cost()
+    assert month is not None
+    assert (month.epochs, month.compute, month.total) == (None, None, month.storage)
+    told = milepost("status", job.spec_path).stdout
+    assert "how many epochs it has is not known yet" in " ".join(told.split())
+
+
+def test_show_status_and_plot_say_it_in_words_and_as_json(job: CountedJob) -> None:
+    spec = job.spec_path
+    month = json.loads(milepost("status", spec, "--json").stdout)["data"]["month"]
+    document = json.loads(milepost("show", spec, "--json").stdout)["data"]
+    assert document["month"] == month and document["cost"]["compute"] > 0
+    assert "month" not in json.loads(milepost("show", spec, "1", "--json").stdout)["data"], "it is told of the head"
+    shown = " ".join(milepost("show", spec).stdout.split())
+    assert "Cost: an estimate by the prices of the spec this epoch USD" in shown and "a month USD" in shown
+    status = " ".join(milepost("status", spec).stdout.split())
+    assert f"estimate a month costs USD {month['total']:,.2f} (compute USD" in status and "by the schedule" in status
+    series = json.loads(milepost("plot", spec, "--json").stdout)["data"]["epochs"]
+    assert [one["cost"]["total"] > 0 for one in series] == [True] * EPOCHS
+    assert "cost (an estimate)" in milepost("plot", spec).stdout
+
+
+def test_a_job_without_prices_says_no_money(prepared: CountedJob) -> None:
+    assert prepared.master.month_cost() is None
+    assert not {"cost", "month"} & json.loads(milepost("show", prepared.spec_path, "--json").stdout)["data"].keys()
+    assert "month" not in json.loads(milepost("status", prepared.spec_path, "--json").stdout)["data"]
