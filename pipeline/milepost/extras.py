@@ -13,6 +13,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "quality": {"great_expectations": "great-expectations", "pandas": "pandas"},
     "delta": {"deltalake": "deltalake"},
     "iceberg": {"pyiceberg": "pyiceberg"},
+    "lineage": {"openlineage": "openlineage-python"},
     "postgres": {"psycopg": "psycopg", "psycopg_binary": "psycopg-binary"},
 }
 """Extra -> what of it is imported, and the distribution that brings it."""

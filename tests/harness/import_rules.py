@@ -29,11 +29,12 @@ ALLOWED: dict[str, set[str]] = {
     "dataflow.quality": {"protocol", "spec", "extras"},
     "dataflow.sinks": {"protocol", "spec", "storage", "extras"},
     "epoch": LOWER,
-    "jobmaster": LOWER | {"epoch"},
+    "lineage": LOWER | {"epoch"},
+    "jobmaster": LOWER | {"epoch", "extras", "lineage"},
     "spark": LOWER | {"epoch", "extras"},
-    "airflow": {"jobmaster", "epoch", "spec", "protocol", "extras"},
+    "airflow": {"jobmaster", "epoch", "lineage", "spec", "protocol", "extras"},
     "cli": {"jobmaster", "epoch", "spec", "protocol", "extras", "testing"},
-    "testing": {"jobmaster", "epoch", "spec", "protocol"},
+    "testing": {"jobmaster", "epoch", "lineage", "spec", "protocol"},
     "api": {"jobmaster", "spec", "storage", "protocol"},
     "__main__": {"cli"},
 }
@@ -44,7 +45,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "state": ("layers", "runs statistics", "buffers cache", "keyed"),
     "jobmaster": (
         "job",
-        "compatibility retention",
+        "compatibility observers retention",
         "leadership reports",
         "rollback run",
         "backfill migration savepoints",
@@ -92,6 +93,7 @@ HOMES: dict[str, tuple[set[str], set[str]]] = {
     "deltalake": ({"dataflow.sinks"}, set()),
     "psycopg": ({"dataflow.sinks"}, set()),
     "pyiceberg": ({"dataflow.sinks"}, set()),
+    "openlineage": ({"lineage"}, set()),
 }
 """Heavy library -> (packages that may import it at module level, packages that may do so inside functions)."""
 

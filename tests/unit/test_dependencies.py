@@ -28,6 +28,7 @@ ASKED_FOR, NEEDED_BY_THOSE = (REPOSITORY / "requirements.txt").read_text(encodin
 ROOMS = {
     "spark": "spark",
     "airflow": "airflow",
+    "lineage": "lineage",
     "storage/s3.py": "s3",
     "storage/s3_access.py": "s3",
     "storage/s3_errors.py": "s3",
@@ -49,6 +50,7 @@ COMES_WITH = {
         "structlog",
     },
     "boto3": {"botocore", "urllib3"},
+    "openlineage-python": {"attrs"},
     "pydantic": {"pydantic-core"},
     "pyiceberg": {"requests", "sqlalchemy", "urllib3"},
     "pyspark": {"grpcio", "py4j"},

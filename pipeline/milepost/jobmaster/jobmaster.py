@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.jobmaster.job.context import JobContext
+from milepost.lineage.settings import LineageSettings, asked, settings_of_environment
 from milepost.spec.load.load import LoadedJob
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.leadership.reconciliation import SinkReconciler
     from milepost.jobmaster.migration.migration import MigratedTable, Migrations
     from milepost.jobmaster.migration.plan import MigrationPlan
+    from milepost.jobmaster.observers.observers import Observers
     from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails, SourceDetails
     from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
     from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, MonthCost
@@ -106,10 +108,14 @@ T = TypeVar("T")
 
 
 class _UseCase(cached_property[T]):
-    """A method of a room, found when it is first asked for."""
+    """A method of a room, found when it is first asked for; observers have heard of what it did when it ends."""
 
     def __init__(self, find: Callable[[JobMaster], T]) -> None:
-        super().__init__(find)
+        super().__init__(lambda master: _heard(master.observers, find(master)))
+
+
+def _heard(observers: Observers | None, use_case: T) -> T:
+    return use_case if observers is None else observers.heard(use_case)
 
 
 class JobMaster:
@@ -117,11 +123,19 @@ class JobMaster:
 
     It is stateless between calls: each Airflow task starts cold, reads the manifest's head, asks the pure protocol for
     one transition, and acts outside the manifest only on what the head says afterwards (I1).
+
+    Args:
+        lineage: says how events of lineage are sent, and whether; by OpenLineage's variables and files.
     """
 
-    def __init__(self, job: LoadedJob) -> None:
+    def __init__(self, job: LoadedJob, lineage: Callable[[], LineageSettings | None] = settings_of_environment) -> None:
         self.job = job
         self.context = JobContext(job)
+        self.observers: Observers | None = None
+        if (settings := asked(lineage)) is not None:
+            from milepost.jobmaster.observers.observers import observe
+
+            self.observers = observe(self.context, settings)
 
     run = _UseCase(lambda master: master._epochs.run)
     trigger = _UseCase(lambda master: master._trigger.trigger)

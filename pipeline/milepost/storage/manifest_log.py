@@ -76,6 +76,18 @@ class Transacted:
     head: Head | None
 
 
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A transition that this process has made, and what the state was before; None: there was no manifest.
+
+    Another session may have moved on since: who is told acts on nothing in the store.
+    """
+
+    version: int
+    before: ManifestState | None
+    transition: Transition
+
+
 class _LostRace(Exception):
     """Somebody else's entry has the version we wanted."""
 
@@ -90,11 +102,15 @@ class ManifestLog:
     Args:
         store: rooted at the job.
         write_id_factory: a new globally unique text per call; tells our entry from a rival's.
+        tell: told each transition that has landed, at once; it must neither wait nor raise.
     """
 
-    def __init__(self, store: ObjectStore, write_id_factory: Callable[[], str]) -> None:
+    def __init__(
+        self, store: ObjectStore, write_id_factory: Callable[[], str], tell: Callable[[Landed], None] | None = None
+    ) -> None:
         self._store = store
         self._new_write_id = write_id_factory
+        self._tell = tell
         self._newest: tuple[str, Head] | None = None
         self._ahead: Future[Head | None] | None = None
 
@@ -245,6 +261,8 @@ class ManifestLog:
         stored = decode_entry(body, manifest_key(version))  # as anybody else would read it
         if etag is not None and isinstance(stored, LogEntry):
             self._keep(etag, stored)
+        if self._tell is not None:
+            self._tell(Landed(version, head.state if head else None, outcome))
         return Transacted(version, outcome, self._head_from(version))
 
     def _land(self, entry: LogEntry, body: bytes) -> str | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from milepost.airflow.connections import airflow_connection
+from milepost.airflow.task_output.lineage import lineage_settings
 from milepost.airflow.task_output.outcome import Reaction, translate_errors
 from milepost.airflow.task_output.task_log import keep_task_log_short
 from milepost.airflow.task_output.task_secrets import mask_secrets
@@ -71,7 +72,8 @@ class JobOperator(BaseOperator):
         from milepost.jobmaster.jobmaster import JobMaster
         from milepost.spec.load.load import load_job
 
-        return JobMaster(replace(load_job(self.spec_path), find_connection=airflow_connection))
+        job = replace(load_job(self.spec_path), find_connection=airflow_connection)
+        return JobMaster(job, lineage_settings)
 
     def beside(self, task_id: str) -> str:
         """Return the id of another task of the same job: in a task group both have the group's prefix."""

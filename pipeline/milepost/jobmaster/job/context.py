@@ -11,7 +11,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ from milepost.spec.load.load import LoadedJob
 from milepost.storage.at_once import at_once
 from milepost.storage.checked import handle_of, read_handle
 from milepost.storage.layout import heartbeat_key, metadata_key
-from milepost.storage.manifest_log import Head, ManifestLog
+from milepost.storage.manifest_log import Head, Landed, ManifestLog
 from milepost.storage.open import open_store
 
 if TYPE_CHECKING:
@@ -64,9 +64,14 @@ class TransactResult:
 
 @dataclass(frozen=True)
 class JobContext:
-    """A job's spec with its environment resolved, and lazily opened stores."""
+    """A job's spec with its environment resolved, and lazily opened stores.
+
+    Attributes:
+        listeners: told each transition of the manifest that this process makes; they neither wait nor raise.
+    """
 
     job: LoadedJob
+    listeners: list[Callable[[Landed], None]] = field(default_factory=list, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Look each Connection up once: nobody may edit one in the middle of a use case, which would use two stores."""
@@ -97,7 +102,11 @@ class JobContext:
 
     @functools.cached_property
     def log(self) -> ManifestLog:
-        return ManifestLog(self.store, lambda: uuid.uuid4().hex)
+        return ManifestLog(self.store, lambda: uuid.uuid4().hex, self._tell)
+
+    def _tell(self, landed: Landed) -> None:
+        for listener in self.listeners:
+            listener(landed)
 
     @functools.cached_property
     def identity(self) -> str:

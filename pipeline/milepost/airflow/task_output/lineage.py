@@ -1,0 +1,48 @@
+"""Lineage settings of a task: Airflow's section `[openlineage]` counts as it does for Airflow's own provider."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import get_current_context
+from airflow.sdk.configuration import conf
+
+from milepost.lineage.settings import LineageSettings, ParentRun, is_configured, is_switched_off
+
+_SECTION = "openlineage"
+
+
+def lineage_settings() -> LineageSettings | None:
+    """Return how the events of a task's epoch are sent; None: nobody has said where to, or it is switched off."""
+    if is_switched_off() or conf.getboolean(_SECTION, "disabled", fallback=False):
+        return None
+    config = _config()
+    if config is None and not is_configured():
+        return None
+    context = get_current_context()
+    run = context["dag_run"]
+    due, clear_number = run.logical_date or run.run_after, getattr(run, "clear_number", 0)
+    namespace = conf.get(_SECTION, "namespace", fallback="") or os.environ.get("OPENLINEAGE_NAMESPACE", "default")
+    return LineageSettings(config, partial(_parent, (run.dag_id, run.run_id), namespace, due, clear_number))
+
+
+def _parent(dag_run: tuple[str, str], namespace: str, due: Any, clear_number: int) -> ParentRun:
+    from milepost.lineage.run_ids import parent_dag_run
+
+    return parent_dag_run(dag_run, namespace, due, clear_number)
+
+
+def _config() -> Mapping[str, Any] | None:
+    """Return what the section says of the client: a file, or else a transport; None: neither."""
+    path = conf.get(_SECTION, "config_path", fallback="")
+    if path:
+        from ruamel.yaml import YAML
+
+        read: Any = YAML(typ="safe").load(Path(path))
+        return read if isinstance(read, Mapping) else None
+    transport = conf.getjson(_SECTION, "transport", fallback={})
+    return {"transport": transport} if isinstance(transport, Mapping) and transport else None

@@ -1,0 +1,141 @@
+"""The lineage observer sends an OpenLineage event for each transition that begins or ends a run.
+
+It reads what it tells of from the store again, in its own thread: nothing of it is shared with the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from milepost.dataflow.quality.verdict import ExpectationResult, Verdict, VerdictStatus
+from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
+from milepost.epoch.plan import InputRecord, decode_input_record
+from milepost.jobmaster.job.context import JobContext
+from milepost.lineage.settings import LineageSettings
+from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.manifest.transaction.events import (
+    CheckpointAborted,
+    CheckpointTriggered,
+    Event,
+    RealignmentDecided,
+    TimelineSwitched,
+    aborts_of,
+)
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
+from milepost.protocol.records.manifest_state import ManifestState, Reconciliation
+from milepost.storage.checked import read_handle
+from milepost.storage.manifest_log import Landed
+
+if TYPE_CHECKING:
+    from milepost.lineage.client import OpenLineageClient, RunEvent
+    from milepost.lineage.events import LineageEvents
+
+
+class LineageObserver:
+    """Sends the events of one job; called in a thread of its own."""
+
+    def __init__(self, context: JobContext, settings: LineageSettings) -> None:
+        self._context, self._settings = context, settings
+
+    def __call__(self, landed: Landed) -> None:
+        """Send what a transition begins or ends. Raises what the transport and the store do."""
+        before, event, after = landed.before, landed.transition.event, landed.transition.state
+        if before is not None:
+            for made in self._events(landed.version, before, event, after):
+                self._client.emit(made)
+
+    @cached_property
+    def _client(self) -> OpenLineageClient:
+        from milepost.lineage.client import open_client
+
+        return open_client(self._settings)
+
+    @cached_property
+    def _made(self) -> LineageEvents:
+        from milepost.lineage.datasets import JobDatasets
+        from milepost.lineage.events import LineageEvents
+
+        job = self._context.job
+        return LineageEvents(job, JobDatasets(job, job.graph()), self._settings.parent())
+
+    def _events(self, version: int, before: ManifestState, event: Event, after: ManifestState) -> Iterator[RunEvent]:
+        if isinstance(event, CheckpointTriggered):
+            record = self._record(event.pending.plan)
+            yield self._made.started(event, record, live=event.timeline == after.live)
+        yield from map(self._aborted, aborts_of(event))
+        for checkpoint in _settled(before, after):
+            yield self._ended(checkpoint, event, after)
+        yield from self._decisions(version, before, event, after)
+
+    def _ended(self, checkpoint: CompletedCheckpoint, event: Event, after: ManifestState) -> RunEvent:
+        end = self._made.completed
+        if isinstance(event, TimelineSwitched) and checkpoint.checkpoint_id in event.discarded:
+            end = self._made.discarded
+        elif checkpoint.timeline != after.live or isinstance(event, TimelineSwitched | RealignmentDecided):
+            end = self._made.completed_on_fork
+        return end(checkpoint, self._metadata(checkpoint), self._record(checkpoint.plan), event.at_ms)
+
+    def _aborted(self, event: CheckpointAborted) -> RunEvent:
+        from milepost.lineage.datasets import assertions_of
+
+        refusals = [] if event.veto is None else self._refusals(event.veto)
+        return self._made.aborted(event, refusals, assertions_of(_verdicts(refusals)))
+
+    def _decisions(self, version: int, before: ManifestState, event: Event, after: ManifestState) -> Iterator[RunEvent]:
+        """Yield the end of a decision that all tables have followed, or that a newer one replaces; and a beginning."""
+        due, now = before.reconciliation, after.reconciliation
+        decided = isinstance(event, TimelineSwitched | RealignmentDecided)
+        if due is not None and (now is None or now.decision != due.decision):
+            yield from self._decision_over(due, event, superseded=decided)
+        if isinstance(event, TimelineSwitched | RealignmentDecided):
+            yield self._made.decided(event, version)
+            if now is None:  # a job without sinks
+                yield self._made.followed(event, version, event.at_ms, None, after.live)
+
+    def _decision_over(self, due: Reconciliation, event: Event, *, superseded: bool) -> Iterator[RunEvent]:
+        entry = self._context.log.entry(due.decision)
+        if not isinstance(entry, LogEntry) or not isinstance(entry.event, TimelineSwitched | RealignmentDecided):
+            return  # compacted since: nobody knows what it was
+        decision = entry.event
+        if superseded:
+            yield self._made.superseded(decision, due.decision, event.at_ms)
+            return
+        checkpoint = entry.state.checkpoint(due.checkpoint_id)
+        shown = None if checkpoint is None else self._metadata(checkpoint)
+        yield self._made.followed(decision, due.decision, event.at_ms, shown, due.timeline)
+
+    def _record(self, handle: ObjectHandle) -> InputRecord:
+        return decode_input_record(read_handle(self._context.store, handle))
+
+    def _metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
+        return decode_metadata(read_handle(self._context.store, checkpoint.metadata), checkpoint.metadata.key)
+
+    def _refusals(self, veto: ObjectHandle) -> list[dict[str, Any]]:
+        """Return what the gate refused: sink, type and column alone of each, no value."""
+        from milepost.dataflow.quality.veto import decode_veto
+
+        document = decode_veto(read_handle(self._context.store, veto), veto.key)
+        named = ("sink", "type", "column", "severity")
+        return [{name: one[name] for name in named} for one in document["refusals"]]
+
+
+def _settled(before: ManifestState, after: ManifestState) -> Iterator[CompletedCheckpoint]:
+    """Yield the checkpoints that no sink waits for any more, which were not there or had one that did."""
+    for checkpoint in after.checkpoints:
+        earlier = before.checkpoint(checkpoint.checkpoint_id)
+        if not checkpoint.unconfirmed and (earlier is None or earlier.unconfirmed):
+            yield checkpoint
+
+
+def _verdicts(refusals: list[dict[str, Any]]) -> list[Verdict]:
+    def result(one: dict[str, Any]) -> ExpectationResult:
+        return ExpectationResult(one["type"], one["column"], one["severity"], False, {}, None)
+
+    by_sink = {sink: tuple(result(one) for one in refusals if one["sink"] == sink) for sink in _names(refusals)}
+    return [Verdict(sink, VerdictStatus.FAILED, 0, found) for sink, found in by_sink.items()]
+
+
+def _names(refusals: list[dict[str, Any]]) -> list[str]:
+    return sorted({one["sink"] for one in refusals})

@@ -1,0 +1,87 @@
+"""Dataset names follow OpenLineage's naming, so that what other tools say of the same table meets here.
+
+A place whose text has `${env:…}` in it may hold a secret: such a dataset is `milepost://job`, `sink`, as its Airflow
+asset is. Of a database of Postgres host, port and name are told, never who connects to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import takewhile
+from urllib.parse import urlsplit
+
+from milepost.protocol.records.errors import CheckpointError
+from milepost.spec.job.connections import PostgresAccess
+from milepost.spec.job.environment import referenced_variables
+from milepost.spec.load.load import LoadedJob
+
+_POSTGRES_PORT = "5432"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DatasetName:
+    """A dataset, as OpenLineage names it."""
+
+    namespace: str
+    name: str
+
+
+def job_namespace(job: LoadedJob) -> str:
+    """Return the namespace of a job: the storage that it shares with others."""
+    return job.storage_url
+
+
+def location_name(url: str) -> DatasetName:
+    """Return the name of what lies at an absolute URL: of a bucket, or of this machine's files."""
+    scheme, _, rest = url.partition("://")
+    if scheme == "file":
+        return DatasetName("file", rest.rstrip("/") or "/")
+    bucket, _, key = rest.partition("/")
+    return DatasetName(f"{scheme}://{bucket}", key.strip("/") or "/")
+
+
+def source_name(job: LoadedJob, source: str) -> DatasetName:
+    """Return the name of a source: the folder above the first pattern of its path."""
+    path = job.spec.sources[source].path
+    if referenced_variables(path):
+        return DatasetName(f"milepost://{job.spec.name}", source)
+    parts = job.url(path).split("/")
+    plain = takewhile(lambda part: "*" not in part, parts)
+    return location_name("/".join(plain))
+
+
+def sink_name(job: LoadedJob, sink: str) -> DatasetName:
+    """Return the name of a sink's table: its folder, or its place in a database."""
+    spec = job.spec.sink(sink)
+    own = DatasetName(f"milepost://{job.spec.name}", sink)
+    if spec.path is not None:
+        return own if referenced_variables(spec.path) else location_name(job.url(spec.path))
+    try:
+        return _postgres_name(job.postgres_access(sink), str(spec.table)) or own
+    except CheckpointError:  # the Connection cannot be looked up here
+        return own
+
+
+def _postgres_name(access: PostgresAccess, table: str) -> DatasetName | None:
+    parameters = access.parameters
+    host, port, database = parameters.get("host"), parameters.get("port"), parameters.get("dbname")
+    if access.dsn:
+        try:
+            parts = urlsplit(access.dsn)
+            host, port, database = parts.hostname, str(parts.port or ""), parts.path.strip("/")
+        except ValueError:
+            return None
+    if not host or not database:
+        return None
+    return DatasetName(f"postgres://{host}:{port or _POSTGRES_PORT}", f"{database}.{table}")
+
+
+def catalog_table(job: LoadedJob, sink: str) -> DatasetName | None:
+    """Return under which name a catalog knows a sink's table as well; None: no catalog does."""
+    spec = job.spec.sink(sink)
+    if spec.catalog is None or spec.table is None or referenced_variables(spec.catalog.uri):
+        return None
+    parts = urlsplit(spec.catalog.uri)
+    host = parts.hostname or ""
+    place = f"{host}:{parts.port}" if parts.port else host
+    return DatasetName(f"{parts.scheme}://{place}{parts.path}", spec.table)

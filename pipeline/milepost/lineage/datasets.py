@@ -1,0 +1,208 @@
+"""Datasets of an event: what an epoch read and what it published, with facets that say how much, and of what."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from openlineage.client import facet_v2 as facets
+from openlineage.client.event_v2 import InputDataset, OutputDataset
+
+from milepost.dataflow.quality.verdict import Verdict
+from milepost.dataflow.sinks.records.committables import decode_schema
+from milepost.dataflow.sinks.records.contents import TableContents
+from milepost.dataflow.sources.contract import SourceObject
+from milepost.epoch.metadata import CheckpointMetadata, SourceSnapshot
+from milepost.epoch.plan import InputRecord
+from milepost.lineage.dataset_names import DatasetName, catalog_table, sink_name, source_name
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.lineage.column_lineage import column_lineage
+from milepost.spec.lineage.origins import Origins, RowsLineage
+from milepost.spec.load.load import LoadedJob
+
+_column = facets.column_lineage_dataset
+_change = facets.lifecycle_state_change_dataset
+Change = _change.LifecycleStateChange
+
+Facets = dict[str, Any]
+"""Facets by the names that OpenLineage has for them."""
+
+_CREATED = 0
+"""The checkpoint that a table shows before anything is published to it."""
+
+
+class JobDatasets:
+    """The datasets of one job, by its spec; what does not depend on the epoch is made once."""
+
+    def __init__(self, job: LoadedJob, graph: JobGraph) -> None:
+        self._job, self._graph = job, graph
+
+    @cached_property
+    def _sources(self) -> dict[str, DatasetName]:
+        return {name: source_name(self._job, name) for name in self._job.spec.sources}
+
+    @cached_property
+    def _lineage(self) -> dict[str, RowsLineage]:
+        return column_lineage(self._job.spec, self._graph)
+
+    def inputs(self, record: InputRecord, metadata: CheckpointMetadata | None = None) -> list[InputDataset]:
+        """Return what an epoch reads, one dataset per source that it plans objects of, or looks rows up in.
+
+        Args:
+            metadata: of the epoch once it has run: then what was read is counted.
+        """
+        snapshots = {} if metadata is None else metadata.sources
+        read = [self._input(one.name, one.objects, snapshots.get(one.name)) for one in record.sources if one.objects]
+        return read + [self._input(name, one.objects, None) for name, one in sorted(record.dimensions.items())]
+
+    def _input(self, name: str, objects: Iterable[SourceObject], read: SourceSnapshot | None) -> InputDataset:
+        spec, planned, named = self._job.spec.sources[name], tuple(objects), self._sources[name]
+        missing = set() if read is None else set(read.missing)
+        counted = [one for one in planned if one.key not in missing]
+        size = sum(one.size for one in counted)
+        rows = None if read is None else read.rows
+        of_input: Facets = {
+            "inputStatistics": facets.input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
+                rowCount=rows, size=size, fileCount=len(counted)
+            )
+        }
+        if rows is not None:
+            of_input["dataQualityMetrics"] = (
+                facets.data_quality_metrics_input_dataset.DataQualityMetricsInputDatasetFacet(
+                    columnMetrics={}, rowCount=rows, bytes=size, fileCount=len(counted)
+                )
+            )
+        types = {**spec.columns, **spec.partitions}
+        about: dict[str, Any] = {
+            "schema": _schema({column: str(type_) for column, type_ in types.items()}),
+            "version": _version(_digest(counted)),
+        }
+        return InputDataset(named.namespace, named.name, facets=about, inputFacets=of_input)
+
+    def planned_output(self, sink: str) -> OutputDataset:
+        """Return a sink's table, of which nothing is known yet but its columns."""
+        columns = self._graph.sink_inputs[sink].columns
+        about = self._about(sink, {name: None if type_ is None else str(type_) for name, type_ in columns.items()})
+        return self._output(sink, about)
+
+    def published(self, sink: str, metadata: CheckpointMetadata) -> OutputDataset:
+        """Return a sink's table as an epoch has left it."""
+        contents, snapshot = metadata.tables[sink], metadata.sinks[sink]
+        about = self._about(sink, _columns_of(contents))
+        about["version"] = _version(f"{metadata.timeline}/{metadata.checkpoint_id}")
+        if snapshot.predecessor == _CREATED:
+            about["lifecycleStateChange"] = _changed(Change.CREATE)
+        statistics = facets.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=snapshot.rows)
+        judged = [one for one in metadata.verdict.verdicts if one.sink == sink]
+        return self._output(sink, about | _assertions(judged), {"outputStatistics": statistics})
+
+    def refused(self, sink: str, assertions: facets.BaseFacet | None) -> OutputDataset:
+        """Return a sink's table that an epoch which was given up has not touched, with why it was refused."""
+        dataset = self.planned_output(sink)
+        if assertions is not None:
+            about: Facets = {**(dataset.facets or {}), "dataQualityAssertions": assertions}
+            dataset.facets = about
+        return dataset
+
+    def followed(self, sink: str, target: CheckpointMetadata | None, timeline: str) -> OutputDataset:
+        """Return a sink's table after it has followed a decision; target None: it is empty now."""
+        contents = None if target is None else target.tables.get(sink)
+        about = self._about(sink, {} if contents is None else _columns_of(contents))
+        shown = 0 if contents is None else contents.checkpoint_id
+        about["version"] = _version(f"{timeline}/{shown}")
+        about["lifecycleStateChange"] = _changed(Change.OVERWRITE if shown else Change.TRUNCATE)
+        return self._output(sink, about)
+
+    def _about(self, sink: str, columns: Mapping[str, str | None]) -> Facets:
+        about: Facets = {}
+        if columns:
+            about["schema"] = _schema(columns)
+            about["columnLineage"] = self._column_lineage(sink, columns)
+        kept = self._job.spec.sink(sink)
+        about["storage"] = facets.storage_dataset.StorageDatasetFacet(
+            storageLayer=kept.format, fileFormat=None if kept.format == "postgres" else "parquet"
+        )
+        other = catalog_table(self._job, sink)
+        if other is not None:
+            identifier = facets.symlinks_dataset.Identifier(other.namespace, other.name, "TABLE")
+            about["symlinks"] = facets.symlinks_dataset.SymlinksDatasetFacet([identifier])
+        return about
+
+    def _output(
+        self,
+        sink: str,
+        about: Facets,
+        of_output: Facets | None = None,
+    ) -> OutputDataset:
+        named = sink_name(self._job, sink)
+        return OutputDataset(named.namespace, named.name, facets=about, outputFacets=of_output or {})
+
+    def _column_lineage(self, sink: str, columns: Iterable[str]) -> facets.BaseFacet:
+        rows = self._lineage[sink]
+        fields = {name: _column.Fields(self._fields(rows.of(name))) for name in columns if rows.of(name)}
+        return _column.ColumnLineageDatasetFacet(fields=fields, dataset=self._fields(rows.rows))
+
+    def _fields(self, origins: Origins) -> list[_column.InputField]:
+        return [
+            _column.InputField(
+                self._sources[one.source].namespace,
+                self._sources[one.source].name,
+                one.column,
+                [_column.Transformation(way.type, way.subtype, masking=way.masking) for way in sorted(ways)],
+            )
+            for one, ways in sorted(origins.items())
+        ]
+
+
+def assertions_of(verdicts: Iterable[Verdict]) -> Facets:
+    """Return, by sink, what a gate has asserted of the rows of an epoch: no value of a row is in it."""
+    return {one.sink: found["dataQualityAssertions"] for one in verdicts if (found := _assertions([one]))}
+
+
+def _assertions(judged: Iterable[Verdict]) -> Facets:
+    found = [result for one in judged for result in one.expectations]
+    if not found:
+        return {}
+    facet = facets.data_quality_assertions_dataset
+    assertions = [
+        facet.Assertion(
+            assertion=one.type,
+            success=one.success and one.exception is None,
+            column=one.column,
+            severity="error" if one.severity == "critical" or one.exception is not None else "warn",
+        )
+        for one in found
+    ]
+    return {"dataQualityAssertions": facet.DataQualityAssertionsDatasetFacet(assertions)}
+
+
+def _columns_of(contents: TableContents) -> dict[str, str | None]:
+    schema: pa.Schema = decode_schema(contents.schema)
+    return {field.name: str(field.type) for field in schema}
+
+
+def _schema(columns: Mapping[str, str | None]) -> facets.BaseFacet:
+    facet = facets.schema_dataset
+    return facet.SchemaDatasetFacet(
+        [
+            facet.SchemaDatasetFacetFields(name, type_, ordinal_position=at)
+            for at, (name, type_) in enumerate(columns.items(), 1)
+        ]
+    )
+
+
+def _version(text: str) -> facets.BaseFacet:
+    return facets.dataset_version_dataset.DatasetVersionDatasetFacet(text)
+
+
+def _changed(change: Change) -> facets.BaseFacet:
+    return _change.LifecycleStateChangeDatasetFacet(change)
+
+
+def _digest(objects: Iterable[SourceObject]) -> str:
+    """Return a digest of object versions: the same for the same versions, in whatever order they are read."""
+    versions = sorted(f"{one.key}\n{one.etag}\n{one.size}\n" for one in objects)
+    return hashlib.sha256("".join(versions).encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,216 @@
+"""Run events of a job: one run per epoch, and one per decision that makes tables follow the job elsewhere.
+
+START when a checkpoint is triggered. COMPLETE when every sink has confirmed it: at the commit point the tables do not
+show it yet. ABORT where somebody, or the quality gate, stopped it; FAIL where it failed. An epoch of a fork publishes
+nothing: its run has no outputs, and the switch's run has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+
+from milepost.epoch.iso_times import iso_ms
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.plan import InputRecord
+from milepost.lineage.checkpoint_facet import NAME, PRODUCER, MilepostCheckpointRunFacet
+from milepost.lineage.dataset_names import job_namespace
+from milepost.lineage.datasets import JobDatasets
+from milepost.lineage.run_facets import STOPPED, engine_facet, error_facet, job_facets, nominal_time, parent_facet
+from milepost.lineage.run_ids import decision_run_id, epoch_run_id
+from milepost.lineage.settings import ParentRun
+from milepost.protocol.manifest.transaction.events import (
+    CheckpointAborted,
+    CheckpointTriggered,
+    RealignmentDecided,
+    SwitchKind,
+    TimelineSwitched,
+)
+from milepost.protocol.records.checkpoints import CheckpointKind, CheckpointStatus, CompletedCheckpoint
+from milepost.protocol.records.checkpoints import Run as DagRun
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.spec.load.load import LoadedJob
+
+Decision = TimelineSwitched | RealignmentDecided
+_DECIDED = {SwitchKind.ROLLBACK: "rollback", SwitchKind.FAST_FORWARD: "backfill"}
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRun:
+    """The run of one epoch. dag_run: of Airflow, that it belongs to."""
+
+    checkpoint_id: int
+    trigger_time_ms: int
+    dag_run: DagRun
+
+
+class LineageEvents:
+    """Makes the events of one job.
+
+    Args:
+        parent: of the runs that this process begins or ends; None: there is none.
+    """
+
+    def __init__(self, job: LoadedJob, datasets: JobDatasets, parent: ParentRun | None) -> None:
+        self._job, self._datasets, self._parent = job, datasets, parent
+
+    def started(self, event: CheckpointTriggered, record: InputRecord, *, live: bool) -> RunEvent:
+        """Return START of an epoch. live: its timeline is the one that the tables show."""
+        pending = event.pending
+        run = EpochRun(int(pending.checkpoint_id), pending.trigger_time_ms, pending.run)
+        outputs = [self._datasets.planned_output(sink.name) for sink in self._job.spec.sinks] if live else []
+        facet = MilepostCheckpointRunFacet(
+            int(pending.checkpoint_id),
+            int(pending.epoch),
+            event.timeline,
+            CheckpointKind.CHECKPOINT.value,
+            CheckpointStatus.PENDING.value,
+            int(pending.token),
+            int(pending.base),
+        )
+        return self._of_epoch(RunState.START, event.at_ms, run, {NAME: facet}, self._datasets.inputs(record), outputs)
+
+    def completed(
+        self, checkpoint: CompletedCheckpoint, metadata: CheckpointMetadata, record: InputRecord, at_ms: int
+    ) -> RunEvent:
+        """Return COMPLETE of an epoch that all of its sinks have confirmed."""
+        known = {sink.name for sink in self._job.spec.sinks}
+        outputs = [self._datasets.published(name, metadata) for name in checkpoint.sinks if name in known]
+        return self._ended(RunState.COMPLETE, checkpoint, metadata, record, at_ms, outputs)
+
+    def completed_on_fork(
+        self, checkpoint: CompletedCheckpoint, metadata: CheckpointMetadata, record: InputRecord, at_ms: int
+    ) -> RunEvent:
+        """Return COMPLETE of an epoch that publishes nothing."""
+        return self._ended(RunState.COMPLETE, checkpoint, metadata, record, at_ms, [])
+
+    def discarded(
+        self, checkpoint: CompletedCheckpoint, metadata: CheckpointMetadata, record: InputRecord, at_ms: int
+    ) -> RunEvent:
+        """Return ABORT of an epoch that was left before every sink had it."""
+        return self._ended(RunState.ABORT, checkpoint, metadata, record, at_ms, [])
+
+    def aborted(
+        self, event: CheckpointAborted, refusals: Sequence[Mapping[str, Any]], assertions: Mapping[str, Any]
+    ) -> RunEvent:
+        """Return ABORT or FAIL of an epoch that was given up.
+
+        Args:
+            refusals: of the quality gate: sink, type and column of each. assertions: facets of the same, by sink.
+        """
+        pending = event.pending
+        run = EpochRun(int(pending.checkpoint_id), pending.trigger_time_ms, pending.run)
+        facet = MilepostCheckpointRunFacet(
+            int(pending.checkpoint_id),
+            int(pending.epoch),
+            event.timeline,
+            CheckpointKind.CHECKPOINT.value,
+            CheckpointStatus.ABORTED.value,
+            int(pending.token),
+            int(pending.base),
+            reason=event.reason.value,
+        )
+        told = [f"sink {one['sink']}: {one['type']}({one['column'] or ''})" for one in refusals]
+        state = RunState.ABORT if event.reason in STOPPED else RunState.FAIL
+        about = {NAME: facet, "errorMessage": error_facet(event.reason, told)}
+        outputs = [self._datasets.refused(sink, assertions[sink]) for sink in sorted(assertions)]
+        return self._of_epoch(state, event.at_ms, run, about, [], outputs)
+
+    def decided(self, event: Decision, version: int) -> RunEvent:
+        """Return START of the run in which tables follow a rollback, a backfill or a realignment."""
+        return self._of_decision(RunState.START, event, version, event.at_ms, [])
+
+    def followed(
+        self, event: Decision, version: int, at_ms: int, target: CheckpointMetadata | None, timeline: str
+    ) -> RunEvent:
+        """Return COMPLETE of such a run, when all of its tables have."""
+        known = {sink.name for sink in self._job.spec.sinks}
+        outputs = [self._datasets.followed(name, target, timeline) for name in sorted(known & set(_sinks(event)))]
+        return self._of_decision(RunState.COMPLETE, event, version, at_ms, outputs)
+
+    def superseded(self, event: Decision, version: int, at_ms: int) -> RunEvent:
+        """Return ABORT of such a run: a newer decision came before all tables had followed this one."""
+        return self._of_decision(RunState.ABORT, event, version, at_ms, [])
+
+    def _ended(
+        self,
+        state: RunState,
+        checkpoint: CompletedCheckpoint,
+        metadata: CheckpointMetadata,
+        record: InputRecord,
+        at_ms: int,
+        outputs: list[OutputDataset],
+    ) -> RunEvent:
+        run = EpochRun(int(checkpoint.checkpoint_id), checkpoint.trigger_time_ms, checkpoint.run)
+        watermark = checkpoint.summary.get("watermark")
+        facet = MilepostCheckpointRunFacet(
+            int(checkpoint.checkpoint_id),
+            int(checkpoint.epoch),
+            checkpoint.timeline,
+            CheckpointKind.CHECKPOINT.value,
+            CheckpointStatus.COMPLETED.value,
+            int(checkpoint.token),
+            int(checkpoint.parent),
+            watermark=None if watermark is None else str(watermark),
+        )
+        inputs = self._datasets.inputs(record, metadata)
+        return self._of_epoch(state, at_ms, run, {NAME: facet}, inputs, outputs)
+
+    def _of_epoch(
+        self,
+        state: RunState,
+        at_ms: int,
+        run: EpochRun,
+        about: dict[str, Any],
+        inputs: list[InputDataset],
+        outputs: list[OutputDataset],
+    ) -> RunEvent:
+        spec, namespace = self._job.spec, job_namespace(self._job)
+        run_id = epoch_run_id(namespace, spec.name, run.checkpoint_id, run.trigger_time_ms)
+        about = {
+            **about,
+            "nominalTime": nominal_time(run.dag_run, run.trigger_time_ms),
+            "processing_engine": engine_facet(),
+            **parent_facet(self._parent, run.dag_run),
+        }
+        job = Job(namespace, spec.name, facets=job_facets(spec))
+        return _event(state, at_ms, Run(run_id, facets=about), job, inputs, outputs)
+
+    def _of_decision(
+        self, state: RunState, event: Decision, version: int, at_ms: int, outputs: list[OutputDataset]
+    ) -> RunEvent:
+        spec, namespace = self._job.spec, job_namespace(self._job)
+        what = _DECIDED[event.kind] if isinstance(event, TimelineSwitched) else "realign"
+        run_id = decision_run_id(namespace, spec.name, version, event.at_ms)
+        about: dict[str, Any] = {"processing_engine": engine_facet(), **parent_facet(self._parent, None)}
+        if state is RunState.ABORT:
+            about["errorMessage"] = error_facet(CheckpointFailureReason.LEADER_TAKEN_OVER, ["a newer decision"])
+        job = Job(namespace, f"{spec.name}.{what}", facets=job_facets(spec, what.upper()))
+        return _event(state, at_ms, Run(run_id, facets=about), job, [], outputs)
+
+
+def _event(
+    state: RunState, at_ms: int, run: Run, job: Job, inputs: list[InputDataset], outputs: list[OutputDataset]
+) -> RunEvent:
+    """Return the event; each of its facets says that it is ours."""
+    of_inputs = [facets for one in inputs for facets in (one.facets, one.inputFacets)]
+    of_outputs = [facets for one in outputs for facets in (one.facets, one.outputFacets)]
+    for facets in (run.facets, job.facets, *of_inputs, *of_outputs):
+        for facet in (facets or {}).values():
+            facet._producer = PRODUCER
+    return RunEvent(
+        eventType=state,
+        eventTime=iso_ms(at_ms),
+        run=run,
+        job=job,
+        producer=PRODUCER,
+        inputs=inputs,
+        outputs=outputs,
+    )
+
+
+def _sinks(event: Decision) -> tuple[str, ...]:
+    return event.sinks if isinstance(event, TimelineSwitched) else (event.sink,)

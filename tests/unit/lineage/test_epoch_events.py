@@ -1,0 +1,275 @@
+"""The events of real epochs, as a catalog receives them: by HTTP, of the job master's own steps."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from milepost.epoch.plan import EpochPlan
+from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.lineage.settings import nowhere
+from milepost.protocol.records.errors import QualityGateFailed, SubtaskDeclined
+from tests.harness.jobs.backfill_job import BackfillJob
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.lineage_schemas import assert_valid
+from tests.harness.servers.lineage_receiver import LineageReceiver
+
+GATE = """\
+quality:
+  - sink: table
+    expectations:
+      - {type: expect_column_values_to_be_between, column: rows, max_value: 1}
+      - {type: expect_column_values_to_not_be_null, column: k, severity: warning}
+checkpointing:"""
+
+
+@pytest.fixture(autouse=True)
+def receiver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LineageReceiver]:
+    """Configured as a person does; whatever else this machine configures does not count."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with LineageReceiver().serving() as server, unchanged_variables():
+        monkeypatch.setenv("OPENLINEAGE_URL", server.url)
+        yield server
+    for event in server.events:
+        assert_valid(event)
+
+
+@contextmanager
+def unchanged_variables() -> Iterator[None]:
+    """Take away what OpenLineage's client adds to the environment: it writes each variable in its newer form, too."""
+    before = dict(os.environ)
+    yield
+    for name in set(os.environ) - set(before):
+        del os.environ[name]
+
+
+def types(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(event["eventType"], event["job"]["name"]) for event in events]
+
+
+def table(folder: Path) -> str:
+    return str(folder / "lake" / "table")
+
+
+def run(job: SparklessJob, session: Session | None = None, runner: SparklessRunner | None = None) -> Any:
+    return job.master.run(session or Session.cli(), runner or SparklessRunner())
+
+
+def test_an_epoch_begins_with_its_trigger_and_completes_when_its_sinks_have_it(
+    receiver: LineageReceiver, tmp_path: Path
+) -> None:
+    """What it read and published, how much, of which versions, and where each column comes from."""
+    job = SparklessJob.create(tmp_path / "job")
+    job.land("a.csv", "k,v\n1,a\n1,b\n2,c\n")
+    seen: list[int] = []
+
+    class Watched(SparklessRunner):
+        def run(self, plan: EpochPlan) -> Any:
+            seen.append(len(receiver.wait_for(1)))
+            return super().run(plan)
+
+    run(job, runner=Watched())
+    start, complete = receiver.wait_for(2)
+    assert seen == [1], "it has begun when its trigger has landed, not at its end"
+    assert types([start, complete]) == [("START", "small"), ("COMPLETE", "small")]
+    assert start["run"]["runId"] == complete["run"]["runId"] and UUID(start["run"]["runId"]).version == 7
+    assert start["job"]["namespace"] == f"file://{tmp_path}/job/store"
+    facets = complete["job"]["facets"]
+    assert (facets["jobType"]["processingType"], facets["jobType"]["integration"]) == ("BATCH", "MILEPOST")
+    assert facets["ownership"]["owners"] == [{"name": "data", "type": "MAINTAINER"}]
+
+    (read,), (published,) = complete["inputs"], complete["outputs"]
+    assert (read["namespace"], read["name"]) == ("file", str(tmp_path / "job" / "landing"))
+    assert read["inputFacets"]["inputStatistics"] | {"_producer": "", "_schemaURL": ""} == {
+        "rowCount": 3, "size": 16, "fileCount": 1, "_producer": "", "_schemaURL": ""}  # fmt: skip
+    assert [one["name"] for one in read["facets"]["schema"]["fields"]] == ["k", "v"]
+    assert read["facets"]["version"] == start["inputs"][0]["facets"]["version"], "the very versions that were planned"
+    assert (published["namespace"], published["name"]) == ("file", table(tmp_path / "job"))
+    assert published["facets"]["version"]["datasetVersion"] == "main/1"
+    assert published["facets"]["lifecycleStateChange"]["lifecycleStateChange"] == "CREATE"
+    assert published["outputFacets"]["outputStatistics"]["rowCount"] == 2
+    lineage = published["facets"]["columnLineage"]
+    origin = {"namespace": "file", "name": read["name"], "field": "k"}
+    (field,) = lineage["fields"]["k"]["inputFields"]
+    assert field == origin | {"transformations": [{"type": "DIRECT", "subtype": "IDENTITY", "masking": False}]}
+    assert [one["transformations"][0]["subtype"] for one in lineage["dataset"]] == ["GROUP_BY"]
+    checkpoint = complete["run"]["facets"]["milepost_checkpoint"]
+    assert {name: checkpoint[name] for name in ("checkpointId", "epoch", "timeline", "status", "base")} == {
+        "checkpointId": 1, "epoch": 1, "timeline": "main", "status": "completed", "base": 0}  # fmt: skip
+
+
+def test_a_second_epoch_is_another_run_of_the_same_table(receiver: LineageReceiver, tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path / "job")
+    for name in ("a.csv", "b.csv"):
+        job.land(name, f"k,v\n1,{name}\n")
+        run(job)
+    events = receiver.wait_for(4)
+    assert len({event["run"]["runId"] for event in events}) == 2
+    before, after = events[1]["outputs"][0], events[3]["outputs"][0]
+    assert (before["name"], after["facets"]["version"]["datasetVersion"]) == (after["name"], "main/2")
+    assert "lifecycleStateChange" not in after["facets"]
+    assert (
+        before != after and events[0]["inputs"][0]["facets"]["version"] != events[2]["inputs"][0]["facets"]["version"]
+    )
+
+
+def test_steps_in_processes_of_their_own_name_one_run_and_begin_it_once(
+    receiver: LineageReceiver, tmp_path: Path
+) -> None:
+    """As Airflow's tasks do, each retried: a transition that is there already begins nothing again."""
+    job, session = SparklessJob.create(tmp_path / "job"), Session.cli()
+    job.land("a.csv")
+    for _ in range(2):
+        triggered = job.master.trigger(session)
+    for _ in range(2):
+        job.master.run_epoch(session, triggered.checkpoint_id, SparklessRunner())
+    for _ in range(2):
+        job.master.complete(session, triggered.checkpoint_id)
+    receiver.wait_for(1)
+    assert types(receiver.events) == [("START", "small")], "committed, and no table shows it yet"
+    for _ in range(2):
+        job.master.notify_complete(session, triggered.checkpoint_id, "table")
+    job.master.subsume(session)
+    start, complete = receiver.wait_for(2)
+    assert types(receiver.events) == [("START", "small"), ("COMPLETE", "small")]
+    assert start["run"]["runId"] == complete["run"]["runId"]
+
+
+def test_a_veto_aborts_with_the_expectations_that_failed_and_without_a_value(
+    receiver: LineageReceiver, tmp_path: Path
+) -> None:
+    job = SparklessJob.create(tmp_path / "job", {"checkpointing:": GATE})
+    job.land("a.csv", "k,v\n4711,secret-a\n4711,secret-b\n")
+    with pytest.raises(QualityGateFailed):
+        run(job)
+    start, abort = receiver.wait_for(2)
+    assert (abort["eventType"], abort["run"]["runId"]) == ("ABORT", start["run"]["runId"])
+    told = abort["run"]["facets"]
+    assert told["milepost_checkpoint"]["reason"] == "QUALITY_GATE_FAILED"
+    assert told["errorMessage"]["message"].endswith("sink table: expect_column_values_to_be_between(rows)")
+    (refused,) = abort["outputs"]
+    (assertion,) = refused["facets"]["dataQualityAssertions"]["assertions"]
+    assert {name: assertion[name] for name in ("assertion", "success", "column", "severity")} == {
+        "assertion": "expect_column_values_to_be_between", "success": False, "column": "rows",
+        "severity": "error"}  # fmt: skip
+    assert "4711" not in json.dumps(abort) and "secret" not in json.dumps(abort)
+
+
+def test_an_epoch_that_passes_its_gate_says_what_was_asserted(receiver: LineageReceiver, tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path / "job", {"checkpointing:": GATE})
+    job.land("a.csv", "k,v\n1,a\n2,b\n")
+    run(job)
+    assertions = receiver.wait_for(2)[1]["outputs"][0]["facets"]["dataQualityAssertions"]["assertions"]
+    assert [(one["column"], one["success"], one["severity"]) for one in assertions] == [
+        ("rows", True, "error"), ("k", True, "warn")]  # fmt: skip
+
+
+def test_what_fails_fails_and_what_somebody_stops_is_aborted(receiver: LineageReceiver, tmp_path: Path) -> None:
+    """Tolerated or not, the run has failed; the record that could not be read is not quoted."""
+    job = SparklessJob.create(tmp_path / "job", {"timeout: 10m": "timeout: 10m, tolerable_failures: 1"})
+    broken = job.land("a.csv", "k,v\nforty-two,a\n")
+    with pytest.raises(SubtaskDeclined):
+        run(job)
+    failed = receiver.wait_for(2)[1]
+    assert (failed["eventType"], failed["run"]["facets"]["milepost_checkpoint"]["reason"]) == ("FAIL", "BAD_RECORD")
+    assert "forty-two" not in json.dumps(failed)
+    broken.write_text("k,v\n42,a\n")
+    job.master.trigger(Session.cli())
+    job.master.abort_running()
+    stopped = receiver.wait_for(4)[3]
+    assert (stopped["eventType"], stopped["run"]["facets"]["milepost_checkpoint"]["reason"]) == (
+        "ABORT", "ABORTED_BY_USER")  # fmt: skip
+    assert len({event["run"]["runId"] for event in receiver.events}) == 2, "the next try is another run"
+
+
+def test_a_rollback_is_a_run_of_its_own_that_overwrites_its_tables(receiver: LineageReceiver, tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path / "job", {"retained: {last: 1}": "retained: {last: 9}"})
+    for name in ("a.csv", "b.csv"):
+        job.land(name)
+        run(job)
+    receiver.wait_for(4)
+    job.master.rollback(Session.cli(), 1)
+    start, complete = receiver.wait_for(6)[4:]
+    assert types([start, complete]) == [("START", "small.rollback"), ("COMPLETE", "small.rollback")]
+    assert start["run"]["runId"] == complete["run"]["runId"]
+    (changed,) = complete["outputs"]
+    assert (changed["name"], complete["inputs"]) == (table(tmp_path / "job"), [])
+    assert changed["facets"]["lifecycleStateChange"]["lifecycleStateChange"] == "OVERWRITE"
+    assert changed["facets"]["version"]["datasetVersion"].endswith("/1")
+    job.master.rollback(Session.cli(), 0)
+    emptied = receiver.wait_for(8)[7]["outputs"][0]["facets"]
+    assert emptied["lifecycleStateChange"]["lifecycleStateChange"] == "TRUNCATE"
+
+
+def test_a_backfill_shows_nothing_until_its_switch(receiver: LineageReceiver, tmp_path: Path) -> None:
+    """The epochs of the fork read, and have no outputs; the switch is the run that overwrites the tables."""
+    job = BackfillJob.create(tmp_path / "job", 3)
+    receiver.wait_for(6)
+    receiver.events.clear()
+    job.fix()
+    job.backfill(SparklessRunner())
+    receiver.wait_for(4)
+    names = types(receiver.events)
+    assert names[-2:] == [("START", "small.backfill"), ("COMPLETE", "small.backfill")]
+    replayed = receiver.events[:-2]
+    assert {name for _, name in names[:-2]} == {"small"} and [one for one, _ in names[:-2]] == [
+        "START", "COMPLETE"] * (len(replayed) // 2)  # fmt: skip
+    assert all(event["inputs"] and not event["outputs"] for event in replayed)
+    assert receiver.events[-1]["outputs"][0]["facets"]["lifecycleStateChange"]["lifecycleStateChange"] == "OVERWRITE"
+
+
+def test_a_receiver_that_is_deaf_or_gone_neither_fails_nor_holds_up_an_epoch(
+    receiver: LineageReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told once, however often it happens."""
+    monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:9")
+    job = SparklessJob.create(tmp_path / "job")
+    master = job.master
+    for name in ("a.csv", "b.csv"):
+        job.land(name)
+        assert master.run(Session.cli(), SparklessRunner()).status == "completed"
+    told = [one for one in caplog.records if one.name.endswith("observers.delivery")]
+    assert len(told) == 1 and "OpenLineage may not hear" in told[0].getMessage()
+    assert receiver.events == []
+
+
+def test_nothing_is_sent_where_nothing_is_configured_or_it_is_switched_off(
+    receiver: LineageReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = SparklessJob.create(tmp_path / "job")
+    assert JobMaster(job.loaded(), nowhere).observers is None
+    monkeypatch.setenv("OPENLINEAGE_DISABLED", "true")
+    assert job.master.observers is None
+    monkeypatch.delenv("OPENLINEAGE_DISABLED")
+    assert job.master.observers is not None
+    monkeypatch.delenv("OPENLINEAGE_URL")
+    assert job.master.observers is None, "no event was sent, so the client has set no variable"
+    (tmp_path / "openlineage.yml").write_text(f"transport: {{type: http, url: '{receiver.url}'}}\n")
+    job.land("a.csv")
+    run(job)
+    assert types(receiver.wait_for(2)) == [("START", "small"), ("COMPLETE", "small")], "by a file, as well"
+
+
+def test_an_epoch_names_the_run_that_its_process_is_part_of(
+    receiver: LineageReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = "0190a1b2-0000-7000-8000-000000000001"
+    monkeypatch.setenv("OPENLINEAGE_PARENT_ID", f"prod/dags.nightly/{run_id}")
+    job = SparklessJob.create(tmp_path / "job")
+    job.land("a.csv")
+    run(job)
+    parent = receiver.wait_for(1)[0]["run"]["facets"]["parent"]
+    assert (parent["run"]["runId"], parent["job"]["namespace"], parent["job"]["name"]) == (
+        run_id,
+        "prod",
+        "dags.nightly",
+    )
