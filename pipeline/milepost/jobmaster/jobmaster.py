@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.job_report import JobState
     from milepost.jobmaster.reports.jobs import JobSummary, jobs_beside, jobs_of_folder, jobs_under
     from milepost.jobmaster.reports.parts.subtasks import Spread, SubtaskDetails
+    from milepost.jobmaster.reports.percentiles import Percentiles, percentiles_of
     from milepost.jobmaster.reports.reports import Reports
     from milepost.jobmaster.reports.series import EpochFigures
     from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.retention.garbage_collection import Collection
     from milepost.jobmaster.rollback.plan import ApprovedRollback, RollbackPlan
     from milepost.jobmaster.rollback.realign import RealignedSink, RealignmentPlan, Realignments
+    from milepost.jobmaster.rollback.rewind_points import RewindPoint
     from milepost.jobmaster.rollback.rollback import RollbackResult, Rollbacks
     from milepost.jobmaster.run.epochs import Epochs
     from milepost.jobmaster.run.restarts import Recovery
@@ -73,6 +75,7 @@ _HOMES = {
     "reports.checkpoint_document": ("CheckpointReport",),
     "reports.parts.subtasks": ("Spread", "SubtaskDetails"),
     "reports.cost.epoch_cost": ("EpochCost", "MonthCost"),
+    "reports.percentiles": ("Percentiles", "percentiles_of"),
     "reports.diff": ("Difference",),
     "reports.jobs": ("JobSummary", "jobs_beside", "jobs_of_folder", "jobs_under"),
     "reports.job_report": ("JobState",),
@@ -85,6 +88,7 @@ _HOMES = {
     "retention.fsck": ("Audit", "StoredObject"),
     "retention.garbage_collection": ("Collection",),
     "rollback.plan": ("ApprovedRollback", "RollbackPlan"),
+    "rollback.rewind_points": ("RewindPoint",),
     "rollback.realign": ("RealignedSink", "RealignmentPlan"),
     "rollback.rollback": ("RollbackResult",),
     "run.restarts": ("Recovery",),
@@ -200,6 +204,12 @@ class JobMaster:
         from milepost.jobmaster.savepoints.listed import list_savepoints
 
         return list_savepoints(self.context)
+
+    def rewind_points(self, limit: int | None = None) -> list[RewindPoint]:
+        """Return what the job can go back to, newest first, and what that would change; see `rewind_points`."""
+        from milepost.jobmaster.rollback.rewind_points import rewind_points
+
+        return rewind_points(self.context, limit)
 
     def find_savepoint(self, name: str) -> ListedSavepoint:
         """Return one of the job's savepoints, as `list_savepoints` shows it. Raises NotFound."""

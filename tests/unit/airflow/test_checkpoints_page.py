@@ -49,8 +49,8 @@ def test_a_checkpoint_has_a_page_of_where_its_time_went(tmp_path: Path, monkeypa
     phases = job.master.show(3).phases
     assert page.status_code == 200
     for name, spent in phases.items():
-        assert (f"<td>{name.removesuffix('_ms')}</td>" in shown) is (spent is not None and name != "total_ms")
-    assert f">{phases['total_ms']:,}</th>" in shown and f'<a href="{CHECKPOINTS}?job=small" aria-current' in shown
+        assert (f"<li><span>{name.removesuffix('_ms')}</span>" in shown) is (spent is not None and name != "total_ms")
+    assert f"In all {phases['total_ms']:,} ms" in shown and f'<a href="{CHECKPOINTS}?job=small" aria-current' in shown
     retained = {int(one.checkpoint_id) for one in job.small.context.head().state.checkpoints}
     for gone in {1, 2} - retained:
         assert "only a retained checkpoint has its measurements" in client.get(f"{CHECKPOINTS}/{gone}").text

@@ -1,7 +1,9 @@
-"""The page of one checkpoint: where the time of its epoch went, what came in, what the gate refused."""
+"""The page of one checkpoint: what became of it, by source, operator, sink and subtask, and where its time went."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
@@ -11,6 +13,58 @@ from milepost.airflow.page.job_page import OpenedJob
 from milepost.protocol.codec.records import to_json
 
 router = APIRouter()
+
+_TIMES = (
+    ("total_ms", "All"), ("read_ms", "Read"), ("exchange_wait_ms", "Exchange wait"), ("restore_ms", "Restore"),
+    ("process_ms", "Process"), ("emit_ms", "Emit"), ("sync_ms", "Sync"), ("async_ms", "Async"),
+    ("async_wait_ms", "Async wait"), ("stage_ms", "Stage"), ("alignment_ms", "Alignment"),
+)  # fmt: skip
+_COUNTS = (
+    ("rows_in", "Rows in"), ("rows_out", "Rows out"), ("late_rows", "Late"), ("bad_records", "Bad"),
+    ("files", "Files"), ("state_rows", "State rows"),
+)  # fmt: skip
+_BYTES = (
+    ("bytes", "Size"), ("full_bytes", "State"), ("uploaded_bytes", "Written"), ("in_flight_bytes", "In flight"),
+)  # fmt: skip
+_SPREAD = (("min", "least"), ("median", "median"), ("max", "greatest"))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table of subtasks. form: count, size, milliseconds or moment."""
+
+    name: str
+    title: str
+    form: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A source, an operator or a sink, and its subtasks as a table.
+
+    Attributes:
+        figures: by name, of the node as a whole.
+        rows: of each subtask its index and its figures. spread: least, median and greatest of them, in words.
+        longest_ms: time of its longest subtask; None: not measured.
+    """
+
+    name: str
+    kind: str
+    figures: Mapping[str, Any]
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[int, Mapping[str, Any]], ...]
+    spread: tuple[tuple[str, Mapping[str, Any]], ...]
+    longest_ms: int | None
+
+    @property
+    def timed(self) -> bool:
+        """Whether times of its subtasks were measured."""
+        return any(column.form == "milliseconds" for column in self.columns)
+
+    @property
+    def titles(self) -> list[str]:
+        """The heads of the table's columns, all of numbers."""
+        return ["#Subtask", *(f"#{column.title}" for column in self.columns)]
 
 
 @router.get("/checkpoints/{checkpoint_id}")
@@ -23,8 +77,46 @@ def checkpoint(at: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -> HTML
         "checkpoint.html",
         "checkpoints",
         checkpoint=document,
+        details="phases" in document,
+        flow=[*_nodes(document, "sources", "source"), *_nodes(document, "operators", "")],
+        sinks=list(_nodes(document, "published", "sink")),
         phases=[(name.removesuffix("_ms"), spent) for name, spent in phases.items() if spent is not None],
         total_ms=total_ms,
         longest_ms=max((spent for spent in phases.values() if spent is not None), default=0) or 1,
-        tasks=document.get("tasks") or [],
     )
+
+
+def _nodes(document: Mapping[str, Any], part: str, kind: str) -> Iterator[Node]:
+    """Yield the nodes of one part of a checkpoint's document, with their subtasks."""
+    for name, one in (document.get(part) or {}).items():
+        rows = [(each["subtask"], {**each, **each["times"]}) for each in one["subtasks"]]
+        spread = (
+            [(word, {figure: values[of] for figure, values in one["spread"].items()}) for of, word in _SPREAD]
+            if one["spread"]
+            else []
+        )
+        times = [figures["total_ms"] for _, figures in rows if "total_ms" in figures]
+        yield Node(
+            name=name,
+            kind=kind or one["kind"],
+            figures=one,
+            columns=tuple(_columns([figures for _, figures in rows])),
+            rows=tuple(rows),
+            spread=tuple(spread),
+            longest_ms=max(times, default=None),
+        )
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> Iterator[Column]:
+    """Yield the columns that some subtask has a figure in; times that are nothing everywhere are left out."""
+    for names, form in ((_COUNTS, "count"), (_BYTES, "size")):
+        for name, title in names:
+            if any(row.get(name) is not None for row in rows):
+                yield Column(name, title, form)
+    if any(row.get("watermark") is not None for row in rows):
+        yield Column("watermark", "Watermark", "moment")
+    for name, title in _TIMES:
+        if any(row.get(name) for row in rows) or (name == "total_ms" and any(name in row for row in rows)):
+            yield Column(name, title, "milliseconds")
+    if any(row["attempt"] for row in rows):
+        yield Column("attempt", "Attempt", "count")

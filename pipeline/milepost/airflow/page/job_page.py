@@ -14,7 +14,12 @@ from milepost.jobmaster.jobmaster import JobMaster
 from milepost.protocol.records.errors import NotFound
 from milepost.spec.load.load import LoadedJob
 
-SECTIONS = (("", "Overview"), ("checkpoints", "Checkpoints"))
+SECTIONS = (
+    ("", "Overview"),
+    ("checkpoints", "Checkpoints"),
+    ("summary", "Summary"),
+    ("rewind", "Rewind points"),
+)
 """The tabs of a job's pages: what follows the job in the address, and the tab's name."""
 
 

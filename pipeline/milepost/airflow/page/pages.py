@@ -12,7 +12,14 @@ from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from milepost.airflow.page import checkpoint_list, checkpoint_page, deployment_page, overview_page
+from milepost.airflow.page import (
+    checkpoint_list,
+    checkpoint_page,
+    deployment_page,
+    overview_page,
+    rewind_page,
+    summary_page,
+)
 from milepost.airflow.page.access import READS_DAG
 from milepost.airflow.page.frame import STATIC, page
 from milepost.airflow.page.job_page import JobPage
@@ -21,7 +28,7 @@ from milepost.protocol.records.errors import CheckpointError, NotFound
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
 pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # the same for everybody: no right is needed
 
-for room in (overview_page, checkpoint_list, checkpoint_page):
+for room in (overview_page, checkpoint_list, checkpoint_page, summary_page, rewind_page):
     pages.include_router(room.router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
 pages.include_router(deployment_page.router)
 

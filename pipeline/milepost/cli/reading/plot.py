@@ -73,7 +73,9 @@ def plot(
         with new_file(file) as stream:
             stream.write(svg.encode())
     if output.json:
-        return output.document({"epochs": figures})
+        from milepost.jobmaster.jobmaster import percentiles_of
+
+        return output.document({"epochs": figures, "percentiles": percentiles_of(figures)})
     if not figures:
         return output.note("there are none")  # of the live timeline
     if file is not None:

@@ -89,6 +89,8 @@ def _show_head(report: CheckpointReport, output: Output) -> None:
     if report.failure_reason:
         detail = " ".join(str(report.failure_detail or "").split())
         _fact("failed", f"{report.failure_reason}: {detail}" if detail else report.failure_reason, output)
+    if report.remedy:
+        _fact("do first", report.remedy, output)
     if report.rows_in is not None:
         _fact("rows", show_rows(report.rows_in, report.rows_out, report.late_rows), output)
     if report.acks.expected is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from milepost.cli.running.control import Yes, confirmed
+from milepost.cli.switching.rewind import show_rewind_points
 from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
@@ -15,6 +16,10 @@ from milepost.protocol.records.ids import checkpoint_name
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import RollbackPlan, RollbackResult
+
+
+_NEWEST = 50
+"""So many points are listed."""
 
 
 def register(app: typer.Typer) -> None:
@@ -26,14 +31,17 @@ def rollback(
     ctx: typer.Context,
     job: Job,
     to: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--to",
             metavar="ID|TIME",
             help="A retained checkpoint, 0 for the empty state, or a time: the newest checkpoint triggered by then.",
             autocompletion=checkpoint_ids,
         ),
-    ],
+    ] = None,
+    points: Annotated[
+        bool, typer.Option("--points", help="Only list what the job can go back to, and what each would change.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan; change nothing.")] = False,
     yes: Yes = False,
     take_over: Annotated[
@@ -47,6 +55,10 @@ def rollback(
 
     output: Output = ctx.obj
     master = open_job(job, ahead=True)
+    if points:
+        return show_rewind_points(output.as_typed(master.rewind_points(_NEWEST)), output)
+    if to is None:
+        raise typer.BadParameter("say which one: --to ID|TIME; --points lists them", param_hint="--to")
     plan = output.as_typed(master.plan_rollback(to))
     if dry_run:
         _show_plan(plan, output)

@@ -75,6 +75,7 @@ class SourceDetails:
     idle: bool
     horizon: str | None
     watermark_us: int | None
+    watermark: str | None
     finished: bool
     subtasks: tuple[SubtaskDetails, ...]
     spread: Mapping[str, Spread]
@@ -230,6 +231,7 @@ def _source(source: SourceSnapshot, subtasks: tuple[SubtaskDetails, ...], read: 
         idle=source.idle,
         horizon=None if source.horizon_ms is None else iso_ms(source.horizon_ms),
         watermark_us=source.watermark_us,
+        watermark=watermark_text(source.watermark_us),
         finished=source.finished,
         subtasks=subtasks,
         spread=spreads(subtasks),

@@ -34,6 +34,21 @@ _FIGURES = (
 _JUDGED = (CheckpointFailureReason.QUALITY_GATE_FAILED, CheckpointFailureReason.QUALITY_GATE_ERROR)
 
 
+_RUN_AGAIN = "Run again: what it was to read is new input still."
+_FIRST_STEPS = {
+    CheckpointFailureReason.QUALITY_GATE_FAILED: "Correct the rows where they come from, or the expectation, and run "
+    "again.",
+    CheckpointFailureReason.QUALITY_GATE_ERROR: "Correct the expectation that raised, and run again.",
+    CheckpointFailureReason.CHECKPOINT_EXPIRED: "Give an epoch more time (`checkpointing.timeout`) or less input "
+    "(`limits_per_epoch`), and run again.",
+    CheckpointFailureReason.SINK_PREPARE_FAILED: "Mend what the sink refused, and run again.",
+    CheckpointFailureReason.STATE_CORRUPT: "`milepost verify` says what is broken: restore it from a copy, or go back "
+    "to a checkpoint that is whole.",
+    CheckpointFailureReason.ENVIRONMENT_UNUSABLE: "Mend what the message names, and run again.",
+}
+"""What to do first about a reason whose error said so, to who ran the epoch: who reads its report was not there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Acks:
     """How many subtasks have acknowledged, and how many had to."""
@@ -48,6 +63,7 @@ class CheckpointReport:
 
     Attributes:
         live: the live head continues it, or it is pending on the live timeline; None: not known any more.
+        meaning, remedy: of `failure_reason`, for people: what happened, and what to do first.
         veto: what the quality gate refused: as the log names it, or as it is stored.
         airflow: None for a run of the command line. sinks: of each whether its table has it.
         compacted: the log has compacted its end. savepoints: made of it; where one checkpoint is shown.
@@ -79,6 +95,8 @@ class CheckpointReport:
     quality: object = None
     failure_reason: str | None = None
     failure_detail: str | None = None
+    meaning: Known[str] = None
+    remedy: Known[str] = None
     veto: ObjectHandle | Mapping[str, object] | None = None
     leader: LeaderReport | None = None
     airflow: Run | None = None
@@ -122,6 +140,8 @@ def aborted_report(event: CheckpointAborted) -> CheckpointReport:
         duration_ms=event.at_ms - event.pending.trigger_time_ms,
         failure_reason=event.reason.value,
         failure_detail=event.detail,
+        meaning=event.reason.meaning,
+        remedy=event.reason.remedy or _FIRST_STEPS.get(event.reason, _RUN_AGAIN),
         veto=event.veto,
     )
 

@@ -52,7 +52,7 @@ class Reports:
 
         history = History(self._context)
         report = history.show(history.head() if checkpoint_id is None else checkpoint_id)
-        if report.checkpoint_id != history.head():
+        if report.checkpoint_id != self._context.head().state.timeline().head:
             return report
         by_buckets = any(sink.by_buckets for sink in self._context.spec.sinks)
         return replace(report, upsert=(self.upsert_prices() or None) if by_buckets else None, month=self.month_cost())

@@ -28,7 +28,8 @@ class EpochFigures:
 
     Attributes:
         phases: milliseconds by phase, with the total; None once the checkpoint is not retained.
-        state_bytes: what its state refers to in all. lag_ms: how far its watermark was behind its trigger.
+        checkpointed_bytes: what it wrote for state. state_bytes: what its state refers to in all.
+        lag_ms: how far its watermark was behind its trigger.
         requests: to S3, and cost by the prices of the spec; None once the checkpoint is not retained.
     """
 
@@ -40,7 +41,9 @@ class EpochFigures:
     rows_in: Any
     rows_out: Any
     late_rows: Any
+    checkpointed_bytes: Any
     state_bytes: Any
+    in_flight_bytes: Any
     lag_ms: int | None
     requests: StoreRequests | None
     cost: EpochCost | None
@@ -63,7 +66,9 @@ def _figures(context: JobContext, state: ManifestState, report: CheckpointReport
         rows_in=report.rows_in,
         rows_out=report.rows_out,
         late_rows=report.late_rows,
+        checkpointed_bytes=report.checkpointed_bytes,
         state_bytes=report.full_bytes,
+        in_flight_bytes=report.in_flight_bytes,
         lag_ms=_lag_ms(report),
         requests=None if measured is None else measured.requests,
         cost=None if measured is None else measured.cost,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from milepost.dataflow.sources.objects import list_objects
@@ -41,19 +41,31 @@ def read_again(
     found: dict[str, InputSize] = {}
     lost = []
     for name, versions in _since(context, then, now).items():
-        spec = context.spec.sources.get(name)
-        if spec is None:
-            lost.append(f"source {name} is not in the spec any more: nothing of it is read again")
-            continue
-        if spec.start == "latest" and (then is None or name not in then.sources):
-            lost.append(f"source {name} starts at `latest`: what landed before the next epoch is passed over")
+        passed = passed_over(context, then, name)
+        if passed is not None:
+            lost.append(passed)
             continue
         found[name] = _counted(versions)
         lost += _lost(context, name, versions)
-        horizon_ms = _horizon_ms(now, name)
-        if horizon_ms is not None and horizon_ms != _horizon_ms(then, name):
-            lost.append(f"source {name}: of what was modified before {iso_ms(horizon_ms)}, nobody knows what is gone")
+        lost += forgotten(now, then, name)
     return found, lost
+
+
+def passed_over(context: JobContext, then: CheckpointMetadata | None, source: str) -> str | None:
+    """Return why nothing of a source is read again once the job is back at `then`; None: what it consumed since is."""
+    spec = context.spec.sources.get(source)
+    if spec is None:
+        return f"source {source} is not in the spec any more: nothing of it is read again"
+    if spec.start == "latest" and (then is None or source not in then.sources):
+        return f"source {source} starts at `latest`: what landed before the next epoch is passed over"
+    return None
+
+
+def forgotten(now: CheckpointMetadata | None, then: CheckpointMetadata | None, source: str) -> Iterator[str]:
+    """Yield what of a source the job has forgotten since, in words."""
+    horizon_ms = _horizon_ms(now, source)
+    if horizon_ms is not None and horizon_ms != _horizon_ms(then, source):
+        yield f"source {source}: of what was modified before {iso_ms(horizon_ms)}, nobody knows what is gone"
 
 
 def _horizon_ms(metadata: CheckpointMetadata | None, source: str) -> int | None:

@@ -238,7 +238,7 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
         pending=_pending(state),
         runs_again=None if unreadable else runs_again,
         counts_as_read=None if unreadable else consumed_since(context, now, then),
-        operators=_operators(now, then, unknown=unreadable),
+        operators=state_rows(now, then, unknown=unreadable),
         sinks={name: _sink(preview, leaves(context, now, name, others)) for name, preview in previews.items()},
         other_tables=others,
         skipped_sinks=skipped,
@@ -296,9 +296,11 @@ def _pending(state: ManifestState) -> RunningEpoch | None:
     return RunningEpoch(int(timeline.pending.checkpoint_id), timeline.leader.session_id)
 
 
-def _operators(
+def state_rows(
     now: CheckpointMetadata | None, then: CheckpointMetadata | None, *, unknown: bool
 ) -> dict[str, StateRows]:
+    """Return the rows of each operator's state. Args: unknown: nobody knows those of now."""
+
     def rows(metadata: CheckpointMetadata | None, uid: str) -> int:
         snapshot = metadata.operators.get(uid) if metadata is not None else None
         return 0 if snapshot is None else sum(handle.live_rows for handle in snapshot.handles)
@@ -322,8 +324,12 @@ def _not_undone(previews: Mapping[str, SinkPreview | SilentSink], skipped: Seque
             yield f"sink {name} does not answer now: it follows later, and no epoch runs until it has"
         else:
             yield from (f"sink {name}: {limit}" for limit in preview.undo_limits)
-    for name in skipped:
-        yield f"sink {name} is not in the spec any more: its table stays as it is; it follows when the sink comes back"
+    yield from map(dropped_sink, skipped)
+
+
+def dropped_sink(name: str) -> str:
+    """Return what becomes of the table of a sink that the spec has dropped."""
+    return f"sink {name} is not in the spec any more: its table stays as it is; it follows when the sink comes back"
 
 
 def _text(plan: RollbackPlan) -> Iterator[str]:

@@ -1,0 +1,54 @@
+"""The list of what a job can go back to, and what going back would change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from milepost.cli.terminal.output import Output, show_bytes, show_count, show_time
+from milepost.epoch.quantities import counted
+
+if TYPE_CHECKING:
+    from milepost.jobmaster.jobmaster import RewindPoint
+
+
+def show_rewind_points(points: Sequence[RewindPoint], output: Output) -> None:
+    """Print a line for each point, with what it would change below it."""
+    if output.json:
+        return output.document({"points": points})
+    if not points:
+        return output.note("there are none: the job has not run yet")
+    rows = [
+        [
+            one.checkpoint_id,
+            "-" if one.trigger_time is None else show_time(one.trigger_time),
+            one.epoch,
+            "-" if one.timeline is None else one.timeline if one.live else f"{one.timeline} (not live)",
+            one.epochs,
+        ]
+        for one in points
+    ]
+    notes = ["; ".join(_changes(one)) for one in points]
+    return output.table(["checkpoint", "triggered", "epoch", "timeline", "epochs discarded"], rows, notes=notes)
+
+
+def _changes(point: RewindPoint) -> Iterator[str]:
+    if point.savepoints:
+        yield f"savepoint {', '.join(point.savepoints)}"
+    if point.refused is not None:
+        yield f"cannot be used: {point.refused.error}: {point.refused.message}"
+        return
+    if point.head:
+        yield "the head: nothing would change"
+        return
+    for name, table in point.tables.items():
+        now = "-" if table.rows_now is None else show_count(table.rows_now)
+        at_most = "" if table.exact else "at most "
+        yield f"{name}: {at_most}{now} -> {show_count(table.rows_then)} rows"
+    for name, size in (point.runs_again or {}).items():
+        yield f"runs again: {name}: {counted(size.objects, 'object')}, {show_bytes(size.bytes)}"
+    for name, size in (point.counts_as_read or {}).items():
+        yield f"counts as read: {name}: {counted(size.objects, 'object')}, {show_bytes(size.bytes)}"
+    yield from (f"sink {name}: {table}" for name, table in point.other_tables.items())
+    yield from (f"the spec does not fit: {line}" for line in point.spec)
+    yield from (f"cannot be undone: {line}" for line in point.not_undone)
