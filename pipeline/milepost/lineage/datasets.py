@@ -17,6 +17,7 @@ from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.metadata import CheckpointMetadata, SourceSnapshot
 from milepost.epoch.plan import InputRecord
+from milepost.epoch.subtask_shares import SINK, shares_of
 from milepost.lineage.dataset_names import DatasetName, catalog_table, sink_name, source_name
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.lineage.column_lineage import column_lineage
@@ -95,7 +96,12 @@ class JobDatasets:
         about["version"] = _version(f"{metadata.timeline}/{metadata.checkpoint_id}")
         if snapshot.predecessor == _CREATED:
             about["lifecycleStateChange"] = _changed(Change.CREATE)
-        statistics = facets.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=snapshot.rows)
+        written = shares_of(metadata.shares, sink, SINK)
+        statistics = facets.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+            rowCount=snapshot.rows,
+            size=sum(share.bytes or 0 for share in written),
+            fileCount=sum(share.files or 0 for share in written),
+        )
         judged = [one for one in metadata.verdict.verdicts if one.sink == sink]
         return self._output(sink, about | _assertions(judged), {"outputStatistics": statistics})
 

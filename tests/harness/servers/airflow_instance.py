@@ -209,13 +209,14 @@ class AirflowInstance:
         self.config.mkdir(parents=True)
         self.team = folder / "team"
         self.team.mkdir()
+        self.lineage_config = folder / "openlineage.yml"
         self.stack = Stack(
             folder / "stack",
             config=self.config,
             services=("api-server", "scheduler", "dag-processor"),
             settings=SETTINGS | {"dag_processor": SETTINGS["dag_processor"] | self._bundles()},
-            # This checkout's code, wherever the environment was made for.
-            environ={"PYTHONPATH": PYTHON_PATH},
+            # This checkout's code, wherever the environment was made for. Lineage: once a test has written that file.
+            environ={"PYTHONPATH": PYTHON_PATH, "OPENLINEAGE_CONFIG": str(self.lineage_config)},
             say=lambda text: None,
         )
 

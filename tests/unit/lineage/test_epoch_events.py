@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ from uuid import UUID
 
 import pytest
 
+from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.lineage.settings import nowhere
@@ -21,6 +24,7 @@ from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.lineage_schemas import assert_valid
 from tests.harness.servers.lineage_receiver import LineageReceiver
+from tests.harness.servers.processes import REPOSITORY
 
 GATE = """\
 quality:
@@ -96,7 +100,10 @@ def test_an_epoch_begins_with_its_trigger_and_completes_when_its_sinks_have_it(
     assert (published["namespace"], published["name"]) == ("file", table(tmp_path / "job"))
     assert published["facets"]["version"]["datasetVersion"] == "main/1"
     assert published["facets"]["lifecycleStateChange"]["lifecycleStateChange"] == "CREATE"
-    assert published["outputFacets"]["outputStatistics"]["rowCount"] == 2
+    written = published["outputFacets"]["outputStatistics"]
+    staged = list((tmp_path / "job" / "lake" / "table").rglob("*.parquet"))
+    assert (written["rowCount"], written["fileCount"]) == (2, len(staged))
+    assert written["size"] == sum(file.stat().st_size for file in staged)
     lineage = published["facets"]["columnLineage"]
     origin = {"namespace": "file", "name": read["name"], "field": "k"}
     (field,) = lineage["fields"]["k"]["inputFields"]
@@ -273,3 +280,80 @@ def test_an_epoch_names_the_run_that_its_process_is_part_of(
         "prod",
         "dags.nightly",
     )
+
+
+def test_a_sink_that_is_down_completes_its_run_when_a_later_session_publishes_it(
+    receiver: LineageReceiver, tmp_path: Path
+) -> None:
+    """COMPLETE comes with the transition after which no sink is owed, whoever makes it."""
+    job, session = SparklessJob.create(tmp_path / "job"), Session.cli()
+    job.land("a.csv")
+    triggered = job.master.trigger(session)
+    job.master.run_epoch(session, triggered.checkpoint_id, SparklessRunner())
+    job.master.complete(session, triggered.checkpoint_id)
+    assert types(receiver.wait_for(1)) == [("START", "small")]
+    job.master.trigger(Session.cli())
+    assert types(receiver.wait_for(2)) == [("START", "small"), ("COMPLETE", "small")]
+    assert len({event["run"]["runId"] for event in receiver.events}) == 1
+
+
+def test_what_a_rollback_leaves_before_its_tables_had_it_is_aborted(receiver: LineageReceiver, tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path / "job", {"retained: {last: 1}": "retained: {last: 9}"})
+    job.land("a.csv")
+    run(job)
+    job.land("b.csv")
+    session = Session.cli()
+    triggered = job.master.trigger(session)
+    job.master.run_epoch(session, triggered.checkpoint_id, SparklessRunner())
+    job.master.complete(session, triggered.checkpoint_id)
+    left = receiver.wait_for(3)[2]["run"]["runId"]
+    job.master.rollback(Session.cli(), 1)
+    receiver.wait_for(6)
+    assert types(receiver.events[3:]) == [
+        ("ABORT", "small"),
+        ("START", "small.rollback"),
+        ("COMPLETE", "small.rollback"),
+    ]
+    aborted = receiver.events[3]
+    assert (aborted["run"]["runId"], aborted["outputs"]) == (left, [])
+
+
+def test_a_cancel_aborts_the_run_that_is_open(receiver: LineageReceiver, tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path / "job")
+    job.land("a.csv")
+    job.master.trigger(Session.cli())
+    job.master.cancel()
+    start, abort = receiver.wait_for(2)
+    assert (abort["eventType"], abort["run"]["runId"]) == ("ABORT", start["run"]["runId"])
+
+
+def test_a_realignment_is_a_run_of_its_own(receiver: LineageReceiver, tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path / "job")
+    job.land("a.csv")
+    run(job)
+    receiver.wait_for(2)
+    for head in (tmp_path / "job" / "lake" / "table" / HEADS).iterdir():  # as a failover does
+        head.unlink()
+    job.master.realign(Session.cli(), job.master.plan_realign("table"))
+    receiver.wait_for(4)
+    assert types(receiver.events[2:]) == [("START", "small.realign"), ("COMPLETE", "small.realign")]
+    assert receiver.events[3]["outputs"][0]["facets"]["lifecycleStateChange"]["lifecycleStateChange"] == "OVERWRITE"
+
+
+def test_nothing_of_it_is_imported_where_nothing_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = SparklessJob.create(tmp_path / "job")
+    job.land("a.csv")
+    monkeypatch.delenv("OPENLINEAGE_URL")
+    code = (
+        "import sys, threading\n"
+        "from milepost.jobmaster.jobmaster import JobMaster, Session\n"
+        "from milepost.spec.load.load import load_job\n"
+        "JobMaster(load_job(sys.argv[1])).trigger(Session.cli())\n"
+        "print(sorted(name for name in sys.modules if 'lineage' in name), "
+        "[one.name for one in threading.enumerate() if 'OpenLineage' in one.name])"
+    )
+    path = str(job.folder / "config" / "small.yaml")
+    ran = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True,
+                         env={**os.environ, "PYTHONPATH": str(REPOSITORY / "pipeline")})  # fmt: skip
+    known = "['milepost.lineage', 'milepost.lineage.settings', 'milepost.protocol.retention.lineage']"
+    assert ran.stdout.strip() == f"{known} []"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import logging
 import queue
@@ -16,7 +17,10 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PATIENCE_S = 2.0
-"""How long an opened job waits, in all, for its transitions to be heard of."""
+"""How long an opened job waits for its transitions to be heard of: in all while it works, and once more at exit.
+
+Processes that end without an exit, as Airflow's tasks do, have waited at the end of each use case.
+"""
 
 _MOST = 100
 """Transitions that wait; what comes on top is not told."""
@@ -33,7 +37,7 @@ class Delivery:
         self._tell, self._to = tell, to
         self._waiting: queue.Queue[Landed] = queue.Queue(_MOST)
         self._left_s = PATIENCE_S
-        self._begun: threading.Thread | None = None
+        self._begun = False
         self._untold = 0
         self._all_told = threading.Condition()
         self._complained = False
@@ -41,16 +45,15 @@ class Delivery:
     def __call__(self, landed: Landed) -> None:
         """Take a transition; neither waits nor raises."""
         with self._all_told:
-            self._untold += 1
-        try:
-            self._waiting.put_nowait(landed)
-        except queue.Full:
-            self._done()
-            self._complain("too many transitions wait to be told")
-            return
-        if self._begun is None:
-            self._begun = threading.Thread(target=self._run, name=f"tells {self._to}", daemon=True)
-            self._begun.start()
+            try:
+                if not self._begun:
+                    threading.Thread(target=self._run, name=f"tells {self._to}", daemon=True).start()
+                    atexit.register(self._wait, PATIENCE_S)
+                    self._begun = True
+                self._waiting.put_nowait(landed)
+                self._untold += 1
+            except (queue.Full, RuntimeError) as error:  # such as no thread can be started any more
+                self._complain(f"a transition cannot be told: {type(error).__name__}")
 
     def heard(self, use_case: T) -> T:
         """Return a use case that ends when what it did is told, or patience is at its end."""
@@ -61,16 +64,16 @@ class Delivery:
             try:
                 return call(*args, **options)
             finally:
-                self._wait()
+                since = time.monotonic()
+                self._wait(self._left_s)
+                self._left_s -= time.monotonic() - since
 
         return cast(T, told)
 
-    def _wait(self) -> None:
-        since = time.monotonic()
+    def _wait(self, most_s: float) -> None:
         with self._all_told:
-            if self._left_s > 0 and not self._all_told.wait_for(lambda: not self._untold, self._left_s):
+            if most_s > 0 and not self._all_told.wait_for(lambda: not self._untold, most_s):
                 self._complain(f"it has not answered within {PATIENCE_S:g} s")
-        self._left_s -= time.monotonic() - since
 
     def _run(self) -> None:
         while True:
@@ -79,13 +82,9 @@ class Delivery:
                 self._tell(landed)
             except Exception as error:  # noqa: BLE001 - whatever is wrong there, the job is not
                 self._complain(f"{type(error).__name__}: {error}")
-            finally:
-                self._done()
-
-    def _done(self) -> None:
-        with self._all_told:
-            self._untold -= 1
-            self._all_told.notify_all()
+            with self._all_told:
+                self._untold -= 1
+                self._all_told.notify_all()
 
     def _complain(self, why: str) -> None:
         if not self._complained:
