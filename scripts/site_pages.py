@@ -17,6 +17,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
 _PUBLISHED = ("*.md", "plots/*.svg", "results-full.json", "results-tables.json")
+_RUNBOOK = [path for folder in ("errors", "states") for path in ROOT.glob(f"pipeline/milepost/runbook/{folder}/*.md")]
 _BENCH = [path for pattern in _PUBLISHED for path in ROOT.glob(f"bench/{pattern}")]
 ELSEWHERE = {
     "pipeline/milepost/protocol/PROTOCOL.md": "reference/protocol.md",
@@ -25,6 +26,7 @@ ELSEWHERE = {
         path.relative_to(ROOT).as_posix(): f"reference/benchmark/{path.relative_to(ROOT / 'bench').as_posix()}"
         for path in sorted(_BENCH)
     },
+    **{path.relative_to(ROOT).as_posix(): f"runbook/{path.name}" for path in sorted(_RUNBOOK)},
 }
 """Where a file lies below the root of the repository, and below the root of the site."""
 

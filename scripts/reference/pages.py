@@ -10,6 +10,8 @@ from collections.abc import Callable
 from milepost.cli.main import app
 from milepost.protocol.records.errors import Action, CheckpointError
 from milepost.protocol.records.reasons import RESERVED, CheckpointFailureReason
+from milepost.runbook.addresses import VARIABLE, name_of
+from milepost.runbook.pages import page_files, read_page
 from milepost.spec.graph.event_time import EVENT_TIME_RULES
 from milepost.spec.load.lint import lint_report
 from milepost.spec.load.load import load_job
@@ -22,6 +24,9 @@ from scripts.reference.source_pages import process_page, stored_page
 from scripts.reference.spec_page import spec_page
 
 DECISIONS = "docs/explanation/decisions"
+RUNBOOK = "../../pipeline/milepost/runbook"
+"""From a page in a folder of `docs/`."""
+
 _COMMON_OPTIONS = re.compile(r"^\* `(?:--json|-v, --verbose|--help)`: .*\n", re.MULTILINE)
 _COMMANDS = re.compile(r"\*\*Commands\*\*:\n\n(?:\* .*\n)+\n?")
 _NO_OPTIONS = re.compile(r"\*\*Options\*\*:\n\n(?=#|\Z)")
@@ -53,7 +58,12 @@ def errors_page() -> str:
     _, actions = parse_docstring(Action.__doc__ or "")
     codes = [(code, text, ", ".join(f"`{name}`" for name in by_code[code])) for code, text in exit_codes().items()]
     classes = [
-        (f"`{kind.__name__}`", kind.exit_code, kind.action.value, first_paragraph(kind))
+        (
+            _page_link(kind),
+            kind.exit_code,
+            kind.action.value,
+            first_paragraph(kind),
+        )
         for kind in kinds
         if kind is not CheckpointError
     ]
@@ -62,7 +72,8 @@ def errors_page() -> str:
         note("`milepost.protocol.records.errors`"),
         "Every error that Milepost raises on purpose is a `CheckpointError` with a message, a `hint` and `details`.",
         "The command line prints message and hint, and with `--json` all of it: `class`, `message`, `hint`,",
-        "`details`, `exit_code`. What is no such error is a bug, or a library's: exit code 1.\n",
+        "`runbook`, `details`, `exit_code`. What is no such error is a bug, or a library's: exit code 1. Each has a",
+        "page in the [runbook](../runbook/index.md), which messages name.\n",
         "## Exit codes\n",
         table(("code", "meaning", "errors"), codes),
         "\n## What to do\n",
@@ -71,6 +82,35 @@ def errors_page() -> str:
         "skipped task, and everything else fails the task at once.\n",
         "## Classes\n",
         table(("error", "exit", "action", "what it says"), classes),
+        "",
+    ])  # fmt: skip
+
+
+def _page_link(kind: type[CheckpointError]) -> str:
+    return f"[`{kind.__name__}`]({RUNBOOK}/errors/{name_of(kind)}.md)"
+
+
+def runbook_index() -> str:
+    """Return the list of the runbook's pages: those of errors by exit code, those of states as they are named."""
+    files = page_files()
+
+    def listed(folder: str) -> list[str]:
+        names = [name for name, file in files.items() if file.parent.name == folder]
+        return [f"* [{read_page(name).title}]({RUNBOOK}/{folder}/{name}.md) `{name}`" for name in names]
+
+    return "\n".join([
+        "# Runbook\n",
+        note("the files in `milepost.runbook`"),
+        "A page for each type of error and each state of a job: what it means, what is true now, what to do, how you",
+        "see that it is over. Names are stable. Each error names its page, as does `status` of a job that is not well;",
+        "`milepost runbook NAME` prints it. Airflow's server has it at `/milepost/runbook/NAME`, where task logs lead.",
+        f"A team that serves these pages itself sets `{VARIABLE}` to the folder of `NAME.html`, where commands and",
+        "tasks run: messages then have that address.\n",
+        "In an incident, begin with [It is three in the morning](../how-to/incident.md).\n",
+        "## States of a job\n",
+        *listed("states"),
+        "\n## Errors\n",
+        *listed("errors"),
         "",
     ])  # fmt: skip
 
@@ -138,6 +178,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/event-time.md": event_time_page,
     "docs/reference/graph.svg": graph_svg,
     "docs/reference/abort-reasons.md": reasons_page,
+    "docs/runbook/index.md": runbook_index,
     "docs/reference/api.md": api_page,
     "docs/reference/process.md": process_page,
     "docs/reference/stored.md": stored_page,

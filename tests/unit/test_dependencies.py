@@ -54,6 +54,7 @@ COMES_WITH = {
     "pydantic": {"pydantic-core"},
     "pyiceberg": {"requests", "sqlalchemy", "urllib3"},
     "pyspark": {"grpcio", "py4j"},
+    "rich": {"markdown-it-py"},
 }
 """What is imported because of another library, and in the version that this one wants."""
 

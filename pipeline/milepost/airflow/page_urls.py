@@ -18,3 +18,8 @@ def job_url(dag_id: str) -> str:
 def checkpoints_url(dag_id: str) -> str:
     """Return where the checkpoints of a DAG's job are; behind a further `/`, the page of one by its id."""
     return f"{job_url(dag_id)}/checkpoints"
+
+
+def runbook_url(name: str) -> str:
+    """Return where a page of the runbook is, by its name."""
+    return f"{URL_PREFIX}/runbook/{name}"

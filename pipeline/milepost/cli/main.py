@@ -16,7 +16,7 @@ from typer.main import get_command_name
 from typer.models import CommandInfo
 
 from milepost import __version__
-from milepost.cli.reading import checkpoints, data, diff, health, jobs, plot, show
+from milepost.cli.reading import checkpoints, data, diff, health, jobs, plot, runbook, show
 from milepost.cli.running import control, epochs
 from milepost.cli.switching import backfill, migrate, realign, rollback, savepoints
 from milepost.cli.terminal.failures import INTERRUPTED, report, usage
@@ -114,7 +114,7 @@ def _root(
     """Options that every command takes too."""
 
 
-_READING = (jobs, checkpoints, show, health, data, diff, plot)
+_READING = (jobs, checkpoints, show, health, data, diff, plot, runbook)
 
 for _module in (
     specs,

@@ -34,7 +34,7 @@ def page_client(patch: pytest.MonkeyPatch, *dags: DAG, readable: Iterable[str] |
     Args:
         readable: ids of those that the user may read; all by default.
     """
-    from milepost.airflow.page.access import may_read_dag, readable_dags
+    from milepost.airflow.page.access import may_read_dag, may_read_docs, readable_dags
     from milepost.airflow.page.pages import pages
 
     keep_dags(patch, *dags)
@@ -44,5 +44,9 @@ def page_client(patch: pytest.MonkeyPatch, *dags: DAG, readable: Iterable[str] |
         if readable is not None and request.path_params["dag_id"] not in allowed:
             raise HTTPException(403, "Forbidden")
 
-    patch.setattr(pages, "dependency_overrides", {may_read_dag: check, readable_dags: lambda: allowed})
+    patch.setattr(
+        pages,
+        "dependency_overrides",
+        {may_read_dag: check, may_read_docs: lambda: None, readable_dags: lambda: allowed},
+    )
     return PageClient(pages)

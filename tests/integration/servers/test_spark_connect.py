@@ -306,7 +306,11 @@ def test_a_server_that_dies_fails_the_epoch_and_the_next_one_runs_on_its_success
             running = pool.submit(milepost, "run", job.spec)
         server.stack.stop(SPARK)
         assert_clear_error(
-            running.result(300), 8, "the Spark Connect server at sc://localhost:", "does not answer any more"
+            running.result(300),
+            8,
+            "the Spark Connect server at sc://localhost:",
+            "does not answer any more",
+            "Runbook: milepost runbook spark-lost",
         )
     assert milepost("status", job.spec, "--json").document()["job_status"] == "running"
     server.start()

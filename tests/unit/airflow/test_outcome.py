@@ -21,11 +21,14 @@ from milepost.airflow.task_output.outcome import (
     Failure,
     Reaction,
     failure_of,
+    told_in_words,
     translate_errors,
 )
+from milepost.airflow.task_output.runbook_links import runbook_link
 from milepost.protocol.records import errors
 from milepost.protocol.records.errors import Action, CheckpointError
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.runbook.addresses import VARIABLE
 
 LOG = logging.getLogger(__name__)
 
@@ -76,9 +79,20 @@ def test_busy_is_a_skip_and_fenced_a_failure_without_retry() -> None:
 
 def test_the_message_tells_what_to_do() -> None:
     raised, _ = told(errors.InvalidRequest("the spec is wrong.", hint="correct it"))
-    assert str(raised) == "the spec is wrong. What to do: correct it."
+    assert str(raised) == "the spec is wrong. What to do: correct it. Runbook: milepost runbook invalid-request"
     raised, _ = told(errors.Fenced("checkpoint 3: token 7, current 9."))
-    assert str(raised) == "fenced; trigger a new run: checkpoint 3: token 7, current 9."
+    assert str(raised) == (
+        "fenced; trigger a new run: checkpoint 3: token 7, current 9. Runbook: milepost runbook fenced"
+    )
+
+
+def test_a_message_leads_to_the_page_that_this_airflow_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or to where a team has the pages; without an address of the server, to the command that prints the page."""
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example.com/one/")
+    assert runbook_link(errors.Busy("x")) == "https://airflow.example.com/one/milepost/runbook/busy"
+    assert "/milepost/runbook/store-unavailable" in told_in_words(errors.StoreUnavailable("no answer."))
+    monkeypatch.setenv(VARIABLE, "https://docs.example.com/runbook")
+    assert runbook_link(errors.Busy("x")) == "https://docs.example.com/runbook/busy.html"
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,14 @@ from tests.harness.servers.page_client import page_client
 
 
 def test_every_route_asks_airflow_who_reads_and_only_reads() -> None:
-    from milepost.airflow.page.access import may_read_dag, readable_dags
+    from milepost.airflow.page.access import may_read_dag, may_read_docs, readable_dags
     from milepost.airflow.page.pages import pages
 
     routes = [route for route in pages.routes if isinstance(route, APIRoute)]
     assert routes
     for route in routes:
         asked = {one.call for one in route.dependant.dependencies}
-        assert asked & {may_read_dag, readable_dags}, route.path
+        assert asked & {may_read_dag, readable_dags, may_read_docs}, route.path
         assert route.methods == {"GET"}, route.path
 
 
@@ -92,3 +92,19 @@ def test_an_address_that_is_none_is_answered_by_a_page(tmp_path: Path, monkeypat
         assert answer.status_code == status, address
         assert answer.headers["content-type"].startswith("text/html") and "<b>" not in answer.text
         assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_the_runbook_is_read_in_airflow_and_led_to_from_what_goes_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from milepost.runbook.pages import page_files
+
+    client = page_client(monkeypatch, *job_dags(SparklessJob.create(tmp_path).folder / "config").values())
+    problem = client.get("/jobs/small__epoch/checkpoints/1")
+    assert problem.status_code == 404 and 'href="/runbook/not-found"' in problem.text
+    for name in page_files():
+        page = client.get(f"/runbook/{name}")
+        assert page.status_code == 200 and "<h2>What to do</h2>" in page.text and "](" not in page.text
+        for other in re.findall('<a href="([a-z-]+)"', page.text):
+            assert client.get(f"/runbook/{other}").status_code == 200
+    assert client.get("/runbook/..%2Fsecret").status_code == client.get("/runbook/nothing").status_code == 404

@@ -251,14 +251,15 @@ def test_an_error_has_at_most_24_lines_and_a_trace_only_when_asked(capsys: pytes
     error = CheckpointError("\n".join(f"line {i}" for i in range(100)), hint="do this")
     report(error, Output())
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 23
-    assert lines[-1] == "Do this"
+    assert len(lines) == 24
+    assert lines[-2:] == ["Runbook: milepost runbook unexpected-error", "Do this"]
     try:
         raise RuntimeError("boom")
     except RuntimeError as caught:
         report(caught, Output())
         assert capsys.readouterr().err.splitlines() == [
             "Error: unexpected RuntimeError: boom",
+            "Runbook: milepost runbook unexpected-error",
             "This is a bug of ours or of the environment; -v shows the stack trace.",
         ]
         report(caught, Output(verbose=True))

@@ -31,8 +31,9 @@ from milepost.airflow.dags.operate_dag import operate_dag
 from milepost.airflow.dags.parsed_specs import parsed_spec
 from milepost.airflow.operators import forms, tasks
 from milepost.airflow.operators.job_specs import BROKEN_TAG, epoch_dag_id, operate_dag_id
+from milepost.airflow.task_output.runbook_links import runbook_link
 from milepost.airflow.task_output.task_log import keep_task_log_short
-from milepost.protocol.records.errors import CheckpointError, NotFound
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound
 from milepost.spec.job.spec import JobSpec, ScheduleSpec
 from milepost.spec.load.load import LoadedJob, spec_files
 
@@ -129,7 +130,7 @@ class BrokenSpecOperator(BaseOperator):
 
     def execute(self, context: Any) -> None:
         keep_task_log_short()
-        raise AirflowFailException(self.problem)
+        raise AirflowFailException(f"{self.problem}\nRunbook: {runbook_link(InvalidRequest(self.problem))}")
 
 
 def broken_dag(path: Path, problem: str, dag_id: str, schedule: ScheduleSpec | None) -> DAG:

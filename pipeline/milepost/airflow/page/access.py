@@ -8,13 +8,19 @@ from __future__ import annotations
 from typing import Annotated
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag, requires_access_view
 from fastapi import Depends
 
 may_read_dag = requires_access_dag(method="GET")
 """Refuses a user who may not see the DAG of the address."""
 
 READS_DAG = Depends(may_read_dag)
+
+may_read_docs = requires_access_view(AccessView.DOCS)
+"""Refuses who is not logged in, or may not see Airflow's own help."""
+
+READS_DOCS = Depends(may_read_docs)
 
 
 def readable_dags(user: GetUserDep) -> frozenset[str]:

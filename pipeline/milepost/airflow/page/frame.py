@@ -76,6 +76,10 @@ class Links:
         path = "/".join(quote(str(part), safe="") for part in (dag_id, *parts))
         return f"{self.root}/jobs/{path}?{urlencode({'job': name, **query})}"
 
+    def runbook(self, name: str) -> str:
+        """Return the page of an error or of a state, by its name in the runbook."""
+        return f"{self.root}/runbook/{name}"
+
     def dag(self, dag_id: str) -> str:
         """Return Airflow's own page of a DAG."""
         return f"{self.airflow}/dags/{quote(dag_id, safe='')}"

@@ -18,12 +18,14 @@ from milepost.airflow.page import (
     deployment_page,
     overview_page,
     rewind_page,
+    runbook_page,
     summary_page,
 )
 from milepost.airflow.page.access import READS_DAG
 from milepost.airflow.page.frame import STATIC, page
 from milepost.airflow.page.job_page import JobPage
 from milepost.protocol.records.errors import CheckpointError, NotFound
+from milepost.runbook.addresses import page_of
 
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
 pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # the same for everybody: no right is needed
@@ -31,13 +33,14 @@ pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # the same
 for room in (overview_page, checkpoint_list, checkpoint_page, summary_page, rewind_page):
     pages.include_router(room.router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
 pages.include_router(deployment_page.router)
+pages.include_router(runbook_page.router)
 
 
 @pages.exception_handler(CheckpointError)
 def refused(request: Request, error: CheckpointError) -> HTMLResponse:
     """Return the page of why there is nothing to see: 404 for what does not exist, 503 for what cannot be read now."""
     status_code = 404 if isinstance(error, NotFound) else 503
-    return _problem(request, status_code, error.message, error.hint)
+    return _problem(request, status_code, error.message, error.hint, runbook=page_of(error))
 
 
 @pages.exception_handler(HTTPException)
@@ -52,8 +55,8 @@ def misaddressed(request: Request, error: RequestValidationError) -> HTMLRespons
     return _problem(request, 422, "There is no such page.", "; ".join(str(one["msg"]) for one in error.errors()))
 
 
-def _problem(request: Request, status_code: int, problem: str, hint: str) -> HTMLResponse:
+def _problem(request: Request, status_code: int, problem: str, hint: str, *, runbook: str = "") -> HTMLResponse:
     opened: JobPage | None = getattr(request.state, "job_page", None)
     if opened is not None:
-        return opened.render("job_problem.html", "", status_code, problem=problem, hint=hint)
-    return page(request, "problem.html", status_code, problem=problem, hint=hint)
+        return opened.render("job_problem.html", "", status_code, problem=problem, hint=hint, runbook=runbook)
+    return page(request, "problem.html", status_code, problem=problem, hint=hint, runbook=runbook)

@@ -16,6 +16,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
+from milepost.airflow.task_output.runbook_links import runbook_link
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.failure.abort_reasons import detail_for, reason_for
 from milepost.protocol.records.errors import Action, Busy, CheckpointError, Fenced
@@ -94,9 +95,9 @@ def _for_airflow(hint: str) -> str:
 
 
 def told_in_words(error: CheckpointError) -> str:
-    """Return what the error says to whoever reads a task's log: its message, and what to do."""
+    """Return what the error says to whoever reads a task's log: its message, what to do, and where more is said."""
     hint = f" What to do: {_for_airflow(error.hint).rstrip('.')}." if error.hint else ""
-    return f"{error.message}{hint}"
+    return f"{error.message}{hint} Runbook: {runbook_link(error)}"
 
 
 @contextmanager

@@ -139,6 +139,8 @@ def facts(health: Status) -> list[tuple[str, str]]:
         found.append(("estimate", f"a month costs {month_cost_text(health.month)}"))
     if health.frozen is not None:
         found.append(("frozen", f"until {show_time(health.frozen.until)} by session {health.frozen.session_id}"))
+    if not health.healthy:
+        found.append(("runbook", health.runbook))
     return found
 
 

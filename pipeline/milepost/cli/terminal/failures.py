@@ -6,6 +6,7 @@ import traceback
 
 from milepost.cli.terminal.output import Output
 from milepost.protocol.records.errors import CheckpointError
+from milepost.runbook.addresses import address, page_of
 
 _LINES = 22
 _CHARACTERS = 500
@@ -14,6 +15,7 @@ INTERRUPTED = 130
 
 def report(error: BaseException, output: Output) -> int:
     """Print an error in at most 24 lines (plus a stack trace with `-v`) and return the exit code."""
+    runbook = None if _is_interruption(error) else address(page_of(error))
     if isinstance(error, CheckpointError):
         name, code = type(error).__name__, error.exit_code
         message, hint = output.as_typed(error.message), output.as_typed(error.hint)
@@ -27,10 +29,10 @@ def report(error: BaseException, output: Output) -> int:
         message = f"unexpected {name}: {first}"[:_CHARACTERS]
         hint = "This is a bug of ours or of the environment; -v shows the stack trace."
     if output.json:
-        fields = {"class": name, "message": message, "hint": hint, "details": details, "exit_code": code}
-        output.failure(fields)
+        fields = {"class": name, "message": message, "hint": hint, "runbook": runbook}
+        output.failure({**fields, "details": details, "exit_code": code})
     else:
-        for line in _bounded(message, hint):
+        for line in _bounded(message, hint, runbook):
             output.note(line)
     if output.verbose:
         output.note("".join(traceback.format_exception(error)).rstrip())
@@ -55,12 +57,13 @@ def usage(message: str, hint: str, output: Output) -> int:
     return 2
 
 
-def _bounded(message: str, hint: str) -> list[str]:
+def _bounded(message: str, hint: str, runbook: str | None = None) -> list[str]:
+    """Return the lines of an error; what to type next is the last one."""
     lines = [line if len(line) <= _CHARACTERS else line[: _CHARACTERS - 1] + "…" for line in message.splitlines()]
     if len(lines) > _LINES:
         lines = [*lines[: _LINES - 1], f"… and {len(lines) - _LINES + 1} more lines (--json has all)"]
     shown = [f"Error: {lines[0]}" if lines else "Error", *lines[1:]]
-    return [*shown, *([_sentence(hint)] if hint else [])]
+    return [*shown, *([f"Runbook: {runbook}"] if runbook else []), *([_sentence(hint)] if hint else [])]
 
 
 def _sentence(hint: str) -> str:

@@ -71,7 +71,7 @@ class Output:
             name = load_job(str(self.typed)).spec.name
         except CheckpointError:
             return None
-        return re.compile(rf"(\bmilepost (?:[a-z-]+ ){{1,2}}){re.escape(name)}(?![\w/-]|\.\w)")
+        return re.compile(rf"(\bmilepost (?!runbook )(?:[a-z-]+ ){{1,2}}){re.escape(name)}(?![\w/-]|\.\w)")
 
     def document(self, data: object, *, ok: bool = True) -> None:
         """Print a record, or a mapping, as one versioned document, on one line."""

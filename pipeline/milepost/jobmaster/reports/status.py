@@ -11,16 +11,18 @@ from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.session import provably_dead
+from milepost.jobmaster.reports.conditions import Condition
 from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
-from milepost.jobmaster.reports.job_report import JobReport, ended_step, report_job
+from milepost.jobmaster.reports.job_report import JobReport, ResultReport, ended_step, report_job
 from milepost.jobmaster.reports.source_health import SourceHealth, backlog, silent, stale
 from milepost.jobmaster.reports.static_sources import StaticSourceHealth, static_sources
 from milepost.jobmaster.reports.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
 from milepost.protocol.manifest.transaction.lease import LeaseFacts, LeaseStatus, lease_status
 from milepost.protocol.manifest.transaction.preconditions import frozen_by
-from milepost.protocol.records.manifest_state import JobStatus, ManifestState
+from milepost.protocol.records.manifest_state import CleanUp, JobStatus, ManifestState
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.records.stored_fields import Known
+from milepost.runbook.addresses import address
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Status(JobReport):
         lease_over: why nobody works on it any more. spec_refused: why the next epoch would be refused.
         unconfirmed: sinks that completed checkpoints wait for.
         month: what it costs, by the prices of the spec.
+        condition: what matters first. runbook: where its page is.
         exit_code: as DESIGN 8.2 says; healthy: it is 0.
     """
 
@@ -61,6 +64,8 @@ class Status(JobReport):
     unconfirmed: tuple[str, ...]
     frozen: FreezeReport | None
     unfinished_backfills: tuple[UnfinishedBackfill, ...]
+    condition: Condition = Condition.HEALTHY
+    runbook: str = ""
     exit_code: int = 0
     healthy: bool = True
     next_step: str = ""
@@ -101,8 +106,15 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
         frozen=_frozen(state, now_ms),
         unfinished_backfills=unfinished_backfills(context, state) if state is not None else (),
     )
-    exit_code, step = _judge(status, max_lag_ms)
-    return replace(status, exit_code=exit_code, healthy=exit_code == 0, next_step=step)
+    condition, exit_code, step = _judge(status, max_lag_ms)
+    return replace(
+        status,
+        condition=condition,
+        runbook=address(condition.value),
+        exit_code=exit_code,
+        healthy=exit_code == 0,
+        next_step=step,
+    )
 
 
 def _spec_refused(context: JobContext, base: CheckpointMetadata | None) -> str | None:
@@ -125,42 +137,60 @@ def _lease_over(context: JobContext, state: ManifestState | None, now_ms: int) -
     return None if status is LeaseStatus.HELD else status.value
 
 
-def _judge(status: Status, max_lag_ms: int | None) -> tuple[int, str]:
+def _judge(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str]:
     job = status.job
     if status.job_status == JobStatus.FAILED.value:
         cause = str(status.last_failure)
         if cause == CheckpointFailureReason.STATE_CORRUPT.value:
             cause = f"{cause}: milepost verify {job} says what is broken, and the rollback to type"
-        return 1, f"fix the cause ({cause}), then: milepost resume {job}"
+        return Condition.FAILED, 1, f"fix the cause ({cause}), then: milepost resume {job}"
     if status.result is not None:
-        return 4, ended_step(job, status.result)
+        return _ended(status.result), 4, ended_step(job, status.result)
     if status.reconciling:
         waiting = ", ".join(status.reconciling)
-        return 1, f"sinks {waiting} have yet to follow timeline {status.timeline}: milepost run {job} lets them"
+        step = f"sinks {waiting} have yet to follow timeline {status.timeline}: milepost run {job} lets them"
+        return Condition.RECONCILING, 1, step
     if status.last_failure is not None and status.leader is not None:  # else of a timeline that was left
-        return 1, f"the last epoch failed ({status.last_failure}): milepost run {job}"
+        return Condition.EPOCH_FAILED, 1, f"the last epoch failed ({status.last_failure}): milepost run {job}"
     if status.spec_refused is not None:
-        return 1, f"{status.spec_refused}: milepost lint {job} says the way out"
-    stopped = status.source_changed or status.bad_name
-    if stopped is not None:
-        return 1, stopped
+        return Condition.SPEC_REFUSED, 1, f"{status.spec_refused}: milepost lint {job} says the way out"
     refused = next((one.refused for one in status.static_sources.values() if one.refused is not None), None)
-    if refused is not None:
-        return 1, refused
+    stopped = status.source_changed or status.bad_name or refused
+    if stopped is not None:
+        return Condition.INPUT_REFUSED, 1, stopped
     if status.unconfirmed:
         waiting = ", ".join(status.unconfirmed)
-        return 1, f"completed checkpoints wait for sinks {waiting}: milepost run {job} publishes them"
+        step = f"completed checkpoints wait for sinks {waiting}: milepost run {job} publishes them"
+        return Condition.UNPUBLISHED, 1, step
     if status.lease_over is not None:
-        pending = status.pending
-        return 1, f"checkpoint {pending} is pending, its lease is over ({status.lease_over}): milepost run {job}"
+        step = f"checkpoint {status.pending} is pending, its lease is over ({status.lease_over}): milepost run {job}"
+        return Condition.LEASE_OVER, 1, step
     nothing_lands = silent(status.sources or {})
     if nothing_lands is not None:
-        return 6, nothing_lands
+        return Condition.OVERDUE, 6, nothing_lands
     beyond = stale(job, status.lag_ms, status.sources or {}, max_lag_ms) if max_lag_ms is not None else None
     if beyond is not None:
-        return 6, beyond
+        return Condition.LATE, 6, beyond
     # Before its first success nobody knows whether the job can succeed.
-    return 1 if status.head is None else 0, _waiting(status)
+    return _quiet(status), 1 if status.head is None else 0, _waiting(status)
+
+
+def _ended(result: ResultReport) -> Condition:
+    """Return which end it was. What is left to do of one is done by the same command, whichever it was."""
+    if result.clean_up == CleanUp.DIRTY.value:
+        return Condition.CANCELLING
+    return Condition.FINISHED if result.status == JobStatus.FINISHED.value else Condition.CANCELED
+
+
+def _quiet(status: Status) -> Condition:
+    """Return the condition of a job that nothing is wrong with."""
+    if status.pending is not None:
+        return Condition.RUNNING
+    if status.frozen is not None:
+        return Condition.FROZEN
+    if status.unfinished_backfills:
+        return Condition.BACKFILL_UNFINISHED
+    return Condition.INITIALIZING if status.head is None else Condition.HEALTHY
 
 
 def _waiting(status: Status) -> str:

@@ -1,0 +1,21 @@
+"""The runbook's pages in Airflow, for whoever may see its help: they say nothing of any job."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+from markdown_it import MarkdownIt
+
+from milepost.airflow.page.access import READS_DOCS
+from milepost.airflow.page.frame import page
+from milepost.runbook.pages import read_page
+
+router = APIRouter(prefix="/runbook", dependencies=[READS_DOCS], default_response_class=HTMLResponse)
+_MARKDOWN = MarkdownIt("commonmark", {"html": False})
+
+
+@router.get("/{name}")
+def runbook_page(request: Request, name: str) -> HTMLResponse:
+    """A page of the runbook, by its name."""
+    shown = read_page(name)
+    return page(request, "runbook.html", heading=shown.title, text=_MARKDOWN.render(shown.text))

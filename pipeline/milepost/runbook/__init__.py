@@ -1,0 +1,1 @@
+"""The runbook has a page for each type of error and each state of a job: what is true then, and what to do."""
