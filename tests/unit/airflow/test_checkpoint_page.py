@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
+from milepost.storage.requests import StoreRequests
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
@@ -63,12 +65,13 @@ def test_operators_are_rows_that_fold_out_their_subtasks(tmp_path: Path, monkeyp
     report, rows = job.master.show(2), rows_of(page.text)
     assert isinstance(report, CheckpointDetails) and report.published is not None
     for uid, one in report.operators.items():
-        (row,) = [row for row in rows if row[:2] == [uid, one.kind]]
-        assert row[2:6] == [f"{value:,}" for value in (one.rows_in, one.rows_out, one.late_rows, one.state_rows)]
+        (row,) = [row for row in rows if row[0] == f"{uid} {one.kind}"]
+        assert row[1:4] == [f"{value:,}" for value in (one.rows_in, one.rows_out, one.late_rows)]
+        assert row[4].endswith(f"{one.state_rows} rows")
         assert f"<summary>{len(one.subtasks)} subtasks of {uid}</summary>" in page.text
     for name, sink in report.published.items():
-        (row,) = [row for row in rows if len(row) == 10 and row[0] == name and "lake" in row[1]]
-        assert row[2:4] == [str(sink.rows), str(sink.files)] and row[7] == "committed"
+        (row,) = [row for row in rows if row[0] == f"{name}{sink.table}"]
+        assert row[1:3] == [str(sink.rows), str(sink.files)] and row[6].startswith("committed")
     assert [row[0] for row in rows if row and row[0] in ("least", "median", "greatest")]
     assert f'<a href="/jobs/small__epoch/checkpoints/{report.base}?job=small">' in page.text
 
@@ -99,6 +102,20 @@ def test_an_aborted_one_has_its_remedy_in_the_document_and_on_the_page(
     assert "What to do first:" in page and "a source object holds a record that cannot be read" in page
 
 
+def test_requests_and_money_are_those_of_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an epoch on S3 whose spec has prices; no subtask of it is known."""
+    job = SparklessJob.create(tmp_path, {"checkpointing:": "prices: {get_per_1000: 500.0}\ncheckpointing:"})
+    job.land("a.csv")
+    asked = StoreRequests(1, 2, 0, 700, 5_000)
+    job.epoch(lambda metadata: replace(metadata, requests={"begin": asked}))
+    rows = rows_of(client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/1").text)
+    assert ["begin", "1", "2", "0", "700 B", "5.0 kB"] in rows
+    report = job.master.show(1)
+    assert isinstance(report, CheckpointDetails) and report.cost is not None
+    page = client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/1").text
+    assert f"<dt>Cost, estimated</dt><dd>{report.cost.total:g} USD" in page
+
+
 def test_the_summary_has_the_percentiles_of_the_newest_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 3).small
     client = client_of(job, monkeypatch)
@@ -120,4 +137,4 @@ def test_rewind_points_lead_to_the_form_of_a_rollback(tmp_path: Path, monkeypatc
     assert list(rows) == ["3", "2", "1", "0"]
     assert "changes nothing" in rows["3"][3] and "StateCorrupt" in rows["1"][3]
     assert "seen: 9 → 6" in rows["2"][3] and "rows: 1 object" in rows["2"][4]
-    assert page.count("Roll back to here…") == 2
+    assert page.count("Roll back…") == 2

@@ -15,7 +15,7 @@ from milepost.protocol.codec.records import to_json
 router = APIRouter()
 
 _TIMES = (
-    ("total_ms", "All"), ("read_ms", "Read"), ("exchange_wait_ms", "Exchange wait"), ("restore_ms", "Restore"),
+    ("total_ms", "All"), ("read_ms", "Read"), ("exchange_wait_ms", "Exchange"), ("restore_ms", "Restore"),
     ("process_ms", "Process"), ("emit_ms", "Emit"), ("sync_ms", "Sync"), ("async_ms", "Async"),
     ("async_wait_ms", "Async wait"), ("stage_ms", "Stage"), ("alignment_ms", "Alignment"),
 )  # fmt: skip
@@ -26,6 +26,7 @@ _COUNTS = (
 _BYTES = (
     ("bytes", "Size"), ("full_bytes", "State"), ("uploaded_bytes", "Written"), ("in_flight_bytes", "In flight"),
 )  # fmt: skip
+_ROWS = ("rows_in", "rows_out")
 _SPREAD = (("min", "least"), ("median", "median"), ("max", "greatest"))
 
 
@@ -108,12 +109,12 @@ def _nodes(document: Mapping[str, Any], part: str, kind: str) -> Iterator[Node]:
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> Iterator[Column]:
-    """Yield the columns that some subtask has a figure in; times that are nothing everywhere are left out."""
+    """Yield the columns that tell subtasks apart: what is nothing in all of them, but rows, is left out."""
     for names, form in ((_COUNTS, "count"), (_BYTES, "size")):
         for name, title in names:
-            if any(row.get(name) is not None for row in rows):
+            if any(row.get(name) or (name in _ROWS and row.get(name) is not None) for row in rows):
                 yield Column(name, title, form)
-    if any(row.get("watermark") is not None for row in rows):
+    if len({row.get("watermark") for row in rows}) > 1:
         yield Column("watermark", "Watermark", "moment")
     for name, title in _TIMES:
         if any(row.get(name) for row in rows) or (name == "total_ms" and any(name in row for row in rows)):

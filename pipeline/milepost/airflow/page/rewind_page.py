@@ -5,8 +5,6 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.operate.rollback import ROLLBACK, TO
-from milepost.airflow.operators.forms import WHAT
 from milepost.airflow.operators.job_specs import operate_dag_id
 from milepost.airflow.page.frame import Links
 from milepost.airflow.page.job_page import OpenedJob
@@ -22,9 +20,4 @@ def rewind(at: OpenedJob) -> HTMLResponse:
     """The rewind points of a job, newest first."""
     points = at.master().rewind_points(SHOWN_POINTS)
     form = Links.of(at.request).dag(operate_dag_id(at.name))
-    return at.render("rewind.html", "rewind", points=to_json(points), form=form, values=_values)
-
-
-def _values(checkpoint_id: int) -> dict[str, str]:
-    """Return what the form of a rollback to a checkpoint is filled in with."""
-    return {WHAT: ROLLBACK.name, ROLLBACK.field(TO): str(checkpoint_id)}
+    return at.render("rewind.html", "rewind", points=to_json(points), form=form)

@@ -122,6 +122,6 @@ def test_the_page_of_a_checkpoint_has_what_came_in_and_what_was_looked_up_in(
     run(job, "a.csv")
     client = page_client(monkeypatch, *job_dags(job.folder / "config").values())
     shown = client.get("/jobs/small__epoch/checkpoints/1").text
-    assert '<th scope="row">rows</th><td>source</td>' in shown and "1 object, " in shown
+    assert '<th scope="row">rows <span class="kind">source</span></th>' in shown and "1 object, " in shown
     assert "<h3>Static source names</h3>" in shown and "<p>1 row; their copy of" in shown
     assert "a&lt;b&gt;.csv" in shown and "lies with checkpoint 1" in shown
