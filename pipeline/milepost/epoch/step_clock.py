@@ -37,6 +37,10 @@ class StepClock:
         if self.tell is not None:
             self.tell(f"{step}: {detail}" if detail else step)
 
+    def spent(self, step: str, seconds: float) -> None:
+        """Take in a part of the step that is being measured, which somebody else has measured beside others."""
+        self._spent[step] = self._spent.get(step, 0.0) + seconds
+
     def end(self) -> None:
         """End the step that is being measured, if there is one."""
         if self._step is not None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
+from milepost.protocol.records.object_store import ObjectStore
+
 T = TypeVar("T")
 
 
@@ -22,3 +24,14 @@ def in_background(ask: Callable[[], T], thread_name: str) -> Future[T]:
 
     threading.Thread(target=run, name=thread_name, daemon=True).start()
     return answer
+
+
+def begun(store: ObjectStore, ask: Callable[[], T], thread_name: str) -> Callable[[], T]:
+    """Begin to ask beside what the caller does next; return what waits for the answer, or raises its error.
+
+    A directory answers at once: it is asked when the answer is waited for.
+
+    Args:
+        store: the one that is asked.
+    """
+    return ask if store.config.is_local else in_background(ask, thread_name).result

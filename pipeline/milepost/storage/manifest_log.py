@@ -4,15 +4,20 @@ Order of one transition: LIST finds the head v; GET reads it; `decide` computes 
 on every answer but a plain success GET v+1 and compare write ids; last, LIST and GET the head again. What a caller
 may act on is that last head, never the success of its own put. An entry that this log has read, or has written, is
 not read again while the LIST says that it is still the newest, and the same by its etag.
+
+A head that was seen a moment ago is not looked for before the put: keys are never freed (I6), so only the entry after
+the newest can be created, and the put itself finds out whether somebody was faster. What is decided without a put, a
+refusal or that it is done already, is decided on a head that was read for it.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -50,6 +55,9 @@ _PUTS = 4
 _READS = 5
 _READ_AHEAD = 8
 _MAX_WAIT_S = 2.0
+_FRESH_S = 5.0
+"""For so long a head that was seen is decided on unread. Whoever puts back an older copy of the storage meanwhile would
+be taken for nobody: the log would go on after a gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +120,7 @@ class ManifestLog:
         self._new_write_id = write_id_factory
         self._tell = tell
         self._newest: tuple[str, Head] | None = None
+        self._seen_s = -_FRESH_S
         self._ahead: Future[Head | None] | None = None
 
     def look_ahead(self) -> None:
@@ -128,11 +137,13 @@ class ManifestLog:
         return self._read_head() if ahead is None else ahead.result()
 
     def _read_head(self) -> Head | None:
+        asked_s = time.monotonic()
         newest = newest_object(self._store, MANIFEST_PREFIX, manifest_key, manifest_version)
         if newest is None:
             return None
         version, known = manifest_version(newest.key), self._newest
         if known is not None and known[0] == newest.etag and known[1].version == version:
+            self._seen_s = asked_s
             return known[1]
         entry = self.entry(version)
         if not isinstance(entry, LogEntry):
@@ -141,12 +152,21 @@ class ManifestLog:
                 "its state is lost. Nothing was changed.",
                 version=version,
             )
-        return self._keep(newest.etag, entry)
+        return self._keep(newest.etag, entry, asked_s)
 
-    def _keep(self, etag: str, entry: LogEntry) -> Head:
+    def _keep(self, etag: str, entry: LogEntry, seen_s: float) -> Head:
         head = Head(entry.version, entry.write_id, entry.state)
-        self._newest = (etag, head)
+        self._newest, self._seen_s = (etag, head), seen_s
         return head
+
+    def lately(self) -> Head | None:
+        """Return the head as it was seen a moment ago, else as it is: to look at, not to act on outside the log."""
+        return self._seen() or self.head()
+
+    def _seen(self) -> Head | None:
+        """Return the head that was seen a moment ago; None: look for it."""
+        fresh = time.monotonic() - self._seen_s < _FRESH_S
+        return self._newest[1] if self._newest is not None and fresh else None
 
     def entry(self, version: int) -> LogEntry | Tombstone:
         """Return one entry.
@@ -234,6 +254,11 @@ class ManifestLog:
                 anything else.
             CheckpointError: what `decide` raises, or the store on the way; nothing of ours landed.
         """
+        landed, outcome, head = self._raced(decide)
+        return Transacted(landed, outcome, head if landed is None else self._head_from(landed))
+
+    def _raced(self, decide: Decide) -> tuple[int | None, Transition | AlreadyDone, Head | None]:
+        """Attempt until no race is lost. Raises: as `transact`."""
         races = Retrying(
             retry=retry_if_exception_type(_LostRace),
             stop=stop_after_attempt(_RACES),
@@ -249,21 +274,45 @@ class ManifestLog:
                 hint="find out who else runs this job (`milepost history`), then try again",
             ) from error
 
-    def _attempt(self, decide: Decide) -> Transacted:
-        head = self.head()
-        outcome = decide(head.state if head else None, self._store.clock_ms())
+    def record(self, decide: Decide) -> Transition | AlreadyDone:
+        """Make one transition after which nothing is done that depends on it: the head is not read again for it.
+
+        Raises: as `transact`.
+        """
+        return self._raced(decide)[1]
+
+    def _attempt(self, decide: Decide) -> tuple[int | None, Transition | AlreadyDone, Head | None]:
+        """Decide and put. Returns the version that landed, what was decided, and on which head."""
+        head, outcome = self._decided(decide)
         if isinstance(outcome, AlreadyDone):
-            return Transacted(None, outcome, head)
+            return None, outcome, head
         version = head.version + 1 if head else 1
         entry = LogEntry(version, self._new_write_id(), outcome.event, outcome.state)
-        body = encode_entry(entry)
-        etag = self._land(entry, body)
+        body, put_s = encode_entry(entry), time.monotonic()
+        try:
+            etag = self._land(entry, body)
+        except BaseException:
+            self._seen_s = -_FRESH_S  # whatever has the version now, the head that was seen is not the newest
+            raise
         stored = decode_entry(body, manifest_key(version))  # as anybody else would read it
         if etag is not None and isinstance(stored, LogEntry):
-            self._keep(etag, stored)
+            self._keep(etag, stored, put_s)
+        else:
+            self._seen_s = -_FRESH_S  # of a put whose reply was lost the head is read before it is looked at
         if self._tell is not None:
             self._tell(Landed(version, head.state if head else None, outcome))
-        return Transacted(version, outcome, self._head_from(version))
+        return version, outcome, head
+
+    def _decided(self, decide: Decide) -> tuple[Head | None, Transition | AlreadyDone]:
+        """Return a head and what is decided on it; without a put only on one that is read now."""
+        seen = self._seen()
+        if seen is not None:
+            with suppress(CheckpointError):
+                outcome = decide(seen.state, self._store.clock_ms())
+                if isinstance(outcome, Transition):
+                    return seen, outcome
+        head = self.head()
+        return head, decide(head.state if head else None, self._store.clock_ms())
 
     def _land(self, entry: LogEntry, body: bytes) -> str | None:
         """Put the entry until it is known that it, or another, has the version.
@@ -319,7 +368,7 @@ class ManifestLog:
             return None
 
     def _head_from(self, version: int) -> Head:
-        head = _patient(self.head)
+        head = _patient(self._read_head)  # never what was begun to be read before the put
         if head is None or head.version < version:
             raise StateCorrupt(
                 f"manifest version {version} of {self._store.config.url} was written, but the listing after it ends "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -39,6 +40,8 @@ _MAX_CONNECTIONS = 32
 _CONNECT_TIMEOUT_S = 5
 _READ_TIMEOUT_S = 60
 _ATTEMPTS = 4
+_HEARD_S = 5.0
+"""For so long the time of a reply is gone on from: nothing is asked for the clock alone."""
 _MAX_CLIENTS = 32
 """Kept at most: a process that lives long sees credentials come and go."""
 
@@ -121,6 +124,8 @@ class S3Store:
         self._bucket = root.bucket
         self._prefix = f"{root.prefix}/" if root.prefix else ""
         self._errors = S3Errors(config, root.bucket)
+        self._heard = -_HEARD_S, 0
+        """When a reply last told the store's time, by this machine's monotonic clock in s, and that time in ms."""
 
     def __reduce__(self) -> tuple[type[S3Store], tuple[StoreConfig]]:
         return (S3Store, (self.config,))
@@ -151,6 +156,7 @@ class S3Store:
             reply = client.head_object(Bucket=self._bucket, Key=name)
         except _FAULTS as error:
             raise self._unread(error, key) from error
+        self._hear(reply)
         modified_ms = int(reply["LastModified"].timestamp() * 1000)
         return ObjectStat(key, reply["ContentLength"], reply["ETag"].strip('"'), modified_ms)
 
@@ -199,15 +205,24 @@ class S3Store:
                 raise self._errors.of_refused_deletes(refused, len(batch))
 
     def clock_ms(self) -> int:
+        """Return the Date of the last reply and what has passed since, in whole seconds, as every Date is; never ahead
+        of the store's own. After a while without one, ask."""
+        heard_s, date_ms = self._heard
+        passed_s = time.monotonic() - heard_s
+        if passed_s < _HEARD_S:
+            return (date_ms + int(passed_s * 1000)) // 1000 * 1000
+        return self._date_ms(self._head_bucket())
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def _head_bucket(self) -> dict[str, Any]:
         try:
-            reply = self._client().head_bucket(Bucket=self._bucket)
+            reply: dict[str, Any] = self._client().head_bucket(Bucket=self._bucket)
         except _FAULTS as error:
             if http_status(error) == 404:
                 raise self._errors.missing_bucket() from error
             raise self._errors.of(error, "its clock could not be read", None) from error
-        return self._date_ms(reply)
-
-    # -- requests -----------------------------------------------------------------------------------------------
+        return reply
 
     @retry(
         retry=retry_if_exception_type(_BrokenBody),
@@ -221,6 +236,7 @@ class S3Store:
             reply = client.get_object(Bucket=self._bucket, Key=name, **condition)
         except _FAULTS as error:
             raise self._unread(error, key) from error
+        self._hear(reply)
         try:
             body: bytes = reply["Body"].read()
         except (BotoCoreError, HTTPError, OSError) as error:
@@ -236,7 +252,7 @@ class S3Store:
         if http_status(error) == 404:
             # A HEAD's 404 does not say what is missing, and SeaweedFS says NoSuchKey for a GET from no bucket:
             # this raises when it is the bucket.
-            self.clock_ms()
+            self._head_bucket()
             return self._errors.absent(key)
         return self._errors.of(error, f"object {key!r} could not be read", key)
 
@@ -264,6 +280,7 @@ class S3Store:
                 reply = self._client().list_objects_v2(**request)
             except _FAULTS as error:
                 raise self._errors.of(error, f"objects below {prefix!r} could not be listed", None) from error
+            self._hear(reply)
             for entry in reply.get("Contents", ()):
                 modified_ms = int(entry["LastModified"].timestamp() * 1000)
                 key = entry["Key"].removeprefix(self._prefix)
@@ -279,12 +296,19 @@ class S3Store:
         return ObjectStat(key, len(body), reply["ETag"].strip('"'), self._date_ms(reply))
 
     def _date_ms(self, reply: dict[str, Any]) -> int:
-        date = reply["ResponseMetadata"]["HTTPHeaders"].get("date")
+        heard_s, date = time.monotonic(), reply["ResponseMetadata"]["HTTPHeaders"].get("date")
         try:
             moment = parsedate_to_datetime(date)
         except (TypeError, ValueError) as error:
             raise self._errors.without_clock(date) from error
-        return int(moment.astimezone(UTC).timestamp()) * 1000
+        date_ms = int(moment.astimezone(UTC).timestamp()) * 1000
+        self._heard = heard_s, date_ms
+        return date_ms
+
+    def _hear(self, reply: dict[str, Any]) -> None:
+        """Note the time of a reply that is not asked for it: one without a Date tells none."""
+        with suppress(EnvironmentUnusable):
+            self._date_ms(reply)
 
     # -- clients ------------------------------------------------------------------------------------------------
 

@@ -55,6 +55,9 @@ class HookedFormat:
         table = self.call("open", "", self.inner.open)
         return None if table is None else HookedTable(table, self)
 
+    def recent(self) -> None:
+        """Nothing: a commit opens it."""
+
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         self.call("create", "", lambda: self.inner.create(owner, schema))
 

@@ -23,7 +23,7 @@ def test_each_phase_of_an_epoch_is_told_with_objects_and_rows(tmp_path: Path) ->
     job.master.run(Session.cli(), SparklessRunner(), progress=told.append)
     assert told == [
         "trigger", "begin", "session", "data plane: 1 object, 16 bytes", "gate", "prepare: 2 rows out",
-        "write: 3 rows in, 2 rows out", "validate", "complete", "notify table", "subsume",
+        "write: 3 rows in, 2 rows out", "validate", "complete", "notify: table", "subsume",
     ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from milepost.protocol.codec.entries import encode_entry, encode_tombstone
 from milepost.protocol.codec.log_entries import LogEntry, tombstone_of
-from milepost.protocol.manifest.transaction.answers import AlreadyDone
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
 from milepost.protocol.manifest.transaction.events import JobResumed
 from milepost.protocol.records.errors import (
     Busy,
@@ -77,6 +77,64 @@ def test_what_is_already_done_writes_nothing(store) -> None:
     assert isinstance(again.outcome, AlreadyDone)
     assert again.head.version == 1
     assert versions(store) == [1]
+
+
+def counted(store: ObjectStore) -> tuple[ManifestLog, list[str]]:
+    """A log whose every call to its store is noted."""
+    calls: list[str] = []
+    return new_log(HookedStore(store, before=lambda operation, key: calls.append(operation))), calls
+
+
+def test_a_head_that_was_seen_a_moment_ago_is_not_looked_for_before_the_put(store) -> None:
+    """Only the entry after the newest can be created (I6): the put itself finds out whether somebody was faster."""
+    log, calls = counted(store)
+    log.transact(create_job("flights"))
+    calls.clear()
+    done = log.transact(trigger_checkpoint("cli:1"))
+    asked = [call for call in calls if call != "stat"]  # by which a directory's newest version is found
+    assert done.landed_version == 2 and asked[0] == "create" and "get" not in asked
+
+
+def test_a_fact_is_recorded_by_its_put_alone(store) -> None:
+    log, calls = counted(store)
+    log.transact(create_job("flights"))
+    calls.clear()
+    assert isinstance(log.record(trigger_checkpoint("cli:1")), Transition)
+    assert calls == ["create"]
+    assert new_log(store).head().version == 2
+
+
+def test_what_is_decided_without_a_put_is_decided_on_a_head_that_is_read_for_it(store) -> None:
+    """I1: of a head that was seen a moment ago only a put says that it still is the newest."""
+    log = new_log(store)
+    log.transact(create_job("flights"))
+    new_log(store).transact(trigger_checkpoint("cli:fast"))
+    again = log.transact(create_job("flights"))
+    assert isinstance(again.outcome, AlreadyDone) and again.head.version == 2
+    idle = new_log(store)
+    idle.head()
+    assert idle.transact(trigger_checkpoint("cli:fast")).head.version == 2, "done already, as of what is there now"
+
+
+def test_a_race_that_is_lost_on_a_head_seen_before_is_decided_again_on_the_new_one(store) -> None:
+    log = new_log(store)
+    log.transact(create_job("flights"))
+    fast = new_log(store).transact(trigger_checkpoint("cli:fast"))
+    with pytest.raises(Busy):
+        log.transact(trigger_checkpoint("cli:slow"))
+    assert versions(store) == [2, 1] and log.lately() == fast.head
+
+
+def test_a_head_that_was_seen_long_ago_is_looked_for_again(store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who put an older copy of the storage back meanwhile is seen: the log goes on after that, without a gap."""
+    log, calls = counted(store)
+    log.transact(create_job("flights"))
+    log.transact(trigger_checkpoint("cli:1"))
+    store.delete([manifest_key(2)])
+    monkeypatch.setattr("milepost.storage.manifest_log._FRESH_S", 0.0)
+    calls.clear()
+    assert log.transact(trigger_checkpoint("cli:2")).landed_version == 2
+    assert calls[0] != "create" and versions(store) == [2, 1]
 
 
 def test_a_refused_transition_writes_nothing(store) -> None:

@@ -170,6 +170,12 @@ class TableFormat(Protocol):
         Raises: InvalidRequest: what lies there is no table of this format. StoreUnavailable, EnvironmentUnusable.
         """
 
+    def recent(self) -> OpenTable | None:
+        """Return the table as it was seen a moment ago, for a commit, which finds out whether it still is so.
+
+        None: it was not, or to open it asks for nothing but the table: open it.
+        """
+
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         """Make an empty table that is this owner's, atomically; somebody else's, made meanwhile, is left alone.
 

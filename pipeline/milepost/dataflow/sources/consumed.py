@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -94,15 +94,17 @@ def read_run(store: ObjectStore, handle: ObjectHandle) -> pa.Table:
         raise _corrupt(handle, f"it is not a run of consumed objects ({error})") from error
 
 
-def append(
+def appended(
     store: ObjectStore,
     prefix: str,
     handles: Sequence[ObjectHandle],
     objects: Sequence[SourceObject],
     checkpoint_id: int,
     forgets: Forgotten | None = None,
-) -> tuple[ObjectHandle, ...]:
-    """Write what one epoch consumed; return the handles that the checkpoint must record.
+    *,
+    read: Callable[[Sequence[ObjectHandle]], ConsumedSet] | None = None,
+) -> tuple[tuple[ObjectHandle, ...], pa.Table | None]:
+    """Write what one epoch consumed; return the handles that the checkpoint must record, and the run of the last.
 
     Bytes and name depend on the arguments alone, so a repeated attempt writes the same object again.
 
@@ -113,13 +115,14 @@ def append(
         objects: versions consumed in this epoch, in plan order; none: nothing is written.
         checkpoint_id: the epoch's.
         forgets: what leaves the set, when the epoch consumes something.
+        read: returns the set of runs that are compacted; None: they are read one after another.
 
     Raises:
         StateCorrupt: a run to be compacted is missing or does not match its handle.
         ProtocolViolation: what leaves is not of this set.
     """
     if not objects:
-        return tuple(handles)
+        return tuple(handles), None
     run = pa.table(
         [
             [obj.key for obj in objects],
@@ -132,7 +135,7 @@ def append(
     )
     kept = tuple(handles)
     if forgets is not None or compacts(kept):
-        before = load(store, kept).table
+        before = (load(store, kept) if read is None else read(kept)).table
         run = pa.concat_tables([before if forgets is None else _without(before, forgets), run]).combine_chunks()
         kept = ()
     sink = io.BytesIO()
@@ -141,7 +144,19 @@ def append(
     digest = hashlib.sha256(body).hexdigest()
     handle = ObjectHandle(f"{prefix}{digest}.parquet", len(body), digest)
     store.put(handle.key, body)
-    return (*kept, handle)
+    return (*kept, handle), run
+
+
+def append(
+    store: ObjectStore,
+    prefix: str,
+    handles: Sequence[ObjectHandle],
+    objects: Sequence[SourceObject],
+    checkpoint_id: int,
+    forgets: Forgotten | None = None,
+) -> tuple[ObjectHandle, ...]:
+    """As `appended`, of which the handles alone are wanted."""
+    return appended(store, prefix, handles, objects, checkpoint_id, forgets)[0]
 
 
 def compacts(handles: Sequence[ObjectHandle]) -> bool:

@@ -33,7 +33,7 @@ from milepost.spec.load.load import LoadedJob
 from milepost.storage.at_once import at_once
 from milepost.storage.checked import handle_of, read_handle
 from milepost.storage.layout import heartbeat_key, metadata_key
-from milepost.storage.manifest_log import Head, Landed, ManifestLog
+from milepost.storage.manifest_log import Decide, Head, Landed, ManifestLog
 from milepost.storage.open import open_store
 
 if TYPE_CHECKING:
@@ -228,6 +228,10 @@ class JobContext:
         self._consumed_runs[source] = runs
         return ConsumedSet.of(runs.values())
 
+    def know_consumed(self, source: str, handle: ObjectHandle, run: pa.Table) -> None:
+        """Keep a run that was written under a handle: it is not read again."""
+        self._consumed_runs[source] = self._consumed_runs.get(source, {}) | {handle: run}
+
     @functools.cached_property
     def _consumed_runs(self) -> dict[str, dict[ObjectHandle, pa.Table]]:
         return {}
@@ -251,6 +255,15 @@ class JobContext:
             )
         return head
 
+    def lately(self) -> ManifestState:
+        """Return the head's state as it was seen a moment ago, else as it is.
+
+        For what is only looked at, and for what a transition decides again: outside the manifest nothing is done by it.
+        Raises: as `head`.
+        """
+        seen = self.log.lately()
+        return self.head().state if seen is None else seen.state
+
     def transact(
         self, request: Request, *, check: Callable[[ManifestState], None] | None = None, at_least_ms: int = 0
     ) -> TransactResult:
@@ -260,17 +273,13 @@ class JobContext:
             check: raises for a head of which nothing may be decided; asked again when another session was faster.
             at_least_ms: a time by the store's clock that was read before; the clock may have gone back since.
         """
-        from milepost.protocol.manifest.decisions import decide
-
-        def decision(state: ManifestState | None, now_ms: int) -> Answer:
-            head = _present(state)
-            if check is not None:
-                check(head)
-            return decide(head, request, max(now_ms, at_least_ms))
-
-        result = self.log.transact(decision)
+        result = self.log.transact(_decision(request, check, at_least_ms))
         head = result.head.state if result.head is not None else None
         return TransactResult(result.outcome, _present(head))
+
+    def record(self, request: Request) -> Answer:
+        """As `transact`, where nothing that follows depends on the head: it is not read again."""
+        return self.log.record(_decision(request, None, 0))
 
     def heartbeat_ms(self, pending: PendingCheckpoint) -> int | None:
         """When the driver of the pending token gave its last sign of life; None when it has not begun."""
@@ -325,6 +334,18 @@ def _read_metadata(store: ObjectStore, handle: ObjectHandle) -> CheckpointMetada
     from milepost.epoch.metadata import decode_metadata
 
     return decode_metadata(read_handle(store, handle), handle.key)
+
+
+def _decision(request: Request, check: Callable[[ManifestState], None] | None, at_least_ms: int) -> Decide:
+    from milepost.protocol.manifest.decisions import decide
+
+    def decision(state: ManifestState | None, now_ms: int) -> Answer:
+        head = _present(state)
+        if check is not None:
+            check(head)
+        return decide(head, request, max(now_ms, at_least_ms))
+
+    return decision
 
 
 def _present(state: ManifestState | None) -> ManifestState:

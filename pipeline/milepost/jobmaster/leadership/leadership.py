@@ -7,15 +7,14 @@ that has an id is found on whatever timeline it is pending; what has none yet (a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.plan import InputRecord, encode_input_record, expected_subtasks, split_inputs
 from milepost.epoch.summary import summary_of
 from milepost.jobmaster.job.context import JobContext, TransactResult
 from milepost.jobmaster.job.session import Session, provably_dead
-from milepost.jobmaster.job.table_contents import is_known_table, target_of
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAborted
+from milepost.jobmaster.leadership.sink_commits import SinkCommits
 from milepost.jobmaster.retention.subsumption import discard_losers, discard_staged
 from milepost.jobmaster.retention.vetoes import with_veto
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, detail_for, reason_for, with_reason
@@ -27,7 +26,6 @@ from milepost.protocol.manifest.transaction.preconditions import completed_by, f
 from milepost.protocol.manifest.transaction.requests import (
     AbortRequest,
     CompleteRequest,
-    ConfirmSinkRequest,
     CreateRequest,
     TriggerRequest,
 )
@@ -37,12 +35,9 @@ from milepost.protocol.records.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     Fenced,
-    InvalidRequest,
     NotFound,
     StateCorrupt,
-    StoreUnavailable,
     Subsumed,
-    Superseded,
 )
 from milepost.protocol.records.ids import CheckpointId, FencingToken, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
@@ -62,6 +57,10 @@ class Leadership:
     def __init__(self, context: JobContext, timeline: TimelineId | None = None) -> None:
         self.context = context
         self.timeline_id = timeline
+
+    @property
+    def commits(self) -> SinkCommits:
+        return SinkCommits(self.context)
 
     def on_fork(self, fork: TimelineId) -> Leadership:
         return Leadership(self.context, fork)
@@ -203,102 +202,6 @@ class Leadership:
             )
         return metadata, handle_of(key, body)
 
-    def finish_commits(self, session: Session) -> list[str]:
-        """Publish what was completed and never confirmed, oldest first per sink: a start does that before anything.
-
-        A sink that is down delays only itself; the trigger stops when too many checkpoints wait for it.
-        Returns: one line per checkpoint and sink that was published now.
-        Raises: what asking again cannot change: Superseded, InvalidRequest, StateCorrupt, EnvironmentUnusable.
-        """
-        published: list[str] = []
-        down: set[str] = set()
-        for checkpoint in (state := self.context.head().state).unconfirmed():
-            for sink in checkpoint.unconfirmed:
-                if sink in down:
-                    continue
-                try:
-                    self.commit_sink(session, state, checkpoint, sink)
-                except (StoreUnavailable, CommitOutcomeUnknown) as error:
-                    down.add(sink)
-                    _LOG.warning("checkpoint %s waits for sink %s: %s", checkpoint.checkpoint_id, sink, error.message)
-                else:
-                    published.append(f"checkpoint {checkpoint.checkpoint_id} to sink {sink}")
-                    _LOG.info("checkpoint %s: sink %s had not confirmed; published", checkpoint.checkpoint_id, sink)
-        return published
-
-    def publish(self, session: Session, completed: CompletedCheckpoint, begin: Callable[[str], None]) -> None:
-        """Commit every sink of a completed checkpoint; one that fails does not keep the others from publishing.
-
-        Args:
-            begin: told each sink before it is committed.
-        Raises: the first sink's error, which also says what is true: the checkpoint is completed.
-        """
-        failed: dict[str, CheckpointError] = {}
-        for sink in completed.unconfirmed:
-            begin(sink)
-            try:
-                self.commit_up_to(session, completed, sink)
-            except CheckpointError as error:
-                failed[sink] = error
-        if failed:
-            first = next(iter(failed.values()))
-            raise type(first)(
-                f"checkpoint {completed.checkpoint_id} is completed; sinks that wait for it: {', '.join(failed)}. "
-                f"{first.message} The next run publishes them first.",
-                hint=first.hint,
-                **first.details | {"completed": int(completed.checkpoint_id)},
-            ) from first
-
-    def commit_up_to(self, session: Session, target: CompletedCheckpoint, sink: str) -> bool:
-        """Commit a sink's part of a checkpoint, and of every older one it has not confirmed, in order (I14).
-
-        Returns: whether this call published the target's part; False when it was there already.
-        """
-        published = False
-        state = self.context.head().state
-        for checkpoint in state.checkpoints:
-            if checkpoint.checkpoint_id <= target.checkpoint_id and sink in checkpoint.unconfirmed:
-                landed = self.commit_sink(session, state, checkpoint, sink)
-                published = landed if checkpoint.checkpoint_id == target.checkpoint_id else published
-        return published
-
-    def commit_sink(self, session: Session, state: ManifestState, checkpoint: CompletedCheckpoint, name: str) -> bool:
-        """Commit one sink's part of a completed checkpoint and confirm it; True when this call published it.
-
-        One that a rollback has left meanwhile owes the sink nothing: nothing of it is published, and that is no error.
-        """
-        metadata = self.context.metadata(checkpoint)
-        contents = metadata.tables[name]
-        if name not in {sink.name for sink in self.context.spec.sinks}:
-            raise InvalidRequest(
-                f"checkpoint {checkpoint.checkpoint_id} is completed and waits for sink {name}, which the spec no "
-                "longer has. Nothing was published.",
-                hint="put the sink back until its last checkpoint is published",
-                sink=name,
-            )
-        if not is_known_table(self.context, name, contents):
-            raise InvalidRequest(
-                f"checkpoint {checkpoint.checkpoint_id} is completed and waits for sink {name}, but the sink's path "
-                "now leads elsewhere than its rows were staged. Nothing was published.",
-                hint="set path, environment or endpoint back and run again",
-                sink=name,
-            )
-        follows, sink = metadata.sinks[name].predecessor, self.context.sink(name, contents.address)
-        try:
-            published = sink.move(target_of(state, checkpoint, contents, follows))
-        except Superseded:
-            current = self.context.head().state.checkpoint(checkpoint.checkpoint_id)
-            if current is not None and name in current.unconfirmed:
-                raise
-            _LOG.info("checkpoint %s: the job went back; sink %s gets nothing of it", checkpoint.checkpoint_id, name)
-            return False
-        self.context.transact(ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name))
-        try:
-            sink.maintain()
-        except CheckpointError as error:
-            _LOG.warning("sink %s: its log is kept short later: %s", name, error.message)
-        return published
-
     def claim(self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str) -> TransactResult:
         """Make the session the timeline's leader, with a pending checkpoint that continues the head of `state`.
 
@@ -343,6 +246,18 @@ class Leadership:
         swept: bool = False,
     ) -> CompletedCheckpoint:
         """Make the transition that is the commit point, and return the checkpoint as the head has it."""
+        return self.completion(session, pending, metadata, handle, swept=swept)[0]
+
+    def completion(
+        self,
+        session: Session,
+        pending: PendingCheckpoint,
+        metadata: CheckpointMetadata,
+        handle: ObjectHandle,
+        *,
+        swept: bool = False,
+    ) -> tuple[CompletedCheckpoint, ManifestState]:
+        """As `complete`, with that head, by which the checkpoint is published."""
         request = CompleteRequest(
             session_id=session.session_id,
             checkpoint_id=pending.checkpoint_id,
@@ -358,7 +273,7 @@ class Leadership:
             result = self.context.transact(request)
         completed = self.completed(result.state, pending.checkpoint_id)
         discard_losers(self.context, pending.checkpoint_id, pending.prefixes, completed.token)
-        return completed
+        return completed, result.state
 
     def give_up(
         self,

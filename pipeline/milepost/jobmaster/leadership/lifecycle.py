@@ -192,7 +192,7 @@ class Lifecycle:
                 discard_staged(self._context, aborted.pending, notice)
         try:
             self._reconciler.finish(session)
-            published = self._leadership.finish_commits(session)
+            published = self._leadership.commits.finish(session)
         except CheckpointError as error:
             raise type(error)(
                 f"job {state.job} is {result.status.name}; its clean-up waits: {error.message}",

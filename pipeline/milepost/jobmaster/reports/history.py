@@ -76,13 +76,18 @@ class History:
             )
         return found
 
-    def show(self, checkpoint_id: int, after: Sequence[AfterCommit] | None = None) -> CheckpointReport:
+    def show(
+        self,
+        checkpoint_id: int,
+        after: Sequence[AfterCommit] | None = None,
+        state: ManifestState | None = None,
+    ) -> CheckpointReport:
         """Return one checkpoint; a retained one with its details (`CheckpointDetails`).
 
         Args:
-            after: what was measured from its commit on, when the caller knows it.
+            after: what was measured from its commit on, when the caller knows it. state: the head, when it knows that.
         """
-        state = self._context.head().state
+        state = self._context.head().state if state is None else state
         report = self._one(state, CheckpointId(checkpoint_id))
         if report is None:
             raise NotFound(

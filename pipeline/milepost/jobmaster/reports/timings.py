@@ -47,7 +47,7 @@ class AfterCommit:
 
     Attributes:
         ended_ms: wall clock, ms since the epoch. commit_ms, subsume_ms: None when another process did it.
-        notify_ms: by sink.
+        notify_ms: by sink. notified_ms: of several that were committed side by side; None: the sum of those.
         requests: to S3, by phase.
     """
 
@@ -58,10 +58,13 @@ class AfterCommit:
     notify_ms: dict[str, int] = field(default_factory=dict)
     subsume_ms: int | None = None
     requests: dict[str, StoreRequests] = field(default_factory=dict)
+    notified_ms: int | None = None
 
 
 def post_commit_times(clock: StepClock, written_ms: int = 0) -> AfterCommit:
-    """What a clock measured of the steps ``validate``, ``complete``, ``notify <sink>`` and ``subsume``; ends its step.
+    """What a clock measured of the steps ``validate``, ``complete``, ``notify`` and ``subsume``; ends its step.
+
+    A step ``notify <sink>`` is of one sink: alone, or as a part of ``notify``.
 
     Args:
         written_ms: of `_metadata`, which cannot say it itself: part of the commit.
@@ -71,7 +74,7 @@ def post_commit_times(clock: StepClock, written_ms: int = 0) -> AfterCommit:
     commit_ms = written_ms + clock.ms("validate", "complete") if "complete" in steps else None
     notify_ms = {step.removeprefix(_NOTIFY): ms for step, ms in steps.items() if step.startswith(_NOTIFY)}
     requests = {phase: clock.requests(*named) for phase, named in _steps_of_phases(steps).items()}
-    return AfterCommit(clock.now_ms, commit_ms, notify_ms, steps.get("subsume"), requests)
+    return AfterCommit(clock.now_ms, commit_ms, notify_ms, steps.get("subsume"), requests, steps.get("notify"))
 
 
 def _steps_of_phases(steps: Iterable[str]) -> dict[str, list[str]]:
@@ -132,8 +135,8 @@ def phases_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> dic
             found["commit"] = times.commit_ms
         if times.subsume_ms is not None:
             found["subsume"] = times.subsume_ms
-    notified = [ms for times in after for ms in times.notify_ms.values()]
-    found["notify"] = sum(notified) if notified else None
+    notified = [sum(times.notify_ms.values()) if times.notified_ms is None else times.notified_ms for times in after]
+    found["notify"] = sum(notified) if any(times.notify_ms for times in after) else None
     total_ms = None
     if metadata.started_ms is not None and after:
         total_ms = max(times.ended_ms for times in after) - metadata.started_ms

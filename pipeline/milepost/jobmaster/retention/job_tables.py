@@ -13,6 +13,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import is_known_table
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.manifest_state import ManifestState
+from milepost.storage.at_once import at_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,9 @@ class JobTable:
 
 def job_tables(context: JobContext, state: ManifestState) -> tuple[JobTable, ...]:
     """Return every table of the sinks of the spec; of each sink first the one in force. Raises StateCorrupt."""
-    return tuple(table for spec in context.spec.sinks for table in _of_sink(context, state, spec.name))
+    names = [spec.name for spec in context.spec.sinks]
+    found = at_once(context.store, lambda name: list(_of_sink(context, state, name)), names)
+    return tuple(table for tables in found for table in tables)
 
 
 def staging_tables(context: JobContext, name: str) -> tuple[Sink, ...]:

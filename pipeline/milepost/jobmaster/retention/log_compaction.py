@@ -46,5 +46,4 @@ def compact_all(context: JobContext, session_id: SessionId) -> None:
 
 
 def _record(context: JobContext, session_id: SessionId, through: int) -> None:
-    request = RecordCompactionRequest(session_id, through)
-    context.transact(request)
+    context.record(RecordCompactionRequest(session_id, through))

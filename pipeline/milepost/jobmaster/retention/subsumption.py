@@ -7,7 +7,8 @@ grace period longer than any timeout of the job. An unknown outcome keeps the ob
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
@@ -18,7 +19,7 @@ from milepost.jobmaster.retention.log_compaction import compact_some, record_bac
 from milepost.jobmaster.retention.table_references import share_of
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.requests import GarbageDeletedRequest, ListProgress, SubsumeRequest
-from milepost.protocol.manifest.upkeep.garbage import listable
+from milepost.protocol.manifest.upkeep.garbage import listable, plan_fold
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
@@ -35,6 +36,8 @@ from milepost.protocol.retention.retention import (
     subsumable,
     unreferenced,
 )
+from milepost.storage.at_once import at_once
+from milepost.storage.background import begun
 from milepost.storage.layout import checkpoint_prefix, require_own_prefix
 from milepost.storage.notices import AbortNotice, write_notice
 
@@ -47,14 +50,19 @@ MAX_FAILED_DROPS = 3
 """After so many entries that could not be deleted the store is taken for down: the rest waits for the next time."""
 
 
-def subsume_old(context: JobContext, session_id: SessionId) -> tuple[CheckpointId, ...]:
+def subsume_old(context: JobContext, session_id: SessionId, compacted: int | None = None) -> tuple[CheckpointId, ...]:
     """Drop the checkpoints that the retention no longer keeps. Returns their ids.
 
     Entries of the log that are older than everything retained become tombstones before, some at once, and the same
     transition records how far that is (I6).
+
+    Args:
+        compacted: up to which version all entries are tombstones; None: some more are made first.
     """
-    state = context.head().state
-    compacted = compact_some(context, state)
+    if compacted is None:
+        state = context.head().state
+        compacted = compact_some(context, state)
+    state = context.lately()
     dropped = _subsume(context, session_id, state, compacted)
     if not dropped:
         record_backlog(context, session_id, state, compacted)
@@ -75,6 +83,7 @@ def _subsume(
     if any(item.checkpoint_id not in needed for item in kept):
         return ()  # what it shares with the others is unknown, so all of it stays
     _check_shared(state.job, needed)
+    own = begun(context.store, lambda: at_once(context.store, partial(_own_objects, context), gone), "own-objects")
     try:
         carried = records_of_left_tables(context, state, [share_of(needed[item.checkpoint_id]) for item in kept])
     except CheckpointError as error:
@@ -82,12 +91,11 @@ def _subsume(
         return ()
     garbage = unreferenced(
         [carried, *(_referenced(item, needed) for item in kept)],
-        [[*_referenced(item, needed), *_own_objects(context, item)] for item in gone],
+        [[*_referenced(item, needed), *keys] for item, keys in zip(gone, own(), strict=True)],
     )
     listed = write_list(context.store, state, listable(garbage)) if is_large(state, garbage) else None
     request = SubsumeRequest(session_id, policy, dropped, garbage, listed, compacted)
-    result = context.transact(request)
-    return dropped if isinstance(result.outcome, Transition) else ()
+    return dropped if isinstance(context.record(request), Transition) else ()
 
 
 def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) -> int:
@@ -98,8 +106,10 @@ def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) 
     Returns: the number of deleted objects of the job's own store.
     """
     grace_ms = minimum_grace_ms(timeout_ms)
-    state = context.head().state
     judged_ms = context.store.clock_ms()
+    if not _has_work(context.lately(), session_id, judged_ms, grace_ms):
+        return 0
+    state = context.head().state
     done, deleted = delete_entries(context, state, deletable(state, session_id, judged_ms, grace_ms))
     lists, more = delete_listed(context, state, deletable_lists(state, session_id, judged_ms, grace_ms))
     if done or lists:
@@ -112,6 +122,11 @@ def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) 
     return deleted + more
 
 
+def _has_work(state: ManifestState, session_id: SessionId, now_ms: int, grace_ms: int) -> bool:
+    due = deletable(state, session_id, now_ms, grace_ms) or deletable_lists(state, session_id, now_ms, grace_ms)
+    return bool(due) or plan_fold(state, grace_ms) is not None
+
+
 def delete_entries(
     context: JobContext, state: ManifestState, entries: Iterable[Garbage]
 ) -> tuple[tuple[str, ...], int]:
@@ -121,22 +136,22 @@ def delete_entries(
         state: the head that still lists them. entries: what may be deleted now.
     Returns: the entries of which nothing is left, and how many objects of the job's own store went.
     """
-    done: list[str] = []
-    deleted = failed = 0
-    for entry in entries:
-        prefix = require_own_prefix(entry.prefix)
+    failed: list[str] = []
+
+    def delete(prefix: str) -> int | None:
+        if len(failed) >= MAX_FAILED_DROPS:
+            return None
         try:
-            count = _delete_entry(context, state, prefix)
+            return _delete_entry(context, state, prefix)
         except CheckpointError as error:
-            failed += 1
+            failed.append(prefix)
             _LOG.warning("garbage %s stays listed: %s", prefix, error.message)
-            if failed == MAX_FAILED_DROPS:
-                break
-            continue
-        if count is not None:
-            deleted += count
-            done.append(prefix)
-    return tuple(done), deleted
+            return None
+
+    prefixes = [require_own_prefix(entry.prefix) for entry in entries]
+    counts = zip(prefixes, at_once(context.store, delete, prefixes), strict=True)
+    gone = {prefix: count for prefix, count in counts if count is not None}
+    return tuple(gone), sum(gone.values())
 
 
 def delete_listed(
@@ -255,6 +270,5 @@ def _referenced(checkpoint: CompletedCheckpoint, needed: Mapping[CheckpointId, C
     return [checkpoint.metadata.key, *(metadata.references() if metadata is not None else ())]
 
 
-def _own_objects(context: JobContext, checkpoint: CompletedCheckpoint) -> Iterator[str]:
-    for stat in context.store.list(checkpoint_prefix(checkpoint.checkpoint_id)):
-        yield stat.key
+def _own_objects(context: JobContext, checkpoint: CompletedCheckpoint) -> list[str]:
+    return [stat.key for stat in context.store.list(checkpoint_prefix(checkpoint.checkpoint_id))]

@@ -80,7 +80,7 @@ class PrunePlan:
 
 def is_look_due(context: JobContext, timeout_ms: int) -> bool:
     """Return whether the epoch that has just completed looks at the tables; asked before it subsumes anything."""
-    return look_is_due(context.head().state, minimum_grace_ms(timeout_ms))
+    return look_is_due(context.lately(), minimum_grace_ms(timeout_ms))
 
 
 def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) -> int:

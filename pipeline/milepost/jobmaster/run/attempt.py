@@ -33,7 +33,7 @@ from milepost.jobmaster.run.bucket_plans import bucket_plans
 from milepost.jobmaster.run.dimensions import dimensions_of
 from milepost.jobmaster.run.join_plans import join_plans
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.jobmaster.run.results import build_metadata, task_times
+from milepost.jobmaster.run.results import Gathered, build_metadata, task_times
 from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import Verified, verify
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, with_reason
@@ -89,6 +89,7 @@ def run_opened_epoch(
         answers = runner.run(plan)
         verified = _verify(context, pending, answers)
         check_bad_input(context, pending, verified)
+        gathered = Gathered.begin(context, plan, opened, verified)
         clock("gate")
         committables = _committables(context, answers, verified, plan.filled)
         rows_out = sum(one.rows for one in committables.values())
@@ -98,7 +99,7 @@ def run_opened_epoch(
         if not verdict.vetoes:
             with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
                 prepared = _prepare(context, opened, committables)
-        metadata = build_metadata(context, plan, opened, answers.operators, verified, committables, prepared, verdict)
+        metadata = build_metadata(context, plan, opened, answers.operators, gathered, committables, prepared, verdict)
         metadata = replace(metadata, signatures=signed(metadata.signatures, answers.spark))
         rows_in = sum(source.rows for source in metadata.sources.values())
         clock("write", f"{counted(rows_in, 'row')} in, {counted(rows_out, 'row')} out")

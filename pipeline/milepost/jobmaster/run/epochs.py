@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.epoch.answers import EpochReport, EpochRunner
@@ -27,6 +28,7 @@ from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAbo
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.history import History
 from milepost.jobmaster.reports.timings import keep, post_commit_times
+from milepost.jobmaster.retention.log_compaction import compact_some
 from milepost.jobmaster.retention.subsumption import delete_garbage, subsume_old
 from milepost.jobmaster.retention.table_pruning import is_look_due, prune_tables
 from milepost.jobmaster.retention.vetoes import collect_vetoes
@@ -36,16 +38,17 @@ from milepost.jobmaster.run.trigger import Trigger
 from milepost.jobmaster.run.triggered import NothingToDo, Triggered
 from milepost.protocol.manifest.transaction.answers import AlreadyDone
 from milepost.protocol.manifest.transaction.requests import AbortRequest, RebindRequest
-from milepost.protocol.records.checkpoints import CompletedCheckpoint
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, Fenced
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.manifest_state import JobStatus
+from milepost.protocol.records.manifest_state import JobStatus, ManifestState
 from milepost.protocol.records.reasons import reason_of
+from milepost.storage.background import begun
 
 _LOG = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
-"""Told the step that begins: trigger, run, validate, complete, notify <sink>, subsume."""
+"""Told the step that begins: trigger, run, validate, complete, notify: <sinks>, subsume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +151,23 @@ class Epochs:
         pending = self._leadership.require_own(state, session, checkpoint_id)
         if report is None:
             report = EpochReport(*self._leadership.pending_metadata(pending))
+        return self._complete(session, pending, report)[0]
+
+    def _complete(
+        self, session: Session, pending: PendingCheckpoint, report: EpochReport
+    ) -> tuple[CompletedCheckpoint, ManifestState]:
+        """Complete a checkpoint whose try is reported. Returns it, and the head that was read after the transition."""
         metadata, handle = report.metadata, report.handle
-        metadata.verdict.raise_if_vetoed(state.job, checkpoint_id)
-        completed = self._leadership.complete(session, pending, metadata, handle)
+        metadata.verdict.raise_if_vetoed(self._context.spec.name, pending.checkpoint_id)
+        completed, state = self._leadership.completion(session, pending, metadata, handle)
         self._context.know_metadata(handle, metadata)
-        return completed
+        return completed, state
 
     def notify_complete(self, session: Session, checkpoint_id: int, sink: str) -> Notified:
         """Publish one sink's part of a completed checkpoint, and of every older one it has not confirmed, in order."""
-        target = self._leadership.completed(self._context.head().state, checkpoint_id)
-        published = self._leadership.commit_up_to(session, target, sink)
+        state = self._context.head().state
+        target = self._leadership.completed(state, checkpoint_id)
+        published = self._leadership.commits.commit_up_to(session, state, target, sink)
         metadata = self._context.metadata(target)
         return Notified(
             checkpoint_id=target.checkpoint_id,
@@ -167,16 +177,19 @@ class Epochs:
             published=published,
         )
 
-    def subsume(self, session: Session) -> Subsumption:
+    def subsume(self, session: Session, compacted: int | None = None) -> Subsumption:
         """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8).
 
         What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer. Once
         per grace period the tables, and failing rows of vetoed epochs, are looked at too.
+
+        Args:
+            compacted: as `subsume_old` has it.
         """
         context, timeout_ms = self._context, self._context.timeout_ms
         sweep_forks(context, session)
         look = is_look_due(context, timeout_ms)
-        subsumed = subsume_old(context, session.session_id)
+        subsumed = subsume_old(context, session.session_id, compacted)
         deleted = delete_garbage(context, session.session_id, timeout_ms)
         pruned = prune_tables(context, session.session_id, timeout_ms) if look else 0
         deleted += collect_vetoes(context) if look else 0
@@ -245,15 +258,23 @@ class Epochs:
             clock("validate")
             report.verdict.raise_if_vetoed(self._context.spec.name, checkpoint_id)
             clock("complete")
-            completed = self.complete(session, checkpoint_id, report)
+            if triggered.opened is None:
+                completed = self.complete(session, checkpoint_id, report)
+                state = self._context.head().state
+            else:
+                completed, state = self._complete(session, triggered.opened.pending, report)
         except BaseException as error:
             again = restarts is not None and restarts(error)
             self._abort_for(session, triggered, error, again=again)
             raise
-        self._leadership.publish(session, completed, lambda sink: clock(f"notify {sink}"))
+        clock("notify", ", ".join(completed.unconfirmed))
+        compacted = begun(self._context.store, partial(compact_some, self._context, state), "compaction")
+        self._leadership.commits.publish(
+            session, state, completed, lambda sink, seconds: clock.spent(f"notify {sink}", seconds)
+        )
         clock("subsume")
         try:
-            self.subsume(session)
+            self.subsume(session, compacted())
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
         measured = post_commit_times(clock, report.write_ms)
@@ -261,7 +282,7 @@ class Epochs:
         if self._context.metadata(completed).final:
             clock("finish")
             self._lifecycle.finish(session, completed.checkpoint_id)
-        return History(self._context).show(checkpoint_id, (times,))
+        return History(self._context).show(checkpoint_id, (times,), self._context.lately())
 
     def keep_times(self, checkpoint_id: int, token: int, clock: StepClock) -> None:
         """Store what a task measured of an epoch's steps from its commit on, for `show`. Never fails.

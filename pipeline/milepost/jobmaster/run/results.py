@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from milepost.dataflow.operators.contract import StatefulOperator
@@ -13,7 +14,7 @@ from milepost.dataflow.sinks.records.committables import Committable
 from milepost.dataflow.sinks.records.contents import ContentsRecords, TableContents
 from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.dataflow.sources.bad_input import together
-from milepost.dataflow.sources.consumed import append
+from milepost.dataflow.sources.consumed import appended
 from milepost.dataflow.sources.event_times import NAMED_AHEAD, RowsAhead
 from milepost.epoch.code_hash import code_by_name
 from milepost.epoch.metadata import (
@@ -41,9 +42,34 @@ from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
 from milepost.storage.at_once import at_once
+from milepost.storage.background import begun
 from milepost.storage.layout import consumed_prefix, contents_prefix, metrics_prefix
 
 _MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The acknowledgements of an epoch, and what the driver reads and writes for them beside the gate.
+
+    Attributes:
+        sources: waits for the sources after the epoch, whose runs of consumed objects are written. tasks: for what its
+            tasks measured.
+    """
+
+    verified: Verified
+    sources: Callable[[], dict[str, SourceSnapshot]]
+    tasks: Callable[[], tuple[TaskTimes, ...]]
+
+    @classmethod
+    def begin(cls, context: JobContext, plan: EpochPlan, opened: OpenedEpoch, verified: Verified) -> Gathered:
+        """Begin to read and to write it."""
+        pending, base = opened.pending, opened.base
+        return cls(
+            verified,
+            begun(context.store, partial(_sources, context, plan, pending, base, verified), "consumed"),
+            begun(context.store, partial(task_times, context, pending), "task-times"),
+        )
 
 
 def build_metadata(
@@ -51,7 +77,7 @@ def build_metadata(
     plan: EpochPlan,
     opened: OpenedEpoch,
     operators: Mapping[str, StatefulOperator],
-    verified: Verified,
+    gathered: Gathered,
     committables: Mapping[str, Committable],
     prepared: Mapping[str, PreparedTable],
     verdict: GateVerdict,
@@ -61,12 +87,13 @@ def build_metadata(
     The runs of consumed objects and the records of tables' contents that it refers to are written.
 
     Args:
-        operators: stateful operators that ran, by uid. verified: one acknowledgement per expected subtask.
+        operators: stateful operators that ran, by uid. gathered: one acknowledgement per expected subtask.
         prepared: by sink; none of an epoch that is vetoed.
     """
     pending, base = opened.pending, opened.base
+    verified = gathered.verified
     snapshots = _operators(plan, operators, verified)
-    tasks = task_times(context, pending)
+    tasks = gathered.tasks()
     return CheckpointMetadata(
         job=context.spec.name,
         checkpoint_id=pending.checkpoint_id,
@@ -82,7 +109,7 @@ def build_metadata(
         max_parallelism=context.spec.checkpointing.max_parallelism,
         hasher=plan.hasher,
         plan=pending.plan,
-        sources=_sources(context, plan, pending, base, verified),
+        sources=gathered.sources(),
         operators=snapshots,
         sinks={
             name: SinkSnapshot(committable.rows, shown_by(base, name))
@@ -202,16 +229,20 @@ def _sources(
         if spec.event_time is not None:
             delay_us = round(spec.watermark_delay.total_seconds() * _MICROSECONDS)
             watermark_us = source_watermark(before.watermark_us if before else None, newest_us, delay_us)
+        consumed, run = appended(
+            context.store,
+            f"{directory}{item.name}-",
+            before.consumed if before else (),
+            [obj for obj in item.consumed if obj.key not in missing],
+            pending.checkpoint_id,
+            item.forgets,
+            read=partial(context.consumed, item.name),
+        )
+        if run is not None:
+            context.know_consumed(item.name, consumed[-1], run)
         snapshots[item.name] = SourceSnapshot(
             watermark_us=watermark_us,
-            consumed=append(
-                context.store,
-                f"{directory}{item.name}-",
-                before.consumed if before else (),
-                [obj for obj in item.consumed if obj.key not in missing],
-                pending.checkpoint_id,
-                item.forgets,
-            ),
+            consumed=consumed,
             horizon_ms=latest(before.horizon_ms if before else None, item.forgets.horizon_ms if item.forgets else None),
             rows=sum(ack["rows"] for ack in acks),
             objects=len(item.objects) - len(missing),
@@ -313,4 +344,9 @@ def _replayed_bytes(base: CheckpointMetadata | None, uid: str, parallelism: int)
 def task_times(context: JobContext, pending: PendingCheckpoint) -> tuple[TaskTimes, ...]:
     """Return what the attempts of a checkpoint's tasks measured, incomplete ones too. Raises what the store does."""
     directory = metrics_prefix(pending.checkpoint_id, pending.token)
-    return tuple(decode(TaskTimes, context.store.get(stat.key), stat.key) for stat in context.store.list(directory))
+
+    def times(key: str) -> TaskTimes:
+        return decode(TaskTimes, context.store.get(key), key)
+
+    keys = [stat.key for stat in context.store.list(directory)]
+    return tuple(at_once(context.store, times, keys))

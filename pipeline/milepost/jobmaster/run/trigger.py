@@ -121,7 +121,7 @@ class Trigger:
     def _finish_what_is_left(self, session: Session, *, take_over: bool) -> _LeftBehind:
         followed = self._reconciler.finish(session)
         self._leadership.sweep(session, take_over=take_over)
-        return _LeftBehind(followed, tuple(self._leadership.finish_commits(session)))
+        return _LeftBehind(followed, tuple(self._leadership.commits.finish(session)))
 
     def _open_next(self, asked: _Asked, state: ManifestState) -> Triggered | NothingToDo | None:
         """Plan and claim the epoch that continues this head; None: the head has moved since."""

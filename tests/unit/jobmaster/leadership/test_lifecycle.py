@@ -11,6 +11,7 @@ import pytest
 from milepost.dataflow.sinks.table.table_sink import TableSink
 from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobmaster.leadership import lifecycle as job_control
+from milepost.jobmaster.leadership.sink_commits import SinkCommits
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
@@ -39,8 +40,7 @@ def cleanup_dies(at: str) -> Callable[[], None]:
         raise KeyboardInterrupt
 
     patch = pytest.MonkeyPatch()
-    owner = job_control if at == "discard_staged" else job_control.Leadership
-    patch.setattr(owner, at, die)
+    patch.setattr(job_control if at == "discard_staged" else SinkCommits, at, die)
     return patch.undo
 
 
@@ -115,7 +115,7 @@ NEXT: dict[str, Callable[[JobMaster], object]] = {
 }
 
 
-@pytest.mark.parametrize("at", ["discard_staged", "finish_commits"])
+@pytest.mark.parametrize("at", ["discard_staged", "finish"])
 @pytest.mark.parametrize("command", sorted(NEXT))
 def test_a_crash_between_dirty_and_clean_is_finished_by_the_next_command(
     job: SparklessJob, command: str, at: str
@@ -150,7 +150,7 @@ def test_a_sink_that_is_down_keeps_the_job_dirty_and_loses_nothing(job: Sparkles
     def unavailable(*_: object) -> bool:
         raise StoreUnavailable("the lake does not answer")
 
-    down.setattr(job_control.Leadership, "commit_sink", unavailable)
+    down.setattr(SinkCommits, "commit", unavailable)
     with pytest.raises(StoreUnavailable, match="job small is CANCELED; its clean-up waits for sinks table") as waits:
         job.master.cancel()
     assert "Nothing is lost" in waits.value.message

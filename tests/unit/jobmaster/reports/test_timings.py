@@ -104,7 +104,8 @@ def test_the_phases_of_an_epoch_add_up_to_its_wall_time(tmp_path: Path) -> None:
     assert [name for name in phases if phases[name] is not None] == [*(f"{name}_ms" for name in named), "total_ms"]
     assert phases["other_ms"] <= 0.1 * phases["total_ms"]
     shown = job.master.show(1)
-    assert (shown.phases, shown.notified_ms) == (phases, {"table": phases["notify_ms"]})
+    assert (shown.phases, shown.notified_ms) == (phases, document.notified_ms)
+    assert document.notified_ms["table"] <= phases["notify_ms"], "the confirmation is not the sink's"
     told = milepost("show", job.folder / "config" / "small.yaml", "1").stdout.splitlines()
     spent = [[name.removesuffix("_ms"), str(ms)] for name, ms in phases.items() if ms is not None]
     table = told[told.index("Time") + 3 :]

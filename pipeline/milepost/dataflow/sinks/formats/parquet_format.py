@@ -3,14 +3,18 @@
 `_milepost/heads/<20 digits of 10^19 - n>.json` is head n, from 1; inverted, so that one LIST with limit 1 finds the
 newest. No head is ever deleted: a freed key would let a frozen writer's put succeed (I6). It is read with `milepost
 read`, by nothing else: a reader that lists files would see every version of a row.
+
+A head that was read or written here is not read again while the LIST says, by its etag, that it is still the newest.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -27,6 +31,7 @@ HEADS = f"{OWN}heads/"
 
 _TOP = 10**19
 _HEAD_KEY = re.compile(rf"{HEADS}(\d{{20}})\.json")
+_RECENT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,19 @@ class TableHead:
     def check(self) -> str | None:
         """Return what is wrong with values that fit one by one; None when they belong together."""
         return None if min(self.version, self.number) > 0 else f"head {self.version} carries mark {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenHead:
+    """A head that was the newest, its etag, and when that was asked, by the monotonic clock in s."""
+
+    head: TableHead
+    etag: str
+    asked_s: float
+
+
+_seen: WeakKeyDictionary[ObjectStore, _SeenHead] = WeakKeyDictionary()
+"""By the store of a table."""
 
 
 def head_key(version: int) -> str:
@@ -80,15 +98,26 @@ class ParquetFormat:
         """Nothing: it holds whatever Parquet does."""
 
     def open(self) -> OpenParquetTable | None:
+        asked_s = time.monotonic()
         newest = newest_object(self._store, HEADS, head_key, head_version)
         if newest is None:
             reserved = reserved_for(self._store)
             return None if reserved is None else OpenParquetTable(self._store, reserved.table_id, reserved.owner, None)
-        version = head_version(newest.key)
-        head = decode(TableHead, self._store.get(newest.key), newest.key, key=newest.key)
+        version, known = head_version(newest.key), _seen.get(self._store)
+        if known is not None and (known.head.version, known.etag) == (version, newest.etag):
+            head = known.head
+        else:
+            head = decode(TableHead, self._store.get(newest.key), newest.key, key=newest.key)
         if head.version != version:
             raise StateCorrupt(f"{newest.key}: says version {head.version}, its name {version}", key=newest.key)
+        _seen[self._store] = _SeenHead(head, newest.etag, asked_s)
         return OpenParquetTable(self._store, head.table_id, head.owner, head)
+
+    def recent(self) -> OpenParquetTable | None:
+        known = _seen.get(self._store)
+        if known is None or time.monotonic() - known.asked_s > _RECENT_S:
+            return None
+        return OpenParquetTable(self._store, known.head.table_id, known.head.owner, known.head)
 
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         """Nothing: the reservation makes the table."""
@@ -150,5 +179,7 @@ class OpenParquetTable:
         self._put_head(self._owner, move.number, move.write_id)
 
     def _put_head(self, owner: TableOwner, number: int, write_id: str) -> None:
-        head = TableHead(self.version + 1, self.table_id, number, write_id, owner)
-        self._store.create(head_key(head.version), encode(head))
+        head, asked_s = TableHead(self.version + 1, self.table_id, number, write_id, owner), time.monotonic()
+        _seen.pop(self._store, None)
+        etag = self._store.create(head_key(head.version), encode(head)).etag
+        _seen[self._store] = _SeenHead(head, etag, asked_s)

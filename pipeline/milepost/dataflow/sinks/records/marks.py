@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 from milepost.dataflow.sinks.records.contents import TableContents, identity_of
 from milepost.protocol.codec.records import decode, encode
@@ -68,6 +69,10 @@ def _decision(mark: Mark) -> tuple[object, ...]:
     return mark.table_id, mark.timeline, identity_of(mark.contents)
 
 
+_known: WeakKeyDictionary[ObjectStore, dict[str, Mark]] = WeakKeyDictionary()
+"""By store and sink: the mark that was last read or written. It counts for a table that carries its write id."""
+
+
 class MarkRecords:
     """The marks of one sink.
 
@@ -78,6 +83,14 @@ class MarkRecords:
     def __init__(self, store: ObjectStore, sink: str) -> None:
         self._store = store
         self._sink = sink
+
+    def carried(self, number: int, write_id: str | None, table_id: str) -> Mark | None:
+        """Return the mark that a table carries by these; None: it is none of this job's. Raises StateCorrupt."""
+        known = _known.get(self._store, {}).get(self._sink)
+        mark = known if known is not None and known.number == number else None
+        if mark is None or (mark.write_id, mark.table_id) != (write_id, table_id):
+            mark = self.at(number)
+        return mark if mark is not None and (mark.write_id, mark.table_id) == (write_id, table_id) else None
 
     def at(self, number: int) -> Mark | None:
         """Return the mark of a number; None: there is no such record. Raises StateCorrupt."""
@@ -91,6 +104,10 @@ class MarkRecords:
             raise StateCorrupt(f"{key}: says that it is mark {mark.number}", key=key)
         for handle in () if mark.contents is None else mark.contents.records:
             require_own_key(handle.key)
+        return self._keep(mark)
+
+    def _keep(self, mark: Mark) -> Mark:
+        _known.setdefault(self._store, {})[self._sink] = mark
         return mark
 
     def of(self, contents: TableContents) -> Iterator[Mark]:
@@ -110,7 +127,7 @@ class MarkRecords:
         key = mark_key(self._sink, mark.number)
         try:
             self._store.create(key, encode(mark))
-            return mark
+            return self._keep(mark)
         except (CommitConflict, CommitOutcomeUnknown):
             there = self.at(mark.number)
             if there is None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from uuid import uuid4
 
 import pyarrow as pa
@@ -38,6 +39,7 @@ from milepost.protocol.records.errors import (
     Superseded,
 )
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.background import begun
 
 LOST_RACES = 10
 """How often a move decides again after another writer changed the table."""
@@ -109,8 +111,8 @@ class TableMover:
     def move(self, target: TableTarget) -> bool:
         """Move the table; see `MovingSink.move`."""
         write_id = uuid4().hex
-        for _ in range(LOST_RACES):
-            table, position = self.look()
+        for attempt in range(LOST_RACES):
+            table, position = (None if attempt else self._seen_before(target)) or self.look()
             if table is not None:
                 self._ownership.refuse_others(table)
             if position.number >= target.number and not _overrules(target, position):
@@ -133,9 +135,7 @@ class TableMover:
                     continue
             contents = target.contents or (position.contents.emptied() if position.contents is not None else None)
             previous = position.number if position.number < target.number else 0
-            mark = self._marks.record(
-                Mark(target.number, previous, write_id, table.table_id, target.timeline, contents)
-            )
+            mark = Mark(target.number, previous, write_id, table.table_id, target.timeline, contents)
             if self._commit(table, position, mark, target):
                 return True
         raise CommitOutcomeUnknown(
@@ -177,12 +177,19 @@ class TableMover:
             raise self._waits(f"{len(back)} files that it had taken out are live again, {min(back)} among them")
         return {key: file for key, file in (ours | back).items() if key not in gone}
 
+    def _seen_before(self, target: TableTarget) -> tuple[OpenTable, TablePosition] | None:
+        """Return the table as it was seen a moment ago, if a commit comes next, which compares."""
+        table = self._format.recent()
+        if table is None or not table.number:
+            return None
+        position = self._position(table)
+        is_next = position.is_known and position.number < target.number and position.checkpoint_id == target.follows
+        return (table, position) if is_next else None
+
     def _position(self, table: OpenTable | None) -> TablePosition:
         if table is None or not table.number:
             return TablePosition(0, None)
-        mark = self._marks.at(table.number)
-        ours = mark is not None and (mark.write_id, mark.table_id) == (table.write_id, table.table_id)
-        return TablePosition(table.number, mark if ours else None)
+        return TablePosition(table.number, self._marks.carried(table.number, table.write_id, table.table_id))
 
     def _make(self, schema: pa.Schema) -> bool:
         """Make an empty table for whom its place is reserved; False: it is reserved for nobody."""
@@ -234,18 +241,21 @@ class TableMover:
             )
 
     def _commit(self, table: OpenTable, position: TablePosition, mark: Mark, target: TableTarget) -> bool:
-        """Commit on this handle. True: it landed. False: somebody else's commit came before; decide again."""
+        """Commit on this handle. True: it landed. False: somebody else's commit came before; decide again.
+
+        The mark is recorded, and the files that are added are looked for, before the format's commit.
+        """
+        move = begun(self._store, lambda: self._planned(table, position, mark, target), "table-move")
+        recorded = self._marks.record(mark)
         try:
-            shown = self._ours_now(table, position, target.realigns)
-            is_trusted = position.is_known and not target.realigns
-            table.commit(self._difference(table, mark, shown, target.retained, is_trusted=is_trusted))
+            table.commit(replace(move(), write_id=recorded.write_id))
             return True
         except (CommitConflict, CommitOutcomeUnknown, StoreUnavailable) as error:
             try:
                 now = self._format.open()
             except (StoreUnavailable, EnvironmentUnusable):
                 now = None
-            if now is not None and (now.number, now.write_id) == (mark.number, mark.write_id):
+            if now is not None and (now.number, now.write_id) == (recorded.number, recorded.write_id):
                 _LOG.info("sink %s: the commit of mark %s had landed: %s", self._sink, mark.number, error.message)
                 return True
             if now is not None and (now.version != table.version or isinstance(error, CommitConflict)):
@@ -257,16 +267,10 @@ class TableMover:
                 checkpoint_id=mark.checkpoint_id,
             ) from error
 
-    def _difference(
-        self,
-        table: OpenTable,
-        mark: Mark,
-        now: Mapping[str, StagedFile],
-        retained: frozenset[int] | None,
-        *,
-        is_trusted: bool,
-    ) -> TableMove:
-        """Return what a commit changes. Args: now: our files of the table. is_trusted: it shows just them."""
+    def _planned(self, table: OpenTable, position: TablePosition, mark: Mark, target: TableTarget) -> TableMove:
+        """Return what a commit changes; the files that it adds are there."""
+        now = self._ours_now(table, position, target.realigns)
+        is_trusted = position.is_known and not target.realigns
         then = self._records.files(mark.contents)
         listed = table.live()
         live = now if listed is None else listed
@@ -285,7 +289,7 @@ class TableMover:
             schema,
             same,
             checkpoint_id=mark.checkpoint_id,
-            retained=retained,
+            retained=target.retained,
             before=before,
             after=then,
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -42,6 +43,7 @@ from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.job.spec import BUCKET_FORMATS
+from milepost.storage.background import begun
 
 COMPACT_FILES = 64
 """A table of the latest rows with at least so many files is compacted by the next epoch that can."""
@@ -144,6 +146,7 @@ class TableSink(TableStaging):
 
     def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
         schema = self._next_schema(committable, base, None)
+        self._files.check(committable.written)
         self._checked_rows(committable)
         change = self._change(committable, ContentsChange(()))
         return PreparedTable.after(change, self._records.files(base), schema, None if base is None else base.table_id)
@@ -337,9 +340,11 @@ class TableSink(TableStaging):
         self, committable: Committable, base: TableContents | None, waits: bool
     ) -> tuple[OpenTable, TablePosition, pa.Schema]:
         """Return the table, which is there and this job's, where it stands, and the columns of the contents."""
+        checked = begun(self._store, partial(self._files.check, committable.written), "staged-files")
         for _ in range(LOST_RACES):
             table, position = self._mover.look()
             schema = self._next_schema(committable, base, table)
+            checked()
             if not waits:
                 self._mover.check_position(position, base)  # before one is made, which may be in the wrong catalog
             if table is None:
@@ -374,7 +379,6 @@ class TableSink(TableStaging):
             self._partition.check(self.name, rows)
         if table is not None and table.schema is not None:
             widened_schema(self.name, table.schema, schema)
-        self._files.check(committable.written)
         return schema
 
     def _compacted(

@@ -76,6 +76,9 @@ class IcebergFormat:
             )
         return IcebergTable(table, TablePlace(self._sink, self._config, root, self._store, self._partition_by))
 
+    def recent(self) -> None:
+        """Nothing: its commits are given a table that was opened for them."""
+
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         columns = assign_fresh_schema_ids(to_iceberg(self._sink, schema))
         root = table_location(self._store.config)

@@ -1,0 +1,160 @@
+"""What follows the commit point: each sink commits its part of a completed checkpoint, and that is confirmed (I11).
+
+The tables of several sinks do not wait for one another; the parts of one sink come in checkpoint order.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from milepost.dataflow.sinks.contract import Sink
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.table_contents import is_known_table, target_of
+from milepost.protocol.manifest.transaction.requests import ConfirmSinkRequest
+from milepost.protocol.records.checkpoints import CompletedCheckpoint
+from milepost.protocol.records.errors import (
+    CheckpointError,
+    CommitOutcomeUnknown,
+    InvalidRequest,
+    StoreUnavailable,
+    Superseded,
+)
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.storage.at_once import at_once
+
+_LOG = logging.getLogger(__name__)
+
+
+class SinkCommits:
+    """What one job's completed checkpoints owe its sinks."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+
+    def finish(self, session: Session) -> list[str]:
+        """Publish what was completed and never confirmed, oldest first per sink: a start does that before anything.
+
+        A sink that is down delays only itself; the trigger stops when too many checkpoints wait for it.
+        Returns: one line per checkpoint and sink that was published now.
+        Raises: what asking again cannot change: Superseded, InvalidRequest, StateCorrupt, EnvironmentUnusable.
+        """
+        published: list[str] = []
+        down: set[str] = set()
+        for checkpoint in (state := self._context.head().state).unconfirmed():
+            for sink in checkpoint.unconfirmed:
+                if sink in down:
+                    continue
+                try:
+                    self.commit(session, state, checkpoint, sink)
+                except (StoreUnavailable, CommitOutcomeUnknown) as error:
+                    down.add(sink)
+                    _LOG.warning("checkpoint %s waits for sink %s: %s", checkpoint.checkpoint_id, sink, error.message)
+                else:
+                    published.append(f"checkpoint {checkpoint.checkpoint_id} to sink {sink}")
+                    _LOG.info("checkpoint %s: sink %s had not confirmed; published", checkpoint.checkpoint_id, sink)
+        return published
+
+    def publish(
+        self,
+        session: Session,
+        state: ManifestState,
+        completed: CompletedCheckpoint,
+        spent: Callable[[str, float], None],
+    ) -> None:
+        """Commit every sink of a completed checkpoint side by side, then confirm them in order.
+
+        One that fails does not keep the others from publishing.
+
+        Args:
+            state: the head that was read after the checkpoint's completion. spent: told the seconds of each sink.
+        Raises: the first sink's error, which also says what is true: the checkpoint is completed.
+        """
+
+        def commit(sink: str) -> tuple[Sink | None, CheckpointError | None, float]:
+            started = time.monotonic()
+            try:
+                self._commit_older(session, state, completed, sink)
+                return self._move(state, completed, sink)[0], None, time.monotonic() - started
+            except CheckpointError as error:
+                return None, error, time.monotonic() - started
+
+        sinks = completed.unconfirmed
+        committed = dict(zip(sinks, at_once(self._context.store, commit, sinks), strict=True))
+        failed = {name: error for name, (_, error, _) in committed.items() if error is not None}
+        for name, (sink, _, seconds) in committed.items():
+            spent(name, seconds)
+            if sink is not None:
+                try:
+                    self._confirm(session, completed, name, sink)
+                except CheckpointError as error:
+                    failed[name] = error
+        if failed:
+            first = next(failed[name] for name in sinks if name in failed)
+            raise type(first)(
+                f"checkpoint {completed.checkpoint_id} is completed; sinks that wait for it: "
+                f"{', '.join(name for name in sinks if name in failed)}. "
+                f"{first.message} The next run publishes them first.",
+                hint=first.hint,
+                **first.details | {"completed": int(completed.checkpoint_id)},
+            ) from first
+
+    def commit_up_to(self, session: Session, state: ManifestState, target: CompletedCheckpoint, sink: str) -> bool:
+        """Commit a sink's part of a checkpoint, and of every older one it has not confirmed, in order (I14).
+
+        Returns: whether this call published the target's part; False when it was there already.
+        """
+        self._commit_older(session, state, target, sink)
+        return sink in target.unconfirmed and self.commit(session, state, target, sink)
+
+    def commit(self, session: Session, state: ManifestState, checkpoint: CompletedCheckpoint, name: str) -> bool:
+        """Commit one sink's part of a completed checkpoint and confirm it; True when this call published it.
+
+        One that a rollback has left meanwhile owes the sink nothing: nothing of it is published, and that is no error.
+        """
+        sink, published = self._move(state, checkpoint, name)
+        if sink is not None:
+            self._confirm(session, checkpoint, name, sink)
+        return published
+
+    def _commit_older(self, session: Session, state: ManifestState, target: CompletedCheckpoint, sink: str) -> None:
+        for checkpoint in state.checkpoints:
+            if checkpoint.checkpoint_id < target.checkpoint_id and sink in checkpoint.unconfirmed:
+                self.commit(session, state, checkpoint, sink)
+
+    def _move(self, state: ManifestState, checkpoint: CompletedCheckpoint, name: str) -> tuple[Sink | None, bool]:
+        """Commit one sink's part. Returns the sink, and whether this call published it; None: the job went back."""
+        metadata = self._context.metadata(checkpoint)
+        contents = metadata.tables[name]
+        if name not in {sink.name for sink in self._context.spec.sinks}:
+            raise InvalidRequest(
+                f"checkpoint {checkpoint.checkpoint_id} is completed and waits for sink {name}, which the spec no "
+                "longer has. Nothing was published.",
+                hint="put the sink back until its last checkpoint is published",
+                sink=name,
+            )
+        if not is_known_table(self._context, name, contents):
+            raise InvalidRequest(
+                f"checkpoint {checkpoint.checkpoint_id} is completed and waits for sink {name}, but the sink's path "
+                "now leads elsewhere than its rows were staged. Nothing was published.",
+                hint="set path, environment or endpoint back and run again",
+                sink=name,
+            )
+        follows, sink = metadata.sinks[name].predecessor, self._context.sink(name, contents.address)
+        try:
+            return sink, sink.move(target_of(state, checkpoint, contents, follows))
+        except Superseded:
+            current = self._context.head().state.checkpoint(checkpoint.checkpoint_id)
+            if current is not None and name in current.unconfirmed:
+                raise
+            _LOG.info("checkpoint %s: the job went back; sink %s gets nothing of it", checkpoint.checkpoint_id, name)
+            return None, False
+
+    def _confirm(self, session: Session, checkpoint: CompletedCheckpoint, name: str, sink: Sink) -> None:
+        self._context.record(ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name))
+        try:
+            sink.maintain()
+        except CheckpointError as error:
+            _LOG.warning("sink %s: its log is kept short later: %s", name, error.message)
