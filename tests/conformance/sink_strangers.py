@@ -182,7 +182,10 @@ class SinkStrangerTests(SinkCase):
 
     @pytest.mark.parametrize("damage", ["torn", "of another number", "another format", "leading out of the job"])
     def test_a_mark_that_cannot_be_read_is_corrupt_by_name(self, tmp_path: Path, damage: str) -> None:
-        """DESIGN 9: what is read from the store is validated; nothing is guessed, nothing is moved."""
+        """DESIGN 9: what is read from the store is validated; nothing is guessed, nothing is moved.
+
+        In the process that wrote a mark nothing is read; here it is another one each time.
+        """
         job = self.begin(tmp_path)
         first, second = job.go_on(2)
         store, key = self.job_store(tmp_path), mark_key("table", second.version)
@@ -198,9 +201,9 @@ class SinkStrangerTests(SinkCase):
         late = job.staged(rows((3, "late")))
         for attempt in (
             self.open_sink(tmp_path).position,
-            lambda: job.manifest.completed(job.sink, late),
-            lambda: job.sink.move(job.manifest.switched(first)),
-            lambda: job.sink.abort(checkpoint_id=3, token=1),
+            lambda: job.manifest.completed(self.open_sink(tmp_path), late),
+            lambda: self.open_sink(tmp_path).move(job.manifest.switched(first)),
+            lambda: self.open_sink(tmp_path).abort(checkpoint_id=3, token=1),
         ):
             with pytest.raises(StateCorrupt, match="marks/"):
                 attempt()

@@ -10,18 +10,19 @@ import pytest
 from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.storage.requests import StoreRequests
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.stores.counted_stores import count_requests
 
 EMPTY = 6
-NORMAL = {"trigger": 7, "run": 11, "complete": 3, "notify: table": 11, "subsume": 7}
+NORMAL = {"trigger": 7, "run": 11, "complete": 3, "after": 18}
 """One source, one sink, one level, a checkpoint subsumed; of the driver: tasks have stores of their own.
 
 Seven of them read the clock, which a bucket that has just answered is not asked for. `run` reads what each of its three
 tasks measured, and writes what the epoch did to the table; `notify` writes the next mark that the table carries, and
-replaces the entries of the log, two requests each, that nothing needs any more: of one epoch. `subsume` asks where else
-a migration has a table of the sink.
+what goes on beside it replaces the entries of the log, two requests each, that nothing needs any more: of one epoch.
+`subsume` asks where else a migration has a table of the sink.
 """
 
 
@@ -29,6 +30,8 @@ a migration has a table of the sink.
 def bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a directory the newest version is found by name, of a bucket by one listing: the latter is paid for."""
     monkeypatch.setattr(StoreConfig, "is_local", False)
+    for module in ("jobmaster.reports.timings", "jobmaster.run.attempt", "spark.task.epoch_tasks"):
+        monkeypatch.setattr(f"milepost.{module}.own_put", lambda store: StoreRequests())  # a directory is asked by none
 
 
 def three_files(tmp_path: Path) -> tuple[SparklessJob, SparklessRunner]:
@@ -40,9 +43,10 @@ def three_files(tmp_path: Path) -> tuple[SparklessJob, SparklessRunner]:
 
 
 def by_step(requests: Callable[[str], None]) -> Callable[[str], None]:
-    """What is told each phase of an epoch, and tells those of `run` on as one step."""
-    of_run = ("begin", "session", "data plane", "gate", "prepare", "write")
-    return lambda phase: requests("run" if phase.split(":")[0] in of_run else phase)
+    """What is told each phase of an epoch, and tells those of `run`, and those after the commit, on as one step."""
+    one_step = dict.fromkeys(("begin", "session", "data plane", "gate", "prepare", "write"), "run")
+    one_step |= {"notify": "after", "subsume": "after"}
+    return lambda phase: requests(one_step.get(phase.split(":")[0], phase))
 
 
 def test_an_empty_epoch_of_a_running_process_asks_little_and_starts_nothing(
@@ -85,7 +89,7 @@ def test_an_epoch_asks_no_more_than_it_did(tmp_path: Path, monkeypatch: pytest.M
     assert requests.by_step.keys() == NORMAL.keys()
     assert all(asked <= NORMAL[step] for step, asked in requests.by_step.items()), requests.told()
     heads = [(step, key) for step, _, key in requests.calls if key.startswith(HEADS)]
-    assert [step for step, key in heads if key != HEADS] == ["notify: table"], "made; that of before is known"
+    assert [step for step, key in heads if key != HEADS] == ["after"], "made; that of before is known"
     written = [key for _, operation, key in requests.calls if operation in ("put", "create")]
     read_back = [key for _, operation, key in requests.calls if operation == "get" and key in written]
     assert all(key.startswith("manifest/") for key in read_back), "of what it wrote, an epoch reads the head alone"
