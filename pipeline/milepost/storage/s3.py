@@ -23,7 +23,9 @@ import boto3.session
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.handlers import add_expect_header
 from botocore.loaders import Loader, create_loader
+from botocore.utils import determine_content_length
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError
 
@@ -40,6 +42,7 @@ _MAX_CONNECTIONS = 32
 _CONNECT_TIMEOUT_S = 5
 _READ_TIMEOUT_S = 60
 _ATTEMPTS = 4
+_LARGE_BODY_BYTES = 1 << 20
 _HEARD_S = 5.0
 """For so long the time of a reply is gone on from: nothing is asked for the clock alone."""
 _MAX_CLIENTS = 32
@@ -88,11 +91,21 @@ def _shared_client(process: int, attempts: int, reached: StoreConfig, chain: Has
             read_timeout=_READ_TIMEOUT_S,
             max_pool_connections=_MAX_CONNECTIONS,
             retries={"mode": "standard", "total_max_attempts": attempts},
+            tcp_keepalive=True,
             **options,
         ),
     )
+    client.meta.events.unregister("before-call.s3", add_expect_header)
+    client.meta.events.register("before-call.s3", _ask_before_a_large_body)
     count_requests(client)
     return client
+
+
+def _ask_before_a_large_body(model: Any, params: dict[str, Any], **_: object) -> None:
+    """Let a PUT wait for the server's 100 only where a refusal would waste much: it is a round trip of its own."""
+    body = params.get("body")
+    if hasattr(body, "read") and (determine_content_length(body) or 0) > _LARGE_BODY_BYTES:
+        add_expect_header(model, params)
 
 
 def _chain() -> Hashable:

@@ -11,6 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 
+CONTINUE = "CONTINUE"
+"""The method of a wait for leave to send a body: no request, and as long as one."""
+
 _END = b"\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue" + _END
 
@@ -69,7 +72,10 @@ class DelayingProxy:
             while True:
                 head = await reader.readuntil(_END)
                 method, path, _ = head.split(b" ", 2)
-                if _header(head, b"expect"):
+                if _header(head, b"expect"):  # the body waits for an answer of its own
+                    asked_s = time.monotonic()
+                    await asyncio.sleep(self._delay_s)
+                    self.answered.append(Answered(CONTINUE, path.decode(), asked_s, time.monotonic()))
                     writer.write(_CONTINUE)
                 body = await _body(reader, head)
                 arrived_s = time.monotonic()
