@@ -8,7 +8,6 @@ commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -43,7 +42,7 @@ from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.job.spec import BUCKET_FORMATS
-from milepost.storage.background import begun
+from milepost.storage.background import begun, in_background
 
 COMPACT_FILES = 64
 """A table of the latest rows with at least so many files is compacted by the next epoch that can."""
@@ -223,14 +222,10 @@ class TableSink(TableStaging):
                     return position, self._count(position.contents)
             return position, None
 
-        def then() -> int:
-            self.check(contents)
-            return self._count(contents)
-
-        with ThreadPoolExecutor(1) as pool:
-            shown = pool.submit(now)
-            rows_then = then()
-            position, rows_now = shown.result()
+        shown = in_background(now, "shown-table")
+        self.check(contents)
+        rows_then = self._count(contents)
+        position, rows_now = shown.result()
         return SinkChange(
             rows_now=rows_now,
             rows_then=rows_then,
