@@ -21,7 +21,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
@@ -41,10 +40,9 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.background import in_background
 from milepost.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_version
 from milepost.storage.newest import newest_object
+from milepost.storage.patience import patiently
 
 _LOG = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 Decide = Callable[[ManifestState | None, int], Transition | AlreadyDone]
 """Computes a transition from the head's state (None: no manifest yet) and the store's clock in ms; pure; may raise."""
@@ -52,7 +50,6 @@ Decide = Callable[[ManifestState | None, int], Transition | AlreadyDone]
 _RACES = 12
 _RACE_WAIT_S = 0.3
 _PUTS = 4
-_READS = 5
 _READ_AHEAD = 8
 _MAX_WAIT_S = 2.0
 _FRESH_S = 5.0
@@ -362,13 +359,13 @@ class ManifestLog:
     def _stored_write_id(self, version: int) -> str | None:
         """Return who has the version, None when it is absent."""
         try:
-            entry = _patient(lambda: self.entry(version))
+            entry = patiently(lambda: self.entry(version))
             return entry.write_id
         except NotFound:
             return None
 
     def _head_from(self, version: int) -> Head:
-        head = _patient(self._read_head)  # never what was begun to be read before the put
+        head = patiently(self._read_head)  # never what was begun to be read before the put
         if head is None or head.version < version:
             raise StateCorrupt(
                 f"manifest version {version} of {self._store.config.url} was written, but the listing after it ends "
@@ -395,14 +392,3 @@ class ManifestLog:
             hint="restore the object from a backup of the store",
             version=version,
         )
-
-
-def _patient(read: Callable[[], T]) -> T:
-    """Read after a write, through short outages: here an unanswered read costs an unknown outcome."""
-    reads = Retrying(
-        retry=retry_if_exception_type(StoreUnavailable),
-        stop=stop_after_attempt(_READS),
-        wait=wait_random_exponential(multiplier=0.1, max=_MAX_WAIT_S),
-        reraise=True,
-    )
-    return reads(read)
