@@ -54,7 +54,14 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "spark": ("worker", "wire", "task", "driver", "local"),
     "spec": ("values", "job sql", "graph", "lineage", "load picture"),
-    "airflow": ("connections page_urls", "task_output", "provider", "operators", "operate", "dags page"),
+    "airflow": (
+        "connections page_urls parsed_specs preload",
+        "task_output",
+        "provider",
+        "operators",
+        "operate",
+        "dags page",
+    ),
     "cli": ("terminal", "running reading workspace", "switching", "main"),
     "testing": ("case_file", "rows", "local_job", "case_run", "recording"),
     "dataflow.sinks": (
@@ -285,16 +292,17 @@ def around_the_task_sdk(imports: Iterable[Import]) -> list[Import]:
     """Those of Airflow that a task may not use: it has no metadata database, and these would be a way around that.
 
     The standard provider is made for tasks: its operators use that kit, as ours do, and the kit has no triggers of its
-    own. The page is no task: Airflow's own server runs it.
+    own. The pages and the listeners are no tasks: Airflow's own server and scheduler run them.
     """
     of_tasks = ("airflow.sdk.", "airflow.providers.standard.", "airflow.triggers.")
-    page = REPOSITORY / FOLDER / "airflow" / "page"
+    airflow = REPOSITORY / FOLDER / "airflow"
+    of_servers = (airflow / "page", airflow / "preload.py")
     return [
         imported
         for imported in imports
         if imported.root == "airflow"
         and not f"{imported.name}.".startswith(of_tasks)
-        and not imported.file.is_relative_to(page)
+        and not any(imported.file.is_relative_to(place) for place in of_servers)
     ]
 
 

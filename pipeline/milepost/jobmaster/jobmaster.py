@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.backfill.plan import ApprovedBackfill
     from milepost.jobmaster.compatibility.preflight import advice, report_lines
     from milepost.jobmaster.job.installed_suite import suite_faults
+    from milepost.jobmaster.job.made_ready import make_ready
     from milepost.jobmaster.job.session import Session
     from milepost.jobmaster.job.store_checks import probe_stores, probe_tables
     from milepost.jobmaster.leadership.leadership import Leadership
@@ -66,6 +67,7 @@ _HOMES = {
     "backfill.plan": ("ApprovedBackfill",),
     "compatibility.preflight": ("advice", "report_lines"),
     "job.installed_suite": ("suite_faults",),
+    "job.made_ready": ("make_ready",),
     "job.session": ("Session",),
     "job.store_checks": ("probe_stores", "probe_tables"),
     "leadership.outcomes": ("AbortedCheckpoint", "CanceledJob", "CheckpointCopy"),

@@ -55,6 +55,12 @@ def _service_models() -> Loader:
     return create_loader()
 
 
+def read_service_model() -> None:
+    """Read the description of S3 ahead of the first client, without a connection or a look for credentials."""
+    credentials = Credentials("none", "none", None)
+    aws_session(credentials).client("s3", region_name="us-east-1", endpoint_url="http://127.0.0.1:1")
+
+
 def aws_session(credentials: Credentials | None) -> boto3.session.Session:
     """Return a session with these credentials; None: those of the standard AWS chain."""
     session = botocore.session.get_session()

@@ -18,8 +18,8 @@ from milepost.airflow.dags import load_jobs
 from milepost.airflow.dags.dag_factory import BROKEN_TAG, epoch_dag, job_dags
 from milepost.airflow.dags.dag_settings import sink_assets
 from milepost.airflow.dags.epoch_tasks import execution_timeout
-from milepost.airflow.dags.parsed_specs import parsed_spec
 from milepost.airflow.operators import tasks
+from milepost.airflow.parsed_specs import parsed_spec
 from milepost.protocol.records.errors import NotFound
 from milepost.spec.load.load import LoadedJob, load_job
 from tests.harness.servers.processes import REPOSITORY

@@ -28,9 +28,9 @@ from airflow.sdk.exceptions import AirflowFailException
 from milepost.airflow.dags.dag_settings import START, task_defaults
 from milepost.airflow.dags.epoch_tasks import epoch_tasks
 from milepost.airflow.dags.operate_dag import operate_dag
-from milepost.airflow.dags.parsed_specs import parsed_spec
 from milepost.airflow.operators import forms, tasks
 from milepost.airflow.operators.job_specs import BROKEN_TAG, epoch_dag_id, operate_dag_id
+from milepost.airflow.parsed_specs import kept_name, parsed_spec
 from milepost.airflow.task_output.runbook_links import runbook_link
 from milepost.airflow.task_output.task_log import keep_task_log_short
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound
@@ -68,6 +68,8 @@ def job_dags(config: Path) -> dict[str, DAG]:
     dags: dict[str, DAG] = {}
     names: set[str] = set()
     for path in spec_files(config):
+        if asked is not None and _is_of_others(path, asked):
+            continue
         name, makers = _makers(path)
         if name in names:
             message = f"{path.name}: another spec in {config} has the job name of {name} too; names are unique."
@@ -75,6 +77,12 @@ def job_dags(config: Path) -> dict[str, DAG]:
         names.add(name)
         dags |= {dag_id: make() for dag_id, make in makers.items() if asked in (None, dag_id)}
     return dags
+
+
+def _is_of_others(path: Path, dag_id: str) -> bool:
+    """Whether a spec file is known to make other DAGs than this: every task of every job looks at all of them."""
+    name = kept_name(path)
+    return name is not None and dag_id not in {*(own(name) for own in _DAGS), f"{epoch_dag_id(name)}{DUPLICATE}"}
 
 
 def _makers(path: Path) -> tuple[str, dict[str, Callable[[], DAG]]]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
 from milepost.airflow.connections import airflow_connection
+from milepost.airflow.parsed_specs import parsed_spec
 from milepost.airflow.task_output.lineage import lineage_settings
 from milepost.airflow.task_output.outcome import Reaction, translate_errors
 from milepost.airflow.task_output.task_log import keep_task_log_short
@@ -70,9 +72,8 @@ class JobOperator(BaseOperator):
 
     def jobmaster(self) -> JobMaster:
         from milepost.jobmaster.jobmaster import JobMaster
-        from milepost.spec.load.load import load_job
 
-        job = replace(load_job(self.spec_path), find_connection=airflow_connection)
+        job = replace(parsed_spec(Path(self.spec_path)), find_connection=airflow_connection)
         return JobMaster(job, lineage_settings)
 
     def beside(self, task_id: str) -> str:

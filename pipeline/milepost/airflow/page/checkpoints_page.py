@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from airflow.plugins_manager import AirflowPlugin
 
 from milepost.airflow.page_urls import URL_PREFIX, job_url, jobs_url
+from milepost.airflow.preload import Preload
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -43,3 +44,4 @@ class CheckpointsPage(AirflowPlugin):
             "url_route": "checkpoints",
         },
     ]
+    listeners = [Preload()]  # noqa: RUF012 - Airflow's own shape

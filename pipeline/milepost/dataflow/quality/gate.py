@@ -78,11 +78,17 @@ def begin_loading(specs: Sequence[QualitySpec]) -> threading.Thread | None:
     return thread
 
 
+def load_quietly() -> None:
+    """Import Great Expectations ahead of its use; that it cannot be is told by the gate."""
+    with _quiet():
+        _load()
+
+
 def _load() -> None:
     try:
         _import()
     except _IMPORT_ERRORS as error:
-        _LOG.info("Great Expectations was not imported beside Spark's start: %s", error)
+        _LOG.info("Great Expectations was not imported ahead of the gate: %s", error)
 
 
 def _import() -> None:

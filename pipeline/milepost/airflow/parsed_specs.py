@@ -50,8 +50,7 @@ def parsed_spec(path: Path) -> LoadedJob:
         InvalidRequest: all problems, with file and line.
     """
     text = read_spec(path)
-    key = hashlib.sha256("\0".join((CODE_HASH, _sqlglot(), str(path), text)).encode()).hexdigest()
-    file = _file(path)
+    key, file = _key(path, text), _file(path)
     kept = _kept(file, key)
     if kept is None:
         kept = _parsed(key, text, path)
@@ -61,6 +60,19 @@ def parsed_spec(path: Path) -> LoadedJob:
     job = from_spec(JobSpec.model_validate(kept.spec), kept.spec_hash, text, path)
     require_placed(job)
     return job
+
+
+def kept_name(path: Path) -> str | None:
+    """Return the job's name in a spec file, where what it follows from is kept; nothing of it is checked."""
+    try:
+        kept = _kept(_file(path), _key(path, read_spec(path)))
+    except InvalidRequest:
+        return None
+    return None if kept is None else str(kept.spec["name"])
+
+
+def _key(path: Path, text: str) -> str:
+    return hashlib.sha256("\0".join((CODE_HASH, _sqlglot(), str(path), text)).encode()).hexdigest()
 
 
 @cache

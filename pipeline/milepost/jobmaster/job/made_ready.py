@@ -1,0 +1,13 @@
+"""What takes long once per process, done ahead of the first job: the import of the gate's library, S3's description."""
+
+from __future__ import annotations
+
+from milepost.dataflow.quality.gate import load_quietly
+
+
+def make_ready() -> None:
+    """Do it, without a connection and without a look for credentials. Raises ImportError: the extra `s3` is missing."""
+    load_quietly()
+    from milepost.storage.s3 import read_service_model
+
+    read_service_model()

@@ -1,0 +1,99 @@
+"""A scheduler whose LocalExecutor forks imports ahead what tasks import; no other process of Airflow does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milepost.airflow.preload import OFF
+from tests.harness.servers.processes import REPOSITORY
+
+STARTED = """
+import json, os, sys
+from airflow.jobs.job import Job
+if sys.argv[1] == "scheduler":
+    import airflow.cli.commands.scheduler_command
+Job()  # as the commands of the scheduler, the triggerer and the DAG processor begin
+"""
+
+LOADED = (
+    STARTED
+    + """
+print(json.dumps(sorted(sys.modules)))
+"""
+)
+
+TASKS = (
+    STARTED
+    + """
+from pathlib import Path
+from airflow.sdk.execution_time.task_runner import TaskRunnerMarker
+from airflow.sdk.listener import get_listener_manager
+import milepost
+from tests.harness.servers.task_imports import in_a_fork
+
+def task():
+    get_listener_manager().hook.on_starting(component=TaskRunnerMarker())
+    kept = sorted(name for name in sys.modules if name.startswith("milepost"))
+    from milepost import jobmaster
+    return [len(kept), getattr(jobmaster, "REVISION", 1)]
+
+told = [in_a_fork(task)]
+source = Path(next(iter(milepost.__path__))) / "jobmaster" / "__init__.py"
+source.write_text(source.read_text() + "\\nREVISION = 2\\n")
+told.append(in_a_fork(task))
+print(json.dumps(told))
+"""
+)
+
+
+def told(code: str, component: str, home: Path, sources: Path = REPOSITORY / "pipeline", **settings: str) -> Any:
+    """What a process of Airflow prints that has the clone's plugins folder."""
+    own = {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
+        "PYTHONPATH": os.pathsep.join((str(sources), str(REPOSITORY))),
+    }
+    environ = {name: value for name, value in os.environ.items() if name != OFF} | own | settings
+    command = [sys.executable, "-c", code, component]
+    ran = subprocess.run(command, env=environ, cwd=home, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def test_a_scheduler_that_forks_has_imported_what_tasks_import(tmp_path: Path) -> None:
+    loaded = set(told(LOADED, "scheduler", tmp_path))
+    ours = {"milepost.jobmaster.run.epochs", "milepost.airflow.operators.tasks", "milepost.spark.driver.connect"}
+    assert ours < loaded
+    assert {"boto3", "great_expectations.expectations", "pandas", "pyspark.sql.connect.session"} < loaded
+    assert not [name for name in loaded if name.startswith(("milepost.cli", "milepost.airflow.page.pages"))]
+
+
+@pytest.mark.parametrize(
+    ("component", "settings"),
+    [
+        ("triggerer", {}),
+        ("scheduler", {"AIRFLOW__CORE__EXECUTOR": "CeleryExecutor"}),
+        ("scheduler", {OFF: "1"}),
+    ],
+)
+def test_no_other_process_imports_anything_ahead(component: str, settings: dict[str, str], tmp_path: Path) -> None:
+    loaded = told(LOADED, component, tmp_path, **settings)
+    assert not [name for name in loaded if name.startswith(("milepost.jobmaster", "boto3", "pandas", "pyarrow"))]
+
+
+def test_a_task_runs_the_code_that_lies_on_the_disk_when_it_starts(tmp_path: Path) -> None:
+    """An edited clone, or a new version, is not run as a mixture with what the scheduler had imported before."""
+    sources = tmp_path / "pipeline"
+    shutil.copytree(REPOSITORY / "pipeline", sources)
+    (unchanged, first), (forgotten, second) = told(TASKS, "scheduler", tmp_path, sources)
+    assert unchanged > 100 and forgotten == 0
+    assert (first, second) == (1, 2)
