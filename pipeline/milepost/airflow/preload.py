@@ -7,7 +7,6 @@ and shares its memory. Where tasks begin in processes of their own (Celery, Kube
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -108,6 +107,8 @@ def _know_asset_uris() -> None:
 
 def _forks() -> bool:
     """Whether the tasks of this scheduler begin as copies of it."""
+    import multiprocessing
+
     local = any("LocalExecutor" in name for name in conf.get("core", "executor").split(","))
     forked = sys.platform == "linux" and multiprocessing.get_start_method(allow_none=True) in (None, "fork")
     return local and forked and not os.environ.get(OFF)

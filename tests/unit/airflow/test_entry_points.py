@@ -41,7 +41,7 @@ print(json.dumps({"loaded": heavy, "version": known.version, "info": known.data,
 
 EACH = """
 import json, sys
-import airflow.plugins_manager, airflow.sdk
+import airflow.listeners, airflow.plugins_manager, airflow.sdk
 from importlib import import_module
 
 before = set(sys.modules)
