@@ -37,7 +37,7 @@ PAGES ?=
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format check test referees mutants fuzz law examples bench bench-tables demo docs reference transcripts down status clean
+.PHONY: help env lint format check test referees mutants fuzz law examples bench bench-tables bench-airflow demo docs reference transcripts down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ bench-tables: env ## open tables beside Spark's MERGE, delta-rs and DuckDB; writ
 	@$(PY) -m bench.environments .venv-bench
 	@$(PY) -m scripts.spark_readers
 	@$(PY) -m bench tables --mode $(MODE) $(BENCH_ARGS)
+
+bench-airflow: env ## epochs through a real Airflow beside empty tasks and beside availableNow; writes bench/AIRFLOW.md (half an hour)
+	@$(PY) -m bench airflow $(BENCH_ARGS)
 
 demo: env ## S3, Spark, Airflow and 28 days of real flights in 7 epochs; again: the next 28 days
 	@exec $(PY) -m scripts.demo --days $(MILEPOST_DAYS)

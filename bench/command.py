@@ -27,6 +27,7 @@ from bench.processes import WorkerFailed
 from bench.report import memory, render, report_name
 from bench.results import MeasuredElsewhere, Results
 from bench.rounds import Plan, Say, run_workload
+from bench.scheduled.parts import PARTS, measure_airflow
 from bench.statistics import Spread
 from bench.systems.registry import SYSTEMS, TOOLS
 from bench.tables import lacking_here, table_parts
@@ -55,6 +56,7 @@ def main(arguments: list[str]) -> int:
         "old-job": _old_job,
         "commands": _commands,
         "tables": _tables,
+        "airflow": _airflow,
     }[options.command]
     return int(do(options, say))
 
@@ -188,6 +190,17 @@ def _commands(options: argparse.Namespace, say: Say) -> int:
     return 0
 
 
+def _airflow(options: argparse.Namespace, say: Say) -> int:
+    """Measure parts of the way through Airflow; write their figures and AIRFLOW.md."""
+    folder, results = options.folder.resolve() / "airflow", options.results.resolve()
+    try:
+        measure_airflow(options.only or (), options.rounds, folder, results, say)
+    except (RuntimeError, TimeoutError) as error:
+        print(str(error), file=sys.stderr)
+        return 1
+    return 0
+
+
 def _lacks_plotter(say: Say) -> bool:
     """Whether the environment that draws the plots is missing: better known before the hour than after it."""
     if not PLOTTER.exists():
@@ -276,11 +289,14 @@ def _parser() -> argparse.ArgumentParser:
     commands_.add_argument("--rounds", type=_positive, default=5)
     tables = commands.add_parser("tables", help="open tables beside Spark's MERGE, delta-rs and DuckDB; TABLES.md")
     tables.add_argument("--report", action="store_true", help="write TABLES.md and its plot again, from raw results")
-    for one in (measure, run, old_job, commands_, tables):
+    airflow = commands.add_parser("airflow", help="epochs through Airflow beside empty tasks; writes AIRFLOW.md")
+    airflow.add_argument("--only", nargs="+", choices=list(PARTS), help="these parts again; the others stay")
+    airflow.add_argument("--rounds", type=_positive, help="turns, or minutes, instead of each part's own number")
+    for one in (measure, run, old_job, commands_, tables, airflow):
         one.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="for inputs and scratch files")
     for one, modes in ((run, MODES), (report, MODES), (tables, MODES[:2])):
         one.add_argument("--mode", choices=modes, default="quick")
-    for one in (run, report, old_job, commands_, tables):
+    for one in (run, report, old_job, commands_, tables, airflow):
         one.add_argument("--results", type=Path, default=HOME, help="folder of the raw results and of their report")
     for one in (run, tables):
         one.add_argument(

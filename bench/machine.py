@@ -31,7 +31,7 @@ def describe() -> dict[str, Any]:
     }
 
 
-_RESULTS = (":!bench/RESULTS.md", ":!bench/TABLES.md", ":!bench/results-*.json", ":!bench/plots")
+_RESULTS = (":!bench/RESULTS.md", ":!bench/TABLES.md", ":!bench/AIRFLOW.md", ":!bench/results-*.json", ":!bench/plots")
 
 
 def _java() -> str:

@@ -1,0 +1,1 @@
+"""Epochs through Airflow, beside tasks that do nothing and beside what a team would write in their place."""
