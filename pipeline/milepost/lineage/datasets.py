@@ -19,6 +19,7 @@ from milepost.epoch.metadata import CheckpointMetadata, SourceSnapshot
 from milepost.epoch.plan import InputRecord
 from milepost.epoch.subtask_shares import SINK, shares_of
 from milepost.lineage.dataset_names import DatasetName, catalog_table, sink_name, source_name
+from milepost.lineage.table_versions import TableVersions
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.lineage.column_lineage import column_lineage
 from milepost.spec.lineage.origins import Origins, RowsLineage
@@ -89,11 +90,11 @@ class JobDatasets:
         about = self._about(sink, {name: None if type_ is None else str(type_) for name, type_ in columns.items()})
         return self._output(sink, about)
 
-    def published(self, sink: str, metadata: CheckpointMetadata) -> OutputDataset:
+    def published(self, sink: str, metadata: CheckpointMetadata, versions: TableVersions) -> OutputDataset:
         """Return a sink's table as an epoch has left it."""
         contents, snapshot = metadata.tables[sink], metadata.sinks[sink]
         about = self._about(sink, _columns_of(contents))
-        about["version"] = _version(f"{metadata.timeline}/{metadata.checkpoint_id}")
+        about["version"] = _version(versions.of(sink, metadata.checkpoint_id))
         if snapshot.predecessor == _CREATED:
             about["lifecycleStateChange"] = _changed(Change.CREATE)
         written = shares_of(metadata.shares, sink, SINK)
@@ -113,12 +114,12 @@ class JobDatasets:
             dataset.facets = about
         return dataset
 
-    def followed(self, sink: str, target: CheckpointMetadata | None, timeline: str) -> OutputDataset:
+    def followed(self, sink: str, target: CheckpointMetadata | None, versions: TableVersions) -> OutputDataset:
         """Return a sink's table after it has followed a decision; target None: it is empty now."""
         contents = None if target is None else target.tables.get(sink)
         about = self._about(sink, {} if contents is None else _columns_of(contents))
         shown = 0 if contents is None else contents.checkpoint_id
-        about["version"] = _version(f"{timeline}/{shown}")
+        about["version"] = _version(versions.of(sink, shown))
         about["lifecycleStateChange"] = _changed(Change.OVERWRITE if shown else Change.TRUNCATE)
         return self._output(sink, about)
 

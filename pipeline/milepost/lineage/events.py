@@ -22,6 +22,7 @@ from milepost.lineage.datasets import JobDatasets
 from milepost.lineage.run_facets import STOPPED, engine_facet, error_facet, job_facets, nominal_time, parent_facet
 from milepost.lineage.run_ids import decision_run_id, epoch_run_id
 from milepost.lineage.settings import ParentRun
+from milepost.lineage.table_versions import TableVersions
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
     CheckpointTriggered,
@@ -74,11 +75,17 @@ class LineageEvents:
         return self._of_epoch(RunState.START, event.at_ms, run, {NAME: facet}, self._datasets.inputs(record), outputs)
 
     def completed(
-        self, checkpoint: CompletedCheckpoint, metadata: CheckpointMetadata, record: InputRecord, at_ms: int
+        self,
+        checkpoint: CompletedCheckpoint,
+        metadata: CheckpointMetadata,
+        record: InputRecord,
+        at_ms: int,
+        of_format: Mapping[str, str],
     ) -> RunEvent:
-        """Return COMPLETE of an epoch that all of its sinks have confirmed."""
+        """Return COMPLETE of an epoch that all of its sinks have confirmed; of_format: as in `TableVersions`."""
         known = {sink.name for sink in self._job.spec.sinks}
-        outputs = [self._datasets.published(name, metadata) for name in checkpoint.sinks if name in known]
+        versions = TableVersions(checkpoint.timeline, of_format)
+        outputs = [self._datasets.published(name, metadata, versions) for name in checkpoint.sinks if name in known]
         return self._ended(RunState.COMPLETE, checkpoint, metadata, record, at_ms, outputs)
 
     def completed_on_fork(
@@ -124,11 +131,11 @@ class LineageEvents:
         return self._of_decision(RunState.START, event, version, event.at_ms, [])
 
     def followed(
-        self, event: Decision, version: int, at_ms: int, target: CheckpointMetadata | None, timeline: str
+        self, event: Decision, version: int, at_ms: int, target: CheckpointMetadata | None, versions: TableVersions
     ) -> RunEvent:
         """Return COMPLETE of such a run, when all of its tables have."""
         known = {sink.name for sink in self._job.spec.sinks}
-        outputs = [self._datasets.followed(name, target, timeline) for name in sorted(known & set(_sinks(event)))]
+        outputs = [self._datasets.followed(name, target, versions) for name in sorted(known & set(_sinks(event)))]
         return self._of_decision(RunState.COMPLETE, event, version, at_ms, outputs)
 
     def superseded(self, event: Decision, version: int, at_ms: int) -> RunEvent:

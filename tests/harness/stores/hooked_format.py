@@ -80,7 +80,7 @@ class HookedTable:
     def __init__(self, inner: OpenTable, form: HookedFormat) -> None:
         self._inner, self._form = inner, form
         self.version, self.table_id, self.owner = inner.version, inner.table_id, inner.owner
-        self.number = inner.number
+        self.number, self.readers_version = inner.number, inner.readers_version
         self.write_id, self.schema = inner.write_id, inner.schema
 
     def check(self, schema: pa.Schema | None) -> None:

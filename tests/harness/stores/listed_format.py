@@ -35,6 +35,7 @@ class ListedTable:
     write_id: str | None = None
     schema: pa.Schema | None = None
     version: int = 0
+    readers_version: str | None = None
     files: dict[str, int] = field(default_factory=dict)
     others: list[ForeignCommit] = field(default_factory=list)
     commits: list[ForeignCommit] = field(default_factory=list)

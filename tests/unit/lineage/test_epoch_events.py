@@ -6,13 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
 
 from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.epoch.plan import EpochPlan
@@ -357,3 +359,37 @@ def test_nothing_of_it_is_imported_where_nothing_is_configured(tmp_path: Path, m
                          env={**os.environ, "PYTHONPATH": str(REPOSITORY / "pipeline")})  # fmt: skip
     known = "['milepost.lineage', 'milepost.lineage.settings', 'milepost.protocol.retention.lineage']"
     assert ran.stdout.strip() == f"{known} []"
+
+
+CATALOG = "catalog: {type: sql, uri: 'sqlite:///catalog.db'}, table: shop.events"
+
+
+def delta_versions(folder: Path) -> list[str]:
+    return [str(DeltaTable(folder / "lake" / "table").version())]
+
+
+def iceberg_versions(folder: Path) -> list[str]:
+    uri = f"sqlite:///{folder}/config/catalog.db"
+    with SqlCatalog("milepost", uri=uri, warehouse=f"file://{folder}/lake") as catalog:
+        return [str(one.snapshot_id) for one in catalog.load_table("shop.events").snapshots()]
+
+
+@pytest.mark.parametrize(
+    ("format_", "versions"),
+    [("format: delta, ", delta_versions), (f"format: iceberg, {CATALOG}, ", iceberg_versions)],
+    ids=["delta", "iceberg"],
+)
+def test_a_table_that_others_read_has_the_version_that_they_know(
+    format_: str, versions: Callable[[Path], list[str]], receiver: LineageReceiver, tmp_path: Path
+) -> None:
+    """Of an epoch, and of the rollback behind it: as an engine that reads the table names what it sees."""
+    edit = {"format: parquet, ": format_, "retained: {last: 1}": "retained: {last: 9}"}
+    job = SparklessJob.create(tmp_path / "job", edit)
+    seen = []
+    for act in (run, run, lambda job: job.master.rollback(Session.cli(), 1)):
+        job.land(f"{len(seen)}.csv", f"k,v\n{len(seen)},a\n")
+        act(job)
+        complete = receiver.wait_for(2 * len(seen) + 2)[-1]
+        seen.append(complete["outputs"][0]["facets"]["version"]["datasetVersion"])
+        assert complete["eventType"] == "COMPLETE" and seen[-1] == versions(tmp_path / "job")[-1]
+    assert len(set(seen)) == 3

@@ -11,7 +11,7 @@ retention keeps house. A sink is all of them; `build.py` makes one from its spec
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Protocol
 
@@ -50,10 +50,12 @@ class TablePosition:
         number: of the mark that it carries; 0: it carries none.
         mark: None where the number is 0, or where the job knows nothing of it: then another writer, or a copy of the
             job, moved the table, or an old state of it was restored.
+        readers_version: as `OpenTable` has it.
     """
 
     number: int
     mark: Mark | None
+    readers_version: str | None = field(default=None, compare=False)
 
     @property
     def is_known(self) -> bool:

@@ -73,9 +73,12 @@ class OpenTable(Protocol):
         owner: whose it says that it is; None: nobody's.
         number: of the newest mark that it carries; 0 before the first. write_id: of that move; None before the first.
         schema: None before anything said what its columns are.
+        readers_version: what it shows, as every reader of the format names it: Delta's version, Iceberg's snapshot.
+            None: the format has no such name, or nothing is shown yet.
     """
 
     version: int
+    readers_version: str | None
     table_id: str
     owner: TableOwner | None
     number: int

@@ -5,7 +5,8 @@ It reads what it tells of from the store again, in its own thread: nothing of it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.plan import InputRecord, decode_input_record
 from milepost.jobmaster.job.context import JobContext
 from milepost.lineage.settings import LineageSettings
+from milepost.lineage.table_versions import TableVersions
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
@@ -24,7 +26,9 @@ from milepost.protocol.manifest.transaction.events import (
     aborts_of,
 )
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
+from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.manifest_state import ManifestState, Reconciliation
+from milepost.spec.job.spec import BUCKET_FORMATS
 from milepost.storage.checked import read_handle
 from milepost.storage.manifest_log import Landed
 
@@ -70,12 +74,23 @@ class LineageObserver:
         yield from self._decisions(version, before, event, after)
 
     def _ended(self, checkpoint: CompletedCheckpoint, event: Event, after: ManifestState) -> RunEvent:
-        end = self._made.completed
+        read = checkpoint, self._metadata(checkpoint), self._record(checkpoint.plan), event.at_ms
         if isinstance(event, TimelineSwitched) and checkpoint.checkpoint_id in event.discarded:
-            end = self._made.discarded
-        elif checkpoint.timeline != after.live or isinstance(event, TimelineSwitched | RealignmentDecided):
-            end = self._made.completed_on_fork
-        return end(checkpoint, self._metadata(checkpoint), self._record(checkpoint.plan), event.at_ms)
+            return self._made.discarded(*read)
+        if checkpoint.timeline != after.live or isinstance(event, TimelineSwitched | RealignmentDecided):
+            return self._made.completed_on_fork(*read)
+        return self._made.completed(*read, self._versions(checkpoint.sinks, checkpoint.version))
+
+    def _versions(self, sinks: Iterable[str], number: int) -> dict[str, str]:
+        """Return how readers of their formats name what tables show since this transition, where that can be told."""
+        found: dict[str, str] = {}
+        named = {one.name for one in self._context.spec.sinks if one.format in BUCKET_FORMATS}
+        for sink in named.intersection(sinks):
+            with suppress(CheckpointError):  # it is told without
+                shown = self._context.sink(sink).position()
+                if shown.number == number and shown.readers_version is not None:
+                    found[sink] = shown.readers_version
+        return found
 
     def _aborted(self, event: CheckpointAborted) -> RunEvent:
         from milepost.lineage.datasets import assertions_of
@@ -92,7 +107,7 @@ class LineageObserver:
         if isinstance(event, TimelineSwitched | RealignmentDecided):
             yield self._made.decided(event, version)
             if now is None:  # a job without sinks
-                yield self._made.followed(event, version, event.at_ms, None, after.live)
+                yield self._made.followed(event, version, event.at_ms, None, TableVersions(after.live, {}))
 
     def _decision_over(self, due: Reconciliation, event: Event, *, superseded: bool) -> Iterator[RunEvent]:
         entry = self._context.log.entry(due.decision)
@@ -104,7 +119,9 @@ class LineageObserver:
             return
         checkpoint = entry.state.checkpoint(due.checkpoint_id)
         shown = None if checkpoint is None else self._metadata(checkpoint)
-        yield self._made.followed(decision, due.decision, event.at_ms, shown, due.timeline)
+        sinks = decision.sinks if isinstance(decision, TimelineSwitched) else (decision.sink,)
+        version = TableVersions(due.timeline, self._versions(sinks, due.decision))
+        yield self._made.followed(decision, due.decision, event.at_ms, shown, version)
 
     def _record(self, handle: ObjectHandle) -> InputRecord:
         return decode_input_record(read_handle(self._context.store, handle))

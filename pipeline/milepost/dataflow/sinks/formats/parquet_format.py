@@ -139,6 +139,7 @@ class OpenParquetTable:
     def __init__(self, store: ObjectStore, table_id: str, owner: TableOwner, head: TableHead | None) -> None:
         self._store = store
         self.version = 0 if head is None else head.version
+        self.readers_version: str | None = None
         self.table_id = table_id
         self.number = 0 if head is None else head.number
         self.write_id = None if head is None else head.write_id

@@ -189,7 +189,8 @@ class TableMover:
     def _position(self, table: OpenTable | None) -> TablePosition:
         if table is None or not table.number:
             return TablePosition(0, None)
-        return TablePosition(table.number, self._marks.carried(table.number, table.write_id, table.table_id))
+        mark = self._marks.carried(table.number, table.write_id, table.table_id)
+        return TablePosition(table.number, mark, table.readers_version)
 
     def _make(self, schema: pa.Schema) -> bool:
         """Make an empty table for whom its place is reserved; False: it is reserved for nobody."""

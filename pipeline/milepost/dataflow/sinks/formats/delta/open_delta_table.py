@@ -74,6 +74,7 @@ class OpenDeltaTable:
         self._partition_by = partition_by
         metadata = table.metadata()
         self.version = table.version()
+        self.readers_version: str | None = str(self.version)
         self._columns = json.loads(table.schema().to_json())
         self.table_id = str(metadata.id)
         self.owner = owner_in(metadata.configuration)

@@ -96,6 +96,8 @@ class IcebergTable:
         metadata = table.metadata
         self._mark = find_mark(metadata)
         self.version = _compared(metadata)
+        snapshot = metadata.current_snapshot_id
+        self.readers_version = None if snapshot is None else str(snapshot)
         self.table_id = str(metadata.table_uuid)
         self.owner = owner_of(metadata.properties)
         self.number = self._mark.number if self._mark is not None else 0

@@ -51,6 +51,7 @@ class OpenPostgresTable:
     def __init__(self, place: TablePlace, head: TableHead, table_id: str) -> None:
         self._place, self._head = place, head
         self.version, self.table_id = head.version, table_id
+        self.readers_version: str | None = None
         self.owner: TableOwner | None = head.owner
         self.number, self.write_id = head.number, head.write_id
         self.schema: pa.Schema | None = head.schema
