@@ -14,6 +14,10 @@ EXTRAS: dict[str, dict[str, str]] = {
     "delta": {"deltalake": "deltalake"},
     "iceberg": {"pyiceberg": "pyiceberg"},
     "lineage": {"openlineage": "openlineage-python"},
+    "otel": {
+        "opentelemetry.sdk": "opentelemetry-sdk",
+        "opentelemetry.exporter.otlp": "opentelemetry-exporter-otlp",
+    },
     "postgres": {"psycopg": "psycopg", "psycopg_binary": "psycopg-binary"},
 }
 """Extra -> what of it is imported, and the distribution that brings it."""
@@ -26,7 +30,14 @@ def install_command(extra: str) -> str:
 
 def missing_libraries(extra: str) -> tuple[str, ...]:
     """Return the distributions of an extra that are not installed; imports none of them."""
-    return tuple(dict.fromkeys(name for module, name in EXTRAS[extra].items() if find_spec(module) is None))
+    return tuple(dict.fromkeys(name for module, name in EXTRAS[extra].items() if not _is_there(module)))
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package that it is in
+        return False
 
 
 def require(extra: str, what: str) -> None:

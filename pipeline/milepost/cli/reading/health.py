@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from milepost.cli.terminal.metrics import Form, Format, check_form, print_metrics
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, printable, show_bytes, show_count, show_time
@@ -37,6 +38,7 @@ def status(
     ctx: typer.Context,
     job: Job,
     max_lag: Annotated[str | None, typer.Option("--max-lag", metavar="D", help="Exit 6 beyond it, e.g. 2h.")] = None,
+    form: Format = Form.TEXT,
     watch: Annotated[bool, typer.Option("--watch", help="Again whenever it has changed, until Ctrl-C.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -44,6 +46,9 @@ def status(
     """Show the job's health and the next step: exit 0 healthy, 1 last failed, 4 fenced, 6 beyond the lag."""
     output: Output = ctx.obj
     bound_ms = _bound_ms(max_lag)
+    if form is Form.PROMETHEUS:
+        check_form(output, watch=watch)
+        return print_metrics(open_job(job, ahead=True).samples(), output)
     master = open_job(job, ahead=True)
     if watch:
         follow(lambda: output.as_typed(master.status(bound_ms)), lambda: time.sleep(_LOOK_EVERY_S), output)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from milepost.cli.terminal.completion import job_names
+from milepost.cli.terminal.metrics import Form, Format, check_form, print_metrics
 from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output, show_time
 
@@ -27,19 +28,27 @@ def jobs(
             autocompletion=job_names,
         ),
     ] = None,
+    form: Format = Form.TEXT,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """List jobs with their head checkpoint, status and last success."""
-    from milepost.jobmaster.jobmaster import jobs_beside, jobs_of_folder, jobs_under
+    from milepost.jobmaster.jobmaster import jobs_beside, jobs_of_folder, jobs_under, listed_samples
     from milepost.spec.load.load import is_spec, load_job
 
     output: Output = ctx.obj
+    if form is Form.PROMETHEUS:
+        check_form(output)
     here = Path.cwd()
     if place is None:
         found = jobs_of_folder(here)
     else:
         found = jobs_beside(load_job(place)) if is_spec(place) else jobs_under(place, here)
+    if form is Form.PROMETHEUS:
+        for one in found:
+            if one.problem is not None:
+                output.note(f"{one.job}: {one.problem}")
+        return print_metrics((sample for one in found for sample in listed_samples(one)), output)
     if output.json:
         return output.document({"jobs": found})
     if not found:

@@ -20,7 +20,15 @@ from milepost.jobmaster.reports.parts.input_read import InputRead, input_read
 from milepost.jobmaster.reports.parts.sinks import SinkDetails, sink_details
 from milepost.jobmaster.reports.parts.subtasks import Spread, SubtaskDetails, Subtasks, spreads, uploaded_bytes
 from milepost.jobmaster.reports.static_sources import StaticSourceDetails, static_source_details
-from milepost.jobmaster.reports.timings import AfterCommit, kept, notified_of, phases_of, requests_of
+from milepost.jobmaster.reports.timings import (
+    AfterCommit,
+    StepTimes,
+    kept,
+    notified_of,
+    phases_of,
+    requests_of,
+    steps_of,
+)
 from milepost.protocol.exchange.declines import recreated
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
@@ -140,7 +148,7 @@ class CheckpointDetails(CheckpointReport):
 
     Attributes:
         operators: in topological order. published: by sink; left out of what `run` says.
-        phases: milliseconds, None for what was not measured. notified_ms: by sink.
+        phases: milliseconds, None for what was not measured. notified_ms: by sink. steps: when each ran, in order.
         requests: to S3, by phase, `timings.REQUEST_PHASES`; {} when none was made.
         cost: of the epoch, by the prices of the spec as it is now.
         code_differs: what of the code that ran is not what would run now; None when that was not recorded.
@@ -160,6 +168,7 @@ class CheckpointDetails(CheckpointReport):
     recreated: tuple[RecreationReport, ...]
     phases: Mapping[str, int | None]
     notified_ms: Mapping[str, int]
+    steps: tuple[StepTimes, ...]
     requests: Mapping[str, StoreRequests]
     cost: Known[EpochCost] = None
     code: Mapping[str, str]
@@ -208,6 +217,7 @@ def detailed(
         recreated=_recreated(metadata),
         phases=phases_of(metadata, measured),
         notified_ms=notified_of(measured),
+        steps=steps_of(metadata, measured),
         requests=requests,
         cost=epoch_cost(context.spec.prices, requests, metadata.tasks),
         code=metadata.code,

@@ -52,9 +52,11 @@ class Reports:
 
         history = History(self._context)
         report = history.show(history.head() if checkpoint_id is None else checkpoint_id)
+        by_buckets = any(sink.by_buckets for sink in self._context.spec.sinks)
+        if not (by_buckets or self._context.spec.prices):
+            return report
         if report.checkpoint_id != self._context.head().state.timeline().head:
             return report
-        by_buckets = any(sink.by_buckets for sink in self._context.spec.sinks)
         return replace(report, upsert=(self.upsert_prices() or None) if by_buckets else None, month=self.month_cost())
 
     def month_cost(self) -> MonthCost | None:

@@ -40,6 +40,7 @@ class Status(JobReport):
     Attributes:
         head, last_success: newest checkpoint, and when it was completed. pending: the epoch that runs.
         lease_over: why nobody works on it any more. spec_refused: why the next epoch would be refused.
+        failed_in_a_row: epochs that count, since the last success or `resume`. triggered_checkpoints: on all timelines.
         unconfirmed: sinks that completed checkpoints wait for.
         month: what it costs, by the prices of the spec.
         condition: what matters first. runbook: where its page is.
@@ -61,6 +62,8 @@ class Status(JobReport):
     in_flight_bytes: int
     last_failure: str | None
     last_failure_detail: str | None
+    failed_in_a_row: int
+    triggered_checkpoints: int
     unconfirmed: tuple[str, ...]
     frozen: FreezeReport | None
     unfinished_backfills: tuple[UnfinishedBackfill, ...]
@@ -102,6 +105,8 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
         in_flight_bytes=base.in_flight_bytes if base is not None else 0,
         last_failure=state.failures.last_reason if state is not None else None,
         last_failure_detail=state.failures.last_detail if state is not None else None,
+        failed_in_a_row=state.failures.consecutive if state is not None else 0,
+        triggered_checkpoints=int(state.next_checkpoint_id) - 1 if state is not None else 0,
         unconfirmed=tuple(sorted({sink for item in state.unconfirmed() for sink in item.unconfirmed})) if state else (),
         frozen=_frozen(state, now_ms),
         unfinished_backfills=unfinished_backfills(context, state) if state is not None else (),

@@ -166,6 +166,38 @@ def requests_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> d
     return found if any(made.made for made in found.values()) else {}
 
 
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """A step of an epoch's driver. Attributes: started_ms: wall clock of its machine, since the epoch."""
+
+    step: str
+    started_ms: int
+    took_ms: int
+
+
+_OF_TRY = ("begin", "session", "job", "gate", "prepare")
+"""The steps that follow one another from the beginning of the try to its metadata."""
+
+
+def steps_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> tuple[StepTimes, ...]:
+    """Return when each step ran, in order; between processes, and where nobody measured, are gaps."""
+    timings, found = metadata.timings, list[StepTimes]()
+    if metadata.started_ms is not None and "plan_ms" in timings:
+        found.append(StepTimes("plan", metadata.started_ms, timings["plan_ms"]))
+    at_ms = timings.get("began_ms", 0)
+    for step in _OF_TRY if at_ms else ():
+        found.append(StepTimes(step, at_ms, timings.get(f"{step}_ms", 0)))
+        at_ms += found[-1].took_ms
+    for times in after:
+        ran = [("commit", times.commit_ms), *((f"notify {sink}", ms) for sink, ms in times.notify_ms.items())]
+        measured = [(step, ms) for step, ms in (*ran, ("subsume", times.subsume_ms)) if ms is not None]
+        at_ms = times.ended_ms - sum(ms for _, ms in measured)
+        for step, ms in measured:
+            found.append(StepTimes(step, at_ms, ms))
+            at_ms += ms
+    return tuple(sorted(found, key=lambda one: one.started_ms))
+
+
 def notified_of(after: Sequence[AfterCommit]) -> dict[str, int]:
     """Milliseconds of the commit of each sink's part."""
     return {sink: ms for times in after for sink, ms in sorted(times.notify_ms.items())}

@@ -132,6 +132,7 @@ def _verify(context: JobContext, pending: PendingCheckpoint, answers: EpochAnswe
 def _times(store: ObjectStore, clock: StepClock, answers: EpochAnswers, planned: PlanTimes | None) -> dict[str, Any]:
     """The metadata's `started_ms`, `timings` and `requests`. What the data plane did around its job is the job's."""
     timings = {
+        "began_ms": clock.started_ms,
         "begin_ms": clock.ms("begin"),
         "session_ms": clock.ms("session") + answers.session_ms,
         "job_ms": max(answers.job_ms, clock.ms("data plane") - answers.session_ms),

@@ -1,0 +1,161 @@
+"""The table of metrics: what each is called, what it measures, and which field of a document it is.
+
+Names are Flink's where it has one (`numRecordsIn`, `lastCheckpointDuration`), else Spark's (`numRowsTotal`), in their
+spelling where capitals are told apart. What exports metrics, the page of the reference and the test of the dashboard
+all follow from this table. No label names a checkpoint, a run or a machine: each value of a label is a series that
+somebody's database keeps.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+_CAPITAL = re.compile(r"(?=[A-Z])")
+
+
+class Kind(Enum):
+    """How a metric is read.
+
+    GAUGE: a value as it is now. EPOCH: what one epoch adds, which is told as that of the newest. STATE: a word, told as
+    1 with the word as a label. EVENT: it has happened, which is told as 1 with the word as a label, and only pushed.
+    """
+
+    GAUGE = "gauge"
+    EPOCH = "epoch"
+    STATE = "state"
+    EVENT = "event"
+
+
+class Unit(Enum):
+    """What a value counts. MOMENT: milliseconds since 1970, from text or from microseconds."""
+
+    NONE = ""
+    MS = "ms"
+    BYTES = "bytes"
+    MOMENT = "ms since 1970"
+    MONEY = "the currency of the label"
+    TRUTH = "0 or 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        scope: what it is of: job, operator, source, sink or phase.
+        name: in camel case, without the scope.
+        field: of the documents, `status` (of the job) or `checkpoint` (of its head, as `show` has it); ``*`` stands for
+            each key, which is the label of the scope.
+        label: of a word, the label that it becomes; else of what more tells series apart: the field beside.
+        source: whose name it is; "" for our own.
+    """
+
+    scope: str
+    name: str
+    kind: Kind
+    unit: Unit
+    field: str
+    description: str
+    source: str = ""
+    label: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """Its name in OpenTelemetry and in Airflow's metrics, which tell no capitals: with dots, in snake case."""
+        return f"milepost.{self.scope}.{_CAPITAL.sub('_', self.name).lower()}"
+
+    @property
+    def prometheus_name(self) -> str:
+        """Its name as Flink's own reporter for Prometheus would spell it."""
+        return f"milepost_{self.scope}_{self.name}"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of its labels."""
+        of_scope = () if self.scope == "job" else (self.scope,)
+        return ("job", *of_scope, *((self.label,) if self.label else ()))
+
+
+_FLINK, _SPARK = "Flink", "Spark"
+_G, _E, _S = Kind.GAUGE, Kind.EPOCH, Kind.STATE
+_U = Unit
+
+METRICS: tuple[Metric, ...] = (
+    Metric("job", "healthy", _G, _U.TRUTH, "status.healthy", "`milepost status` exits with 0."),
+    Metric("job", "status", _S, _U.TRUTH, "status.job_status", "The status of the job.", label="status"),
+    Metric("job", "lastFailure", _S, _U.TRUTH, "status.last_failure",
+           "Why the last epoch failed; no series when it did not.", label="reason"),
+    Metric("job", "totalNumberOfCheckpoints", _G, _U.NONE, "status.triggered_checkpoints",
+           "Checkpoints that were triggered, on all timelines.", _FLINK),
+    Metric("job", "numberOfCompletedCheckpoints", _G, _U.NONE, "checkpoint.epoch",
+           "Completed checkpoints of the live lineage: a rollback takes some back.", _FLINK),
+    Metric("job", "numberOfFailedCheckpoints", _G, _U.NONE, "status.failed_in_a_row",
+           "Failed epochs that count since the last success or `resume`.", _FLINK),
+    Metric("job", "lastCompletedCheckpointId", _G, _U.NONE, "status.head", "The head.", _FLINK),
+    Metric("job", "lastCheckpointCompletedTimestamp", _G, _U.MOMENT, "status.last_success",
+           "When the head was completed.", _FLINK),
+    Metric("job", "lastCheckpointDuration", _G, _U.MS, "checkpoint.duration_ms",
+           "From the trigger of the head to its commit point.", _FLINK),
+    Metric("job", "lastCheckpointSize", _G, _U.BYTES, "checkpoint.checkpointed_bytes",
+           "State that the head's epoch wrote.", _FLINK),
+    Metric("job", "lastCheckpointFullSize", _G, _U.BYTES, "checkpoint.full_bytes",
+           "State that the head refers to.", _FLINK),
+    Metric("job", "lastCheckpointPersistedData", _G, _U.BYTES, "checkpoint.in_flight_bytes",
+           "Rows in flight that the head keeps.", _FLINK),
+    Metric("job", "checkpointAlignmentTime", _G, _U.MS, "checkpoint.alignment_ms",
+           "The longest alignment of a subtask of the head's epoch.", _FLINK),
+    Metric("job", "currentInputWatermark", _G, _U.MOMENT, "checkpoint.watermark",
+           "The least watermark of the sources that have one.", _FLINK),
+    Metric("job", "numEpochsFailed", Kind.EVENT, _U.NONE, "aborted.reason", "An epoch that was given up.",
+           label="reason"),
+    Metric("job", "quality", _S, _U.TRUTH, "checkpoint.quality", "What the gate said of the head.", label="verdict"),
+    Metric("job", "pendingObjects", _G, _U.NONE, "status.unread_objects", "Landed objects that no epoch has read."),
+    Metric("job", "pendingBytes", _G, _U.BYTES, "status.unread_bytes", "Bytes of those.", _FLINK),
+    Metric("job", "lag", _G, _U.MS, "status.lag_ms", "How long ago the oldest of those landed."),
+    Metric("job", "numRecordsIn", _E, _U.NONE, "checkpoint.rows_in", "Rows that were read.", _FLINK),
+    Metric("job", "numRecordsOut", _E, _U.NONE, "checkpoint.rows_out", "Rows that were published.", _FLINK),
+    Metric("job", "numLateRecordsDropped", _E, _U.NONE, "checkpoint.late_rows",
+           "Late rows, of all operators; a sink of `<uid>.late` has them.", _FLINK),
+    Metric("job", "epochCost", _G, _U.MONEY, "checkpoint.cost.total",
+           "What the head's epoch cost, an estimate by `prices`.", label="currency"),
+    Metric("job", "monthCost", _G, _U.MONEY, "status.month.total", "What a month costs, an estimate by `prices`.",
+           label="currency"),
+    Metric("job", "storedBytes", _G, _U.BYTES, "status.month.stored_bytes",
+           "State and tables that retained checkpoints refer to; where `prices` are given."),
+    Metric("phase", "duration", _G, _U.MS, "checkpoint.phases.*", "How long a phase of the head's epoch took."),
+    Metric("phase", "numPutRequests", _E, _U.NONE, "checkpoint.requests.*.puts",
+           "Requests to S3 of the classes put, copy, post and list."),
+    Metric("phase", "numGetRequests", _E, _U.NONE, "checkpoint.requests.*.gets",
+           "Requests to S3 of the classes get and head."),
+    Metric("phase", "numDeleteRequests", _E, _U.NONE, "checkpoint.requests.*.deletes", "Deletes asked of S3."),
+    Metric("phase", "numBytesOut", _E, _U.BYTES, "checkpoint.requests.*.sent_bytes", "Bytes sent to S3.", _FLINK),
+    Metric("phase", "numBytesIn", _E, _U.BYTES, "checkpoint.requests.*.received_bytes", "Bytes received from S3.",
+           _FLINK),
+    Metric("source", "numRecordsIn", _E, _U.NONE, "checkpoint.sources.*.rows", "Rows that were read of it.", _FLINK),
+    Metric("source", "numRecordsInErrors", _E, _U.NONE, "checkpoint.sources.*.bad.records",
+           "Records that cannot be read and went to its dead letters.", _FLINK),
+    Metric("source", "numObjectsIn", _E, _U.NONE, "checkpoint.sources.*.objects", "Objects that were read of it."),
+    Metric("source", "currentOutputWatermark", _G, _U.MOMENT, "checkpoint.sources.*.watermark_us", "Its watermark.",
+           _FLINK),
+    Metric("source", "pendingObjects", _G, _U.NONE, "status.sources.*.unread_objects", "Its unread objects."),
+    Metric("source", "sourceIdleTime", _G, _U.MS, "status.sources.*.newest_object_age_ms",
+           "How long ago its newest object landed.", _FLINK),
+    Metric("source", "currentEmitEventTimeLag", _G, _U.MS, "status.sources.*.event_time_age_ms",
+           "How old the newest event time is that it has delivered.", _FLINK),
+    Metric("operator", "numRecordsIn", _E, _U.NONE, "checkpoint.operators.*.rows_in", "Rows that it was given.",
+           _FLINK),
+    Metric("operator", "numRecordsOut", _E, _U.NONE, "checkpoint.operators.*.rows_out", "Rows that it put out.",
+           _FLINK),
+    Metric("operator", "numLateRecordsDropped", _E, _U.NONE, "checkpoint.operators.*.late_rows", "Its late rows.",
+           _FLINK),
+    Metric("operator", "numRowsTotal", _G, _U.NONE, "checkpoint.operators.*.state_rows", "Rows of its state.", _SPARK),
+    Metric("operator", "lastCheckpointFullSize", _G, _U.BYTES, "checkpoint.operators.*.full_bytes",
+           "State that the head has of it.", _FLINK),
+    Metric("operator", "currentOutputWatermark", _G, _U.MOMENT, "checkpoint.operators.*.firing_watermark_us",
+           "How far it has fired.", _FLINK),
+    Metric("sink", "numRecordsSend", _E, _U.NONE, "checkpoint.sink_rows.*", "Rows that were published to it.", _FLINK),
+    Metric("sink", "commitDuration", _G, _U.MS, "checkpoint.notified_ms.*", "How long its commit took."),
+    Metric("sink", "commit", _S, _U.TRUTH, "checkpoint.sinks.*", "Whether its table has the head.", label="state"),
+)  # fmt: skip
