@@ -59,6 +59,7 @@ HEADINGS = {
     "ScheduleSpec": "schedule",
     "PricesSpec": "prices",
     "AirflowSpec": "airflow",
+    "NotifierSpec": "airflow.on_failure",
 }
 """Each part of a spec in the order of the page, and where it stands in a spec."""
 

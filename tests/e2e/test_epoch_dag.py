@@ -38,6 +38,8 @@ def test_a_triggered_run_is_one_epoch_and_emits_its_asset_event(airflow: Airflow
     (event,) = airflow.asset_events(job.dag_id)
     assert event["uri"] == f"file://{job.folder}/lake"
     assert event["extra"] == {"checkpoint_id": 1, "timeline": "main", "watermark": None, "rows": 2}
+    note = "milepost: checkpoint 1: 2 rows in, 2 out, 0 late, 0 bad"
+    assert airflow.rest.run(job.dag_id, run_id)["note"] == note
 
 
 def test_a_run_with_nothing_new_is_green_and_writes_nothing(airflow: AirflowInstance) -> None:
@@ -64,7 +66,10 @@ def test_a_run_of_a_job_that_was_canceled_is_red_at_once(airflow: AirflowInstanc
     states = job.states(run_id)
     assert (state, states["trigger_checkpoint"], states["run_epoch"]) == ("failed", "failed", "upstream_failed")
     text = job.log(run_id, "trigger_checkpoint")
-    assert "has ended and is never run again" in text and f"milepost start {job.master.job.spec.name} opens" in text
+    assert (
+        "has ended and is never run again" in text
+        and "trigger ended__operate: start (on a shell: milepost start ended) opens" in text
+    )
     assert job.statuses() == [(1, "aborted")]
 
 

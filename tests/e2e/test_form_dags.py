@@ -55,12 +55,18 @@ def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: A
     assert shown["subject"] == "back: roll back to checkpoint 1"
     assert "epochs discarded: 2 (checkpoints 2, 3)" in shown["body"]
     assert "plan digest " in shown["body"]
+
+    beside = FormRun(airflow, "back__operate", what="verify")
+    assert beside.wait() == "success", "no act waits for another one's approval"
+    assert "all present and unchanged" in beside.log("act")
+
     rejected.answer("Reject")
     assert rejected.wait() == "success"
     assert rejected.states() == {
         "plan": "success", "approve": "success", "act": "skipped", "reconcile": "skipped",
     }  # fmt: skip
     assert "rejected by admin: nothing was changed" in rejected.log("approve")
+    assert rejected.note() == "milepost: back: roll back to checkpoint 1: rejected by admin"
     assert job.master.history() == history
 
     edited = FormRun(airflow, "back__operate", what="rollback", rollback_to="1")
@@ -90,6 +96,7 @@ def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: A
     for task_id in ("plan", "approve", "act", "reconcile"):
         assert f": {task_id}" in back.log(task_id) and "checkpoint 2, timeline " in back.log(task_id)
     assert [event["extra"]["rows"] for event in airflow.asset_events("back__operate")] == [2]
+    assert back.note().startswith("milepost: back: roll back to checkpoint 2: rolled back; checkpoint 2 is the head of")
 
     epoch(job)
     assert job.table() == TABLES[3], "the next epoch takes up what the rollback gave back"

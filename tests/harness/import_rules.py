@@ -60,6 +60,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "provider",
         "operators",
         "operate",
+        "runs",
         "dags page",
     ),
     "cli": ("terminal", "running reading workspace", "switching", "main"),
@@ -297,7 +298,7 @@ def around_the_task_sdk(imports: Iterable[Import]) -> list[Import]:
     """
     of_tasks = ("airflow.sdk.", "airflow.providers.standard.", "airflow.triggers.")
     airflow = REPOSITORY / FOLDER / "airflow"
-    of_servers = (airflow / "page", airflow / "preload.py")
+    of_servers = (airflow / "page", airflow / "preload.py", airflow / "runs" / "notes.py")
     return [
         imported
         for imported in imports

@@ -42,10 +42,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_dag_file_of_three_lines_has_five_dags_of_each_job(folder: Path) -> None:
+def test_the_dag_file_of_three_lines_has_two_dags_of_each_job(folder: Path) -> None:
     code = blocks("python")[0]
     assert len(code.strip().splitlines()) == 3 and all(word in code for word in ("airflow", "dag"))
-    ids = {f"visits__{name}" for name in ("epoch", "rollback", "savepoint", "backfill", "resume")}
+    ids = {f"visits__{name}" for name in ("epoch", "operate")}
     assert dags_of(folder, code).keys() == ids
 
 
@@ -56,13 +56,20 @@ def test_the_epoch_among_other_tasks_is_between_them(folder: Path) -> None:
 
 
 def test_the_schedules_by_assets_are_valid() -> None:
-    by_one, by_queue = blocks("yaml")
+    by_one, by_queue, _ = blocks("yaml")
     by_any = re.findall(r"`(schedule: \{any_of.*?\})`", OWN_AIRFLOW)
     schedules = [read_document(text).value["schedule"] for text in (by_one, *by_any, by_queue)]
     *made, watched = [airflow_schedule(ScheduleSpec.model_validate(one)) for one in schedules]
     visits, orders = Asset("s3://lake/visits"), Asset("s3://landing/orders")
     assert made == [AssetAny(visits), AssetAny(visits, orders)]
     assert isinstance(watched, AssetAny) and len(watched.objects[0].watchers) == 1
+
+
+def test_whom_the_how_to_has_told_is_told_by_both_dags(folder: Path) -> None:
+    spec = folder / "jobs" / "visits.yaml"
+    spec.write_text(spec.read_text() + blocks("yaml")[2])
+    made = dags_of(folder, blocks("python")[0])
+    assert [len(dag.on_failure_callback) for dag in made.values()] == [1, 1]
 
 
 def test_the_connections_of_the_how_to_are_followed() -> None:

@@ -29,6 +29,9 @@ class FormRun:
         """Of the newest try: a loaded machine may lose one, and Airflow then begins another."""
         return self.airflow.rest.log(self.dag_id, self.run_id, task_id, self.tries(task_id))
 
+    def note(self) -> str:
+        return str(self.airflow.rest.run(self.dag_id, self.run_id)["note"])
+
     def tries(self, task_id: str) -> int:
         found = self.airflow.rest.tasks(self.dag_id, self.run_id)
         return max(task["try_number"] for task in found if task["task_id"] == task_id)

@@ -101,5 +101,5 @@ def test_with_the_lowest_versions_airflow_has_the_dags_of_a_job_and_its_page(low
     settings = {"AIRFLOW_HOME": str(lowest.folder / "airflow"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
     parsed = json.loads(lowest.python(PARSED, dags, **settings).splitlines()[-1])
     assert parsed["errors"] == {} and parsed["tabs"] == ["milepost", "checkpoints"]
-    forms = ("backfill", "epoch", "resume", "rollback", "savepoint")
+    forms = ("epoch", "operate")
     assert {f"visits__{form}" for form in forms} <= set(parsed["dags"])

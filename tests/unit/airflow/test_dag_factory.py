@@ -109,7 +109,7 @@ def test_schedule_and_airflow_settings_come_from_the_spec(tmp_path: Path) -> Non
     assert dag.schedule.expression == "*/10 * * * *"
     assert dag.schedule.timezone == "Europe/Vienna"
     run = dag.get_task("run_epoch")
-    assert (run.owner, run.retries, run.pool, dag.tags) == ("ops", 5, "heavy", {"milepost", "air"})
+    assert (run.owner, run.retries, run.pool, dag.tags) == ("ops", 5, "heavy", {"milepost", "air", "flights"})
 
 
 def test_the_form_has_two_switches_that_are_off(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from airflow.sdk import (
 )
 from airflow.sdk.exceptions import AirflowFailException
 
-from milepost.airflow.dags.dag_settings import START, task_defaults
+from milepost.airflow.dags.dag_settings import START, dag_tags, on_failure, task_defaults
 from milepost.airflow.dags.epoch_tasks import epoch_tasks
 from milepost.airflow.dags.operate_dag import operate_dag
 from milepost.airflow.operators import forms, tasks
@@ -89,6 +89,7 @@ def _makers(path: Path) -> tuple[str, dict[str, Callable[[], DAG]]]:
     """Return the job's name of a spec file, and what makes each of its DAGs, by DAG id."""
     try:
         job = parsed_spec(path)
+        on_failure(job.spec)  # what is wrong with a notifier shows as what is wrong with a spec does, and not later
     except CheckpointError as error:
         name, schedule = _rescued(path)
         return name, _broken(path, error.message, epoch_dag_id(name), schedule)
@@ -111,7 +112,8 @@ def epoch_dag(job: LoadedJob) -> DAG:
         start_date=START,
         catchup=False,
         max_active_runs=1,
-        tags=set(spec.airflow.tags),
+        tags=dag_tags(spec),
+        on_failure_callback=on_failure(spec),
         default_args=task_defaults(spec),
         render_template_as_native_obj=False,
     )

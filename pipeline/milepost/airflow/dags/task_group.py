@@ -28,7 +28,8 @@ class MilepostTaskGroup(TaskGroup):
         **settings: what Airflow's own task group takes; `default_args` go over the spec's `airflow` section, which goes
             over those of the DAG as far as it is written down.
     Raises:
-        NotFound, InvalidRequest: no such file, or a spec that is not valid, or one with a schedule: the DAG has that.
+        NotFound, InvalidRequest: no such file, or a spec that is not valid, or one with a schedule or notifiers: the
+            DAG has those.
     """
 
     def __init__(self, job: str | Path, group_id: str | None = None, **settings: Any) -> None:
@@ -39,6 +40,12 @@ class MilepostTaskGroup(TaskGroup):
                 f"{loaded.path}: expected no `schedule` in the spec of a task group, for DAG {self.dag.dag_id} has its "
                 f"own; got one. The DAG was not made.",
                 hint="Take `schedule` out of the spec, or make the job's own DAGs with `load_jobs`.",
+            )
+        if loaded.spec.airflow.on_failure:
+            raise InvalidRequest(
+                f"{loaded.path}: expected no `airflow.on_failure` in the spec of a task group, for a run of DAG "
+                f"{self.dag.dag_id} has callbacks of its own; got one. The DAG was not made.",
+                hint="Give the DAG an `on_failure_callback`, or make the job's own DAGs with `load_jobs`.",
             )
         self.dag.tags |= set(loaded.spec.airflow.tags)
         self.default_args = self._defaults(loaded.spec) | dict(settings.get("default_args") or {})

@@ -10,8 +10,10 @@ from airflow.providers.standard.exceptions import HITLTimeoutError
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
+from milepost.airflow.operators.base import RETURN_VALUE
 from milepost.airflow.operators.planned import (
     PLAN_DIGEST,
+    REJECTED_BY,
     ShownPlan,
     digest_of,
     plan_of,
@@ -69,6 +71,8 @@ class PlanApprovalOperator(ApprovalOperator):
         if "error" not in event:
             approved = self.APPROVE in event["chosen_options"]
             log.info("approved by %s" if approved else "rejected by %s: nothing was changed", who_answered(event))
+            if not approved:  # skipping what follows returns no value, and a digest is of an approval alone
+                context["ti"].xcom_push(key=RETURN_VALUE, value={REJECTED_BY: who_answered(event)})
         try:
             return {**super().execute_complete(context, event), PLAN_DIGEST: plan_digest}
         except HITLTimeoutError as error:

@@ -19,6 +19,11 @@ def operate_dag_id(job: str) -> str:
     return f"{job}{OPERATE_SUFFIX}"
 
 
+def is_of_a_job(dag_id: str) -> bool:
+    """Return whether a DAG is one that `load_jobs` makes, by its id."""
+    return dag_id.endswith((EPOCH_SUFFIX, OPERATE_SUFFIX))
+
+
 def spec_as_docs(job: LoadedJob) -> dict[str, str]:
     """Return the arguments by which one task of a DAG documents the job's spec, with nothing of it resolved.
 

@@ -22,6 +22,9 @@ T = TypeVar("T")
 PLAN_DIGEST = "plan_digest"
 """Key of an approval: the digest of the plan that was shown."""
 
+REJECTED_BY = "rejected_by"
+"""Key of a rejection: who said no."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShownPlan:

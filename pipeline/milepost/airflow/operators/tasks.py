@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
@@ -33,10 +34,12 @@ from milepost.airflow.task_output.telemetry import telemetry_of_airflow
 from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.spec.values.durations import format_duration
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from milepost.epoch.metadata import CheckpointMetadata
     from milepost.jobmaster.jobmaster import JobMaster
 
 log = logging.getLogger(__name__)
@@ -70,11 +73,12 @@ class Acting:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """The token under which the newest try of `run_epoch` ran."""
+    """The token under which the newest try of `run_epoch` ran, and what it did, in words for the run's note."""
 
     checkpoint_id: int
     timeline: str
     token: int
+    figures: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +168,26 @@ class RunEpochOperator(CheckpointOperator):
         report = self.jobmaster().run_epoch(session, checkpoint_id, runner, planned=acting.times)
         done = {"rows_in": report.rows_in, "rows_out": report.rows_out, "quality": report.verdict.status.value}
         log.info("every subtask has acknowledged checkpoint %d: %s", checkpoint_id, in_words(done))
-        return to_json(Ran(checkpoint_id, acting.timeline, report.metadata.token))
+        return to_json(Ran(checkpoint_id, acting.timeline, report.metadata.token, figures_of(report.metadata)))
 
     def on_kill(self) -> None:
         """Airflow asked the task to stop: unwind, so that the runner stops its Spark session on the way out."""
         raise AirflowTaskTerminated(
             f"{self.task_id} was told to stop; the checkpoint stays pending until it is aborted"
         )
+
+
+def figures_of(metadata: CheckpointMetadata) -> str:
+    """Return what an epoch did, in one line: rows in, out, late and bad, and how far its watermark was behind."""
+    from milepost.epoch.summary import summary_of, watermark_of
+
+    of = summary_of(metadata)
+    counts = f"{of['rows_in']:,} rows in, {of['rows_out']:,} out, {of['late_rows']:,} late, {of['bad_records']:,} bad"
+    watermark_us = watermark_of(metadata)
+    if watermark_us is None or metadata.final or metadata.started_ms is None:
+        return counts
+    lag = timedelta(milliseconds=max(0, metadata.started_ms - watermark_us // 1000))
+    return f"{counts}, lag {format_duration(timedelta(seconds=round(lag.total_seconds())))}"
 
 
 class ValidateOperator(EpochOperator):

@@ -1,4 +1,4 @@
-"""The pages of all jobs and of one, as a plugin: what every process of Airflow loads.
+"""The pages of all jobs and of one, and the notes of runs, as a plugin: what every process of Airflow loads.
 
 The pages themselves need FastAPI, which takes longer to import than all of that; they are loaded by the first request.
 """
@@ -11,6 +11,7 @@ from airflow.plugins_manager import AirflowPlugin
 
 from milepost.airflow.page_urls import URL_PREFIX, job_url, jobs_url
 from milepost.airflow.preload import Preload
+from milepost.airflow.runs import notes
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -44,4 +45,4 @@ class CheckpointsPage(AirflowPlugin):
             "url_route": "checkpoints",
         },
     ]
-    listeners = [Preload()]  # noqa: RUF012 - Airflow's own shape
+    listeners = [Preload(), notes]  # noqa: RUF012 - Airflow's own shape

@@ -19,7 +19,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from milepost.airflow.page.figures import FILTERS
-from milepost.airflow.page_urls import URL_PREFIX
+from milepost.airflow.page_urls import URL_PREFIX, form_path
 from milepost.spec.picture.graph_picture import STYLE as GRAPH_STYLE
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -79,6 +79,10 @@ class Links:
     def runbook(self, name: str) -> str:
         """Return the page of an error or of a state, by its name in the runbook."""
         return f"{self.root}/runbook/{name}"
+
+    def form(self, job: str, what: str, **fields: object) -> str:
+        """Return the page of a job's form, filled in; arguments as of `form_path`."""
+        return f"{self.root}{form_path(job, what, **fields)}"
 
     def dag(self, dag_id: str) -> str:
         """Return Airflow's own page of a DAG."""

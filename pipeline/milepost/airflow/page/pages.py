@@ -22,6 +22,7 @@ from milepost.airflow.page import (
     summary_page,
 )
 from milepost.airflow.page.access import READS_DAG
+from milepost.airflow.page.form_page import router as form_router
 from milepost.airflow.page.frame import STATIC, page
 from milepost.airflow.page.job_page import JobPage
 from milepost.protocol.records.errors import CheckpointError, NotFound
@@ -32,6 +33,7 @@ pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # the same
 
 for room in (overview_page, checkpoint_list, checkpoint_page, summary_page, rewind_page):
     pages.include_router(room.router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
+pages.include_router(form_router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
 pages.include_router(deployment_page.router)
 pages.include_router(runbook_page.router)
 

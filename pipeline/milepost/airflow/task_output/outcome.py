@@ -56,11 +56,13 @@ class Failure:
     """Why a task failed, small enough for an XCom.
 
     Attributes:
-        reason: name of a `CheckpointFailureReason`. detail: for people, without row data or secrets.
+        reason: name of a `CheckpointFailureReason`. detail, step: why, and what to do, for people; without row data or
+            secrets. step: "" where nobody knows.
     """
 
     reason: str
     detail: str
+    step: str
 
     @classmethod
     def from_xcom(
@@ -75,6 +77,7 @@ class Failure:
             return cls(
                 lost.value,
                 f"{which} ended without saying why (killed, marked failed, or its worker was lost); see its log",
+                "",
             )
         return from_json(cls, value, f"failure that {task_id} left", hint="trigger a new run")
 
@@ -85,18 +88,20 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(
             CheckpointFailureReason.CHECKPOINT_EXPIRED.value,
             "the task reached its execution_timeout, which lies before the checkpoint's deadline",
+            "",
         )
-    return Failure(reason_for(error).value, detail_for(error)[:MAX_DETAIL_CHARS])
+    step = for_airflow(error.hint) if isinstance(error, CheckpointError) else ""
+    return Failure(reason_for(error).value, detail_for(error)[:MAX_DETAIL_CHARS], step[:MAX_DETAIL_CHARS])
 
 
-def _for_airflow(hint: str) -> str:
+def for_airflow(hint: str) -> str:
     """Return a hint that names the DAG beside the command of the same effect: not everybody has a shell there."""
     return _OF_THE_FORM.sub(r"trigger \2__operate: \1 (on a shell: \g<0>)", hint)
 
 
 def told_in_words(error: CheckpointError) -> str:
     """Return what the error says to whoever reads a task's log: its message, what to do, and where more is said."""
-    hint = f" What to do: {_for_airflow(error.hint).rstrip('.')}." if error.hint else ""
+    hint = f" What to do: {for_airflow(error.hint).rstrip('.')}." if error.hint else ""
     return f"{error.message}{hint} Runbook: {runbook_link(error)}"
 
 

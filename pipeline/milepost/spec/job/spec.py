@@ -16,6 +16,7 @@ from milepost.spec.job.join_spec import JoinOperator, PairedOperator
 from milepost.spec.job.keyed_spec import Aggregates, AnyColumns, KeyedOperator, distinct
 from milepost.spec.job.latest_spec import LatestOperator
 from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.notifier_spec import NotifierSpec
 from milepost.spec.job.prices_spec import PricesSpec
 from milepost.spec.job.process_spec import ProcessOperator
 from milepost.spec.job.source_spec import SourceSpec
@@ -300,15 +301,17 @@ class AirflowSpec(SpecModel):
 
     Attributes:
         owner: of the tasks.
-        tags: of the DAGs.
+        tags: of the DAGs, beside the job's name.
         retries: of each task of the epoch DAG.
         pool: Airflow pool of the tasks; null: the default pool.
+        on_failure: whom to tell of each run that failed, of an epoch or of the job's form: Airflow's own notifiers.
     """
 
     owner: Text = "data"
     tags: Many[Text] = ("milepost",)
     retries: Annotated[int, Field(ge=0, le=100)] = 2
     pool: Text | None = None
+    on_failure: Many[NotifierSpec] = ()
 
 
 class JobSpec(SpecModel):

@@ -1,0 +1,40 @@
+"""A failed run is told by a notifier of Airflow's own, in a real Airflow: from its DAG processor, with a Connection."""
+
+from __future__ import annotations
+
+from milepost.jobmaster.jobmaster import Session
+from tests.harness.servers.airflow_instance import CARRIERS, AirflowInstance
+from tests.harness.servers.form_run import FormRun
+from tests.harness.servers.mail_server import mail_server
+
+TOLD = CARRIERS.replace(
+    "airflow: {{",
+    """airflow: {{on_failure: [{{notifier: airflow.providers.smtp.notifications.smtp.SmtpNotifier,
+  arguments: {{smtp_conn_id: mail, from_email: data@example.org, to: oncall@example.org,
+    subject: "{{{{ milepost.dag_id }}}}: {{{{ milepost.reason }}}}",
+    html_content: "{{{{ milepost.detail }}}} | {{{{ milepost.step }}}} | {{{{ milepost.form_url }}}}"}}}}], """,
+)
+
+
+def test_a_failed_epoch_and_a_failed_act_are_mailed_with_the_way_on(airflow: AirflowInstance) -> None:
+    with mail_server() as server:
+        mail = {"connection_id": "mail", "conn_type": "smtp", "host": "127.0.0.1", "port": server.port}
+        airflow.rest.ask("POST", "/connections", json=mail | {"extra": '{"disable_ssl": true, "disable_tls": true}'})
+        job = airflow.add_job("told", spec=TOLD)
+        job.land("a", {"AA": 1})
+        job.master.trigger(Session.cli())
+        job.master.cancel()
+
+        run_id, state = job.run()
+
+        assert state == "failed"
+        airflow.until(lambda: server.mails, "the mail about the epoch")
+        FormRun(airflow, "told__operate", what="rollback", rollback_to="99").wait()
+        airflow.until(lambda: len(server.mails) == 2, "the mail about the act")
+    epoch, act = server.mails
+    assert epoch["Subject"].startswith("told__epoch: ") and act["Subject"].startswith("told__operate: ")
+    body = epoch.get_payload()[0].get_payload(decode=True).decode()
+    assert "has ended and is never run again" in body and "trigger told__operate: start" in body
+    assert "/milepost/jobs/told__operate/form?job=told&what=start" in body
+    note = airflow.rest.run(job.dag_id, run_id)["note"]
+    assert note.startswith("milepost: no checkpoint: ") and "has ended and is never run again" in note

@@ -1,0 +1,62 @@
+"""The page of a form, filled in: what a link of ours leads to, since Airflow's dialog has no address."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from milepost.airflow.dags.dag_factory import job_dags
+from milepost.airflow.page_urls import URL_PREFIX, form_url
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.servers.page_client import PageClient, page_client
+
+
+@pytest.fixture
+def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PageClient:
+    SparklessJob.create(tmp_path)
+    return page_client(monkeypatch, *job_dags(tmp_path / "config").values())
+
+
+def at(url: str) -> str:
+    assert url.startswith(URL_PREFIX)
+    return url.removeprefix(URL_PREFIX)
+
+
+def configuration(text: str) -> object:
+    found = re.search(r"<pre>(.*?)</pre>", text, re.DOTALL)
+    assert found is not None
+    return json.loads(html.unescape(found[1]))
+
+
+def test_a_link_carries_the_values_that_airflow_takes_as_they_are(pages: PageClient) -> None:
+    page = pages.get(at(form_url("small", "rollback", to="41", take_over=True)))
+    assert page.status_code == 200
+    assert configuration(page.text) == {"what": "rollback", "rollback_to": "41", "rollback_take_over": True}
+    assert "Roll back to a checkpoint" in page.text and "small__operate" in page.text
+    assert "would be refused" not in page.text
+    page = pages.get(at(form_url("small", "savepoint_create", at=3)))
+    assert configuration(page.text) == {"what": "savepoint_create", "savepoint_create_at": 3}
+    assert "asks nobody" in page.text
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        (form_url("small", "rollback"), "field rollback_to (Back to): expected"),
+        (form_url("small", "rollback", to="latest"), "is not what it takes: A checkpoint id"),
+        (form_url("small", "verify") + "&rollback_to=41", "that are not of verify were filled in: rollback_to (41)"),
+        (form_url("small", "undo"), "field what (What to do): expected one of rollback"),
+    ],
+)
+def test_what_the_first_task_would_refuse_is_said_beforehand(pages: PageClient, url: str, why: str) -> None:
+    page = pages.get(at(url))
+    assert "This form would be refused" in page.text and why in html.unescape(page.text)
+
+
+def test_what_stands_in_an_address_is_never_markup(pages: PageClient) -> None:
+    page = pages.get(at(form_url("small", "rollback", to="<b>41</b>")))
+    assert "<b>41" not in page.text and "&lt;b&gt;41" in page.text

@@ -1,0 +1,125 @@
+"""Whom a spec has told of failed runs: Airflow's own notifiers, named by their import path."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.execution_time.xcom import XCom
+
+from milepost.airflow.dags.dag_factory import BROKEN_TAG, job_dags
+from milepost.airflow.dags.task_group import MilepostTaskGroup
+from milepost.airflow.task_output.outcome import FAILURE_KEY
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.load.load import load_job
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.servers.mail_server import mail_server
+
+SMTP = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
+ARGUMENTS = (
+    '{smtp_conn_id: mail, from_email: data@example.org, to: oncall@example.org, subject: "{{ milepost.job }}", '
+    'html_content: "{{ milepost.line }} / {{ milepost.step }} / {{ milepost.form_url }}"}'
+)
+FAILED = {
+    "reason": "QUALITY_GATE_FAILED",
+    "detail": "too high",
+    "step": "trigger small__operate: resume (on a shell: …)",
+}
+
+
+def spec_of(folder: Path, notifier: str = SMTP, arguments: str = ARGUMENTS) -> Path:
+    SparklessJob.create(folder)
+    spec = folder / "config" / "small.yaml"
+    told = f"airflow:\n  on_failure:\n    - {{notifier: {notifier}, arguments: {arguments}}}\n"
+    spec.write_text(spec.read_text() + told)
+    return spec
+
+
+def left(monkeypatch: pytest.MonkeyPatch, values: dict[tuple[str, str], Any]) -> None:
+    """Let Airflow have these XComs of the run."""
+
+    def get_one(*, task_id: str, key: str, **_: object) -> Any:
+        return values.get((task_id, key))
+
+    monkeypatch.setattr(XCom, "get_one", get_one)
+
+
+def test_a_failed_run_is_told_by_a_real_notifier_in_the_words_of_the_spec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec_of(tmp_path)
+    triggered = {("trigger_checkpoint", "return_value"): {"checkpoint_id": 41}}
+    left(monkeypatch, triggered | {("validate", FAILURE_KEY): FAILED})
+    dag = job_dags(tmp_path / "config")["small__epoch"]
+    with mail_server() as server:
+        connection = f"smtp://127.0.0.1:{server.port}/?disable_ssl=true&disable_tls=true"
+        monkeypatch.setitem(os.environ, "AIRFLOW_CONN_MAIL", connection)
+        for callback in dag.on_failure_callback:
+            callback({"dag": dag, "run_id": "manual__1", "reason": "task_failure"})
+        (mail,) = server.mails
+    assert mail["Subject"] == "small"
+    body = mail.get_payload()
+    text = body if isinstance(body, str) else body[0].get_payload(decode=True).decode()
+    assert "checkpoint 41 failed: QUALITY_GATE_FAILED: too high" in text
+    assert "small__operate: resume" in text and "/milepost/jobs/small__operate/form?job=small" in text
+
+
+def test_both_dags_of_a_job_tell_and_a_job_that_says_nothing_tells_nobody(tmp_path: Path) -> None:
+    spec_of(tmp_path / "one")
+    SparklessJob.create(tmp_path / "two")
+    assert [len(dag.on_failure_callback) for dag in job_dags(tmp_path / "one" / "config").values()] == [1, 1]
+    assert not any(dag.on_failure_callback for dag in job_dags(tmp_path / "two" / "config").values())
+
+
+@pytest.mark.parametrize(
+    ("notifier", "arguments", "why"),
+    [
+        ("no.such.module.Notifier", "{}", "cannot be imported where DAGs are parsed: ModuleNotFoundError"),
+        ("airflow.sdk.DAG", "{}", "is no notifier: expected a class below BaseNotifier"),
+        (SMTP, "{unknown: 1}", "does not take these arguments"),
+    ],
+)
+def test_a_notifier_that_cannot_be_made_shows_in_its_own_job_alone(
+    tmp_path: Path, notifier: str, arguments: str, why: str
+) -> None:
+    """As a spec that is not valid does: seen when DAGs are parsed, not when a run has failed and nobody hears of it."""
+    spec_of(tmp_path, notifier, arguments)
+    (tmp_path / "config" / "other.yaml").write_text(
+        (tmp_path / "config" / "small.yaml").read_text().split("airflow:")[0].replace("name: small", "name: other")
+    )
+    dags = job_dags(tmp_path / "config")
+    assert set(dags) == {"small__epoch", "other__epoch", "other__operate"}
+    assert BROKEN_TAG in dags["small__epoch"].tags and why in str(dags["small__epoch"].doc_md)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ("{password: abc}", "`password` holds a secret, and none stands in a spec"),
+        ("{headers: {api_token: abc}}", r"`headers\.api_token` holds a secret"),
+        ("{url: 'https://me:abc@example.org'}", "`url` holds a secret"),
+        ("{url: 'https://hooks.slack.com/services/T0/B0/x'}", "`url` holds a secret"),
+        ("{to: '${env:TO}'}", "stands in no argument of a notifier"),
+    ],
+)
+def test_a_secret_stands_in_no_argument(tmp_path: Path, arguments: str, why: str) -> None:
+    with pytest.raises(InvalidRequest, match=why) as refused:
+        load_job(spec_of(tmp_path, SMTP, arguments))
+    assert "abc" not in refused.value.message
+
+
+def test_what_is_no_import_path_is_refused_by_lint(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"airflow\.on_failure\[0\]\.notifier"):
+        load_job(spec_of(tmp_path, "SmtpNotifier"))
+
+
+def test_a_task_group_has_no_notifiers_of_its_own(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path)
+    with (
+        pytest.raises(InvalidRequest, match=r"expected no `airflow\.on_failure` in the spec of a task group"),
+        DAG("ours"),
+    ):
+        MilepostTaskGroup(job=str(spec))

@@ -1,0 +1,78 @@
+"""What is told of a run that has ended: one line of it, and why it failed, from what its tasks left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from milepost.airflow.operators.tasks import Ran
+from milepost.airflow.runs.facts import Left, facts_of, keys_of
+from milepost.airflow.runs.notes import MAX_NOTE_CHARS, with_line
+from milepost.airflow.task_output.outcome import FAILURE_KEY, failure_of
+from milepost.protocol.codec.records import to_json
+from milepost.protocol.records.errors import QualityGateFailed
+
+VALUE = "return_value"
+IDLE = {("trigger_checkpoint", VALUE): {"nothing_to_do": "up_to_date"}}
+DOWN = {("notify_complete", FAILURE_KEY): {"reason": "IO_EXCEPTION", "detail": "down", "step": ""}}
+TRIGGERED = {("trigger_checkpoint", VALUE): {"checkpoint_id": 41}}
+RAN = {("run_epoch", VALUE): to_json(Ran(41, "main", 7, "2,200 rows in, 40 out, 3 late, 0 bad, lag 2 min"))}
+VETO = {("validate", FAILURE_KEY): to_json(failure_of(QualityGateFailed("too high.", hint="milepost resume flights")))}
+PLAN: dict[str, Any] = {
+    "what": "rollback", "checkpoint_id": 41, "timeline": "main", "token": "none", "text": [],
+    "subject": "flights: roll back to checkpoint 41", "manifest_version": 9, "approved": {}, "rows": {}, "idle": False,
+}  # fmt: skip
+DONE = {"outcome": "rolled_back", "text": ["discarded: 42"], "checkpoint_id": 41, "timeline": "x", "follows": True}
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "failed", "left", "line"),
+    [
+        ("flights__epoch", False, TRIGGERED | RAN, "checkpoint 41: 2,200 rows in, 40 out, 3 late, 0 bad, lag 2 min"),
+        ("flights__epoch", False, IDLE, "nothing to do: up to date"),
+        ("flights__epoch", False, {}, "nothing to do: another session held the job"),
+        ("flights__epoch", True, TRIGGERED | VETO, "checkpoint 41 failed: QUALITY_GATE_FAILED: too high."),
+        ("flights__epoch", True, TRIGGERED | RAN | DOWN, "checkpoint 41 is completed, but: IO_EXCEPTION: down"),
+        ("flights__operate", False, {("plan", VALUE): PLAN}, "flights: roll back to checkpoint 41: only planned"),
+        (
+            "flights__operate",
+            False,
+            {("plan", VALUE): PLAN, ("approve", VALUE): {"rejected_by": "ann"}},
+            "flights: roll back to checkpoint 41: rejected by ann",
+        ),
+        (
+            "flights__operate",
+            False,
+            {("plan", VALUE): PLAN, ("act", VALUE): DONE},
+            "flights: roll back to checkpoint 41: rolled back; discarded: 42",
+        ),
+    ],
+)  # fmt: skip
+def test_a_run_is_told_in_one_line(dag_id: str, failed: bool, left: Left, line: str) -> None:
+    facts = facts_of(dag_id, failed, left)
+    assert (facts.job, facts.line) == ("flights", line)
+
+
+def test_of_a_failed_run_the_reason_comes_from_the_task_that_failed_not_from_the_one_that_aborted() -> None:
+    aborted = {("abort_checkpoint", FAILURE_KEY): {"reason": "TASK_FAILURE", "detail": "is aborted", "step": ""}}
+    facts = facts_of("flights__epoch", True, TRIGGERED | VETO | aborted)
+    assert (facts.reason, facts.checkpoint_id) == ("QUALITY_GATE_FAILED", 41)
+    assert facts.step == "trigger flights__operate: resume (on a shell: milepost resume flights)"
+
+
+def test_a_run_whose_tasks_left_nothing_says_so() -> None:
+    facts = facts_of("flights__epoch", True, {})
+    assert "ended without saying why" in facts.detail
+
+
+def test_nothing_is_read_of_other_dags() -> None:
+    assert keys_of("nightly") == []
+
+
+def test_a_note_keeps_what_somebody_wrote_and_has_one_line_of_ours() -> None:
+    first = with_line("ask ann", "checkpoint 41 failed")
+    assert first == "milepost: checkpoint 41 failed\n\nask ann"
+    assert with_line(first, "checkpoint 41: 3 rows in") == "milepost: checkpoint 41: 3 rows in\n\nask ann"
+    assert len(with_line("x" * 900, "y" * 500)) == len(with_line(None, "y" * 5_000)) == MAX_NOTE_CHARS
+    assert with_line("x" * MAX_NOTE_CHARS, "y") == "x" * MAX_NOTE_CHARS
