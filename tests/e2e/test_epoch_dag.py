@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from milepost.airflow.page_urls import form_url
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.records.errors import Fenced
 from tests.harness.servers.airflow_instance import GATE, OF_ITS_OWN, TASKS, AirflowInstance
@@ -66,10 +67,9 @@ def test_a_run_of_a_job_that_was_canceled_is_red_at_once(airflow: AirflowInstanc
     states = job.states(run_id)
     assert (state, states["trigger_checkpoint"], states["run_epoch"]) == ("failed", "failed", "upstream_failed")
     text = job.log(run_id, "trigger_checkpoint")
-    assert (
-        "has ended and is never run again" in text
-        and "trigger ended__operate: start (on a shell: milepost start ended) opens" in text
-    )
+    form = f"{airflow.stack.airflow_url}{form_url('ended', 'start')}"
+    assert "has ended and is never run again" in text
+    assert f"trigger ended__operate: start ({form}; on a shell: milepost start ended) opens" in text
     assert job.statuses() == [(1, "aborted")]
 
 

@@ -27,6 +27,7 @@ FAILED = {
     "reason": "QUALITY_GATE_FAILED",
     "detail": "too high",
     "step": "trigger small__operate: resume (on a shell: …)",
+    "runbook": "milepost runbook quality-gate-failed",
 }
 
 
@@ -57,6 +58,7 @@ def test_a_failed_run_is_told_by_a_real_notifier_in_the_words_of_the_spec(
     with mail_server() as server:
         connection = f"smtp://127.0.0.1:{server.port}/?disable_ssl=true&disable_tls=true"
         monkeypatch.setitem(os.environ, "AIRFLOW_CONN_MAIL", connection)
+        monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example.org")
         for callback in dag.on_failure_callback:
             callback({"dag": dag, "run_id": "manual__1", "reason": "task_failure"})
         (mail,) = server.mails
@@ -64,7 +66,10 @@ def test_a_failed_run_is_told_by_a_real_notifier_in_the_words_of_the_spec(
     body = mail.get_payload()
     text = body if isinstance(body, str) else body[0].get_payload(decode=True).decode()
     assert "checkpoint 41 failed: QUALITY_GATE_FAILED: too high" in text
-    assert "small__operate: resume" in text and "/milepost/jobs/small__operate/form?job=small" in text
+    assert (
+        "small__operate: resume" in text
+        and "https://airflow.example.org/milepost/jobs/small__operate/form?job=small" in text
+    )
 
 
 def test_both_dags_of_a_job_tell_and_a_job_that_says_nothing_tells_nobody(tmp_path: Path) -> None:

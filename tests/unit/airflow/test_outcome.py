@@ -122,7 +122,8 @@ def test_reaching_the_execution_timeout_is_an_expired_checkpoint_and_is_not_retr
 def test_a_bug_is_left_to_airflow_and_its_reason_is_kept() -> None:
     raised, pushed = told(ZeroDivisionError("a bug"))
     assert isinstance(raised, ZeroDivisionError)
-    assert pushed[FAILURE_KEY] == {"reason": "TASK_FAILURE", "detail": "ZeroDivisionError: a bug", "step": ""}
+    why = {"reason": "TASK_FAILURE", "detail": "ZeroDivisionError: a bug", "step": ""}
+    assert pushed[FAILURE_KEY] == why | {"runbook": "milepost runbook unexpected-error"}
 
 
 def test_a_request_to_airflow_is_not_a_failure() -> None:

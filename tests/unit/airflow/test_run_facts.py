@@ -15,7 +15,7 @@ from milepost.protocol.records.errors import QualityGateFailed
 
 VALUE = "return_value"
 IDLE = {("trigger_checkpoint", VALUE): {"nothing_to_do": "up_to_date"}}
-DOWN = {("notify_complete", FAILURE_KEY): {"reason": "IO_EXCEPTION", "detail": "down", "step": ""}}
+DOWN = {("notify_complete", FAILURE_KEY): {"reason": "IO_EXCEPTION", "detail": "down", "step": "", "runbook": ""}}
 TRIGGERED = {("trigger_checkpoint", VALUE): {"checkpoint_id": 41}}
 RAN = {("run_epoch", VALUE): to_json(Ran(41, "main", 7, "2,200 rows in, 40 out, 3 late, 0 bad, lag 2 min"))}
 VETO = {("validate", FAILURE_KEY): to_json(failure_of(QualityGateFailed("too high.", hint="milepost resume flights")))}
@@ -55,9 +55,12 @@ def test_a_run_is_told_in_one_line(dag_id: str, failed: bool, left: Left, line: 
 
 
 def test_of_a_failed_run_the_reason_comes_from_the_task_that_failed_not_from_the_one_that_aborted() -> None:
-    aborted = {("abort_checkpoint", FAILURE_KEY): {"reason": "TASK_FAILURE", "detail": "is aborted", "step": ""}}
+    aborted = {
+        ("abort_checkpoint", FAILURE_KEY): {"reason": "TASK_FAILURE", "detail": "is aborted", "step": "", "runbook": ""}
+    }
     facts = facts_of("flights__epoch", True, TRIGGERED | VETO | aborted)
     assert (facts.reason, facts.checkpoint_id) == ("QUALITY_GATE_FAILED", 41)
+    assert facts.runbook == "milepost runbook quality-gate-failed"
     assert facts.step == "trigger flights__operate: resume (on a shell: milepost resume flights)"
 
 

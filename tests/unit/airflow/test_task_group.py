@@ -82,7 +82,12 @@ def test_a_failed_task_of_a_group_aborts_the_checkpoint_with_what_it_left(job: S
     job.land("a.csv")
     run = InProcessRun(team_dag(spec_of(job)))
     run.execute("small.trigger_checkpoint")
-    run.pushed["small.run_epoch", FAILURE_KEY] = {"reason": "TASK_FAILURE", "detail": "out of luck", "step": ""}
+    run.pushed["small.run_epoch", FAILURE_KEY] = {
+        "reason": "TASK_FAILURE",
+        "detail": "out of luck",
+        "step": "",
+        "runbook": "",
+    }
     with pytest.raises(AirflowFailException, match="checkpoint 1 is aborted: TASK_FAILURE: out of luck"):
         run.execute("small.abort_checkpoint")
     assert [one.status for one in job.master.list_checkpoints()] == ["aborted"]

@@ -36,7 +36,7 @@ def form(at: OpenedJob, request: Request) -> HTMLResponse:
     act = ACTS.get(str(values.get(forms.WHAT)))
     return at.render(
         "form.html",
-        "",
+        "form",
         operate=operate_dag_id(at.name),
         title="" if act is None else act.title,
         asks=act is not None and act.asks,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.operators.job_specs import operate_dag_id
+from milepost.airflow.operate.rollback import ROLLBACK, TO
 from milepost.airflow.page.frame import Links
 from milepost.airflow.page.job_page import OpenedJob
 from milepost.protocol.codec.records import to_json
@@ -17,7 +17,11 @@ router = APIRouter()
 
 @router.get("/rewind")
 def rewind(at: OpenedJob) -> HTMLResponse:
-    """The rewind points of a job, newest first."""
+    """The rewind points of a job, newest first, each with the form of a rollback there."""
     points = at.master().rewind_points(SHOWN_POINTS)
-    form = Links.of(at.request).dag(operate_dag_id(at.name))
+    links = Links.of(at.request)
+
+    def form(checkpoint_id: int) -> str:
+        return links.form(at.name, ROLLBACK.name, **{TO: checkpoint_id})
+
     return at.render("rewind.html", "rewind", points=to_json(points), form=form)

@@ -30,7 +30,7 @@ class RunFacts:
     Attributes:
         job: its name. what: the act of the form; "epoch". checkpoint_id: that it was about; None: none.
         line: all of it in one line. reason: name of a `CheckpointFailureReason`, detail and step: why it failed, and
-            what to do; "" for what nobody knows, or of a run that did not fail.
+            what to do; runbook: where more is said. "" for what nobody knows, or of a run that did not fail.
     """
 
     job: str
@@ -40,6 +40,7 @@ class RunFacts:
     reason: str = ""
     detail: str = ""
     step: str = ""
+    runbook: str = ""
 
 
 def keys_of(dag_id: str) -> list[tuple[str, str]]:
@@ -68,7 +69,8 @@ def facts_of(dag_id: str, failed: bool, left: Left) -> RunFacts:
         line = f"{line}: {failure.reason}: {failure.detail}"
     if failure is None:
         return RunFacts(job, what, checkpoint_id, line)
-    return RunFacts(job, what, checkpoint_id, line, failure.reason, failure.detail, failure.step)
+    why = (failure.reason, failure.detail, failure.step, failure.runbook)
+    return RunFacts(job, what, checkpoint_id, line, *why)
 
 
 def _failure(task_ids: tuple[str, ...], left: Left) -> Failure:

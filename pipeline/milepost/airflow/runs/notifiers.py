@@ -13,10 +13,10 @@ from importlib import import_module
 from typing import Any
 
 from airflow.sdk import BaseNotifier
-from airflow.sdk.configuration import conf
 
 from milepost.airflow.page_urls import checkpoints_url, form_url, run_path
 from milepost.airflow.runs.facts import facts_of, keys_of
+from milepost.airflow.task_output.form_links import airflow_address
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.job.notifier_spec import NotifierSpec
 
@@ -78,15 +78,10 @@ def failed_run(context: Any) -> dict[str, Any]:
         "dag_id": dag_id,
         "run_id": run_id,
         "airflow_reason": str(context.get("reason") or ""),
-        "run_url": _absolute(run_path(dag_id, run_id)),
-        "page_url": _absolute(f"{checkpoints_url(dag_id)}{shown}"),
-        "form_url": "" if act is None else _absolute(form_url(facts.job, act[1])),
+        "run_url": airflow_address(run_path(dag_id, run_id)),
+        "page_url": airflow_address(f"{checkpoints_url(dag_id)}{shown}"),
+        "form_url": "" if act is None else airflow_address(form_url(facts.job, act[1])),
     }
-
-
-def _absolute(path: str) -> str:
-    """Return an address of this Airflow as a mail can hold it; without `[api] base_url` only its path is known."""
-    return f"{(conf.get('api', 'base_url', fallback='') or '').rstrip('/')}{path}"
 
 
 def _left(dag_id: str, run_id: str, ti: Any) -> dict[tuple[str, str], Any]:

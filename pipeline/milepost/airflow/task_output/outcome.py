@@ -6,7 +6,6 @@ checkpoint. Whatever needs a new checkpoint or a person fails at once.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,20 +15,15 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
+from milepost.airflow.task_output.form_links import for_airflow
 from milepost.airflow.task_output.runbook_links import runbook_link
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.failure.abort_reasons import detail_for, reason_for
-from milepost.protocol.records.errors import Action, Busy, CheckpointError, Fenced
+from milepost.protocol.records.errors import Action, Busy, CheckpointError, CheckpointExpired, Fenced
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 FAILURE_KEY = "failure"
 """XCom key under which a failing task leaves what `abort_checkpoint` records as reason and detail."""
-
-_OF_THE_FORM = re.compile(
-    r"\bmilepost (rollback|backfill|resume|cancel|start|abort|realign|verify|fsck|gc) "
-    r"([a-z][a-z0-9_-]*)((?: --[a-z-]+(?: [^\s;:,.]+)?)*)"
-)
-"""A command that the form of a job's DAG has too, its job and its options, as hints name it."""
 
 MAX_DETAIL_CHARS = 2_000
 
@@ -57,12 +51,13 @@ class Failure:
 
     Attributes:
         reason: name of a `CheckpointFailureReason`. detail, step: why, and what to do, for people; without row data or
-            secrets. step: "" where nobody knows.
+            secrets. step: "" where nobody knows. runbook: where its page is.
     """
 
     reason: str
     detail: str
     step: str
+    runbook: str
 
     @classmethod
     def from_xcom(
@@ -78,6 +73,7 @@ class Failure:
                 lost.value,
                 f"{which} ended without saying why (killed, marked failed, or its worker was lost); see its log",
                 "",
+                runbook_link(LookupError()),
             )
         return from_json(cls, value, f"failure that {task_id} left", hint="trigger a new run")
 
@@ -89,14 +85,11 @@ def failure_of(error: BaseException) -> Failure:
             CheckpointFailureReason.CHECKPOINT_EXPIRED.value,
             "the task reached its execution_timeout, which lies before the checkpoint's deadline",
             "",
+            runbook_link(CheckpointExpired("")),
         )
     step = for_airflow(error.hint) if isinstance(error, CheckpointError) else ""
-    return Failure(reason_for(error).value, detail_for(error)[:MAX_DETAIL_CHARS], step[:MAX_DETAIL_CHARS])
-
-
-def for_airflow(hint: str) -> str:
-    """Return a hint that names the DAG beside the command of the same effect: not everybody has a shell there."""
-    return _OF_THE_FORM.sub(r"trigger \2__operate: \1 (on a shell: \g<0>)", hint)
+    detail = detail_for(error)[:MAX_DETAIL_CHARS]
+    return Failure(reason_for(error).value, detail, step[:MAX_DETAIL_CHARS], runbook_link(error))
 
 
 def told_in_words(error: CheckpointError) -> str:

@@ -46,8 +46,9 @@ class NotifierSpec(SpecModel):
     Attributes:
         notifier: import path of its class, such as `airflow.providers.smtp.notifications.smtp.SmtpNotifier`.
         arguments: its keyword arguments. Texts that are templates there read the failed run as `milepost`:
-            `{{ milepost.job }}`, and `what`, `checkpoint_id`, `reason`, `detail`, `step`, `line`, `dag_id`, `run_id`,
-            `run_url`, `page_url`, `form_url`. No secret stands here: a Connection of Airflow is named by its id.
+            `{{ milepost.job }}`, and `what`, `checkpoint_id`, `reason`, `detail`, `step`, `runbook`, `line`, `dag_id`,
+            `run_id`, `run_url`, `page_url`, `form_url`. No secret stands here: a Connection of Airflow is named by its
+            id.
     """
 
     notifier: Annotated[str, Field(pattern=_CLASS)]

@@ -18,7 +18,12 @@ from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.servers.task_runs import InProcessRun, TaskInstance
 
-VETO = {"reason": "QUALITY_GATE_FAILED", "detail": "sink table: 1 critical expectation is not met", "step": ""}
+VETO = {
+    "reason": "QUALITY_GATE_FAILED",
+    "detail": "sink table: 1 critical expectation is not met",
+    "step": "",
+    "runbook": "",
+}
 
 
 @pytest.fixture

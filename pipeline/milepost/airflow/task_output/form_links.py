@@ -1,0 +1,47 @@
+"""Form links lead from a hint to the form of the same act, filled in: not everybody has a shell there."""
+
+from __future__ import annotations
+
+import re
+
+from airflow.sdk.configuration import conf
+
+from milepost.airflow.page_urls import form_url
+
+_OF_THE_FORM = re.compile(
+    r"\bmilepost (rollback|backfill|resume|cancel|start|abort|realign|verify|fsck|gc) ([a-z][a-z0-9_-]*)"
+    r"((?: --(?:to|from|from-checkpoint|name) [^\s;:,]+| --(?:deep|savepoint|take-over|dry-run|yes)\b)*)"
+)
+"""A command that the form of a job's DAG has too, its job and its options, as hints name it."""
+
+_OPTION = re.compile(r"--([a-z-]+)(?: ([^\s-]\S*))?")
+_PLACEHOLDERS = ("ID", "TIME", "NAME")
+_FIELDS = {
+    "rollback": ("to", "take_over"),
+    "backfill": ("from", "to", "from_checkpoint"),
+    "cancel": ("savepoint",),
+    "start": ("from",),
+    "verify": ("deep",),
+}
+"""Options that are fields of the act too, by their names there."""
+
+
+def for_airflow(hint: str) -> str:
+    """Return a hint that names the form beside the command of the same effect, with its address where that is known."""
+    return _OF_THE_FORM.sub(_in_the_form, hint)
+
+
+def airflow_address(path: str) -> str:
+    """Return an address of this Airflow as a mail can hold it; "" where `[api] base_url` does not say it."""
+    base = (conf.get("api", "base_url", fallback="") or "").rstrip("/")
+    return f"{base}{path}" if base else ""
+
+
+def _in_the_form(match: re.Match[str]) -> str:
+    act, job, options = match[1], match[2], match[3]
+    fields = {name.replace("-", "_"): value or True for name, value in _OPTION.findall(options)}
+    own = {
+        name: value for name, value in fields.items() if name in _FIELDS.get(act, ()) and value not in ("ID", "TIME")
+    }
+    address = airflow_address(form_url(job, act, **own))
+    return f"trigger {job}__operate: {act} ({address}{'; ' if address else ''}on a shell: {match[0]})"
