@@ -26,6 +26,8 @@ from bench.parts import MODES, Part, parts_of, present
 from bench.processes import WorkerFailed
 from bench.report import memory, render, report_name
 from bench.results import MeasuredElsewhere, Results
+from bench.round_trips import DELAYS_MS, measure_round_trips
+from bench.round_trips_report import draw_round_trips, render_round_trips
 from bench.rounds import Plan, Say, run_workload
 from bench.scheduled.parts import PARTS, measure_airflow
 from bench.statistics import Spread
@@ -55,6 +57,7 @@ def main(arguments: list[str]) -> int:
         "report": _report,
         "old-job": _old_job,
         "commands": _commands,
+        "round-trips": _round_trips,
         "tables": _tables,
         "airflow": _airflow,
     }[options.command]
@@ -201,6 +204,26 @@ def _airflow(options: argparse.Namespace, say: Say) -> int:
     return 0
 
 
+def _round_trips(options: argparse.Namespace, say: Say) -> int:
+    """Measure the round trips of an epoch; write their figures, ROUND_TRIPS.md and its picture.
+
+    With `--before` the figures are those of an earlier commit, which later ones are shown beside.
+    """
+    file = options.results / "results-round-trips.json"
+    stored = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    record = measure_round_trips(options.epochs, options.delays, options.folder.resolve() / "round-trips", say)
+    if options.before is not None:
+        document = stored | {"before": {"commit": options.before, "round_trips": record}}
+    else:
+        document = stored | {"machine": describe(), "commit": commit(), "round_trips": record}
+    file.write_text(json.dumps(document) + "\n", encoding="utf-8")
+    if "round_trips" in document:
+        (options.results / "ROUND_TRIPS.md").write_text(render_round_trips(document), encoding="utf-8")
+        (options.results / "plots" / "round-trips.svg").write_text(draw_round_trips(document), encoding="utf-8")
+    say(f"wrote {file}")
+    return 0
+
+
 def _lacks_plotter(say: Say) -> bool:
     """Whether the environment that draws the plots is missing: better known before the hour than after it."""
     if not PLOTTER.exists():
@@ -287,16 +310,20 @@ def _parser() -> argparse.ArgumentParser:
     commands_ = commands.add_parser("commands", help="each command in a new process, on a bucket that answers in 20 ms")
     commands_.add_argument("--epochs", type=_positive, default=30)
     commands_.add_argument("--rounds", type=_positive, default=5)
+    trips = commands.add_parser("round-trips", help="requests of an epoch that wait for one another; ROUND_TRIPS.md")
+    trips.add_argument("--epochs", type=_positive, default=3)
+    trips.add_argument("--delays", type=int, nargs="+", default=list(DELAYS_MS), metavar="MS", help="30 among them")
+    trips.add_argument("--before", metavar="COMMIT", help="keep the figures as those of an earlier commit")
     tables = commands.add_parser("tables", help="open tables beside Spark's MERGE, delta-rs and DuckDB; TABLES.md")
     tables.add_argument("--report", action="store_true", help="write TABLES.md and its plot again, from raw results")
     airflow = commands.add_parser("airflow", help="epochs through Airflow beside empty tasks; writes AIRFLOW.md")
     airflow.add_argument("--only", nargs="+", choices=list(PARTS), help="these parts again; the others stay")
     airflow.add_argument("--rounds", type=_positive, help="turns, or minutes, instead of each part's own number")
-    for one in (measure, run, old_job, commands_, tables, airflow):
+    for one in (measure, run, old_job, commands_, trips, tables, airflow):
         one.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="for inputs and scratch files")
     for one, modes in ((run, MODES), (report, MODES), (tables, MODES[:2])):
         one.add_argument("--mode", choices=modes, default="quick")
-    for one in (run, report, old_job, commands_, tables, airflow):
+    for one in (run, report, old_job, commands_, trips, tables, airflow):
         one.add_argument("--results", type=Path, default=HOME, help="folder of the raw results and of their report")
     for one in (run, tables):
         one.add_argument(

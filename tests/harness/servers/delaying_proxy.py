@@ -28,13 +28,18 @@ class Answered:
     answered_s: float
 
 
-def longest_line(requests: Sequence[Answered]) -> int:
-    """Return how many requests at most waited for one another: each arrived after the one before was answered."""
-    line, free_s = 0, float("-inf")
+def line_of(requests: Sequence[Answered]) -> list[Answered]:
+    """Return as many requests as waited for one another: each arrived after the one before was answered."""
+    line = list[Answered]()
     for request in sorted(requests, key=lambda one: one.answered_s):
-        if request.arrived_s >= free_s:
-            line, free_s = line + 1, request.answered_s
+        if not line or request.arrived_s >= line[-1].answered_s:
+            line.append(request)
     return line
+
+
+def longest_line(requests: Sequence[Answered]) -> int:
+    """Return how many requests at most waited for one another."""
+    return len(line_of(requests))
 
 
 class DelayingProxy:

@@ -47,7 +47,8 @@ class Heartbeat:
         """Why the session does not lead any more; "" while it does, as far as is known."""
 
     def __enter__(self) -> Heartbeat:
-        self._context.store.put(self._key, b"{}")
+        if self._context.store.config.is_local:
+            self._context.store.put(self._key, b"{}")
         self._thread.start()
         return self
 
@@ -74,8 +75,17 @@ class Heartbeat:
             _LOG.warning("checkpoint %s: the head was not read: %s", self._pending.checkpoint_id, unread.message)
             return ""
 
+    def _first(self) -> None:
+        """Give the first sign of life beside the block: until there is one, the lease is judged by its deadline."""
+        try:
+            self._context.store.put(self._key, b"{}")
+        except CheckpointError as error:
+            _LOG.warning("checkpoint %s: heartbeat was not written: %s", self._pending.checkpoint_id, error.message)
+
     def _beat(self) -> None:
         wait_s = self._interval_s
+        if not self._context.store.config.is_local:
+            self._first()
         while not self._done.wait(wait_s):
             if self.lost:
                 self._stop()

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 
 from milepost.dataflow.sinks.contract import Sink, TableTarget
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.retention.job_tables import JobTable, job_tables
+from milepost.jobmaster.retention.job_tables import JobTable
 from milepost.jobmaster.retention.table_references import TableShare
 from milepost.protocol.codec.log_entries import event_name
 from milepost.protocol.manifest.transaction.events import CheckpointCompleted, RealignmentDecided, TimelineSwitched
@@ -24,15 +24,17 @@ _MARKING = {event.__name__ for event in (CheckpointCompleted, TimelineSwitched, 
 """Events whose version is, or may yet become, the number of a mark."""
 
 
-def records_of_left_tables(context: JobContext, state: ManifestState, kept: Collection[TableShare]) -> list[str]:
+def records_of_left_tables(
+    context: JobContext, state: ManifestState, kept: Collection[TableShare], tables: Iterable[JobTable]
+) -> list[str]:
     """Return the keys of the records that tables which are not in force carry; those that nothing is of are emptied.
 
     Args:
-        kept: of the checkpoints that stay.
+        kept: of the checkpoints that stay. tables: of the job.
     Raises: what the sinks raise: nobody knows what a table carries.
     """
     keys: list[str] = []
-    for table in job_tables(context, state):
+    for table in tables:
         if table.in_force:
             continue
         sink = table.open(context)

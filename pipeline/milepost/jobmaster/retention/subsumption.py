@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, is_large, read_list, write_list
-from milepost.jobmaster.retention.job_tables import staging_tables
+from milepost.jobmaster.retention.job_tables import job_tables, staging_tables
 from milepost.jobmaster.retention.left_tables import records_of_left_tables
 from milepost.jobmaster.retention.log_compaction import compact_some, record_backlog
 from milepost.jobmaster.retention.table_references import share_of
@@ -50,52 +51,100 @@ MAX_FAILED_DROPS = 3
 """After so many entries that could not be deleted the store is taken for down: the rest waits for the next time."""
 
 
-def subsume_old(context: JobContext, session_id: SessionId, compacted: int | None = None) -> tuple[CheckpointId, ...]:
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What a subsumption reads and writes before its transition.
+
+    Attributes:
+        compacted: up to this version all entries of the log are tombstones. request: None: planned when it is time.
+    """
+
+    compacted: int
+    request: SubsumeRequest | None
+
+
+def look_ahead(
+    context: JobContext, session_id: SessionId, state: ManifestState, completed: CompletedCheckpoint
+) -> Ahead:
+    """Plan the subsumption that follows once the sinks of a checkpoint have confirmed, beside their commits.
+
+    Not where an older checkpoint waits for a sink too, or a table is not in force, whose turn comes after.
+
+    Args:
+        state: the head that was read after the completion.
+    """
+    planned = begun(context.store, lambda: _early(context, session_id, state, completed), "subsumption")
+    return Ahead(compact_some(context, state), planned())
+
+
+def _early(
+    context: JobContext, session_id: SessionId, state: ManifestState, completed: CompletedCheckpoint
+) -> SubsumeRequest | None:
+    if [one.checkpoint_id for one in state.unconfirmed()] != [completed.checkpoint_id]:
+        return None
+    confirmed = tuple(
+        replace(one, unconfirmed=()) if one.checkpoint_id == completed.checkpoint_id else one
+        for one in state.checkpoints
+    )
+    return _plan(context, session_id, replace(state, checkpoints=confirmed), in_force_only=True)
+
+
+def subsume_old(context: JobContext, session_id: SessionId, ahead: Ahead | None = None) -> tuple[CheckpointId, ...]:
     """Drop the checkpoints that the retention no longer keeps. Returns their ids.
 
     Entries of the log that are older than everything retained become tombstones before, some at once, and the same
     transition records how far that is (I6).
 
     Args:
-        compacted: up to which version all entries are tombstones; None: some more are made first.
+        ahead: what was done for it beside the sinks' commits; None: nothing.
     """
-    if compacted is None:
-        state = context.head().state
-        compacted = compact_some(context, state)
+    if ahead is None:
+        ahead = Ahead(compact_some(context, context.head().state), None)
     state = context.lately()
-    dropped = _subsume(context, session_id, state, compacted)
-    if not dropped:
-        record_backlog(context, session_id, state, compacted)
-    return dropped
+    request = ahead.request or _plan(context, session_id, state)
+    if request is not None:
+        made = context.record(replace(request, compacted=ahead.compacted))
+        if isinstance(made, Transition):
+            return request.checkpoint_ids
+    record_backlog(context, session_id, state, ahead.compacted)
+    return ()
 
 
-def _subsume(
-    context: JobContext, session_id: SessionId, state: ManifestState, compacted: int
-) -> tuple[CheckpointId, ...]:
+def _plan(
+    context: JobContext, session_id: SessionId, state: ManifestState, *, in_force_only: bool = False
+) -> SubsumeRequest | None:
+    """Return what the retention no longer keeps, with its garbage listed; None: nothing, or it cannot be known.
+
+    Args:
+        in_force_only: nothing is planned where a sink has a table that is not in force.
+    """
     retained = context.spec.checkpointing.retained
     policy = RetentionPolicy(retained.last, retained.hourly, retained.daily)
     dropped = subsumable(state, policy)
     if not dropped:
-        return ()
+        return None
     kept = [item for item in state.checkpoints if item.checkpoint_id not in dropped]
     gone = [item for item in state.checkpoints if item.checkpoint_id in dropped]
     needed = _readable(context, state)
     if any(item.checkpoint_id not in needed for item in kept):
-        return ()  # what it shares with the others is unknown, so all of it stays
+        return None  # what it shares with the others is unknown, so all of it stays
     _check_shared(state.job, needed)
     own = begun(context.store, lambda: at_once(context.store, partial(_own_objects, context), gone), "own-objects")
     try:
-        carried = records_of_left_tables(context, state, [share_of(needed[item.checkpoint_id]) for item in kept])
+        tables = job_tables(context, state)
+        if in_force_only and not all(table.in_force for table in tables):
+            return None
+        shares = [share_of(needed[item.checkpoint_id]) for item in kept]
+        carried = records_of_left_tables(context, state, shares, tables)
     except CheckpointError as error:
         _LOG.warning("no checkpoint is dropped now: what a table carries that was left is unknown: %s", error.message)
-        return ()
+        return None
     garbage = unreferenced(
         [carried, *(_referenced(item, needed) for item in kept)],
         [[*_referenced(item, needed), *keys] for item, keys in zip(gone, own(), strict=True)],
     )
     listed = write_list(context.store, state, listable(garbage)) if is_large(state, garbage) else None
-    request = SubsumeRequest(session_id, policy, dropped, garbage, listed, compacted)
-    return dropped if isinstance(context.record(request), Transition) else ()
+    return SubsumeRequest(session_id, policy, dropped, garbage, listed)
 
 
 def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) -> int:

@@ -28,8 +28,7 @@ from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAbo
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.history import History
 from milepost.jobmaster.reports.timings import keep, post_commit_times
-from milepost.jobmaster.retention.log_compaction import compact_some
-from milepost.jobmaster.retention.subsumption import delete_garbage, subsume_old
+from milepost.jobmaster.retention.subsumption import Ahead, delete_garbage, look_ahead, subsume_old
 from milepost.jobmaster.retention.table_pruning import is_look_due, prune_tables
 from milepost.jobmaster.retention.vetoes import collect_vetoes
 from milepost.jobmaster.run.attempt import run_opened_epoch
@@ -177,19 +176,19 @@ class Epochs:
             published=published,
         )
 
-    def subsume(self, session: Session, compacted: int | None = None) -> Subsumption:
+    def subsume(self, session: Session, ahead: Ahead | None = None) -> Subsumption:
         """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8).
 
         What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer. Once
         per grace period the tables, and failing rows of vetoed epochs, are looked at too.
 
         Args:
-            compacted: as `subsume_old` has it.
+            ahead: as `subsume_old` has it.
         """
         context, timeout_ms = self._context, self._context.timeout_ms
         sweep_forks(context, session)
         look = is_look_due(context, timeout_ms)
-        subsumed = subsume_old(context, session.session_id, compacted)
+        subsumed = subsume_old(context, session.session_id, ahead)
         deleted = delete_garbage(context, session.session_id, timeout_ms)
         pruned = prune_tables(context, session.session_id, timeout_ms) if look else 0
         deleted += collect_vetoes(context) if look else 0
@@ -268,13 +267,17 @@ class Epochs:
             self._abort_for(session, triggered, error, again=again)
             raise
         clock("notify", ", ".join(completed.unconfirmed))
-        compacted = begun(self._context.store, partial(compact_some, self._context, state), "compaction")
+        ahead = begun(
+            self._context.store,
+            partial(look_ahead, self._context, session.session_id, state, completed),
+            "subsumption",
+        )
         self._leadership.commits.publish(
             session, state, completed, lambda sink, seconds: clock.spent(f"notify {sink}", seconds)
         )
         clock("subsume")
         try:
-            self.subsume(session, compacted())
+            self.subsume(session, ahead())
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
         measured = post_commit_times(clock, report.write_ms)

@@ -1,0 +1,92 @@
+"""How many requests of an epoch wait for one another: on a store that is not near, that is its time."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bench.old_job import rows_of, spec_of
+from milepost.api import JobMaster, Session, load_job
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.spark.local.local_runner import LocalRunner
+from milepost.storage.open import open_store
+from tests.harness.servers.delaying_proxy import CONTINUE, DelayingProxy
+from tests.harness.servers.s3_servers import Ministack
+from tests.harness.stores.request_chain import RequestChain, longest_chain
+
+IN_LINE = 17
+"""Of the driver, with two sinks and a checkpoint that is subsumed: head, listing, input record, trigger, head; staged
+files and table, contents, metadata; completion, head; mark, table, two confirmations; subsumption, measurements. More
+of them need a reason: see the decision on what goes beside what."""
+
+TASKS = "data plane"
+"""Their requests wait for one another here because one thread runs them, as no Spark does."""
+
+
+@pytest.fixture
+def master(ministack: Ministack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobMaster:
+    for name, value in ministack.environment().items():
+        monkeypatch.setenv(name, value)
+    spec = spec_of("trips", f"s3://{ministack.new_bucket()}") | {
+        "store": {"endpoint_url": ministack.endpoint_url, "region": "us-east-1"},
+        "checkpointing": {"retained": {"last": 2}},
+    }
+    (tmp_path / "trips.yaml").write_text(json.dumps(spec), encoding="utf-8")
+    return JobMaster(load_job(str(tmp_path / "trips.yaml")))
+
+
+def test_of_a_warm_epoch_so_many_requests_at_most_wait_for_one_another(master: JobMaster, ministack: Ministack) -> None:
+    """Counted by what waits for what in the process, not by a clock: the same on every run."""
+    bucket, chain, runner = master.context.store.config.url.split("/")[2], RequestChain(), LocalRunner()
+    for number in range(5):
+        body = pa.BufferOutputStream()
+        pq.write_table(rows_of(number), body)
+        ministack.client.put_object(Bucket=bucket, Key=f"landing/{number}.parquet", Body=body.getvalue().to_pybytes())
+        chain.clear()
+        with chain.recording():
+            report = master.run(Session.cli(), runner, progress=lambda step: chain(step.partition(":")[0]))
+        assert report.status == "completed"
+    line = [one for one in longest_chain(chain.requests) if one.step != TASKS]
+    told = "\n".join(f"{one.step}: {one.method} {one.key}" for one in line)
+    assert len(line) <= IN_LINE, told
+    assert {one.step for one in line} >= {"trigger", "complete", "notify", "subsume"}, told
+    read = Counter(one.key for one in chain.requests if one.method == "GET" and one.step != TASKS)
+    assert max(read.values()) == 1, "nothing is read twice"
+
+
+@pytest.fixture
+def asked(ministack: Ministack, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ObjectStore, DelayingProxy]]:
+    """A store, and what it is asked."""
+    for name, value in ministack.environment().items():
+        monkeypatch.setenv(name, value)
+    with DelayingProxy(ministack.port, 0.0) as proxy:
+        config = StoreConfig(f"s3://{ministack.shared_bucket}/asked", proxy.endpoint_url)
+        yield open_store(config), proxy
+
+
+def test_only_a_large_body_waits_for_leave_to_be_sent(asked: tuple[ObjectStore, DelayingProxy]) -> None:
+    store, proxy = asked
+    store.put("small", b"x" * 1000)
+    store.create("created", b"x" * 1000)
+    assert [one.method for one in proxy.answered] == ["PUT", "PUT"]
+    store.put("large", b"x" * (2 << 20))
+    assert [one.method for one in proxy.answered][2:] == [CONTINUE, "PUT"]
+
+
+def test_the_clock_of_a_store_that_has_just_answered_is_not_asked_for(
+    asked: tuple[ObjectStore, DelayingProxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on from the Date of the last reply, and is never ahead of the store's own."""
+    store, proxy = asked
+    stat = store.put("clock", b"")
+    told_ms = store.clock_ms()
+    assert len(proxy.answered) == 1 and 0 <= told_ms - stat.last_modified_ms < 60_000
+    monkeypatch.setattr("milepost.storage.s3._HEARD_S", 0.0)
+    assert store.clock_ms() >= told_ms
+    assert [one.method for one in proxy.answered] == ["PUT", "HEAD"]
