@@ -99,6 +99,7 @@ def test_an_aborted_one_has_its_remedy_in_the_document_and_on_the_page(
     report = job.master.show(1)
     assert report.meaning is not None and report.remedy is not None and "dead_letter" in report.remedy
     page = client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/1").text
+    assert 'href="/runbook/epoch-failed"' in page
     assert "What to do first:" in page and "a source object holds a record that cannot be read" in page
 
 

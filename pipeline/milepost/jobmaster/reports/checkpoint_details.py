@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sources.bad_input import BadPlace
@@ -17,7 +19,7 @@ from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
 from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
 from milepost.jobmaster.reports.parts.input_read import InputRead, input_read
-from milepost.jobmaster.reports.parts.sinks import SinkDetails, sink_details
+from milepost.jobmaster.reports.parts.sinks import SinkDetails, sink_details, sinks_confirmed
 from milepost.jobmaster.reports.parts.subtasks import Spread, SubtaskDetails, Subtasks, spreads, uploaded_bytes
 from milepost.jobmaster.reports.static_sources import StaticSourceDetails, static_source_details
 from milepost.jobmaster.reports.timings import (
@@ -33,6 +35,7 @@ from milepost.protocol.exchange.declines import recreated
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.stored_fields import Known
+from milepost.storage.at_once import at_once
 from milepost.storage.requests import StoreRequests
 
 
@@ -190,10 +193,17 @@ def detailed(
             the epoch read and when each sink had it.
         newest: version of the head.
     """
-    metadata = context.metadata(checkpoint)
+    asks: list[Callable[[], Any]] = [partial(context.metadata, checkpoint)]
+    if after is None:
+        asks += [
+            partial(kept, context, checkpoint.checkpoint_id, checkpoint.token),
+            partial(input_read, context, checkpoint.plan),
+            partial(sinks_confirmed, context.log, newest, checkpoint),
+        ]
+    metadata, *others = at_once(context.store, lambda ask: ask(), asks)
+    measured, read, confirmed = others or (after or (), None, {})
+    read = read or {}
     subtasks = Subtasks(metadata)
-    read = input_read(context, metadata.plan) or {} if after is None else {}
-    measured = kept(context, checkpoint.checkpoint_id, checkpoint.token) if after is None else after
     differences = code_differences(context, metadata)
     requests = requests_of(metadata, measured)
     return extended(
@@ -208,7 +218,7 @@ def detailed(
         static_sources={name: static_source_details(item) for name, item in metadata.dimensions.items()},
         operators={uid: _operator(metadata, subtasks, uid, kind) for uid, kind in subtasks.operators().items()},
         sink_rows={name: item.rows for name, item in metadata.sinks.items()},
-        published=sink_details(context.log, newest, checkpoint, metadata, subtasks) if after is None else None,
+        published=sink_details(checkpoint, metadata, subtasks, confirmed) if after is None else None,
         verdict=metadata.verdict,
         acknowledged=tuple(
             AcknowledgementReport(item.level, item.subtask, item.attempt_digest) for item in metadata.acknowledged

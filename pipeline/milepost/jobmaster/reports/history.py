@@ -65,9 +65,8 @@ class History:
             known.append(len(head.state.checkpoints))
         return min(known, default=None)
 
-    def head(self) -> CheckpointId:
+    def head(self, state: ManifestState) -> CheckpointId:
         """Return the newest completed checkpoint of the live timeline. Raises NotFound: there is none."""
-        state = self._context.head().state
         found = state.timeline().head
         if found == NO_CHECKPOINT:
             raise NotFound(
@@ -117,9 +116,7 @@ class History:
         if kept is not None:
             confirmed: frozenset[str] = frozenset()
             if kept not in lineage(state, state.timeline()):
-                completed = self._context.log.entry(kept.version)
-                assert isinstance(completed, LogEntry), "what completed a retained checkpoint stays whole"
-                confirmed = frozenset(confirmations_after(self._context.log, completed, state.version))
+                confirmed = frozenset(confirmations_after(self._context.log, kept, state.version))
             return _retained(state, kept, confirmed)
         pending = next((one for one in _pending(state) if one.checkpoint_id == checkpoint_id), None)
         if pending is not None or not 0 < checkpoint_id < state.next_checkpoint_id:
@@ -138,7 +135,7 @@ class History:
         if live is None:
             oldest = min((one.checkpoint_id for one in lineage(state, state.timeline())), default=NO_CHECKPOINT)
             live = leads_to(log, state.version, oldest, checkpoint_id)
-        shown = done.sinks if live else confirmations_after(log, entry, state.version)
+        shown = done.sinks if live else confirmations_after(log, done, state.version)
         return replace(completed_report(done, CheckpointStatus.SUBSUMED, shown), live=live)
 
     def log(self, limit: int | None) -> list[dict[str, Any]]:

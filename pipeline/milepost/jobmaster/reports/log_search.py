@@ -7,8 +7,9 @@ which a binary search finds; from there its epoch's few entries are read, up to 
 from __future__ import annotations
 
 from milepost.protocol.codec.log_entries import LogEntry, Tombstone, aborted_by, completion_of
-from milepost.protocol.manifest.transaction.events import CheckpointCompleted, SinkConfirmed, TimelineSwitched
+from milepost.protocol.manifest.transaction.events import SinkConfirmed, TimelineSwitched
 from milepost.protocol.manifest.transaction.transitions import checkpoints_of
+from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId
 from milepost.storage.manifest_log import ManifestLog
 
@@ -53,17 +54,17 @@ def end_of(log: ManifestLog, newest: int, checkpoint_id: CheckpointId) -> LogEnt
     return None
 
 
-def confirmations_after(log: ManifestLog, completed: LogEntry, newest: int, within: int = _SOON) -> dict[str, int]:
+def confirmations_after(
+    log: ManifestLog, wanted: CompletedCheckpoint, newest: int, within: int = _SOON
+) -> dict[str, int]:
     """Return when each sink showed a checkpoint, by the job store's clock: of those that did soon after its completion.
 
     Args:
         newest: version of the head. within: so many entries are looked at.
     """
-    assert isinstance(completed.event, CheckpointCompleted)
-    wanted = completed.event.checkpoint
     shown: dict[str, int] = {}
     sinks: tuple[str, ...]
-    for version in range(completed.version + 1, min(newest, completed.version + within) + 1):
+    for version in range(wanted.version + 1, min(newest, wanted.version + within) + 1):
         if shown.keys() >= set(wanted.sinks):
             break
         entry = log.entry(version)

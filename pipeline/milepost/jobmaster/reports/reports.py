@@ -50,12 +50,10 @@ class Reports:
         """
         from milepost.jobmaster.reports.history import History
 
-        history = History(self._context)
-        report = history.show(history.head() if checkpoint_id is None else checkpoint_id)
+        history, state = History(self._context), self._context.head().state
+        report = history.show(history.head(state) if checkpoint_id is None else checkpoint_id, state=state)
         by_buckets = any(sink.by_buckets for sink in self._context.spec.sinks)
-        if not (by_buckets or self._context.spec.prices):
-            return report
-        if report.checkpoint_id != self._context.head().state.timeline().head:
+        if report.checkpoint_id != state.timeline().head:
             return report
         return replace(report, upsert=(self.upsert_prices() or None) if by_buckets else None, month=self.month_cost())
 

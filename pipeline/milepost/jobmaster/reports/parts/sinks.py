@@ -9,7 +9,6 @@ from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.reports.log_search import confirmations_after
 from milepost.jobmaster.reports.parts.subtasks import Spread, SubtaskDetails, Subtasks, spreads
-from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.storage.manifest_log import ManifestLog
 
@@ -41,19 +40,19 @@ class SinkDetails:
     spread: Mapping[str, Spread]
 
 
-def sink_details(
-    log: ManifestLog, newest: int, checkpoint: CompletedCheckpoint, metadata: CheckpointMetadata, subtasks: Subtasks
-) -> dict[str, SinkDetails]:
-    """Return what a retained checkpoint published, by sink. Reads the entries that follow its completion.
+def sinks_confirmed(log: ManifestLog, newest: int, checkpoint: CompletedCheckpoint) -> Mapping[str, int]:
+    """Return when each sink had a retained checkpoint, by the job store's clock; reads the entries that follow it.
 
     Args:
         newest: version of the head.
     """
-    confirmed: Mapping[str, int] = {}
-    if metadata.sinks:
-        completed = log.entry(checkpoint.version)
-        assert isinstance(completed, LogEntry), "what completed a retained checkpoint stays whole"
-        confirmed = confirmations_after(log, completed, newest, _SOON * (1 + len(metadata.sinks)))
+    return confirmations_after(log, checkpoint, newest, _SOON * (1 + len(checkpoint.sinks)))
+
+
+def sink_details(
+    checkpoint: CompletedCheckpoint, metadata: CheckpointMetadata, subtasks: Subtasks, confirmed: Mapping[str, int]
+) -> dict[str, SinkDetails]:
+    """Return what a retained checkpoint published, by sink. Args: confirmed: as `sinks_confirmed` returns it."""
     return {name: _details(checkpoint, metadata, name, subtasks, confirmed.get(name)) for name in metadata.sinks}
 
 
