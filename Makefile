@@ -37,7 +37,7 @@ PAGES ?=
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format check test referees mutants fuzz law examples bench bench-tables bench-airflow demo docs reference transcripts down status clean
+.PHONY: help env lint format check test referees mutants fuzz law examples bench bench-tables bench-airflow demo docs pictures reference transcripts down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,11 +61,16 @@ test: lint ## build what is needed, check, and run every test but the referees
 	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"
 	@$(PYTEST) -m "not referee" $(ARGS)
 
-referees: env ## the tests that take long: more of chance, bare environments, version ranges, Spark with Delta and Iceberg
+referees: env ## the tests that take long: more of chance, bare environments, version ranges, Spark with Delta and Iceberg, a browser
 	@echo "seed $(SEED) (repeat this run with: make referees SEED=$(SEED))"
 	@$(PY) -m scripts.spark_readers
+	@$(PY) -m scripts.browser
 	@$(PYTEST) -m referee $(ARGS)
-	@$(PY) -m scripts.spark_readers --closing
+	@$(PY) -m scripts.referees
+
+pictures: env ## take the pictures of the documentation, in Airflow by a headless Chromium
+	@$(PY) -m scripts.browser
+	@$(PY) -m tests.harness.browser.pictures
 
 mutants: env ## break rules on purpose in a copy of the tree: tests must fail (minutes; SAMPLE=300 SEED=1: at random)
 	@$(PY) -m $(if $(SAMPLE),scripts.sampled_mutants --sample $(SAMPLE) --seed $(SEED),scripts.mutants) --jobs $(JOBS)

@@ -1,14 +1,13 @@
 """Builds `.venv-spark-readers`, a Spark with Delta's and Iceberg's jars: `python -m scripts.spark_readers`.
 
-Only where Maven Central gives no answer is it not built, and the reason kept: `--closing` says it as the last line of
-`make referees`. A failure with an answer is a failure.
+Only where Maven Central gives no answer is it not built, and the reason kept: the last line of `make referees` says it.
+A failure with an answer is a failure.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from pathlib import Path
 
 from milepost.spark.driver.java import find_java_home
@@ -89,12 +88,12 @@ def build_readers() -> None:
     _stamp().write_text(_pins_digest() + "\n", encoding="utf-8")
 
 
-def closing_line() -> str:
-    """Return what `make referees` says last."""
+def closing_words() -> str | None:
+    """Return what `make referees` says last of Spark as a reader; None: it ran."""
     reason = unreached()
     if reason is None:
-        return "referees: all ran, Spark with Delta's and Iceberg's jars among the readers"
-    return f"referees: Spark with Delta's and Iceberg's jars DID NOT RUN, Maven Central was not reached: {reason}"
+        return None
+    return f"Spark with Delta's and Iceberg's jars DID NOT RUN, Maven Central was not reached: {reason}"
 
 
 def _stamp() -> Path:
@@ -106,7 +105,4 @@ def _pins_digest() -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--closing"]:
-        print(closing_line())
-    else:
-        build_readers()
+    build_readers()

@@ -203,7 +203,9 @@ class AirflowInstance:
         config: the specs of the clone's DAG file. team: the DAG files of a team that has no clone.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, *, services: tuple[str, ...] = ("api-server", "scheduler", "dag-processor")
+    ) -> None:
         self.folder = folder
         self.config = folder / "config"
         self.config.mkdir(parents=True)
@@ -213,7 +215,7 @@ class AirflowInstance:
         self.stack = Stack(
             folder / "stack",
             config=self.config,
-            services=("api-server", "scheduler", "dag-processor"),
+            services=services,
             settings=SETTINGS | {"dag_processor": SETTINGS["dag_processor"] | self._bundles()},
             # This checkout's code, wherever the environment was made for. Lineage: once a test has written that file.
             environ={"PYTHONPATH": PYTHON_PATH, "OPENLINEAGE_CONFIG": str(self.lineage_config)},

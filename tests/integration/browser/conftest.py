@@ -1,0 +1,8 @@
+"""Where there is no Chromium and none can be fetched, no test is collected: `make referees` ends by saying so."""
+
+from __future__ import annotations
+
+from scripts.browser import environment
+
+NOT_TO_BE_HAD = environment.chromium() is None and environment.unreached() is not None
+collect_ignore = ["test_pages_in_a_browser.py"] if NOT_TO_BE_HAD else []

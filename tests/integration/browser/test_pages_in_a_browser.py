@@ -1,0 +1,76 @@
+"""The pages as a person has them: in Airflow, behind its login, in both themes, on a laptop and on a wide screen.
+
+One tour of a headless Chromium looks at every page that links lead to; each test reads what it saw.
+"""
+
+from __future__ import annotations
+
+import pytest
+from fastapi.routing import APIRoute
+
+from milepost.airflow.operators.job_specs import epoch_dag_id
+from milepost.airflow.page.checkpoints_page import CheckpointsPage
+from milepost.airflow.page_urls import URL_PREFIX, job_url, jobs_url, runbook_url
+from scripts import airflow_home
+from scripts.browser.environment import chromium
+from scripts.browser.touring import toured
+from scripts.browser.visits import Report, Tour
+from tests.harness.browser.shown_jobs import FAILED, FRESH, WELL, shown_airflow
+
+pytestmark = pytest.mark.referee
+VIEWS = CheckpointsPage.external_views
+TABS = [view for view in VIEWS if view["destination"] == "dag"]
+ENTRIES = tuple(view["name"] for view in VIEWS if view["destination"] == "nav")
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """What the browser saw."""
+    program = chromium()
+    assert program is not None, "there is no Chromium: python -m scripts.browser"
+    dags = [epoch_dag_id(name) for name in (WELL, FAILED, FRESH)]
+    with shown_airflow(tmp_path_factory.mktemp("browser")) as airflow:
+        return toured(
+            Tour(
+                url=airflow.stack.airflow_url,
+                login=airflow_home.LOGIN,
+                password=airflow_home.password(airflow.stack.home),
+                chromium=str(program),
+                prefix=URL_PREFIX,
+                roots=(jobs_url(), *map(job_url, dags), runbook_url("failed")),
+                framed=tuple(f"/dags/{dags[0]}/plugin/{tab['url_route']}" for tab in TABS),
+                entries=ENTRIES,
+                most=2,
+            )
+        )
+
+
+def test_the_login_form_leads_to_airflow_which_has_our_entries(report: Report) -> None:
+    assert "Airflow" in report.logged_in
+    assert report.missing == ()
+
+
+def test_every_page_is_seen_in_both_themes_and_widths(report: Report) -> None:
+    """And every route of ours is one of them: a page that no link leads to is no page."""
+    from milepost.airflow.page.pages import pages
+
+    ways = {(one.theme, one.width) for one in report.pages}
+    assert ways == {("light", 1280), ("light", 1920), ("dark", 1280), ("dark", 1920)}
+    seen = [one.address.partition("?")[0] for one in report.pages if (one.theme, one.width) == ("light", 1280)]
+    assert len(report.pages) == len(seen) * len(ways)
+    routes = [route.path_regex for route in pages.routes if isinstance(route, APIRoute)]
+    assert [r.pattern for r in routes if not any(r.match(one.removeprefix(URL_PREFIX)) for one in seen)] == []
+
+
+def test_nothing_is_wrong_with_any_page(report: Report) -> None:
+    """No error in the console, none as wide as to scroll sideways, none that breaks a rule of axe-core (WCAG 2 AA)."""
+    problems = [problem for one in report.pages for problem in one.problems]
+    assert not problems, "\n".join(problems)
+
+
+def test_a_tab_of_airflow_shows_the_page_in_the_theme_that_is_chosen_there(report: Report) -> None:
+    """Whatever theme the screen has."""
+    assert len(report.framed) == len(TABS) * 2
+    for one in report.framed:
+        assert one.dark == (one.theme == "dark"), one
+        assert one.heading and one.overflow <= 0, one

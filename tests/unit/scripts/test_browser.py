@@ -1,0 +1,58 @@
+"""A browser is found, or why there is none is told at the end; what a tour saw is judged by the numbers it brought."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from scripts.browser import environment
+from scripts.browser.visits import Report, Seen, Violation
+from scripts.referees import closing_line
+
+SEEN = Seen("/milepost/jobs", "dark", 1280, 200, "Jobs", True, 0, (), (), ())
+
+
+def test_the_chromium_that_is_named_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(environment.VARIABLE, str(tmp_path / "chrome"))
+    assert environment.chromium() == tmp_path / "chrome"
+
+
+def test_the_last_line_of_the_referees_says_that_there_was_no_browser(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from scripts import spark_readers
+
+    monkeypatch.setattr(spark_readers, "UNREACHED", tmp_path / "spark.txt")
+    monkeypatch.setattr(environment, "UNREACHED", tmp_path / "new" / "browser.txt")
+    monkeypatch.setattr(type(environment.BROWSER), "is_built", lambda self: True)
+    monkeypatch.setattr(environment, "chromium", lambda: None)
+    monkeypatch.setattr(environment, "_why_not_fetched", lambda: "Error: getaddrinfo")
+    assert closing_line() == "referees: all ran, Spark with Delta's and Iceberg's jars and a browser among them"
+    environment.build_browser()
+    assert closing_line() == ("referees: the pages in a browser DID NOT RUN, there is no Chromium: Error: getaddrinfo")
+    monkeypatch.setattr(environment, "chromium", lambda: tmp_path)
+    environment.build_browser()
+    assert environment.unreached() is None, "another attempt found one"
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"status": 503}, "status 503"),
+        ({"overflow": 7}, "7 px wider than the window"),
+        ({"dark": False}, "is light"),
+        ({"complaints": ("console: no",)}, "console: no"),
+        ({"violations": (Violation("color-contrast", "serious", ("h1", "p")),)}, "color-contrast (serious): h1"),
+    ],
+)
+def test_whatever_is_wrong_with_a_page_is_a_problem_that_names_it(changed: dict[str, object], problem: str) -> None:
+    assert SEEN.problems == []
+    first, *more = replace(SEEN, **changed).problems  # type: ignore[arg-type]
+    assert first == f"/milepost/jobs (dark, 1280): {problem}" and len(more) == ("violations" in changed)
+
+
+def test_a_report_is_what_it_was_before_it_was_told() -> None:
+    report = Report("Airflow", (), (replace(SEEN, violations=(Violation("x", "minor", ("h1",)),)),), (SEEN,))
+    assert Report.of(asdict(report)) == report
