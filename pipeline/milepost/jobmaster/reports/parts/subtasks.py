@@ -63,6 +63,9 @@ class SubtaskDetails:
     times: Mapping[str, int]
 
 
+_NOT_RECORDED = "not recorded"
+
+
 class Subtasks:
     """The subtasks of an epoch, node by node.
 
@@ -94,7 +97,8 @@ class Subtasks:
         """Return the kind of each operator, in topological order; of one that no subtask ran, that of its state."""
         ran = {one.node: one.kind for one in self._metadata.shares if one.kind not in (SOURCE, SINK)}
         recorded = self._metadata.signatures.get("operators", {})
-        return ran | {uid: recorded[uid]["kind"] for uid in self._metadata.operators if uid not in ran}
+        kept = [uid for uid in self._metadata.operators if uid not in ran]
+        return ran | {uid: recorded.get(uid, {}).get("kind", _NOT_RECORDED) for uid in kept}
 
     def _numbered(self, node: str, *kinds: str) -> Iterable[tuple[int, SubtaskShare]]:
         return enumerate(shares_of(self._metadata.shares, node, *kinds))
