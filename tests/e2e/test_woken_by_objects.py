@@ -44,7 +44,7 @@ def test_objects_that_land_start_an_epoch_by_connections_whose_secrets_nobody_sh
     assert any(one["Key"].endswith(".parquet") for one in tables)
     texts = [
         *said_of(job, first["dag_run_id"]),
-        airflow.page(f"/milepost/jobs/{job.dag_id}/checkpoints").raise_for_status().text,
+        airflow.page(f"/milepost/jobs/{job.dag_id}/log").raise_for_status().text,
     ]
     assert "epoch 1 is planned" in texts[0] and "JobCreated" in texts[-1]
     for secret in (ministack.access_key, ministack.secret_key, airflow.stack.spark_token):

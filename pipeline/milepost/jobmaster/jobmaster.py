@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
     from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, MonthCost
     from milepost.jobmaster.reports.diff import Difference
-    from milepost.jobmaster.reports.job_report import JobState
+    from milepost.jobmaster.reports.history_page import HistoryPage, TimelineSwitch
+    from milepost.jobmaster.reports.job_report import JobState, TimelineReport
     from milepost.jobmaster.reports.jobs import JobSummary, jobs_beside, jobs_of_folder, jobs_under
     from milepost.jobmaster.reports.parts.subtasks import Spread, SubtaskDetails
     from milepost.jobmaster.reports.percentiles import Percentiles, percentiles_of
@@ -90,7 +91,8 @@ _HOMES = {
     "reports.percentiles": ("Percentiles", "percentiles_of"),
     "reports.diff": ("Difference",),
     "reports.jobs": ("JobSummary", "jobs_beside", "jobs_of_folder", "jobs_under"),
-    "reports.job_report": ("JobState",),
+    "reports.history_page": ("HistoryPage", "TimelineSwitch"),
+    "reports.job_report": ("JobState", "TimelineReport"),
     "reports.series": ("EpochFigures",),
     "reports.source_health": ("SourceHealth", "source_checks"),
     "reports.static_sources": ("StaticSourceDetails", "StaticSourceHealth"),
@@ -190,6 +192,7 @@ class JobMaster:
 
     list_checkpoints = _UseCase(lambda master: master._reports.list_checkpoints)
     show = _UseCase(lambda master: master._reports.show)
+    history_page = _UseCase(lambda master: master._reports.history_page)
     history = _UseCase(lambda master: master._reports.history)
     job_state = _UseCase(lambda master: master._reports.job_state)
     status = _UseCase(lambda master: master._reports.status)

@@ -181,8 +181,11 @@ class ManifestLog:
             )
         return entry
 
-    def entries(self, limit: int | None = None) -> Iterator[LogEntry | Tombstone]:
+    def entries(self, limit: int | None = None, *, before: int | None = None) -> Iterator[LogEntry | Tombstone]:
         """Yield the log, newest first; the last one without a limit is version 1.
+
+        Args:
+            before: a version: only older ones are read; None: all.
 
         At most `_READ_AHEAD` entries beyond the one that is asked for are read; closing the iterator ends that.
 
@@ -190,7 +193,9 @@ class ManifestLog:
             StateCorrupt: a version between is missing (keys are never freed, I6), or an entry is torn.
         """
         expected: int | None = None
-        versions = (manifest_version(stat.key) for stat in self._store.list(MANIFEST_PREFIX, limit=limit))
+        after = "" if before is None else manifest_key(before)  # versions count down in the order of keys
+        listed = self._store.list(MANIFEST_PREFIX, start_after=after, limit=limit)
+        versions = (manifest_version(stat.key) for stat in listed)
         with closing(self._read_ahead(versions)) as entries:
             for version, entry in entries:
                 if expected is not None and version != expected:

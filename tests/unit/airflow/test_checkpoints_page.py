@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.servers.page_client import PageClient, page_client
@@ -20,13 +22,14 @@ def client_of(job: CountedJob, patch: pytest.MonkeyPatch) -> PageClient:
     return page_client(patch, *job_dags(job.small.folder / "config").values())
 
 
-def test_they_tell_the_live_timeline_and_what_a_rollback_has_left(
+def test_they_tell_the_live_timeline_and_fold_what_a_rollback_has_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2)
     client = client_of(job, monkeypatch)
     page = client.get(CHECKPOINTS).text
-    assert "Timeline main" in page and "not live" not in page and "have yet to follow" not in page
+    assert "live timeline main" in page and "not live" not in page and "have yet to follow" not in page
+    assert "<h2>Timelines</h2>" not in page, "there is one"
     url = job.small.context.sink_config("seen").url
     with pytest.MonkeyPatch.context() as outage:
         break_store(outage, url, Fault(lambda operation, key: True, Effect.UNAVAILABLE, times=10_000))
@@ -34,9 +37,56 @@ def test_they_tell_the_live_timeline_and_what_a_rollback_has_left(
             job.rollback(1, detail="<b>wrong</b>")
     page = client.get(CHECKPOINTS).text
     timeline = job.small.context.head().state.live
-    assert f"Timeline {timeline}" in page and f"have yet to follow timeline {timeline}: seen" in page
-    assert page.count('<tr class="dead">') == page.count("not live") == 1
-    assert "TimelineSwitched" in page and "&lt;b&gt;wrong&lt;/b&gt;" in page, "text of people is escaped"
+    assert f"live timeline {timeline}" in page and f"have yet to follow timeline {timeline}: seen" in page
+    folded = page[page.index('<details class="left">') :]
+    assert page.count('<tr class="dead">') == folded.count('<tr class="dead">') == 1
+    assert "1 checkpoint of timeline main, abandoned: a rollback left it at 2" in folded
+    assert f"<td>main at 2</td><td>{timeline}</td>" in page and "&lt;b&gt;wrong&lt;/b&gt;" in page and "<b>" not in page
+
+
+def test_timelines_are_drawn_once_there_are_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 3)
+    job.rollback(2)
+    job.run(1)
+    page = client_of(job, monkeypatch).get(CHECKPOINTS).text
+    assert page.count('class="timelines"') == 1 and "↩ back to 2" in page
+    assert (
+        f'<a href="{CHECKPOINTS}/3?job=small" tabindex="-1"><title>checkpoint 3, completed, timeline main, not live'
+        in page
+    )
+
+
+def test_many_checkpoints_are_shown_a_page_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("milepost.airflow.page.checkpoint_list.SHOWN_CHECKPOINTS", 2)
+    job = CountedJob.with_epochs(tmp_path / "job", 5)
+    client = client_of(job, monkeypatch)
+    address, told = CHECKPOINTS, []
+    while address:
+        page = client.get(address).text
+        told.append([int(one) for one in re.findall(r"/checkpoints/(\d+)\?job=small\">\d", page)])
+        earlier = re.search(r'<a href="([^"]+)">Earlier</a>', page)
+        address = earlier[1].replace("&amp;", "&") if earlier else ""
+    assert told == [[5, 4], [3, 2], [1]]
+    assert client.get(f"{CHECKPOINTS}?following=%3Cb%3E").status_code == 422
+
+
+def test_the_run_that_made_a_checkpoint_is_a_link_to_airflow_s_page_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = CountedJob.create(tmp_path / "job")
+    job.land([1])
+    job.master.trigger(Session.airflow("small__epoch", "manual__<b>/1", "manual", None))
+    page = client_of(job, monkeypatch).get(CHECKPOINTS).text
+    assert '<a href="/dags/small__epoch/runs/manual__%3Cb%3E%2F1" data-airflow>manual</a>' in page
+
+
+def test_the_log_tells_what_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 2)
+    job.rollback(1, detail="<b>wrong</b>")
+    page = client_of(job, monkeypatch).get("/jobs/small__epoch/log").text
+    assert (
+        "JobCreated" in page and "TimelineSwitched" in page and "&lt;b&gt;wrong&lt;/b&gt;" in page and "<b>" not in page
+    )
 
 
 def test_a_checkpoint_has_a_page_of_where_its_time_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

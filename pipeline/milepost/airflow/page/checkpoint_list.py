@@ -1,42 +1,83 @@
-"""The checkpoints of a job, and its newest history."""
+"""The checkpoints of a job, a stretch of its history at a time: the timelines drawn, what is live, what was left."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.page.job_page import JobPage, OpenedJob
-from milepost.jobmaster.jobmaster import JobMaster
-from milepost.protocol.codec.records import to_json
+from milepost.airflow.page.job_page import OpenedJob
+from milepost.airflow.page.timeline_graph import TimelineHistory, timeline_graph
+from milepost.jobmaster.jobmaster import CheckpointReport, TimelineSwitch
 
 SHOWN_CHECKPOINTS = 50
-SHOWN_EVENTS = 50
+SHOWN_ENTRIES = 100
 
 router = APIRouter()
 
+Position = Annotated[str | None, Query(pattern=r"^[0-9]{1,20}-[0-9]{1,20}$")]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftLine:
+    """Checkpoints of a timeline that the live head does not continue, newest first; switch: what left it."""
+
+    timeline: str
+    role: str
+    checkpoints: tuple[CheckpointReport, ...]
+    switch: TimelineSwitch | None
+
 
 @router.get("/checkpoints")
-def checkpoints(at: OpenedJob) -> HTMLResponse:
-    """The checkpoints and the newest history of the job of a DAG."""
-    return at.render("checkpoints.html", "checkpoints", **_shown(at))
-
-
-def _shown(at: JobPage) -> dict[str, Any]:
+def checkpoints(at: OpenedJob, following: Position = None) -> HTMLResponse:
+    """The checkpoints of the job, newest first, from where the page before has ended."""
     master = at.master()
     state = master.job_state()
-    return {
-        "timeline": state.timeline or "main",
-        "reconciling": state.reconciling,
-        "failed": state.last_failure if state.job_status == "failed" else "",
-        "silent": _silent(master) if any(one.expect_every for one in at.loaded.spec.sources.values()) else [],
-        "checkpoints": to_json(master.list_checkpoints(limit=SHOWN_CHECKPOINTS)),
-        "events": master.history(limit=SHOWN_EVENTS),
+    found = master.history_page(SHOWN_CHECKPOINTS, following)
+    history = TimelineHistory(found.checkpoints, found.switches, state.timelines, state.timeline)
+    left = list(_left_lines(history))
+    apart = {one.checkpoint_id for line in left for one in line.checkpoints}
+    return at.render(
+        "checkpoints.html",
+        "checkpoints",
+        state=state,
+        newest=following is None,
+        marks=list(_marks(found.checkpoints)) if following is None else [],
+        rows=[one for one in found.checkpoints if one.checkpoint_id not in apart],
+        left=left,
+        switches=found.switches,
+        following=found.following,
+        graph=timeline_graph(history, lambda checkpoint_id: at.url("checkpoints", checkpoint_id)),
+    )
+
+
+@router.get("/log")
+def log(at: OpenedJob) -> HTMLResponse:
+    """The newest entries of the manifest log, which is all that ever changed the job."""
+    return at.render("log.html", "log", events=at.master().history(limit=SHOWN_ENTRIES))
+
+
+def _left_lines(history: TimelineHistory) -> Iterator[LeftLine]:
+    """Yield what is not live, by timeline, the newest one first. What was given up is told among the live ones."""
+    switches = {switch.left: switch for switch in history.switches}
+    dead = [one for one in history.checkpoints if one.live is False and one.status not in ("aborted", "pending")]
+    for timeline in dict.fromkeys(one.timeline for one in dead if one.timeline is not None):
+        own = tuple(one for one in dead if one.timeline == timeline)
+        yield LeftLine(timeline, history.role(timeline), own, switches.get(timeline))
+
+
+def _marks(found: Sequence[CheckpointReport]) -> Iterator[tuple[str, CheckpointReport]]:
+    """Yield the newest checkpoint of each kind that people look for first."""
+    newest = {
+        "Newest completed": (one for one in found if one.status == "completed" and one.live is not False),
+        "Newest failed": (one for one in found if one.status == "aborted"),
+        "Running": (one for one in found if one.status == "pending"),
+        "Newest savepoint": (one for one in found if one.kind == "savepoint"),
     }
-
-
-def _silent(master: JobMaster) -> list[str]:
-    """Return of each source where something is expected and nothing lands, since when."""
-    sources = master.status().sources or {}
-    return [f"source {name}: {one.overdue}" for name, one in sources.items() if one.overdue is not None]
+    for name, some in newest.items():
+        first = next(some, None)
+        if first is not None:
+            yield name, first

@@ -17,8 +17,11 @@ from milepost.spec.load.load import LoadedJob
 SECTIONS = (
     ("", "Overview"),
     ("checkpoints", "Checkpoints"),
+    ("charts", "Charts"),
     ("summary", "Summary"),
     ("rewind", "Rewind points"),
+    ("configuration", "Configuration"),
+    ("log", "Log"),
 )
 """The tabs of a job's pages: what follows the job in the address, and the tab's name."""
 
@@ -44,11 +47,11 @@ class JobPage:
         """Return the address of a page of this job; `parts` lie below its own one."""
         return Links.of(self.request).job(self.dag_id, self.name, *parts, **query)
 
-    def render(self, template: str, section: str, status_code: int = 200, **values: Any) -> HTMLResponse:
+    def render(self, template: str, section: str | None, status_code: int = 200, **values: Any) -> HTMLResponse:
         """Return a page that extends `job_base.html`.
 
         Args:
-            section: of `SECTIONS`, whose tab is marked.
+            section: of `SECTIONS`, whose tab is marked; None: no one.
         """
         return page(self.request, template, status_code, at=self, sections=SECTIONS, section=section, **values)
 

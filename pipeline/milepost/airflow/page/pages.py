@@ -13,8 +13,10 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from milepost.airflow.page import (
+    charts_page,
     checkpoint_list,
     checkpoint_page,
+    configuration_page,
     deployment_page,
     overview_page,
     rewind_page,
@@ -31,7 +33,17 @@ from milepost.runbook.addresses import page_of
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
 pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # the same for everybody: no right is needed
 
-for room in (overview_page, checkpoint_list, checkpoint_page, summary_page, rewind_page):
+ROOMS_OF_A_JOB = (
+    overview_page,
+    checkpoint_list,
+    checkpoint_page,
+    summary_page,
+    rewind_page,
+    charts_page,
+    configuration_page,
+)
+
+for room in ROOMS_OF_A_JOB:
     pages.include_router(room.router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
 pages.include_router(form_router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
 pages.include_router(deployment_page.router)
@@ -60,5 +72,5 @@ def misaddressed(request: Request, error: RequestValidationError) -> HTMLRespons
 def _problem(request: Request, status_code: int, problem: str, hint: str, *, runbook: str = "") -> HTMLResponse:
     opened: JobPage | None = getattr(request.state, "job_page", None)
     if opened is not None:
-        return opened.render("job_problem.html", "", status_code, problem=problem, hint=hint, runbook=runbook)
+        return opened.render("job_problem.html", None, status_code, problem=problem, hint=hint, runbook=runbook)
     return page(request, "problem.html", status_code, problem=problem, hint=hint, runbook=runbook)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from milepost.jobmaster.reports.checkpoint_document import (
     completed_report,
     pending_report,
 )
+from milepost.jobmaster.reports.history_page import HistoryPage, LogPosition, TimelineSwitch
 from milepost.jobmaster.reports.log_search import confirmations_after, end_of, leads_to
 from milepost.protocol.codec.log_entries import LogEntry, Tombstone, aborted_by, completion_of
 from milepost.protocol.codec.records import to_json
@@ -38,6 +39,19 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.timings import AfterCommit
 
 
+@dataclass(slots=True)
+class _Walk:
+    """A walk from the newest entry to the oldest: where it is, and what it has passed.
+
+    Attributes:
+        version: of the entry that was read last. continued: newest checkpoint of the live lineage that is to come.
+    """
+
+    version: int
+    continued: CheckpointId
+    switches: list[TimelineSwitch] = field(default_factory=list)
+
+
 class History:
     """Read models of one job."""
 
@@ -54,6 +68,28 @@ class History:
         done = (CheckpointStatus.COMPLETED.value, CheckpointStatus.SUBSUMED.value)
         wanted = (report for report in self._reports() if report.live and report.status in done)
         return list(islice(wanted, limit))
+
+    def page(self, limit: int, following: str | None = None) -> HistoryPage:
+        """Return at least `limit` checkpoints, newest first, if there are so many; an entry is never divided.
+
+        Args:
+            following: of the page before; None: from the newest one on.
+        Raises: InvalidRequest: that is no position.
+        """
+        head = self._context.log.head()
+        if head is None:
+            return HistoryPage((), (), None)
+        begin = _newest(head.state) if following is None else LogPosition.parse(following)
+        walk = _Walk(begin.before, begin.live)
+        found: list[CheckpointReport] = []
+        last = begin
+        for report in self._reports(walk):
+            if len(found) >= limit and walk.version < last.before:
+                switches = tuple(one for one in walk.switches if one.version >= last.before)
+                return HistoryPage(tuple(found), switches, str(last))
+            found.append(report)
+            last = LogPosition(walk.version, walk.continued)
+        return HistoryPage(tuple(found), tuple(walk.switches), None)
 
     def _bound(self, status: str | None, limit: int | None) -> int | None:
         """Return how many checkpoints to look for: no more than the head says that there are, so that the walk ends."""
@@ -142,29 +178,36 @@ class History:
         """Return manifest entries, newest first: version, time, event, and whatever fields an event of its kind has."""
         return [_entry(entry) for entry in self._context.log.entries(limit)]
 
-    def _reports(self) -> Iterator[CheckpointReport]:
+    def _reports(self, walk: _Walk | None = None) -> Iterator[CheckpointReport]:
         """Every checkpoint that was ever triggered, newest first: each is told by its newest event.
 
         `live`: the live head continues it, or it is pending on the live timeline. One that a rollback has discarded, or
         that is of a fork, is not.
+
+        Args:
+            walk: where to begin, and then where the walk is; None: at the head.
         """
         head = self._context.log.head()
         if head is None:
             return
         state = head.state
         seen: set[int] = set()
-        continued = state.timeline().head  # newest checkpoint of the live lineage that is still to come
+        begin = _newest(state)
+        walk = walk or _Walk(begin.before, begin.live)
         confirmed: set[tuple[int, str]] = set()
-        for pending in _pending(state):
-            seen.add(pending.checkpoint_id)
-            yield pending
-        for entry in self._context.log.entries():
+        if walk.version >= begin.before:
+            walk.version = state.version + 1
+            for pending in _pending(state):
+                seen.add(pending.checkpoint_id)
+                yield pending
+        for entry in self._context.log.entries(before=walk.version):
+            walk.version = entry.version
             done = completion_of(entry)
             if done is not None and done.checkpoint_id not in seen:
                 seen.add(done.checkpoint_id)
                 kept = state.checkpoint(done.checkpoint_id)
-                on_live = done.checkpoint_id == continued
-                continued = done.parent if on_live else continued
+                on_live = done.checkpoint_id == walk.continued
+                walk.continued = done.parent if on_live else walk.continued
                 if kept is not None:
                     yield _retained(state, kept, {sink for one, sink in confirmed if one == kept.checkpoint_id})
                 elif isinstance(entry, LogEntry) and isinstance(entry.event, CheckpointCompleted):
@@ -178,10 +221,16 @@ class History:
                 confirmed.add((entry.event.checkpoint_id, entry.event.sink))
             if isinstance(entry, LogEntry) and isinstance(entry.event, TimelineSwitched):
                 confirmed |= {(entry.event.to, sink) for sink in entry.event.sinks}
+                walk.switches.append(TimelineSwitch.of(entry.version, entry.event))
             for checkpoint_id in aborted_by(entry):
                 if checkpoint_id not in seen:
                     seen.add(checkpoint_id)
                     yield _aborted(entry, checkpoint_id)
+
+
+def _newest(state: ManifestState) -> LogPosition:
+    """Return where a walk begins: what is pending has a place of its own, between it and the head's entry."""
+    return LogPosition(state.version + 2, state.timeline().head)
 
 
 def _aborted(entry: LogEntry | Tombstone, checkpoint_id: CheckpointId) -> CheckpointReport:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
     from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
     from milepost.jobmaster.reports.diff import Difference
+    from milepost.jobmaster.reports.history_page import HistoryPage
     from milepost.jobmaster.reports.job_report import JobState
     from milepost.jobmaster.reports.series import EpochFigures
     from milepost.jobmaster.reports.state_sizes import StateSize
@@ -96,6 +97,12 @@ class Reports:
             return state_sizes(self._context)
         except StateCorrupt:
             return {}
+
+    def history_page(self, limit: int, following: str | None = None) -> HistoryPage:
+        """Return some checkpoints, newest first, and the switches between them; `following`: of the page before."""
+        from milepost.jobmaster.reports.history import History
+
+        return History(self._context).page(limit, following)
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the manifest log, newest first."""

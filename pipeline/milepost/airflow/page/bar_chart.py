@@ -1,0 +1,117 @@
+"""The picture of a figure over epochs: a bar for each, stacked of parts where it has some, as SVG without a style."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
+
+WIDTH, HEIGHT = 560, 168
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 6, 10, 24
+_STEPS = (1, 2, 5, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """An epoch's bar.
+
+    Attributes:
+        parts: class of each part -> its value, from the ground up; {}: the figure is not known.
+        told: for who points at it. href: where it leads.
+    """
+
+    name: str
+    parts: Mapping[str, float]
+    told: str
+    href: str
+
+    @property
+    def total(self) -> float:
+        return sum(max(0.0, value) for value in self.parts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A figure over epochs, oldest first; in_words: how a value of it is written."""
+
+    title: str
+    bars: Sequence[Bar]
+    in_words: Callable[[float], str]
+
+    @property
+    def is_known(self) -> bool:
+        return any(bar.parts for bar in self.bars)
+
+    @property
+    def newest(self) -> str:
+        known = [bar for bar in self.bars if bar.parts]
+        return self.in_words(known[-1].total) if known else ""
+
+
+def bar_chart(chart: Chart, ident: str) -> str:
+    """Return the SVG of a chart, in which texts are escaped; told as one image to those who do not see it.
+
+    Args:
+        ident: of the title's element: no other one of the page has it.
+    """
+    attributes = {"class": "chart", "viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "group", "aria-labelledby": ident}
+    svg = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **attributes})
+    most = max((bar.total for bar in chart.bars), default=0.0)
+    SubElement(
+        svg, "title", {"id": ident}
+    ).text = (
+        f"{chart.title} of {len(chart.bars)} epochs, at most {chart.in_words(most)}, {chart.newest} in the newest one"
+    )
+    top = ceiling(most)
+    _draw_grid(svg, chart, top)
+    room = WIDTH - _LEFT - _RIGHT
+    step = room / max(1, len(chart.bars))
+    for place, bar in enumerate(chart.bars):
+        _draw_bar(svg, bar, (_LEFT + place * step, step), top)
+    for place, anchor in ((0, "start"), (len(chart.bars) - 1, "end")):
+        x = _LEFT if anchor == "start" else WIDTH - _RIGHT
+        SubElement(svg, "text", {"x": f"{x}", "y": str(HEIGHT - 8), "text-anchor": anchor}).text = chart.bars[
+            place
+        ].name
+    return ElementTree.tostring(svg, encoding="unicode")
+
+
+def ceiling(value: float) -> float:
+    """Return the least of 1, 2, 5, 10, 20, … that is not below a value; 1 for what is not above 0."""
+    if value <= 0:
+        return 1.0
+    power = 1.0
+    while power * 10 <= value:
+        power *= 10
+    while power > value:
+        power /= 10
+    return next(step * power for step in _STEPS if step * power >= value)
+
+
+def _draw_grid(svg: Element, chart: Chart, top: float) -> None:
+    for part in (0.0, 0.5, 1.0):
+        y = _y(part * top, top)
+        SubElement(svg, "path", {"class": "grid", "d": f"M {_LEFT} {y:.1f} H {WIDTH - _RIGHT}"})
+        label = SubElement(svg, "text", {"x": str(_LEFT - 6), "y": f"{y + 4:.1f}", "text-anchor": "end"})
+        label.text = chart.in_words(part * top)
+
+
+def _draw_bar(svg: Element, bar: Bar, place: tuple[float, float], top: float) -> None:
+    x, step = place
+    link = SubElement(svg, "a", {"href": bar.href, "tabindex": "-1"})
+    SubElement(link, "title").text = bar.told
+    column = {"class": "column", "x": f"{x:.2f}", "y": str(_TOP), "width": f"{step:.2f}"}
+    SubElement(link, "rect", {**column, "height": f"{HEIGHT - _TOP - _BOTTOM}"})
+    gap = min(2.0, step * 0.2)
+    below = 0.0
+    for css, value in bar.parts.items():
+        if value > 0:
+            high = _y(below + value, top)
+            box = {"x": f"{x + gap / 2:.2f}", "y": f"{high:.2f}", "width": f"{step - gap:.2f}"}
+            SubElement(link, "rect", {"class": css, **box, "height": f"{_y(below, top) - high:.2f}"})
+            below += value
+
+
+def _y(value: float, top: float) -> float:
+    return HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * value / top

@@ -1,0 +1,113 @@
+"""The page of a job's figures over its epochs: where their time went, rows, late rows, state, lag, requests, money."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse
+
+from milepost.airflow.page.bar_chart import Bar, Chart, bar_chart
+from milepost.airflow.page.figures import count, duration, moment, size
+from milepost.airflow.page.job_page import JobPage, OpenedJob
+from milepost.jobmaster.jobmaster import EpochFigures
+
+SHOWN_EPOCHS = 60
+CHOICES = (30, 60, 120, 240)
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "plan": ("plan", "begin", "session", "copy"),
+    "read": ("read", "exchange"),
+    "process": ("restore", "process", "sync", "stage", "async"),
+    "spark": ("spark",),
+    "gate": ("gate", "prepare"),
+    "publish": ("commit", "notify", "subsume"),
+    "other": ("other",),
+}
+"""What is told apart in a bar -> the phases of an epoch in it."""
+
+WHOLE = "whole"
+"""The part of an epoch of which only the whole time is known: it is not retained."""
+
+router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A chart as it is shown."""
+
+    title: str
+    newest: str
+    picture: str
+
+
+@router.get("/charts")
+def charts(at: OpenedJob, epochs: Annotated[int, Query(ge=1, le=1000)] = SHOWN_EPOCHS) -> HTMLResponse:
+    """The figures of the newest epochs of the live lineage."""
+    master = at.master()
+    series = master.series(epochs) if master.job_state().timeline is not None else []
+    drawn = [
+        Drawn(chart.title, chart.newest, bar_chart(chart, f"chart-{place}"))
+        for place, chart in enumerate(_charts(at, series))
+        if chart.is_known
+    ]
+    known = [one for one in series if one.phases is not None]
+    return at.render(
+        "charts.html",
+        "charts",
+        charts=drawn,
+        series=series[::-1],
+        groups=[*GROUPS, *([WHOLE] if len(known) < len(series) else [])] if series else [],
+        epochs=epochs,
+        choices=CHOICES,
+    )
+
+
+def _charts(at: JobPage, series: Sequence[EpochFigures]) -> Iterator[Chart]:
+    figures: tuple[tuple[str, Callable[[EpochFigures], object], Callable[[float], str]], ...] = (
+        ("Rows in", lambda one: one.rows_in, _rows),
+        ("Rows out", lambda one: one.rows_out, _rows),
+        ("Late rows", lambda one: one.late_rows, _rows),
+        ("State", lambda one: one.state_bytes, size),
+        ("Watermark behind the trigger", lambda one: one.lag_ms, duration),
+        ("Requests to S3", lambda one: (one.requests.made or None) if one.requests is not None else None, _rows),
+        ("Estimated cost", lambda one: one.cost.total if one.cost is not None else None, partial(_money, series)),
+    )
+    if not series:
+        return
+    yield Chart("Time by phase", [_bar(at, one, phases_in_groups(one), duration) for one in series], duration)
+    for title, figure, in_words in figures:
+        yield Chart(title, [_bar(at, one, _plain(figure(one)), in_words) for one in series], in_words)
+
+
+def phases_in_groups(figures: EpochFigures) -> dict[str, float]:
+    """Return the milliseconds of an epoch by group of phases; of one that is not retained the whole of them."""
+    if figures.phases is None:
+        return {} if figures.duration_ms is None else {WHOLE: figures.duration_ms}
+    spent = {name.removesuffix("_ms"): ms for name, ms in figures.phases.items() if ms is not None}
+    return {group: sum(spent.get(phase, 0) for phase in phases) for group, phases in GROUPS.items()}
+
+
+def _plain(value: object) -> dict[str, float]:
+    return {WHOLE: value} if isinstance(value, (int, float)) else {}
+
+
+def _bar(at: JobPage, figures: EpochFigures, parts: Mapping[str, float], in_words: Callable[[float], str]) -> Bar:
+    name = moment(figures.trigger_time)[5:16] or f"epoch {figures.epoch}"
+    told = f"checkpoint {figures.checkpoint_id}, {moment(figures.trigger_time)}: "
+    told += in_words(sum(parts.values())) if parts else "not known"
+    if len(parts) > 1:
+        told += " (" + ", ".join(f"{group} {in_words(ms)}" for group, ms in parts.items() if ms) + ")"
+    return Bar(name, parts, told, at.url("checkpoints", figures.checkpoint_id))
+
+
+def _money(series: Sequence[EpochFigures], value: float) -> str:
+    currency = next((one.cost.currency for one in series if one.cost is not None), "")
+    return f"{value:.3g} {currency}"
+
+
+def _rows(value: float) -> str:
+    return count(round(value)) if value == round(value) else f"{value:,.1f}"

@@ -1,0 +1,82 @@
+"""The figures of a job over its epochs are drawn from its series, each as a bar that leads to its checkpoint."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from milepost.airflow.dags.dag_factory import job_dags
+from milepost.airflow.page.bar_chart import Bar, Chart, bar_chart, ceiling
+from milepost.airflow.page.charts_page import GROUPS, phases_in_groups
+from milepost.jobmaster.reports.timings import PHASES
+from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.servers.page_client import page_client
+
+CHARTS = "/jobs/small__epoch/charts"
+
+
+def test_every_phase_of_an_epoch_is_in_one_group() -> None:
+    assert sorted(phase for phases in GROUPS.values() for phase in phases) == sorted(PHASES)
+
+
+def test_the_page_draws_each_figure_and_has_it_as_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an epoch that is not retained the whole time alone is known, and is drawn as such."""
+    job = CountedJob.with_epochs(tmp_path / "job", 4, {"last: 1": "last: 2"})
+    client = page_client(monkeypatch, *job_dags(job.small.folder / "config").values())
+    page = client.get(CHARTS).text
+    titles = re.findall(r"<h2>([^<]+) <span", page)
+    assert titles == ["Time by phase", "Rows in", "Rows out", "Late rows", "State"], "it has no event time"
+    assert page.count('role="group"') == 5
+    series = job.master.series(60)
+    kept = [one for one in series if one.phases is not None]
+    assert 0 < len(kept) < len(series)
+    first = page[page.index("Time by phase") : page.index("Rows in")]
+    whole = [one for one in series if one.phases is None and one.duration_ms is not None]
+    assert first.count('<rect class="whole"') == len(whole) + 1, "and once in the legend"
+    for one in kept:
+        in_groups = phases_in_groups(one)
+        assert sum(in_groups.values()) == sum(ms or 0 for name, ms in one.phases.items() if name != "total_ms")  # type: ignore[union-attr]
+    assert f'href="{CHARTS.removesuffix("/charts")}/checkpoints/{series[-1].checkpoint_id}?job=small"' in first
+    assert page.count("<tr><td") == len(series)
+    assert client.get(f"{CHARTS}?epochs=2").text.count("<tr><td") == 2
+    assert client.get(f"{CHARTS}?epochs=0").status_code == 422
+
+
+def test_before_the_first_epoch_there_is_nothing_to_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = page_client(monkeypatch, *job_dags(SparklessJob.create(tmp_path).folder / "config").values())
+    assert "No epoch has completed yet" in client.get(CHARTS).text
+
+
+@pytest.mark.parametrize(
+    ("value", "top"), [(0, 1), (-3, 1), (0.3, 0.5), (1, 1), (1.1, 2), (3, 5), (7, 10), (10, 10), (2_400, 5_000)]
+)
+def test_the_axis_ends_at_a_round_number_above_every_bar(value: float, top: float) -> None:
+    assert ceiling(value) == pytest.approx(top)
+
+
+def test_parts_of_a_bar_stand_on_each_other_and_fill_what_their_sum_says() -> None:
+    bars = [Bar("a", {"plan": 30, "read": 0, "other": 20}, "<b>", '/"><b>'), Bar("b", {}, "not known", "/b")]
+    svg = bar_chart(Chart("Time <b>", bars, str), "c")
+    assert "<b>" not in svg
+    boxes = {
+        name: (float(y), float(height))
+        for name, y, height in re.findall(
+            r'class="(plan|other)" x="[^"]+" y="([^"]+)" width="[^"]+" height="([^"]+)"', svg
+        )
+    }
+    plan, other = boxes["plan"], boxes["other"]
+    assert other[0] + other[1] == pytest.approx(plan[0], abs=0.02) and 'class="read"' not in svg
+    full = float(re.findall(r'class="column" x="[^"]+" y="[^"]+" width="[^"]+" height="([^"]+)"', svg)[0])
+    assert plan[1] + other[1] == pytest.approx(full, abs=0.02), "50 of 50"
+
+
+def test_what_an_epoch_cost_is_drawn_where_the_spec_has_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = CountedJob.with_epochs(
+        tmp_path / "job", 1, {"checkpointing:": "prices: {currency: EUR, core_hour: 36}\ncheckpointing:"}
+    )
+    page = page_client(monkeypatch, *job_dags(job.small.folder / "config").values()).get(CHARTS).text
+    assert re.search(r"<h2>Estimated cost <span[^>]*>newest [0-9.e-]+ EUR</span></h2>", page)
+    assert "<h2>Requests to S3" not in page, "a directory is asked by none"
