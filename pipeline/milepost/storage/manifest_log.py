@@ -21,11 +21,12 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from milepost.protocol.codec.entries import decode_entry, encode_entry, encode_tombstone
-from milepost.protocol.codec.log_entries import LogEntry, Tombstone, tombstone_of
+from milepost.protocol.codec.entries import decode_entry, decode_event, encode_entry, encode_tombstone
+from milepost.protocol.codec.log_entries import LogEntry, LoggedEvent, Tombstone, tombstone_of
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
 from milepost.protocol.records.errors import (
     CheckpointError,
@@ -43,6 +44,8 @@ from milepost.storage.newest import newest_object
 from milepost.storage.patience import patiently
 
 _LOG = logging.getLogger(__name__)
+
+E = TypeVar("E", LogEntry | Tombstone, LoggedEvent | Tombstone)
 
 Decide = Callable[[ManifestState | None, int], Transition | AlreadyDone]
 """Computes a transition from the head's state (None: no manifest yet) and the store's clock in ms; pure; may raise."""
@@ -171,8 +174,11 @@ class ManifestLog:
         Raises:
             NotFound: no such version. StateCorrupt: torn, or it says another version than its key.
         """
+        return self._read(decode_entry, version)
+
+    def _read(self, decode: Callable[[bytes, str], E], version: int) -> E:
         key = manifest_key(version)
-        entry = decode_entry(self._store.get(key), key)
+        entry = decode(self._store.get(key), key)
         if entry.version != version:
             raise StateCorrupt(
                 f"manifest entry {key!r} of {self._store.config.url} says version {entry.version}, "
@@ -181,22 +187,30 @@ class ManifestLog:
             )
         return entry
 
-    def entries(self, limit: int | None = None, *, before: int | None = None) -> Iterator[LogEntry | Tombstone]:
+    def entries(self, limit: int | None = None) -> Iterator[LogEntry | Tombstone]:
         """Yield the log, newest first; the last one without a limit is version 1.
-
-        Args:
-            before: a version: only older ones are read; None: all.
 
         At most `_READ_AHEAD` entries beyond the one that is asked for are read; closing the iterator ends that.
 
         Raises:
             StateCorrupt: a version between is missing (keys are never freed, I6), or an entry is torn.
         """
+        return self._walk(self.entry, limit, None)
+
+    def events(self, limit: int | None = None, *, before: int | None = None) -> Iterator[LoggedEvent | Tombstone]:
+        """Yield what happened, newest first, as `entries` does, without the states: those are not even checked.
+
+        Args:
+            before: a version: only older ones are read; None: all.
+        """
+        return self._walk(partial(self._read, decode_event), limit, before)
+
+    def _walk(self, read: Callable[[int], E], limit: int | None, before: int | None) -> Iterator[E]:
         expected: int | None = None
         after = "" if before is None else manifest_key(before)  # versions count down in the order of keys
         listed = self._store.list(MANIFEST_PREFIX, start_after=after, limit=limit)
         versions = (manifest_version(stat.key) for stat in listed)
-        with closing(self._read_ahead(versions)) as entries:
+        with closing(self._read_ahead(versions, read)) as entries:
             for version, entry in entries:
                 if expected is not None and version != expected:
                     raise self._gap(expected)
@@ -233,17 +247,17 @@ class ManifestLog:
         if isinstance(entry, LogEntry):
             self._store.put(manifest_key(version), encode_tombstone(tombstone_of(entry)))
 
-    def _read_ahead(self, versions: Iterator[int]) -> Generator[tuple[int, Callable[[], LogEntry | Tombstone]]]:
+    def _read_ahead(self, versions: Iterator[int], read: Callable[[int], E]) -> Generator[tuple[int, Callable[[], E]]]:
         """Yield each version with what reads its entry, in order; the first is read before any other is asked for."""
-        ahead: deque[tuple[int, Callable[[], LogEntry | Tombstone]]] = deque()
+        ahead: deque[tuple[int, Callable[[], E]]] = deque()
         pool = ThreadPoolExecutor(_READ_AHEAD)
         try:
             for version in islice(versions, 1):
-                ahead.append((version, partial(self.entry, version)))
+                ahead.append((version, partial(read, version)))
             while ahead:
                 yield ahead.popleft()
                 for version in islice(versions, _READ_AHEAD - len(ahead)):
-                    ahead.append((version, pool.submit(self.entry, version).result))
+                    ahead.append((version, pool.submit(read, version).result))
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -18,7 +18,7 @@ from milepost.jobmaster.reports.checkpoint_document import (
 )
 from milepost.jobmaster.reports.history_page import HistoryPage, LogPosition, TimelineSwitch
 from milepost.jobmaster.reports.log_search import confirmations_after, end_of, leads_to
-from milepost.protocol.codec.log_entries import LogEntry, Tombstone, aborted_by, completion_of
+from milepost.protocol.codec.log_entries import LogEntry, LoggedEvent, Tombstone, aborted_by, completion_of
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
@@ -176,7 +176,7 @@ class History:
 
     def log(self, limit: int | None) -> list[dict[str, Any]]:
         """Return manifest entries, newest first: version, time, event, and whatever fields an event of its kind has."""
-        return [_entry(entry) for entry in self._context.log.entries(limit)]
+        return [_entry(entry) for entry in self._context.log.events(limit)]
 
     def _reports(self, walk: _Walk | None = None) -> Iterator[CheckpointReport]:
         """Every checkpoint that was ever triggered, newest first: each is told by its newest event.
@@ -200,7 +200,7 @@ class History:
             for pending in _pending(state):
                 seen.add(pending.checkpoint_id)
                 yield pending
-        for entry in self._context.log.entries(before=walk.version):
+        for entry in self._context.log.events(before=walk.version):
             walk.version = entry.version
             done = completion_of(entry)
             if done is not None and done.checkpoint_id not in seen:
@@ -210,16 +210,16 @@ class History:
                 walk.continued = done.parent if on_live else walk.continued
                 if kept is not None:
                     yield _retained(state, kept, {sink for one, sink in confirmed if one == kept.checkpoint_id})
-                elif isinstance(entry, LogEntry) and isinstance(entry.event, CheckpointCompleted):
+                elif isinstance(entry, LoggedEvent) and isinstance(entry.event, CheckpointCompleted):
                     sinks = entry.event.checkpoint.sinks
                     shown = {sink for sink in sinks if on_live or (done.checkpoint_id, sink) in confirmed}
                     report = completed_report(entry.event.checkpoint, CheckpointStatus.SUBSUMED, shown)
                     yield replace(report, live=on_live)
                 elif isinstance(entry, Tombstone):
                     yield replace(compacted_report(entry, done.checkpoint_id), live=on_live)
-            if isinstance(entry, LogEntry) and isinstance(entry.event, SinkConfirmed):
+            if isinstance(entry, LoggedEvent) and isinstance(entry.event, SinkConfirmed):
                 confirmed.add((entry.event.checkpoint_id, entry.event.sink))
-            if isinstance(entry, LogEntry) and isinstance(entry.event, TimelineSwitched):
+            if isinstance(entry, LoggedEvent) and isinstance(entry.event, TimelineSwitched):
                 confirmed |= {(entry.event.to, sink) for sink in entry.event.sinks}
                 walk.switches.append(TimelineSwitch.of(entry.version, entry.event))
             for checkpoint_id in aborted_by(entry):
@@ -233,7 +233,7 @@ def _newest(state: ManifestState) -> LogPosition:
     return LogPosition(state.version + 2, state.timeline().head)
 
 
-def _aborted(entry: LogEntry | Tombstone, checkpoint_id: CheckpointId) -> CheckpointReport:
+def _aborted(entry: LogEntry | LoggedEvent | Tombstone, checkpoint_id: CheckpointId) -> CheckpointReport:
     """Return the report of a checkpoint that an entry gave up."""
     if isinstance(entry, Tombstone):
         return compacted_report(entry, checkpoint_id)
@@ -263,7 +263,7 @@ def _pending(state: ManifestState) -> Iterator[CheckpointReport]:
             yield replace(report, live=timeline.timeline_id == state.live)
 
 
-def _entry(entry: LogEntry | Tombstone) -> dict[str, Any]:
+def _entry(entry: LoggedEvent | Tombstone) -> dict[str, Any]:
     if isinstance(entry, Tombstone):
         return {
             "version": entry.version,

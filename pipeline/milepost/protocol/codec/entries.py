@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from milepost.protocol.codec.log_entries import LogEntry, Tombstone, TombstoneRow, from_row, to_row
+from milepost.protocol.codec.log_entries import LogEntry, LoggedEvent, Tombstone, TombstoneRow, from_row, to_row
 from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
 from milepost.protocol.codec.records import dump, from_json, load_document, load_row, to_json
 from milepost.protocol.manifest.invariants import faults
@@ -64,6 +64,18 @@ def decode_entry(body: bytes, what: str = "manifest entry") -> LogEntry | Tombst
     if found:
         raise StateCorrupt(f"{what}: {found[0]}. Nothing was changed.", faults=found)
     return entry
+
+
+def decode_event(body: bytes, what: str = "manifest entry") -> LoggedEvent | Tombstone:
+    """Return what one manifest object says that happened. Its state is neither made nor checked.
+
+    Raises: StateCorrupt: not an entry, of another format, or its event is none.
+    """
+    if body.startswith(b"["):
+        return _decode_tombstone(load_row(TOMBSTONE_FORMAT, body, what), what)
+    value = load_document(FORMAT, body, what)
+    told = {name: value[name] for name in ("event", "version", "write_id") if name in value}
+    return from_json(LoggedEvent, restored(told), what)
 
 
 def _decode_tombstone(row: list[Any], what: str) -> Tombstone:

@@ -54,6 +54,15 @@ class LogEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """What one manifest version says that happened, without the state that it led to: a fraction of the work."""
+
+    version: int
+    write_id: str
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
 class CompletedEpoch:
     """What the log keeps for ever of a completed checkpoint: its place in a lineage, and what its epoch was to read.
 
@@ -150,14 +159,14 @@ def event_name(entry: LogEntry | Tombstone) -> str:
     return entry.event if isinstance(entry, Tombstone) else type(entry.event).__name__
 
 
-def completion_of(entry: LogEntry | Tombstone) -> CompletedEpoch | None:
+def completion_of(entry: LogEntry | LoggedEvent | Tombstone) -> CompletedEpoch | None:
     """Return what is kept for ever of the checkpoint that an entry completed; None: it completed none."""
     if isinstance(entry, Tombstone):
         return entry.completed
     return completed_epoch(entry.event.checkpoint) if isinstance(entry.event, CheckpointCompleted) else None
 
 
-def aborted_by(entry: LogEntry | Tombstone) -> tuple[CheckpointId, ...]:
+def aborted_by(entry: LogEntry | LoggedEvent | Tombstone) -> tuple[CheckpointId, ...]:
     """Return the checkpoints that an entry gave up."""
     if isinstance(entry, Tombstone):
         return entry.checkpoint_ids if entry.event in _ABORTING else ()

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from milepost.protocol.codec.entries import decode_entry, encode_entry, encode_tombstone
+from milepost.protocol.codec.entries import decode_entry, decode_event, encode_entry, encode_tombstone
 from milepost.protocol.codec.log_entries import (
     MAX_TOMBSTONE_BYTES,
     LogEntry,
+    LoggedEvent,
     Tombstone,
     aborted_by,
     completed_epoch,
@@ -181,6 +182,23 @@ def test_entries_are_written_as_they_were() -> None:
     lines = (GOLDEN / "entries.jsonl").read_bytes().splitlines()
     assert lines == [encode_entry(entry) for entry in ENTRIES]
     assert [decode_entry(line) for line in lines] == ENTRIES
+
+
+def test_what_happened_is_read_without_the_state_that_it_led_to() -> None:
+    """Of an entry and of its tombstone alike; a state that nobody asks for may be torn, an event may not."""
+    for entry in ENTRIES:
+        told = LoggedEvent(entry.version, entry.write_id, entry.event)
+        assert decode_event(encode_entry(entry)) == told
+        assert (completion_of(told), aborted_by(told)) == (completion_of(entry), aborted_by(entry))
+        tombstone = tombstone_of(entry)
+        assert decode_event(encode_tombstone(tombstone)) == tombstone
+    whole = document()
+    assert decode_event(dumped(whole | {"state": {"torn": True}})) == decode_event(dumped(whole))
+    for broken in ({"event": {"type": "Unknown"}}, {"version": "7"}, {"format": "milepost.entry/1"}):
+        with pytest.raises(StateCorrupt):
+            decode_event(dumped(whole | broken))
+    with pytest.raises(StateCorrupt):
+        decode_event(dumped({name: value for name, value in whole.items() if name != "event"}))
 
 
 def buried(entry: LogEntry) -> Tombstone:
