@@ -88,6 +88,7 @@ def test_what_is_wrong_stands_above_all_with_its_reason(
     page = client.get(OVERVIEW).text
     assert word in page[: page.index('<dl class="facts">')] and told in page[: page.index('<dl class="facts">')]
     assert "<b>" not in page
+    assert f'href="/runbook/{job.master.status().condition.value}"' in page
     assert ('what=resume"' in page) is (happens is failed)
     assert ('what=start"' in page) is (happens is canceled)
 

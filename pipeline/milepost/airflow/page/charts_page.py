@@ -85,9 +85,9 @@ def _charts(at: JobPage, series: Sequence[EpochFigures]) -> Iterator[Chart]:
 
 def phases_in_groups(figures: EpochFigures) -> dict[str, float]:
     """Return the milliseconds of an epoch by group of phases; of one that is not retained the whole of them."""
-    if figures.phases is None:
+    spent = {name.removesuffix("_ms"): ms for name, ms in (figures.phases or {}).items() if ms is not None}
+    if not spent:
         return {} if figures.duration_ms is None else {WHOLE: figures.duration_ms}
-    spent = {name.removesuffix("_ms"): ms for name, ms in figures.phases.items() if ms is not None}
     return {group: sum(spent.get(phase, 0) for phase in phases) for group, phases in GROUPS.items()}
 
 
