@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -42,6 +40,7 @@ from milepost.storage.background import in_background
 from milepost.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_version
 from milepost.storage.newest import newest_object
 from milepost.storage.patience import patiently
+from milepost.storage.read_ahead import AT_ONCE, read_ahead
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,7 +52,6 @@ Decide = Callable[[ManifestState | None, int], Transition | AlreadyDone]
 _RACES = 12
 _RACE_WAIT_S = 0.3
 _PUTS = 4
-_READ_AHEAD = 8
 _MAX_WAIT_S = 2.0
 _FRESH_S = 5.0
 """For so long a head that was seen is decided on unread. Whoever puts back an older copy of the storage meanwhile would
@@ -190,7 +188,7 @@ class ManifestLog:
     def entries(self, limit: int | None = None) -> Iterator[LogEntry | Tombstone]:
         """Yield the log, newest first; the last one without a limit is version 1.
 
-        At most `_READ_AHEAD` entries beyond the one that is asked for are read; closing the iterator ends that.
+        At most `AT_ONCE` entries beyond the one that is asked for are read; closing the iterator ends that.
 
         Raises:
             StateCorrupt: a version between is missing (keys are never freed, I6), or an entry is torn.
@@ -210,7 +208,7 @@ class ManifestLog:
         after = "" if before is None else manifest_key(before)  # versions count down in the order of keys
         listed = self._store.list(MANIFEST_PREFIX, start_after=after, limit=limit)
         versions = (manifest_version(stat.key) for stat in listed)
-        with closing(self._read_ahead(versions, read)) as entries:
+        with closing(read_ahead(versions, read)) as entries:
             for version, entry in entries:
                 if expected is not None and version != expected:
                     raise self._gap(expected)
@@ -230,7 +228,7 @@ class ManifestLog:
 
         Returns: up to which version all of them are tombstones, also when one could not be replaced; that is logged.
         """
-        pool = ThreadPoolExecutor(_READ_AHEAD)
+        pool = ThreadPoolExecutor(AT_ONCE)
         through = versions.start - 1
         try:
             for version, done in [(version, pool.submit(self._bury, version)) for version in versions]:
@@ -246,20 +244,6 @@ class ManifestLog:
         entry = self.entry(version)
         if isinstance(entry, LogEntry):
             self._store.put(manifest_key(version), encode_tombstone(tombstone_of(entry)))
-
-    def _read_ahead(self, versions: Iterator[int], read: Callable[[int], E]) -> Generator[tuple[int, Callable[[], E]]]:
-        """Yield each version with what reads its entry, in order; the first is read before any other is asked for."""
-        ahead: deque[tuple[int, Callable[[], E]]] = deque()
-        pool = ThreadPoolExecutor(_READ_AHEAD)
-        try:
-            for version in islice(versions, 1):
-                ahead.append((version, partial(read, version)))
-            while ahead:
-                yield ahead.popleft()
-                for version in islice(versions, _READ_AHEAD - len(ahead)):
-                    ahead.append((version, pool.submit(read, version).result))
-        finally:
-            pool.shutdown(cancel_futures=True)
 
     def transact(self, decide: Decide) -> Transacted:
         """Make one transition; on a lost race read the new head and decide again.
