@@ -63,6 +63,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "runs",
         "dags page",
     ),
+    "airflow.page": ("frame drawings", "jobs", "routes", "pages", "checkpoints_page"),
     "cli": ("terminal", "running reading workspace", "switching", "main"),
     "testing": ("case_file", "rows", "local_job", "case_run", "recording"),
     "dataflow.sinks": (

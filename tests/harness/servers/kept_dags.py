@@ -18,7 +18,7 @@ def keep_dags(patch: pytest.MonkeyPatch, *dags: DAG) -> None:
     kept = {dag.dag_id: DagSerialization.from_dict(DagSerialization.to_dict(dag)) for dag in dags}
     patch.setattr(SerializedDagModel, "get_dag", kept.get)
 
-    from milepost.airflow.page import dag_jobs
+    from milepost.airflow.page.jobs import dag_jobs
 
     def specs_of_dags(readable: Collection[str]) -> dict[str, dag_jobs.DagSpecs]:
         return {dag_id: dag_jobs.specs_of(dag) for dag_id, dag in kept.items() if dag_id in readable}
@@ -28,6 +28,6 @@ def keep_dags(patch: pytest.MonkeyPatch, *dags: DAG) -> None:
 
 def jobs_on_the_page(dag_id: str) -> dict[str, LoadedJob]:
     """The jobs that the Checkpoints page finds of a DAG; with it, Airflow's server is imported."""
-    from milepost.airflow.page.dag_jobs import jobs_of_dag
+    from milepost.airflow.page.jobs.dag_jobs import jobs_of_dag
 
     return jobs_of_dag(dag_id)

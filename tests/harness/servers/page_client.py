@@ -34,7 +34,7 @@ def page_client(patch: pytest.MonkeyPatch, *dags: DAG, readable: Iterable[str] |
     Args:
         readable: ids of those that the user may read; all by default.
     """
-    from milepost.airflow.page.access import may_read_dag, may_read_docs, readable_dags
+    from milepost.airflow.page.frame.access import may_read_dag, may_read_docs, readable_dags
     from milepost.airflow.page.pages import pages
 
     keep_dags(patch, *dags)

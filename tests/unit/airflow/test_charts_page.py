@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.airflow.page.bar_chart import Bar, Chart, bar_chart, ceiling
-from milepost.airflow.page.charts_page import GROUPS, phases_in_groups
+from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart, ceiling
+from milepost.airflow.page.routes.charts import GROUPS, phases_in_groups
 from milepost.jobmaster.reports.timings import PHASES
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.sparkless_job import SparklessJob

@@ -57,7 +57,7 @@ def test_timelines_are_drawn_once_there_are_several(tmp_path: Path, monkeypatch:
 
 
 def test_many_checkpoints_are_shown_a_page_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("milepost.airflow.page.checkpoint_list.SHOWN_CHECKPOINTS", 2)
+    monkeypatch.setattr("milepost.airflow.page.routes.checkpoints.SHOWN_CHECKPOINTS", 2)
     job = CountedJob.with_epochs(tmp_path / "job", 5)
     client = client_of(job, monkeypatch)
     address, told = CHECKPOINTS, []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.airflow.page.configuration_page import sections_of
+from milepost.airflow.page.routes.configuration import sections_of
 from milepost.spec.load.load import load_job
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.servers.page_client import page_client

@@ -79,7 +79,7 @@ def fail(job: SparklessJob, detail: str) -> None:
 
 def test_a_store_that_does_not_answer_holds_up_no_other_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is asked once, however often the page is: the second page tells what the first one's question has found."""
-    from milepost.airflow.page import readings
+    from milepost.airflow.page.jobs import readings
 
     slow, quick = job_named(tmp_path, "slow", epochs=1), job_named(tmp_path, "quick", epochs=1)
     answers, asked = Event(), []

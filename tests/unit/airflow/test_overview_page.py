@@ -125,7 +125,7 @@ def test_the_graph_is_shown_and_where_it_is_refused_by_now_the_rest_of_the_page(
         raise InvalidRequest("not any more")
 
     client = client_of(job, monkeypatch)
-    monkeypatch.setattr("milepost.airflow.page.overview_page.lint_report", refuse)
+    monkeypatch.setattr("milepost.airflow.page.routes.overview.lint_report", refuse)
     page = client.get(OVERVIEW).text
     assert "milepost-graph" not in page and "<h2>Graph</h2>" not in page and "completed" in page
 

@@ -17,7 +17,7 @@ from tests.harness.servers.page_client import page_client
 
 
 def test_every_route_asks_airflow_who_reads_and_only_reads() -> None:
-    from milepost.airflow.page.access import may_read_dag, may_read_docs, readable_dags
+    from milepost.airflow.page.frame.access import may_read_dag, may_read_docs, readable_dags
     from milepost.airflow.page.pages import pages
 
     routes = [route for route in pages.routes if isinstance(route, APIRoute)]
@@ -54,7 +54,7 @@ def test_a_page_runs_no_code_but_the_one_file_of_ours(tmp_path: Path, monkeypatc
 
 
 def test_the_style_of_the_graph_is_the_one_that_the_policy_allows() -> None:
-    from milepost.airflow.page.frame import HEADERS
+    from milepost.airflow.page.frame.rendering import HEADERS
     from milepost.spec.load.lint import lint_report
     from milepost.spec.load.load import load_job
     from milepost.spec.picture.graph_picture import graph_picture
@@ -69,7 +69,7 @@ def test_the_style_of_the_graph_is_the_one_that_the_policy_allows() -> None:
 @pytest.mark.parametrize("base", ["", "/airflow/one"])
 def test_links_lead_to_where_airflow_lies(base: str) -> None:
     """Also below a path of its own; names are escaped as a part of an address."""
-    from milepost.airflow.page.frame import Links
+    from milepost.airflow.page.frame.rendering import Links
 
     links = Links(f"{base}/milepost", base)
     assert links.jobs() == f"{base}/milepost/jobs"

@@ -6,7 +6,7 @@ from itertools import pairwise
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from milepost.airflow.page.timeline_graph import WIDTH, TimelineHistory, timeline_graph
+from milepost.airflow.page.drawings.timeline_graph import WIDTH, TimelineHistory, timeline_graph
 from milepost.jobmaster.jobmaster import CheckpointReport, TimelineSwitch
 
 SVG = "{http://www.w3.org/2000/svg}"

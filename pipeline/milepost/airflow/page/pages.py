@@ -1,6 +1,6 @@
 """The application of all pages, which `checkpoints_page.py` mounts in Airflow's server.
 
-Reads only: every route is a GET, and what acts is a form of Airflow's own. A page lives in a room of its own, as a
+Reads only: every route is a GET, and what acts is a form of Airflow's own. A page is a module of `routes`, with a
 router; those of a job are included below its DAG's address, where the right to see the DAG is asked for all of them.
 """
 
@@ -12,42 +12,31 @@ from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from milepost.airflow.page import (
-    charts_page,
-    checkpoint_list,
-    checkpoint_page,
-    configuration_page,
-    deployment_page,
-    overview_page,
-    rewind_page,
-    runbook_page,
-    summary_page,
+from milepost.airflow.page.frame.access import READS_DAG
+from milepost.airflow.page.frame.rendering import STATIC, page
+from milepost.airflow.page.jobs.job_page import JobPage
+from milepost.airflow.page.routes import (
+    charts,
+    checkpoint,
+    checkpoints,
+    configuration,
+    deployment,
+    form,
+    overview,
+    rewind,
+    runbook,
+    summary,
 )
-from milepost.airflow.page.access import READS_DAG
-from milepost.airflow.page.form_page import router as form_router
-from milepost.airflow.page.frame import STATIC, page
-from milepost.airflow.page.job_page import JobPage
 from milepost.protocol.records.errors import CheckpointError, NotFound
 from milepost.runbook.addresses import page_of
 
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
 pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # the same for everybody: no right is needed
 
-ROOMS_OF_A_JOB = (
-    overview_page,
-    checkpoint_list,
-    checkpoint_page,
-    summary_page,
-    rewind_page,
-    charts_page,
-    configuration_page,
-)
-
-for room in ROOMS_OF_A_JOB:
-    pages.include_router(room.router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
-pages.include_router(form_router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
-pages.include_router(deployment_page.router)
-pages.include_router(runbook_page.router)
+for of_a_job in (overview, checkpoints, checkpoint, summary, rewind, charts, configuration, form):
+    pages.include_router(of_a_job.router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
+pages.include_router(deployment.router)
+pages.include_router(runbook.router)
 
 
 @pages.exception_handler(CheckpointError)

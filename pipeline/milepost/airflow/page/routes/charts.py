@@ -10,9 +10,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.page.bar_chart import Bar, Chart, bar_chart
-from milepost.airflow.page.figures import count, duration, moment, size
-from milepost.airflow.page.job_page import JobPage, OpenedJob
+from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart
+from milepost.airflow.page.frame.figures import count, duration, moment, size
+from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.jobmaster.jobmaster import EpochFigures
 
 SHOWN_EPOCHS = 60

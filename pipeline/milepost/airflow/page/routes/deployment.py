@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.page.access import ReadableDags
-from milepost.airflow.page.dag_jobs import jobs_of_deployment
-from milepost.airflow.page.frame import page
-from milepost.airflow.page.freshness import since_ms
-from milepost.airflow.page.readings import READINGS, Reading
-from milepost.airflow.page.standing import Tone
+from milepost.airflow.page.frame.access import ReadableDags
+from milepost.airflow.page.frame.freshness import since_ms
+from milepost.airflow.page.frame.rendering import page
+from milepost.airflow.page.jobs.dag_jobs import jobs_of_deployment
+from milepost.airflow.page.jobs.readings import READINGS, Reading
+from milepost.airflow.page.jobs.standing import Tone
 
 router = APIRouter()
 

@@ -16,7 +16,7 @@ from fastapi.responses import HTMLResponse
 from milepost.airflow.operate.registry import ACTS, asked, operate_form
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.job_specs import operate_dag_id
-from milepost.airflow.page.job_page import OpenedJob
+from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:

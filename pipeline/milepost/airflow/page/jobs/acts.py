@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from milepost.airflow.operate.registry import ACTS
 from milepost.airflow.operators.forms import WHAT
 from milepost.airflow.operators.job_specs import epoch_dag_id, operate_dag_id
-from milepost.airflow.page.job_page import JobPage
+from milepost.airflow.page.jobs.job_page import JobPage
 from milepost.jobmaster.jobmaster import Status
 from milepost.protocol.records.manifest_state import JobStatus
 

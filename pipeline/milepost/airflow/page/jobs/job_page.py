@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.page.dag_jobs import jobs_of_dag
-from milepost.airflow.page.frame import Links, page
+from milepost.airflow.page.frame.rendering import Links, page
+from milepost.airflow.page.jobs.dag_jobs import jobs_of_dag
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.protocol.records.errors import NotFound
 from milepost.spec.load.load import LoadedJob

@@ -9,8 +9,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.page.job_page import OpenedJob
-from milepost.airflow.page.timeline_graph import TimelineHistory, timeline_graph
+from milepost.airflow.page.drawings.timeline_graph import TimelineHistory, timeline_graph
+from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.jobmaster.jobmaster import CheckpointReport, TimelineSwitch
 
 SHOWN_CHECKPOINTS = 50

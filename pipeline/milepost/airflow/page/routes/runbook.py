@@ -6,8 +6,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 from markdown_it import MarkdownIt
 
-from milepost.airflow.page.access import READS_DOCS
-from milepost.airflow.page.frame import page
+from milepost.airflow.page.frame.access import READS_DOCS
+from milepost.airflow.page.frame.rendering import page
 from milepost.runbook.pages import read_page
 
 router = APIRouter(prefix="/runbook", dependencies=[READS_DOCS], default_response_class=HTMLResponse)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.page.job_page import OpenedJob
+from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.protocol.codec.records import to_json
 
 router = APIRouter()

@@ -13,8 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from threading import Lock
 
-from milepost.airflow.page.dag_jobs import DagJob
-from milepost.airflow.page.standing import Standing, Tone, standing_of
+from milepost.airflow.page.jobs.dag_jobs import DagJob
+from milepost.airflow.page.jobs.standing import Standing, Tone, standing_of
 from milepost.jobmaster.jobmaster import JobMaster, JobState, Status
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.object_store import StoreConfig

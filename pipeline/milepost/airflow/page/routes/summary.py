@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.page.job_page import OpenedJob
+from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.jobmaster.jobmaster import percentiles_of
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import NotFound

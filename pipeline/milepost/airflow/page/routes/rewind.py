@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from milepost.airflow.operate.rollback import ROLLBACK, TO
-from milepost.airflow.page.frame import Links
-from milepost.airflow.page.job_page import OpenedJob
+from milepost.airflow.page.frame.rendering import Links
+from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.protocol.codec.records import to_json
 
 SHOWN_POINTS = 50

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.page.acts import acts_of
-from milepost.airflow.page.freshness import since_ms
-from milepost.airflow.page.job_page import OpenedJob
-from milepost.airflow.page.standing import Tone, standing_of
+from milepost.airflow.page.frame.freshness import since_ms
+from milepost.airflow.page.jobs.acts import acts_of
+from milepost.airflow.page.jobs.job_page import OpenedJob
+from milepost.airflow.page.jobs.standing import Tone, standing_of
 from milepost.jobmaster.jobmaster import Status
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import InvalidRequest

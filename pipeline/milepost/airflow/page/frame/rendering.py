@@ -18,11 +18,11 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from milepost.airflow.page.figures import FILTERS
+from milepost.airflow.page.frame.figures import FILTERS
 from milepost.airflow.page_urls import URL_PREFIX, form_path
 from milepost.spec.picture.graph_picture import STYLE as GRAPH_STYLE
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).resolve().parent.parent
 STATIC = HERE / "static"
 
 templates = Environment(

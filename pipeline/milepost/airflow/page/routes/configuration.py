@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 from pydantic_core import PydanticUndefined
 
-from milepost.airflow.page.job_page import OpenedJob
+from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.values.docstrings import parse_docstring
 from milepost.spec.values.durations import format_duration

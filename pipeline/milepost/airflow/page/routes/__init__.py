@@ -1,0 +1,1 @@
+"""A page each, as a router."""
