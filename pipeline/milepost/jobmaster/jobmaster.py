@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.observers.observers import Observers
     from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails, SourceDetails
     from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
+    from milepost.jobmaster.reports.conditions import Condition
     from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, MonthCost
     from milepost.jobmaster.reports.diff import Difference
     from milepost.jobmaster.reports.history_page import HistoryPage, TimelineSwitch
@@ -89,6 +90,7 @@ _HOMES = {
     "metrics.telemetry": ("Telemetry",),
     "reports.cost.epoch_cost": ("EpochCost", "MonthCost"),
     "reports.percentiles": ("Percentiles", "percentiles_of"),
+    "reports.conditions": ("Condition",),
     "reports.diff": ("Difference",),
     "reports.jobs": ("JobSummary", "jobs_beside", "jobs_of_folder", "jobs_under"),
     "reports.history_page": ("HistoryPage", "TimelineSwitch"),

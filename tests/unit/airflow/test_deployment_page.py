@@ -51,7 +51,7 @@ def test_each_job_is_there_once_with_its_freshness_and_its_next_step(
     assert order_of(page) == ["fresh", "new"]
     assert 'href="/jobs/fresh__epoch?job=fresh"' in page and 'href="/jobs/fresh__epoch/checkpoints/2?job=fresh"' in page
     assert "healthy" in page and " ago</time>" in page and "1 unread object: milepost run fresh" in page
-    assert "no epoch yet" in page and "never" in page
+    assert "initializing" in page and "never" in page
 
 
 def test_jobs_in_trouble_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

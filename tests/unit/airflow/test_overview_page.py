@@ -110,7 +110,7 @@ def test_sinks_that_have_yet_to_follow_a_rollback_are_named_above_all_and_in_the
 
 def test_a_job_that_never_ran_says_what_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = overview(SparklessJob.create(tmp_path), monkeypatch)
-    assert "No epoch yet" in page and "No checkpoint yet" in page and "nothing yet</span>" in page
+    assert "Initializing" in page and "No checkpoint yet" in page and "nothing yet</span>" in page
 
 
 def test_the_graph_is_shown_and_where_it_is_refused_by_now_the_rest_of_the_page(

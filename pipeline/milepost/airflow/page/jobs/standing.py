@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from milepost.jobmaster.jobmaster import Status
-from milepost.protocol.records.manifest_state import CleanUp, JobStatus
+from milepost.jobmaster.jobmaster import Condition, Status
 
 
 class Tone(StrEnum):
@@ -33,53 +33,60 @@ class Standing:
 
 
 def standing_of(status: Status) -> Standing:
-    """Return how a job stands, by the first thing that is wrong with it, in the order of `Status.next_step`."""
-    return _wrong(status) or _late(status) or _quiet(status)
+    """Return how a job stands, by its condition."""
+    tone, reason = _TOLD[status.condition]
+    return Standing(tone, status.condition.value.replace("-", " "), reason(status))
 
 
-def _wrong(status: Status) -> Standing | None:
-    """Return what keeps epochs from running, or their results from being seen; None: nothing does."""
-    failure = ": ".join(filter(None, (status.last_failure, status.last_failure_detail)))
-    if status.job_status == JobStatus.FAILED.value:
-        return Standing(Tone.BAD, "failed", f"{failure}. No epoch runs until it is resumed.")
-    if status.result is not None:
-        over = "" if status.result.clean_up == CleanUp.CLEAN.value else " Its clean-up is not over."
-        reason = f"Incarnation {status.result.incarnation} ended at {status.result.at}. {status.result.detail}{over}"
-        return Standing(Tone.WARN if over else Tone.CALM, status.job_status, reason.strip())
-    if status.reconciling:
-        waiting = ", ".join(status.reconciling)
-        return Standing(Tone.WARN, "reconciling", f"Sinks {waiting} have yet to follow timeline {status.timeline}.")
-    if status.last_failure is not None and status.leader is not None:  # else of a timeline that was left
-        return Standing(Tone.BAD, "epoch failed", f"{failure}. Nothing of it is visible; the next epoch tries again.")
-    if status.spec_refused is not None:
-        return Standing(Tone.BAD, "spec refused", status.spec_refused)
-    refused = next((one.refused for one in status.static_sources.values() if one.refused is not None), None)
-    stopped = status.source_changed or status.bad_name or refused
-    if stopped is not None:
-        return Standing(Tone.BAD, "input refused", stopped)
-    if status.unconfirmed:
-        return Standing(Tone.WARN, "unpublished", f"Checkpoints wait for sinks {', '.join(status.unconfirmed)}.")
-    if status.lease_over is not None:
-        reason = f"Nobody works on checkpoint {status.pending} any more: {status.lease_over}."
-        return Standing(Tone.WARN, "lease over", reason)
-    return None
+def _failure(status: Status) -> str:
+    return ": ".join(filter(None, (status.last_failure, status.last_failure_detail)))
 
 
-def _late(status: Status) -> Standing | None:
-    overdue = [f"source {name}: {one.overdue}" for name, one in (status.sources or {}).items() if one.overdue]
-    return Standing(Tone.WARN, "overdue", "; ".join(overdue)) if overdue else None
+def _ended(status: Status) -> str:
+    result = status.result
+    return "" if result is None else f"Incarnation {result.incarnation} ended at {result.at}. {result.detail}".strip()
 
 
-def _quiet(status: Status) -> Standing:
-    """Return how a job stands that nothing is wrong with."""
-    if status.pending is not None:
-        return Standing(Tone.BUSY, "running")
-    if status.frozen is not None:
-        reason = f"A backfill keeps others from triggering until {status.frozen.until}."
-        return Standing(Tone.BUSY, "frozen", reason)
-    if status.unfinished_backfills:
-        names = ", ".join(one.fork for one in status.unfinished_backfills)
-        return Standing(Tone.CALM, "backfill unfinished", f"Timelines {names} wait to be continued.")
-    if status.head is None:
-        return Standing(Tone.CALM, "no epoch yet", "The first epoch with input makes the first checkpoint.")
-    return Standing(Tone.GOOD, "healthy")
+def _overdue(status: Status) -> str:
+    return "; ".join(f"source {name}: {one.overdue}" for name, one in (status.sources or {}).items() if one.overdue)
+
+
+def _frozen(status: Status) -> str:
+    until = "" if status.frozen is None else f" until {status.frozen.until}"
+    return f"A backfill keeps others from triggering{until}."
+
+
+_TOLD: dict[Condition, tuple[Tone, Callable[[Status], str]]] = {
+    Condition.FAILED: (Tone.BAD, lambda status: f"{_failure(status)}. No epoch runs until it is resumed."),
+    Condition.CANCELLING: (Tone.WARN, lambda status: f"{_ended(status)} Its clean-up is not over."),
+    Condition.CANCELED: (Tone.CALM, _ended),
+    Condition.FINISHED: (Tone.CALM, _ended),
+    Condition.RECONCILING: (
+        Tone.WARN,
+        lambda status: f"Sinks {', '.join(status.reconciling)} have yet to follow timeline {status.timeline}.",
+    ),
+    Condition.EPOCH_FAILED: (
+        Tone.BAD,
+        lambda status: f"{_failure(status)}. Nothing of it is visible; the next epoch tries again.",
+    ),
+    Condition.SPEC_REFUSED: (Tone.BAD, lambda status: str(status.spec_refused)),
+    Condition.INPUT_REFUSED: (Tone.BAD, lambda status: status.next_step),
+    Condition.UNPUBLISHED: (
+        Tone.WARN,
+        lambda status: f"Completed checkpoints wait for sinks {', '.join(status.unconfirmed)}.",
+    ),
+    Condition.LEASE_OVER: (
+        Tone.WARN,
+        lambda status: f"Nobody works on checkpoint {status.pending} any more: {status.lease_over}.",
+    ),
+    Condition.OVERDUE: (Tone.WARN, _overdue),
+    Condition.LATE: (Tone.WARN, lambda status: status.next_step),
+    Condition.RUNNING: (Tone.BUSY, lambda status: ""),
+    Condition.FROZEN: (Tone.BUSY, _frozen),
+    Condition.BACKFILL_UNFINISHED: (
+        Tone.CALM,
+        lambda status: f"Timelines {', '.join(one.fork for one in status.unfinished_backfills)} wait to be continued.",
+    ),
+    Condition.INITIALIZING: (Tone.CALM, lambda status: "The first epoch with input makes the first checkpoint."),
+    Condition.HEALTHY: (Tone.GOOD, lambda status: ""),
+}
