@@ -10,7 +10,7 @@ import pytest
 
 from milepost.dataflow.sinks.contract import Sink
 from milepost.protocol.records.errors import InvalidRequest
-from tests.conformance.sink_case import Pairs, SinkCase, rows
+from tests.conformance.sink_case import Pairs, SinkCase, Story, rows
 
 REALIGN = "milepost realign job table"
 
@@ -167,7 +167,7 @@ class SinkForeignTests(SinkCase):
             job.publish(rows((3, "main"), (4, "main")))
             self.delete_foreign(tmp_path, 4)
         self.append_foreign(tmp_path, rows((90, "theirs")))
-        self.lose_marks(tmp_path)
+        self.lose_marks(tmp_path, job)
         job.manifest.head = main[1]
         assert job.sink.move(job.manifest.realigned()) is True
         assert self.engine_rows(tmp_path) == [(1, "main"), (2, "main"), (90, "theirs")]
@@ -179,14 +179,16 @@ class SinkForeignTests(SinkCase):
         job.go_on(2)
         self.append_foreign(tmp_path, rows((90, "theirs")))
         self.compact_foreign(tmp_path)
-        self.lose_marks(tmp_path)
+        self.lose_marks(tmp_path, job)
         with pytest.raises(InvalidRequest, match="nobody can tell any more whether rows of this job are in them"):
             job.sink.move(job.manifest.realigned())
         assert self.engine_rows(tmp_path) == [(1, "main"), (2, "main"), (90, "theirs")]
 
-    def lose_marks(self, root: Path) -> None:
+    def lose_marks(self, root: Path, job: Story) -> None:
+        """Lose the records of the job's marks; the job goes on in another process, which knows none of them."""
         store = self.job_store(root)
         store.delete([stat.key for stat in store.list("sinks/table/marks/")])
+        job.sink = self.open_sink(root)
 
     def _files(self, sink: Sink, root: Path) -> int:
         table = self.table_format(self.table_store(root)).open()

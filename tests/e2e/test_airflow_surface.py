@@ -43,14 +43,14 @@ def test_the_page_of_all_jobs_needs_a_login_and_shows_each_job_of_airflow_once(a
     assert one.status_code == 200 and f'href="/dags/{job.dag_id}" data-airflow' in one.text
 
 
-def test_the_checkpoints_page_escapes_what_it_shows(airflow: AirflowInstance) -> None:
+def test_the_page_of_a_checkpoint_escapes_what_it_shows(airflow: AirflowInstance) -> None:
     job = airflow.add_job("escaped")
     job.land("a", {"AA": 1})
     session = Session.cli()
     checkpoint_id = job.master.trigger(session).checkpoint_id
     job.master.abort(session, checkpoint_id, "ABORTED_BY_USER", "<script>alert(1)</script>")
 
-    page = airflow.page(f"/milepost/jobs/{job.dag_id}/checkpoints")
+    page = airflow.page(f"/milepost/jobs/{job.dag_id}/checkpoints/{checkpoint_id}")
 
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text
     assert "<script>" not in page.text

@@ -10,7 +10,7 @@ from tests.harness.servers.airflow_instance import GATE, AirflowInstance
 
 def test_the_tasks_of_a_dag_run_tell_of_one_run_below_it(airflow: AirflowInstance) -> None:
     """START by the first task, COMPLETE by the one that told the last sink; nothing of it before or after."""
-    job = airflow.add_job("told", more=GATE)
+    job = airflow.add_job("traced", more=GATE)
     job.land("a", {"AA": 5, "UA": 7})
     events = airflow.lineage_config.with_name("events.json")
     transport = f"transport: {{type: file, log_file_path: {events}, append: true}}\n"

@@ -5,39 +5,47 @@ from __future__ import annotations
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.layout import checkpoint_prefix, metadata_key
-from tests.harness.servers.airflow_instance import AirflowInstance, E2eJob
+from tests.harness.servers.airflow_instance import STEPS, AirflowInstance, E2eJob, step_pool
 
-POOL = "steps"
+TASKS = (
+    "trigger_checkpoint",
+    "run_epoch",
+    "validate",
+    "complete_checkpoint",
+    "notify_complete",
+    "subsume",
+    "abort_checkpoint",
+)
 FIRST = {"AA": (1, 5)}
 BOTH = {"AA": (2, 11)}
 
 
 class SteppedRun:
-    """A run whose tasks get a slot one by one.
-
-    Every task of the job asks for a slot of one pool. A slot is there only until a task is queued for it; so the run
-    stands before the next task, which shows as `scheduled`.
-    """
+    """A run whose tasks get a slot one by one: it stands before the task that has none, which shows as `scheduled`."""
 
     def __init__(self, airflow: AirflowInstance, job: E2eJob) -> None:
         self.airflow = airflow
         self.job = job
-        airflow.set_slots(POOL, 0)
+        self.set_slots(0)
         self.run_id = job.trigger()
         self.stands_before("trigger_checkpoint")
+
+    def set_slots(self, slots: int) -> None:
+        for task_id in TASKS:
+            self.airflow.set_slots(step_pool(task_id), slots)
 
     def stands_before(self, task_id: str) -> None:
         self.job.wait_for_task(self.run_id, task_id, "scheduled")
 
     def step(self, task_id: str, following: str) -> None:
         """Let one task run, and stop before the following one."""
-        self.airflow.set_slots(POOL, 1)
-        self.job.wait_for_task(self.run_id, task_id, "queued", "running")
-        self.airflow.set_slots(POOL, 0)
+        self.airflow.set_slots(step_pool(task_id), 1)
+        self.job.wait_for_task(self.run_id, task_id, "success")
+        self.airflow.set_slots(step_pool(task_id), 0)
         self.stands_before(following)
 
     def finish(self) -> str:
-        self.airflow.set_slots(POOL, 1)
+        self.set_slots(1)
         return self.job.wait(self.run_id)
 
 
@@ -57,8 +65,9 @@ def head(job: E2eJob) -> ManifestState:
 
 def test_a_run_stopped_before_each_task_has_the_store_in_that_state(airflow: AirflowInstance) -> None:
     """DESIGN 8.3: each task does its own part of the protocol. Rule 3: a cleared task continues its checkpoint."""
-    airflow.add_pool(POOL, 1)
-    job = airflow.add_job("stepped", pool=POOL, retained=1)
+    for task_id in TASKS:
+        airflow.add_pool(step_pool(task_id), 1)
+    job = airflow.add_job("stepped", pool=STEPS, retained=1)
     job.land("a", {"AA": 5})
     job.land("b", {"AA": 6})
     assert job.run()[1] == "success"

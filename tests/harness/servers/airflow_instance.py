@@ -196,6 +196,20 @@ class E2eJob:
         return sorted((checkpoint.checkpoint_id, checkpoint.status) for checkpoint in found)
 
 
+STEPS = "steps"
+"""As a job's pool: each of its tasks asks for a slot of a pool of its own, which `step_pool` names."""
+
+POLICY = f"""
+def task_policy(task):
+    if task.pool == {STEPS!r}:
+        task.pool = {STEPS!r} + "-" + task.task_id
+"""
+
+
+def step_pool(task_id: str) -> str:
+    return f"{STEPS}-{task_id}"
+
+
 class AirflowInstance:
     """A running Airflow and the jobs that tests gave it.
 
@@ -231,6 +245,8 @@ class AirflowInstance:
 
     def start(self) -> None:
         """Start with one job that nobody runs: its DAG is the handle by which a parse can be asked for."""
+        (self.stack.home / "config").mkdir(parents=True)
+        (self.stack.home / "config" / "airflow_local_settings.py").write_text(POLICY)
         (self.config / "idle.yaml").write_text(self.spec("idle"))
         self.stack.start_spark()
         self.stack.start_airflow()

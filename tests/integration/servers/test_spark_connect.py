@@ -273,7 +273,7 @@ def test_a_server_that_cannot_be_used_is_refused_in_a_line(
         monkeypatch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", token)
     outcome = milepost("run", job.spec)
     assert_clear_error(outcome, 8, "Nothing was run", *mentions)
-    assert len(outcome.error) == 2, "one line, and what to do"
+    assert len(outcome.error) == 3, "one line, its page of the runbook, and what to do"
     assert "wrong" not in outcome.stderr
 
 
