@@ -51,7 +51,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The wheel with every extra of users, as pip takes it."""
     folder = tmp_path_factory.mktemp("distribution")
     made = build("build_wheel", copy_sources(folder / "sources"), folder)
-    return f"{made}[airflow,spark,s3,quality,delta,iceberg,postgres]"
+    return f"{made}[airflow,spark,s3,quality,delta,iceberg,lineage,otel,postgres]"
 
 
 @pytest.fixture(scope="module")
