@@ -244,20 +244,8 @@ class Leadership:
         handle: ObjectHandle,
         *,
         swept: bool = False,
-    ) -> CompletedCheckpoint:
-        """Make the transition that is the commit point, and return the checkpoint as the head has it."""
-        return self.completion(session, pending, metadata, handle, swept=swept)[0]
-
-    def completion(
-        self,
-        session: Session,
-        pending: PendingCheckpoint,
-        metadata: CheckpointMetadata,
-        handle: ObjectHandle,
-        *,
-        swept: bool = False,
     ) -> tuple[CompletedCheckpoint, ManifestState]:
-        """As `complete`, with that head, by which the checkpoint is published."""
+        """Make the transition that is the commit point; return the checkpoint, and the head that was read after it."""
         request = CompleteRequest(
             session_id=session.session_id,
             checkpoint_id=pending.checkpoint_id,

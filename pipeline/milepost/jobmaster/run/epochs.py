@@ -158,7 +158,7 @@ class Epochs:
         """Complete a checkpoint whose try is reported. Returns it, and the head that was read after the transition."""
         metadata, handle = report.metadata, report.handle
         metadata.verdict.raise_if_vetoed(self._context.spec.name, pending.checkpoint_id)
-        completed, state = self._leadership.completion(session, pending, metadata, handle)
+        completed, state = self._leadership.complete(session, pending, metadata, handle)
         self._context.know_metadata(handle, metadata)
         return completed, state
 
