@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.series import EpochFigures
     from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
     from milepost.jobmaster.reports.state_sizes import StateSize
-    from milepost.jobmaster.reports.static_sources import StaticSourceDetails, StaticSourceHealth
+    from milepost.jobmaster.reports.static_source_health import StaticSourceHealth
+    from milepost.jobmaster.reports.static_sources import StaticSourceDetails
     from milepost.jobmaster.reports.status import Status
     from milepost.jobmaster.reports.upsert_price import UpsertPrice
     from milepost.jobmaster.retention.fsck import Audit, StoredObject
@@ -97,7 +98,8 @@ _HOMES = {
     "reports.job_report": ("JobState", "TimelineReport"),
     "reports.series": ("EpochFigures",),
     "reports.source_health": ("SourceHealth", "source_checks"),
-    "reports.static_sources": ("StaticSourceDetails", "StaticSourceHealth"),
+    "reports.static_source_health": ("StaticSourceHealth",),
+    "reports.static_sources": ("StaticSourceDetails",),
     "reports.status": ("Status",),
     "reports.state_sizes": ("StateSize",),
     "reports.upsert_price": ("UpsertPrice",),

@@ -15,7 +15,7 @@ from milepost.jobmaster.reports.conditions import Condition
 from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
 from milepost.jobmaster.reports.job_report import JobReport, ResultReport, ended_step, report_job
 from milepost.jobmaster.reports.source_health import SourceHealth, backlog, silent, stale
-from milepost.jobmaster.reports.static_sources import StaticSourceHealth, static_sources
+from milepost.jobmaster.reports.static_source_health import StaticSourceHealth, static_sources
 from milepost.jobmaster.reports.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
 from milepost.protocol.manifest.transaction.lease import LeaseFacts, LeaseStatus, lease_status
 from milepost.protocol.manifest.transaction.preconditions import frozen_by
