@@ -52,6 +52,13 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "backfill migration savepoints",
         "jobmaster",
     ),
+    "jobmaster.reports": (
+        "job_report jobs timings tables",
+        "cost",
+        "checkpoint",
+        "health history",
+        "reports",
+    ),
     "spark": ("worker", "wire", "task", "driver", "local"),
     "spec": ("values", "job sql", "graph", "lineage", "load picture"),
     "airflow": (

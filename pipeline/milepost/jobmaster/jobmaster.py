@@ -36,24 +36,24 @@ if TYPE_CHECKING:
     from milepost.jobmaster.migration.migration import MigratedTable, Migrations
     from milepost.jobmaster.migration.plan import MigrationPlan
     from milepost.jobmaster.observers.observers import Observers
-    from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails, SourceDetails
-    from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
-    from milepost.jobmaster.reports.conditions import Condition
+    from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails, SourceDetails
+    from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
+    from milepost.jobmaster.reports.checkpoint.static_sources import StaticSourceDetails
+    from milepost.jobmaster.reports.checkpoint.subtasks import Spread, SubtaskDetails
     from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, MonthCost
-    from milepost.jobmaster.reports.diff import Difference
-    from milepost.jobmaster.reports.history_page import HistoryPage, TimelineSwitch
+    from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
+    from milepost.jobmaster.reports.health.conditions import Condition
+    from milepost.jobmaster.reports.health.sources import SourceHealth, source_checks
+    from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth
+    from milepost.jobmaster.reports.health.status import Status
+    from milepost.jobmaster.reports.history.page import HistoryPage, TimelineSwitch
+    from milepost.jobmaster.reports.history.percentiles import Percentiles, percentiles_of
+    from milepost.jobmaster.reports.history.series import EpochFigures
     from milepost.jobmaster.reports.job_report import JobState, TimelineReport
     from milepost.jobmaster.reports.jobs import JobSummary, jobs_beside, jobs_of_folder, jobs_under
-    from milepost.jobmaster.reports.parts.subtasks import Spread, SubtaskDetails
-    from milepost.jobmaster.reports.percentiles import Percentiles, percentiles_of
     from milepost.jobmaster.reports.reports import Reports
-    from milepost.jobmaster.reports.series import EpochFigures
-    from milepost.jobmaster.reports.source_health import SourceHealth, source_checks
-    from milepost.jobmaster.reports.state_sizes import StateSize
-    from milepost.jobmaster.reports.static_source_health import StaticSourceHealth
-    from milepost.jobmaster.reports.static_sources import StaticSourceDetails
-    from milepost.jobmaster.reports.status import Status
-    from milepost.jobmaster.reports.upsert_price import UpsertPrice
+    from milepost.jobmaster.reports.tables.diff import Difference
+    from milepost.jobmaster.reports.tables.state_sizes import StateSize
     from milepost.jobmaster.retention.fsck import Audit, StoredObject
     from milepost.jobmaster.retention.garbage_collection import Collection
     from milepost.jobmaster.rollback.plan import ApprovedRollback, RollbackPlan
@@ -81,28 +81,28 @@ _HOMES = {
     "leadership.outcomes": ("AbortedCheckpoint", "CanceledJob", "CheckpointCopy"),
     "migration.migration": ("MigratedTable",),
     "migration.plan": ("CatalogAddress", "MigrationPlan", "TableAddress"),
-    "reports.checkpoint_details": ("CheckpointDetails", "SourceDetails"),
-    "reports.checkpoint_document": ("CheckpointReport",),
-    "reports.parts.subtasks": ("Spread", "SubtaskDetails"),
+    "reports.checkpoint.details": ("CheckpointDetails", "SourceDetails"),
+    "reports.checkpoint.document": ("CheckpointReport",),
+    "reports.checkpoint.subtasks": ("Spread", "SubtaskDetails"),
     "metrics.metric_table": ("Metric",),
     "metrics.open_telemetry": ("telemetry_of_environment",),
     "metrics.prometheus_text": ("prometheus_text",),
     "metrics.samples": ("Sample", "listed_samples"),
     "metrics.telemetry": ("Telemetry",),
     "reports.cost.epoch_cost": ("EpochCost", "MonthCost"),
-    "reports.percentiles": ("Percentiles", "percentiles_of"),
-    "reports.conditions": ("Condition",),
-    "reports.diff": ("Difference",),
+    "reports.history.percentiles": ("Percentiles", "percentiles_of"),
+    "reports.health.conditions": ("Condition",),
+    "reports.tables.diff": ("Difference",),
     "reports.jobs": ("JobSummary", "jobs_beside", "jobs_of_folder", "jobs_under"),
-    "reports.history_page": ("HistoryPage", "TimelineSwitch"),
+    "reports.history.page": ("HistoryPage", "TimelineSwitch"),
     "reports.job_report": ("JobState", "TimelineReport"),
-    "reports.series": ("EpochFigures",),
-    "reports.source_health": ("SourceHealth", "source_checks"),
-    "reports.static_source_health": ("StaticSourceHealth",),
-    "reports.static_sources": ("StaticSourceDetails",),
-    "reports.status": ("Status",),
-    "reports.state_sizes": ("StateSize",),
-    "reports.upsert_price": ("UpsertPrice",),
+    "reports.history.series": ("EpochFigures",),
+    "reports.health.sources": ("SourceHealth", "source_checks"),
+    "reports.health.static_sources": ("StaticSourceHealth",),
+    "reports.checkpoint.static_sources": ("StaticSourceDetails",),
+    "reports.health.status": ("Status",),
+    "reports.tables.state_sizes": ("StateSize",),
+    "reports.cost.upsert_price": ("UpsertPrice",),
     "retention.fsck": ("Audit", "StoredObject"),
     "retention.garbage_collection": ("Collection",),
     "rollback.plan": ("ApprovedRollback", "RollbackPlan"),

@@ -11,7 +11,7 @@ import pytest
 from milepost.epoch.iso_times import watermark_text
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.jobmaster import CheckpointReport, NothingToDo, Session
-from milepost.jobmaster.reports.checkpoint_details import AheadObject, RowsAheadReport
+from milepost.jobmaster.reports.checkpoint.details import AheadObject, RowsAheadReport
 from milepost.storage.local import LocalStore
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner

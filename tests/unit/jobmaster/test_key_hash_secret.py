@@ -11,7 +11,7 @@ import pytest
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import Session
-from milepost.jobmaster.reports.tables import operator_rows
+from milepost.jobmaster.reports.tables.tables import operator_rows
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.layers.key_hash import KeyHash, new_secret

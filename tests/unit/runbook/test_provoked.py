@@ -12,7 +12,7 @@ import pytest
 
 from milepost.dataflow.sinks.contract import TableTarget
 from milepost.jobmaster.jobmaster import NothingToDo, Session
-from milepost.jobmaster.reports.conditions import Condition
+from milepost.jobmaster.reports.health.conditions import Condition
 from milepost.protocol.manifest.transaction.requests import ConfirmSinkRequest, ForkRequest, FreezeRequest
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId

@@ -14,7 +14,7 @@ from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operate.registry import ACTS
 from milepost.airflow.task_output.outcome import REACTIONS, Reaction
 from milepost.cli.main import app
-from milepost.jobmaster.reports.conditions import Condition
+from milepost.jobmaster.reports.health.conditions import Condition
 from milepost.protocol.manifest.timelines.incarnation import JobPhase
 from milepost.protocol.records import errors
 from milepost.protocol.records.errors import CheckpointError

@@ -17,7 +17,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.fork_opening import opening_of
 from milepost.jobmaster.job.session import Session, provably_alive, provably_dead
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobmaster.reports.unfinished_backfills import OPENED_BY, forks_of_backfills
+from milepost.jobmaster.reports.health.unfinished_backfills import OPENED_BY, forks_of_backfills
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import TimelineForked
 from milepost.protocol.manifest.transaction.preconditions import frozen_by

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from milepost.epoch.task_times import TaskTimes
-from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails
+from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails
 
 _FIGURES = ("rows_in", "rows_out", "late_rows", "checkpointed_bytes", "full_bytes", "in_flight_bytes", "watermark",
             "quality")  # fmt: skip

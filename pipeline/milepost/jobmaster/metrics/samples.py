@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.metrics.metric_table import METRICS, Kind, Metric, Unit
-from milepost.jobmaster.reports.history import History
+from milepost.jobmaster.reports.history.history import History
 from milepost.jobmaster.reports.reports import Reports
 from milepost.protocol.codec.records import to_json
 

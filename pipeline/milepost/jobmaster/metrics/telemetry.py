@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from milepost.jobmaster.metrics.epoch_spans import SpanTimes, epoch_span
 from milepost.jobmaster.metrics.metric_table import Kind, Metric
 from milepost.jobmaster.metrics.samples import Sample, samples_of
-from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails
+from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails
 from milepost.protocol.codec.records import to_json
 
 if TYPE_CHECKING:

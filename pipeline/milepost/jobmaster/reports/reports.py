@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from milepost.epoch.metadata import CheckpointMetadata
-    from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
+    from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
     from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
-    from milepost.jobmaster.reports.diff import Difference
-    from milepost.jobmaster.reports.history_page import HistoryPage
+    from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
+    from milepost.jobmaster.reports.health.status import Status
+    from milepost.jobmaster.reports.history.page import HistoryPage
+    from milepost.jobmaster.reports.history.series import EpochFigures
     from milepost.jobmaster.reports.job_report import JobState
-    from milepost.jobmaster.reports.series import EpochFigures
-    from milepost.jobmaster.reports.state_sizes import StateSize
-    from milepost.jobmaster.reports.status import Status
-    from milepost.jobmaster.reports.tables import VerifiedObjects
-    from milepost.jobmaster.reports.upsert_price import UpsertPrice
+    from milepost.jobmaster.reports.tables.diff import Difference
+    from milepost.jobmaster.reports.tables.state_sizes import StateSize
+    from milepost.jobmaster.reports.tables.tables import VerifiedObjects
     from milepost.jobmaster.retention.fsck import Audit
     from milepost.protocol.records.errors import CheckpointError
 
@@ -40,7 +40,7 @@ class Reports:
 
     def list_checkpoints(self, status: str | None = None, limit: int | None = None) -> list[CheckpointReport]:
         """Return checkpoints, newest first, as DESIGN 8.2 describes one."""
-        from milepost.jobmaster.reports.history import History
+        from milepost.jobmaster.reports.history.history import History
 
         return History(self._context).checkpoints(status, limit)
 
@@ -49,7 +49,7 @@ class Reports:
 
         Raises: NotFound: there is no such checkpoint, or none is completed yet.
         """
-        from milepost.jobmaster.reports.history import History
+        from milepost.jobmaster.reports.history.history import History
 
         history, state = History(self._context), self._context.head().state
         report = history.show(history.head(state) if checkpoint_id is None else checkpoint_id, state=state)
@@ -77,7 +77,7 @@ class Reports:
 
         () where something of that is damaged: what asks is a report or a check of the spec, and `verify` names it.
         """
-        from milepost.jobmaster.reports.upsert_reckoning import upsert_prices
+        from milepost.jobmaster.reports.cost.upsert_reckoning import upsert_prices
         from milepost.protocol.records.errors import StateCorrupt
 
         try:
@@ -90,7 +90,7 @@ class Reports:
 
         {} where something of that is damaged: what asks is a report or a check of the spec, and `verify` names it.
         """
-        from milepost.jobmaster.reports.state_sizes import state_sizes
+        from milepost.jobmaster.reports.tables.state_sizes import state_sizes
         from milepost.protocol.records.errors import StateCorrupt
 
         try:
@@ -100,13 +100,13 @@ class Reports:
 
     def history_page(self, limit: int, following: str | None = None) -> HistoryPage:
         """Return some checkpoints, newest first, and the switches between them; `following`: of the page before."""
-        from milepost.jobmaster.reports.history import History
+        from milepost.jobmaster.reports.history.history import History
 
         return History(self._context).page(limit, following)
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the manifest log, newest first."""
-        from milepost.jobmaster.reports.history import History
+        from milepost.jobmaster.reports.history.history import History
 
         return History(self._context).log(limit)
 
@@ -127,7 +127,7 @@ class Reports:
     @suggest_rollback
     def status(self, max_lag_ms: int | None = None) -> Status:
         """Return the job's health: state, lag, unread objects, last success, next step."""
-        from milepost.jobmaster.reports.status import status_of
+        from milepost.jobmaster.reports.health.status import status_of
 
         return replace(status_of(self._context, max_lag_ms), month=self.month_cost())
 
@@ -138,7 +138,7 @@ class Reports:
             where: a SQL predicate over its columns, as `rows_where` takes it; None: all rows.
         Raises: NotFound. InvalidRequest: the predicate cannot be used.
         """
-        from milepost.jobmaster.reports.tables import Tables
+        from milepost.jobmaster.reports.tables.tables import Tables
 
         job = self._context.spec.name
         way_on = f"milepost verify {job} --deep says what else is broken; restore it from a copy of the bucket"
@@ -146,14 +146,14 @@ class Reports:
             table = Tables(self._context).read(sink, at)
         if where is None:
             return table
-        from milepost.jobmaster.reports.row_filter import rows_where
+        from milepost.jobmaster.reports.tables.row_filter import rows_where
 
         return rows_where(table, where)
 
     @suggest_rollback
     def state(self, uid: str, at: int | None = None) -> pa.Table:
         """Return an operator's keyed state as it is stored, and `bootstrap` takes it. Raises NotFound."""
-        from milepost.jobmaster.reports.tables import Tables
+        from milepost.jobmaster.reports.tables.tables import Tables
 
         with pin_for_read(self._context, at):
             return Tables(self._context).state(uid, at)
@@ -164,7 +164,7 @@ class Reports:
 
         Raises: NotFound; InvalidRequest: a result does not fit its type.
         """
-        from milepost.jobmaster.reports.tables import Tables
+        from milepost.jobmaster.reports.tables.tables import Tables
 
         with pin_for_read(self._context, at):
             return Tables(self._context).state_values(uid, at)
@@ -174,7 +174,7 @@ class Reports:
 
         Raises: NotFound: a checkpoint is not retained, or neither has it.
         """
-        from milepost.jobmaster.reports.diff import Diff
+        from milepost.jobmaster.reports.tables.diff import Diff
 
         with pin_for_read(self._context, before), pin_for_read(self._context, after):
             found = Diff(self._context, before, after)
@@ -182,13 +182,13 @@ class Reports:
 
     def series(self, limit: int) -> list[EpochFigures]:
         """Return figures of the newest completed epochs of the live lineage, oldest first."""
-        from milepost.jobmaster.reports.series import series_of
+        from milepost.jobmaster.reports.history.series import series_of
 
         return series_of(self._context, limit)
 
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> VerifiedObjects:
         """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""
-        from milepost.jobmaster.reports.tables import Tables
+        from milepost.jobmaster.reports.tables.tables import Tables
 
         with pin_for_read(self._context, checkpoint_id):
             return Tables(self._context).verify(checkpoint_id, deep=deep)

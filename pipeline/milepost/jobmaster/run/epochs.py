@@ -25,8 +25,8 @@ from milepost.jobmaster.leadership.fork_sweep import sweep_forks
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAborted
-from milepost.jobmaster.reports.checkpoint_document import CheckpointReport
-from milepost.jobmaster.reports.history import History
+from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
+from milepost.jobmaster.reports.history.history import History
 from milepost.jobmaster.reports.timings import keep, post_commit_times
 from milepost.jobmaster.retention.subsumption import Ahead, delete_garbage, look_ahead, subsume_old
 from milepost.jobmaster.retention.table_pruning import is_look_due, prune_tables

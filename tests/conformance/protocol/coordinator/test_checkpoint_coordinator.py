@@ -8,7 +8,7 @@ import pytest
 
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
-from milepost.jobmaster.reports.checkpoint_document import Acks
+from milepost.jobmaster.reports.checkpoint.document import Acks
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.records.errors import Fenced, JobNotRunnable, StoreUnavailable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId

@@ -9,7 +9,7 @@ import pytest
 
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
-from milepost.jobmaster.reports.checkpoint_document import Acks
+from milepost.jobmaster.reports.checkpoint.document import Acks
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.acknowledgements import (
     Acknowledgement,

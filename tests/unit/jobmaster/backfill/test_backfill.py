@@ -17,7 +17,7 @@ from milepost.jobmaster.backfill.plan import prepare, request_of
 from milepost.jobmaster.backfill.plan_document import KeptAhead
 from milepost.jobmaster.backfill.replay import ConsumedVersions, replay_record
 from milepost.jobmaster.jobmaster import Session
-from milepost.jobmaster.reports.status import Status
+from milepost.jobmaster.reports.health.status import Status
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
 from milepost.protocol.manifest import decisions

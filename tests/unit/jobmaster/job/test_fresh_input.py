@@ -10,7 +10,7 @@ import pytest
 
 from milepost.epoch.plan import InputRecord, decode_input_record
 from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
-from milepost.jobmaster.reports.source_health import BadNames
+from milepost.jobmaster.reports.health.sources import BadNames
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.storage.checked import read_handle
 from tests.harness.jobs.sparkless_job import SparklessJob

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.metrics.open_telemetry import MeteredInstruments, telemetry_of_environment
 from milepost.jobmaster.metrics.telemetry import Telemetry
-from milepost.jobmaster.reports.checkpoint_details import CheckpointDetails
+from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.servers.otlp_receiver import otlp_receiver

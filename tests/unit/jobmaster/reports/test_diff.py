@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.jobmaster.jobmaster import Session, Triggered
-from milepost.jobmaster.reports.diff import Difference
-from milepost.jobmaster.reports.row_changes import changes_by_key, changes_of_rows
+from milepost.jobmaster.reports.tables.diff import Difference
+from milepost.jobmaster.reports.tables.row_changes import changes_by_key, changes_of_rows
 from milepost.protocol.records.errors import NotFound
 from milepost.storage.open import open_store
 from tests.harness.jobs.changing_job import SINK, SPEC, ChangingJob

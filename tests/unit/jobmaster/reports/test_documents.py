@@ -18,7 +18,7 @@ from milepost.cli.terminal.tables import as_rows
 from milepost.epoch.answers import EpochReport
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
-from milepost.jobmaster.reports.diff import Difference
+from milepost.jobmaster.reports.tables.diff import Difference
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from tests.harness.jobs.sparkless_job import SparklessJob

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.reports.log_search import end_of, version_of_trigger
+from milepost.jobmaster.reports.checkpoint.log_search import end_of, version_of_trigger
 from milepost.protocol.codec.entries import encode_entry, encode_tombstone
 from milepost.protocol.codec.log_entries import LogEntry, tombstone_of
 from milepost.protocol.manifest.decisions import Request

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
-from milepost.jobmaster.reports.row_filter import rows_where
+from milepost.jobmaster.reports.tables.row_filter import rows_where
 from milepost.protocol.records.errors import InvalidRequest
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
 from tests.harness.jobs.sparkless_job import SparklessJob

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.reports import state_sizes
-from milepost.jobmaster.reports.state_sizes import LEAST_SPAN_MS
+from milepost.jobmaster.reports.tables import state_sizes
+from milepost.jobmaster.reports.tables.state_sizes import LEAST_SPAN_MS
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.retention.lineage import lineage
 from tests.harness.jobs.backfill_job import BackfillJob

@@ -108,7 +108,7 @@ def test_a_sum_that_no_result_can_hold_is_said_and_what_is_stored_is_shown(tmp_p
     told = milepost("state", spec, "latest", "--stored")
     assert told.exit_code == 0 and "sum(v).low" in told.stdout
     assert ".low" not in milepost("state", spec, "latest").stdout
-    from milepost.jobmaster.reports.state_values import state_values
+    from milepost.jobmaster.reports.tables.state_values import state_values
 
     context = job.context
     metadata = context.metadata(context.head().state.checkpoints[-1])

@@ -12,7 +12,7 @@ import pytest
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport, Session
-from milepost.jobmaster.reports.static_sources import PinnedObject
+from milepost.jobmaster.reports.checkpoint.static_sources import PinnedObject
 from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner

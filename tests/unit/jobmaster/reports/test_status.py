@@ -11,7 +11,7 @@ from pathlib import Path
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.jobmaster import Session
-from milepost.jobmaster.reports.source_health import stale
+from milepost.jobmaster.reports.health.sources import stale
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 

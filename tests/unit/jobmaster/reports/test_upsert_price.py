@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.reports import upsert_reckoning
-from milepost.jobmaster.reports.cost import pace
-from milepost.jobmaster.reports.upsert_price import UpsertPrice
+from milepost.jobmaster.reports.cost import pace, upsert_reckoning
+from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
 from milepost.spec.values.cron import runs_per_day
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.milepost_cli import milepost

@@ -8,8 +8,8 @@ from typing import Any
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
+from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
 from milepost.jobmaster.reports.job_report import LeaderReport
-from milepost.jobmaster.reports.upsert_price import UpsertPrice
 from milepost.protocol.codec.log_entries import Tombstone
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.records.checkpoints import (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.jobmaster.reports.series import EpochFigures
+from milepost.jobmaster.reports.history.series import EpochFigures
 
 _FIGURES = (
     *("duration_ms", "rows_in", "rows_out", "late_rows", "checkpointed_bytes", "state_bytes", "in_flight_bytes"),

@@ -11,8 +11,8 @@ from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import contents_at, is_known_table, shown_contents, table_at
-from milepost.jobmaster.reports.row_changes import ordered
-from milepost.jobmaster.reports.state_values import counted_rows, state_values, without_total
+from milepost.jobmaster.reports.tables.row_changes import ordered
+from milepost.jobmaster.reports.tables.state_values import counted_rows, state_values, without_total
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import CheckpointError, NotFound, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId

@@ -11,12 +11,12 @@ from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.session import provably_dead
-from milepost.jobmaster.reports.conditions import Condition
 from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
+from milepost.jobmaster.reports.health.conditions import Condition
+from milepost.jobmaster.reports.health.sources import SourceHealth, backlog, silent, stale
+from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth, static_sources
+from milepost.jobmaster.reports.health.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
 from milepost.jobmaster.reports.job_report import JobReport, ResultReport, ended_step, report_job
-from milepost.jobmaster.reports.source_health import SourceHealth, backlog, silent, stale
-from milepost.jobmaster.reports.static_source_health import StaticSourceHealth, static_sources
-from milepost.jobmaster.reports.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
 from milepost.protocol.manifest.transaction.lease import LeaseFacts, LeaseStatus, lease_status
 from milepost.protocol.manifest.transaction.preconditions import frozen_by
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus, ManifestState

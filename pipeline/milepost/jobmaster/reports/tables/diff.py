@@ -16,9 +16,9 @@ from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.epoch.renames import with_names_of
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import is_known_table
-from milepost.jobmaster.reports.row_changes import RowChanges, changes_by_key, changes_of_rows
-from milepost.jobmaster.reports.state_values import shown_key, state_values, without_total
-from milepost.jobmaster.reports.tables import Tables, operator_rows
+from milepost.jobmaster.reports.tables.row_changes import RowChanges, changes_by_key, changes_of_rows
+from milepost.jobmaster.reports.tables.state_values import shown_key, state_values, without_total
+from milepost.jobmaster.reports.tables.tables import Tables, operator_rows
 from milepost.protocol.records.errors import NotFound
 from milepost.state.runs.handles import StateHandle
 

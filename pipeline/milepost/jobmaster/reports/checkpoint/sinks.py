@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.jobmaster.reports.log_search import confirmations_after
-from milepost.jobmaster.reports.parts.subtasks import Spread, SubtaskDetails, Subtasks, spreads
+from milepost.jobmaster.reports.checkpoint.log_search import confirmations_after
+from milepost.jobmaster.reports.checkpoint.subtasks import Spread, SubtaskDetails, Subtasks, spreads
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.storage.manifest_log import ManifestLog
 

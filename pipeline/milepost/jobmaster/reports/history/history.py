@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.reports.checkpoint_document import (
+from milepost.jobmaster.reports.checkpoint.document import (
     CheckpointReport,
     aborted_report,
     compacted_report,
     completed_report,
     pending_report,
 )
-from milepost.jobmaster.reports.history_page import HistoryPage, LogPosition, TimelineSwitch
-from milepost.jobmaster.reports.log_search import confirmations_after, end_of, leads_to
+from milepost.jobmaster.reports.checkpoint.log_search import confirmations_after, end_of, leads_to
+from milepost.jobmaster.reports.history.page import HistoryPage, LogPosition, TimelineSwitch
 from milepost.protocol.codec.log_entries import LogEntry, LoggedEvent, Tombstone, aborted_by, completion_of
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.manifest.transaction.events import (
@@ -129,7 +129,7 @@ class History:
                 f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",
                 checkpoint_id=checkpoint_id,
             )
-        from milepost.jobmaster.reports.checkpoint_details import detailed
+        from milepost.jobmaster.reports.checkpoint.details import detailed
 
         named = tuple(one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id)
         veto = report.veto

@@ -9,7 +9,7 @@ from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.next_dimensions import dimension_inputs, plan_dimension
-from milepost.jobmaster.reports.static_sources import StaticSourceDetails, newest_ms, static_source_details
+from milepost.jobmaster.reports.checkpoint.static_sources import StaticSourceDetails, newest_ms, static_source_details
 from milepost.protocol.records.errors import InvalidRequest
 
 

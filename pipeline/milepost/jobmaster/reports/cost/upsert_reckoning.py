@@ -13,7 +13,7 @@ from itertools import pairwise
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.cost.pace import pace_of
-from milepost.jobmaster.reports.upsert_price import UpsertPrice
+from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.retention.lineage import lineage
 from milepost.spec.job.checkpointing_spec import Retained

@@ -1,1 +1,0 @@
-"""The parts of one epoch as reports tell them: what each source, operator, sink and subtask did."""
