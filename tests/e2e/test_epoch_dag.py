@@ -10,10 +10,7 @@ from milepost.protocol.records.errors import Fenced
 from tests.harness.servers.airflow_instance import GATE, OF_ITS_OWN, TASKS, AirflowInstance
 from tests.harness.servers.form_run import FormRun
 
-ALL_DONE = {task_id: "success" for task_id in TASKS if task_id != "notify_complete"} | {
-    "notify_complete[0]": "success",
-    "abort_checkpoint": "skipped",
-}
+ALL_DONE = dict.fromkeys(TASKS, "success") | {"abort_checkpoint": "skipped"}
 NOTHING_DONE = dict.fromkeys(TASKS, "skipped") | {"abort_checkpoint": "skipped"}
 
 
@@ -30,7 +27,7 @@ def test_a_triggered_run_is_one_epoch_and_emits_its_asset_event(airflow: Airflow
     (checkpoint,) = job.master.list_checkpoints()
     assert (checkpoint.airflow.run_id, checkpoint.airflow.run_type) == (run_id, "manual")
     for task_id in TASKS:
-        text = job.log(run_id, task_id, map_index=0 if task_id == "notify_complete" else -1)
+        text = job.log(run_id, task_id)
         assert f"checkpoint 1, timeline main, token {job.token(run_id, task_id)}: {task_id}" in text
     phases = job.master.show(1).phases
     steps = ("plan_ms", "begin_ms", "session_ms", "read_ms", "process_ms", "commit_ms", "notify_ms", "subsume_ms")

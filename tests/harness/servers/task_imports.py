@@ -24,7 +24,7 @@ HEAVY = frozenset(
     {"boto3", "deltalake", "great_expectations", "grpc", "pandas", "psycopg", "pyiceberg", "pyspark", "ruamel",
      "scipy", "sqlglot"}
 )  # fmt: skip
-FIRST = ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint")
+TASKS = ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "notify_complete", "subsume")
 
 
 class Epoch:
@@ -36,20 +36,16 @@ class Epoch:
         self.imported: dict[str, list[str]] = {}
 
     def run(self) -> None:
-        for task_id in FIRST:
+        for task_id in TASKS:
             self._execute(task_id)
-        sinks = {task: value for (task, key), value in self._pushed if key == "return_value"}[FIRST[-1]]
-        for committed in sinks:
-            self._execute("notify_complete", committed=committed)
-        self._execute("subsume")
 
-    def _execute(self, task_id: str, **mapped: Any) -> None:
+    def _execute(self, task_id: str) -> None:
         def execute() -> Any:
             found: dict[str, Any] = runpy.run_path("dag.py")
             (dag,) = [one for one in found.values() if isinstance(one, DAG) and one.dag_id == "small__epoch"]
             run = InProcessRun(dag, self._run_id)
             run.pushed.update({(task, key): value for (task, key), value in self._pushed})
-            run.execute(task_id, **mapped)
+            run.execute(task_id)
             return list(run.pushed.items()), sorted({name.split(".")[0] for name in sys.modules} & HEAVY)
 
         self._pushed, self.imported[task_id] = in_a_fork(execute)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -91,10 +92,22 @@ def test_abort_follows_only_the_tasks_before_the_commit_point(tmp_path: Path) ->
 
 
 def test_subsume_runs_when_nothing_before_it_failed(tmp_path: Path) -> None:
-    """Mapped tasks over no sinks are skipped; `none_failed` still runs what follows (DESIGN 8.3, rule 5)."""
+    """With no sink to publish `notify_complete` is skipped; `none_failed` still runs what follows (rule 5)."""
     subsume = dag_of(tmp_path).get_task("subsume")
     assert subsume.upstream_task_ids == {"notify_complete"}
     assert subsume.trigger_rule == "none_failed"
+
+
+def test_one_sink_is_published_by_one_task_and_several_by_one_each(tmp_path: Path) -> None:
+    """Mapped over one entry, it would cost each epoch a further hop of the scheduler; the id is the same."""
+    job = load_job(write(tmp_path, "flights"))
+    none, one, two = [job.spec.model_copy(update={"sinks": job.spec.sinks[:count]}) for count in (0, 1, 2)]
+    dags = [epoch_dag(replace(job, spec=spec)) for spec in (none, one, two)]
+    notify = [dag.get_task("notify_complete") for dag in dags]
+    assert [task.is_mapped for task in notify] == [False, False, True]
+    assert notify[1].outlets == [AssetAlias("milepost.flights")] and notify[1].retries == notify[2].retries == 2
+    followed = [[(task.task_id, task.downstream_task_ids) for task in dag.topological_sort()] for dag in dags]
+    assert followed[0] == followed[1] == followed[2]
 
 
 def test_the_epoch_must_end_before_its_lease(tmp_path: Path) -> None:

@@ -57,14 +57,34 @@ def test_the_tasks_of_a_group_run_an_epoch_between_them(job: SparklessJob, monke
     run = InProcessRun(team_dag(spec_of(job)))
     for name in ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint"):
         run.execute(f"small.{name}")
-    (unpublished,) = run.pushed["small.complete_checkpoint", RETURN_VALUE]
-    run.execute("small.notify_complete", committed=unpublished)
+    run.execute("small.notify_complete")
     run.execute("small.subsume")
     (checkpoint,) = job.master.list_checkpoints()
     led = checkpoint.airflow
     assert (checkpoint.status, led.dag_id, led.run_id) == ("completed", "ours", "manual__1")
     assert led.bundle == "jobs-repository@731c834", "which version of the DAG file triggered it"
     assert [extra["checkpoint_id"] for _, extra in run.outlets.emitted] == [1]
+
+
+def test_the_one_task_that_publishes_takes_all_that_is_left_and_is_skipped_when_nothing_is(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cleared `complete_checkpoint` of a published epoch leaves nothing; what was no list of sinks is refused."""
+    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
+    job.land("a.csv")
+    run = InProcessRun(team_dag(spec_of(job)))
+    for name in ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint"):
+        run.execute(f"small.{name}")
+    (told,) = run.execute("small.notify_complete")
+    assert told == {"checkpoint_id": 1, "timeline": "main", "watermark": None, "rows": 1, "sink": "table"}
+    run.execute("small.complete_checkpoint", try_number=2)
+    run.execute("small.notify_complete", try_number=2)
+    assert run.skip_reasons["small.notify_complete"] == "complete_checkpoint left no sink to publish"
+    assert len(run.outlets.emitted) == 1
+    run.skipped.clear()
+    run.pushed["small.complete_checkpoint", RETURN_VALUE] = {"sink": "table"}
+    with pytest.raises(AirflowFailException, match="what complete_checkpoint left: it: expected an array"):
+        run.execute("small.notify_complete", try_number=3)
 
 
 def test_a_group_with_nothing_to_do_skips_its_own_tasks_and_not_what_follows(job: SparklessJob) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import AssetAlias, BaseOperator, TriggerRule
 
@@ -11,6 +12,9 @@ from milepost.airflow.dags.dag_settings import sink_assets
 from milepost.airflow.operators import tasks
 from milepost.airflow.operators.job_specs import spec_as_docs
 from milepost.spec.load.load import LoadedJob
+
+if TYPE_CHECKING:
+    from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 
 def epoch_tasks(job: LoadedJob) -> BaseOperator:
@@ -25,18 +29,27 @@ def epoch_tasks(job: LoadedJob) -> BaseOperator:
     )
     validate = tasks.ValidateOperator(task_id=tasks.VALIDATE, spec_path=path)
     complete = tasks.CompleteCheckpointOperator(task_id=tasks.COMPLETE, spec_path=path)
-    notify = tasks.NotifyCompleteOperator.partial(
-        task_id=tasks.NOTIFY,
-        spec_path=path,
-        sink_assets=sink_assets(job),
-        outlets=[AssetAlias(f"milepost.{spec.name}")],
-        map_index_template="{{ task.committed['sink'] }}",
-    ).expand(committed=complete.output)
+    notify = _notify(job, complete)
     subsume = tasks.SubsumeOperator(task_id=tasks.SUBSUME, spec_path=path, trigger_rule=TriggerRule.NONE_FAILED)
     abort = tasks.AbortCheckpointOperator(task_id=tasks.ABORT, spec_path=path, trigger_rule=TriggerRule.ONE_FAILED)
     trigger >> run >> validate >> complete >> notify >> subsume
     [trigger, run, validate, complete] >> abort
     return subsume
+
+
+def _notify(job: LoadedJob, complete: BaseOperator) -> BaseOperator | MappedOperator:
+    """Return the task that publishes: of several sinks one each, beside each other; else one, and one hop less."""
+    settings: dict[str, Any] = {
+        "task_id": tasks.NOTIFY,
+        "spec_path": str(job.path),
+        "sink_assets": sink_assets(job),
+        "outlets": [AssetAlias(f"milepost.{job.spec.name}")],
+    }
+    if len(job.spec.sinks) < 2:
+        return tasks.NotifyCompleteOperator(**settings)
+    named = "{{ task.committed['sink'] }}"
+    each = tasks.NotifyCompleteOperator.partial(**settings, map_index_template=named)
+    return each.expand(committed=complete.output)
 
 
 def execution_timeout(checkpoint_timeout: timedelta) -> timedelta:

@@ -53,6 +53,7 @@ ABORT = "abort_checkpoint"
 BEFORE_THE_COMMIT_POINT = (TRIGGER, RUN, VALIDATE, COMPLETE)
 
 _ANEW = f"clear the run from {TRIGGER} on, or trigger a new run"
+_LEFT = f"what {COMPLETE} left"
 
 
 _TOLD = ("rows_in", "rows_out", "late_rows", "bad_records", "full_bytes", "checkpointed_bytes", "in_flight_bytes",
@@ -206,7 +207,7 @@ class ValidateOperator(EpochOperator):
 class CompleteCheckpointOperator(CheckpointOperator):
     """The commit point: after this transition the checkpoint is the head.
 
-    Returns: one entry per sink that must be told: `notify_complete` is mapped over it.
+    Returns: one entry per sink that must be told; `notify_complete` of a job with several is mapped over it.
     """
 
     def act(self, context: Context) -> Any:
@@ -222,20 +223,29 @@ class CompleteCheckpointOperator(CheckpointOperator):
 
 
 class NotifyCompleteOperator(EpochOperator):
-    """Publishes one sink's part of a completed checkpoint, confirms it, and emits the asset event.
+    """Publishes a sink's part of a completed checkpoint, confirms it, and emits the asset event.
 
     Args:
         sink_assets: asset URI of every sink of the job.
-        committed: one entry of what `complete_checkpoint` returned.
+        committed: one entry of what `complete_checkpoint` returned, of a task that is mapped over it; None: the task
+            is the only one, and takes all that was returned.
     """
 
-    def __init__(self, *, sink_assets: dict[str, str], committed: dict[str, Any], **kwargs: Any) -> None:
+    def __init__(self, *, sink_assets: dict[str, str], committed: dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.sink_assets = sink_assets
         self.committed = committed
 
-    def act(self, context: Context) -> dict[str, Any]:
-        committed = from_json(Unpublished, self.committed, f"what {COMPLETE} left", hint=_ANEW)
+    def act(self, context: Context) -> Any:
+        if self.committed is not None:
+            return self._publish(context, from_json(Unpublished, self.committed, _LEFT, hint=_ANEW))
+        left = context["ti"].xcom_pull(task_ids=self.beside(COMPLETE))
+        committed = from_json(tuple[Unpublished, ...], left, _LEFT, hint=_ANEW)
+        if not committed:
+            raise AirflowSkipException(f"{COMPLETE} left no sink to publish")
+        return [self._publish(context, one) for one in committed]
+
+    def _publish(self, context: Context, committed: Unpublished) -> dict[str, Any]:
         checkpoint_id, sink = self.say_for(committed), committed.sink
         with self.timed(f"notify {sink}") as (master, clock):
             published = master.notify_complete(self.session(context), checkpoint_id, sink)
