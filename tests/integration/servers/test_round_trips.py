@@ -14,27 +14,33 @@ import pytest
 from bench.old_job import rows_of, spec_of
 from milepost.api import JobMaster, Session, load_job
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spark.local.local_runner import LocalRunner
 from milepost.storage.open import open_store
+from tests.harness.jobs.side_by_side_runner import SideBySideRunner
 from tests.harness.servers.delaying_proxy import CONTINUE, DelayingProxy
 from tests.harness.servers.s3_servers import Ministack
 from tests.harness.stores.request_chain import RequestChain, longest_chain
 
-IN_LINE = 17
-"""Of the driver, with two sinks and a checkpoint that is subsumed: head, listing, input record, trigger, head; staged
-files and table, contents, metadata; completion, head; mark, table, two confirmations; subsumption, measurements. More
-of them need a reason: see the decision on what goes beside what."""
+IN_LINE = 21
+"""Of driver and tasks, with two operators and sinks, a gate, and a checkpoint that is subsumed: head, listing, input
+record, trigger, head; source object, its measurements, runs of state and staged files, their measurements; staged rows,
+table, contents, metadata; completion, head; mark, table, two confirmations; subsumption, measurements. More of them
+need a reason: see the decision on what goes beside what."""
 
-TASKS = "data plane"
-"""Their requests wait for one another here because one thread runs them, as no Spark does."""
+TASKS, IN_TASKS = "data plane", 5
+"""Of them, of an epoch that joins small files, which are read side by side before what they become is written."""
+
+JOINING = 6
+"""The epoch that does, counted from 0: from seven epochs each subtask has so many files."""
 
 
 @pytest.fixture
 def master(ministack: Ministack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobMaster:
-    for name, value in ministack.environment().items():
+    for name, value in (ministack.environment() | {"MILEPOST_CACHE_DIR": str(tmp_path / "cache")}).items():
         monkeypatch.setenv(name, value)
+    expected = {"type": "expect_column_values_to_not_be_null", "column": "k"}
     spec = spec_of("trips", f"s3://{ministack.new_bucket()}") | {
         "store": {"endpoint_url": ministack.endpoint_url, "region": "us-east-1"},
+        "quality": [{"sink": "totals", "expectations": [expected]}],
         "checkpointing": {"retained": {"last": 2}},
     }
     (tmp_path / "trips.yaml").write_text(json.dumps(spec), encoding="utf-8")
@@ -43,8 +49,8 @@ def master(ministack: Ministack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_of_a_warm_epoch_so_many_requests_at_most_wait_for_one_another(master: JobMaster, ministack: Ministack) -> None:
     """Counted by what waits for what in the process, not by a clock: the same on every run."""
-    bucket, chain, runner = master.context.store.config.url.split("/")[2], RequestChain(), LocalRunner()
-    for number in range(5):
+    bucket, chain, runner = master.context.store.config.url.split("/")[2], RequestChain(), SideBySideRunner()
+    for number in range(JOINING + 2):
         body = pa.BufferOutputStream()
         pq.write_table(rows_of(number), body)
         ministack.client.put_object(Bucket=bucket, Key=f"landing/{number}.parquet", Body=body.getvalue().to_pybytes())
@@ -52,10 +58,14 @@ def test_of_a_warm_epoch_so_many_requests_at_most_wait_for_one_another(master: J
         with chain.recording():
             report = master.run(Session.cli(), runner, progress=lambda step: chain(step.partition(":")[0]))
         assert report.status == "completed"
-    line = [one for one in longest_chain(chain.requests) if one.step != TASKS]
+        tasks = [one for one in longest_chain(chain.requests) if one.step == TASKS]
+        read_here = [one for one in chain.requests if one.step == TASKS and one.method == "GET"]
+        assert number != JOINING or len(read_here) > 8
+        assert not number or len(tasks) <= IN_TASKS, tasks
+    line = longest_chain(chain.requests)
     told = "\n".join(f"{one.step}: {one.method} {one.key}" for one in line)
     assert len(line) <= IN_LINE, told
-    assert {one.step for one in line} >= {"trigger", "complete", "notify", "subsume"}, told
+    assert {one.step for one in line} >= {"trigger", TASKS, "complete", "notify", "subsume"}, told
     read = Counter(one.key for one in chain.requests if one.method == "GET" and one.step != TASKS)
     assert max(read.values()) == 1, "nothing is read twice"
 

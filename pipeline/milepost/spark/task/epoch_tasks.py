@@ -148,7 +148,7 @@ class OutputStage:
         """Yield what one attempt sends to the next level, or to the driver."""
         owned = self.owned[attempt.subtask] if self.owned else None
         sinks = {sink.spec.name: sink.open(attempt, owned, self.subtasks) for sink in self.sinks}
-        return run_output_stage(self.plan, attempt.subtask, items, sinks, attempt.memory)
+        return run_output_stage(self.plan, attempt.subtask, items, sinks, attempt.memory, attempt.executor)
 
 
 def epoch_tasks(plan: EpochPlan, epoch: EpochLevels) -> Iterator[tuple[Level, OperatorStage, OutputStage]]:

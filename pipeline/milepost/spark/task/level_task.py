@@ -19,6 +19,7 @@ from milepost.dataflow.operators.contract import OperatorFailed
 from milepost.protocol.exchange.barrier import AckEvent, SubtaskAck, SubtaskIdentity, carry
 from milepost.protocol.exchange.channel_state import share_files
 from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.manifest.transaction.lease import HEARTBEAT_INTERVAL_MS
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.reasons import CheckpointFailureReason
@@ -42,7 +43,7 @@ from milepost.state.keyed.slices import EncodedSlices
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.notices import read_notice
+from milepost.storage.notices import AbortNotice, read_notice
 
 
 def run_subtask(
@@ -191,7 +192,7 @@ class _Task:
     ) -> Generator[TaskOutput, None, Decline | None]:
         """Behind the barrier: freeze, upload while the output stage stages its sinks, acknowledge."""
         try:
-            notice = read_notice(self._store, self._plan.checkpoint_id, self._plan.token)
+            notice = self._notice()
         except CheckpointError as error:
             return self._identity.decline_for(error, "notice of an abort", CheckpointFailureReason.IO_EXCEPTION)
         self._metrics.mark("notice_ms")
@@ -216,6 +217,12 @@ class _Task:
         digests = {channel: event.own.digest for channel, event in enumerate(consumed)}
         yield OperatorStageEnd({"operators": acks}, digests, carried)
         return None
+
+    def _notice(self) -> AbortNotice | None:
+        """Look for an abort. Of an epoch that has just begun hardly anybody says one, and there is little to skip."""
+        if self._clock() - self._plan.alignment.started_ms < HEARTBEAT_INTERVAL_MS:
+            return None
+        return read_notice(self._store, self._plan.checkpoint_id, self._plan.token)
 
     def _upload(self, uid: str, tables: FrozenTables, directory: str) -> dict[str, StateHandle]:
         return {name: self._upload_table(uid, frozen, directory) for name, frozen in tables.items()}

@@ -7,7 +7,8 @@ ends in cancel markers instead, with the input drained: Spark takes an early ret
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from milepost.protocol.exchange.barrier import AckEvent, Barrier, EventKind, Sub
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.spark.task.attempt import upload_threads
 from milepost.spark.task.staging import Staging
 from milepost.spark.wire.exchange import BufferLimits, Edge, ExchangeWriter, exchange_row
 from milepost.spark.wire.task_output import Forward, OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
@@ -53,7 +55,12 @@ class OutputPlan:
 
 
 def run_output_stage(
-    plan: OutputPlan, subtask: int, items: Iterable[TaskOutput], sinks: Mapping[str, StagingSink], memory: Memory
+    plan: OutputPlan,
+    subtask: int,
+    items: Iterable[TaskOutput],
+    sinks: Mapping[str, StagingSink],
+    memory: Memory,
+    executor: Callable[[int], Executor] = upload_threads,
 ) -> Iterator[pa.RecordBatch]:
     """Turn one task's items into exchange rows; at the last level into the one row that the driver collects.
 
@@ -61,7 +68,7 @@ def run_output_stage(
         plan: of the level. subtask: index of this sender in its level.
         items: what the operator stage yields, complete: the operator stage drains its input whatever happens.
         sinks: opened sinks by name.
-        memory: of the task.
+        memory: of the task. executor: makes what stages so many sinks beside each other.
     """
     writer = ExchangeWriter(
         channel=subtask,
@@ -72,7 +79,7 @@ def run_output_stage(
         limits=plan.limits,
         held_bytes=memory.budget.held_bytes,
     )
-    staged = Staging(plan.identity(subtask), plan.sinks, sinks, memory, plan.stagers_before)
+    staged = Staging(plan.identity(subtask), plan.sinks, sinks, memory, executor, plan.stagers_before)
     row_wise = dict.fromkeys(plan.row_wise.values(), 0)
     barrier: Barrier | None = None
     end: OperatorStageEnd | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,7 @@ class Staging:
 
     Args:
         targets: node -> names of the sinks it feeds. sinks: opened, by name.
+        executor: makes what stages so many sinks beside each other.
         before: sink -> number of its first subtask here: its files are named by it.
     """
 
@@ -48,10 +50,11 @@ class Staging:
         targets: Mapping[str, tuple[str, ...]],
         sinks: Mapping[str, StagingSink],
         memory: Memory,
+        executor: Callable[[int], Executor],
         before: Mapping[str, int] | None = None,
     ) -> None:
         self._identity, self._targets, self._sinks, self._memory = identity, targets, sinks, memory
-        self._before = before or {}
+        self._executor, self._before = executor, before or {}
         self._kept: dict[str, list[_Kept]] = {}
         self._held_bytes = 0
         self._staged: dict[str, StagedRows] = {}
@@ -75,19 +78,28 @@ class Staging:
 
     def write(self) -> Decline | None:
         """Stage durably for every sink; a store's refusal is this subtask's decline, not a crash."""
-        for name, sink in sorted(self._sinks.items()):
-            try:
-                with told(self._who(name), self._memory.budget):
-                    self._staged[name] = sink.stage_pieces(
-                        self._pieces(self._kept.get(name, [])),
-                        checkpoint_id=self._identity.checkpoint_id,
-                        token=self._identity.token,
-                        subtask=self._before.get(name, 0) + self._identity.subtask,
-                        held_bytes=self._memory.budget.held_bytes,
-                    )
-            except CheckpointError as error:
-                return self._refused(name, error)
-        return None
+        names = sorted(self._sinks)
+        if not names:
+            return None
+        # Where rows had to go to the disk, there is memory for one sink at a time.
+        at_once = len(names) if self._held_bytes <= self._memory.budget.held_bytes else 1
+        with self._executor(at_once) as pool:
+            every = list(pool.map(self._stage, names))
+        self._staged = {name: one for name, one in zip(names, every, strict=True) if isinstance(one, StagedRows)}
+        return next((one for one in every if isinstance(one, Decline)), None)
+
+    def _stage(self, name: str) -> StagedRows | Decline:
+        try:
+            with told(self._who(name), self._memory.budget):
+                return self._sinks[name].stage_pieces(
+                    self._pieces(self._kept.get(name, [])),
+                    checkpoint_id=self._identity.checkpoint_id,
+                    token=self._identity.token,
+                    subtask=self._before.get(name, 0) + self._identity.subtask,
+                    held_bytes=self._memory.budget.held_bytes,
+                )
+        except CheckpointError as error:
+            return self._refused(name, error)
 
     def ack(self) -> dict[str, Any]:
         staged: dict[str, Any] = to_json(self._staged)

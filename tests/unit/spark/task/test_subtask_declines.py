@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from milepost.epoch.plan import EpochAlignment
 from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.manifest.transaction.lease import HEARTBEAT_INTERVAL_MS
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig
@@ -88,6 +90,17 @@ def test_an_aborted_checkpoint_is_not_uploaded(inner: LocalStore) -> None:
     assert {one.reason for one in declines} == {CheckpointFailureReason.CHECKPOINT_EXPIRED}
     assert "nothing was uploaded" in declines[0].detail
     assert not store.writes
+
+
+def test_an_epoch_that_has_just_begun_does_not_ask_whether_it_was_aborted(inner: LocalStore) -> None:
+    """To ask costs a round trip or two; what a late upload writes lies below its own token, where nobody reads."""
+    asked = Fault(lambda operation, key: operation == "get" and "aborted" in key, Effect.UNAVAILABLE)
+    plane, now_ms = DataPlane(FaultyStore(inner, [asked])), 1_000_000
+    begun = EpochAlignment(None, None, now_ms - HEARTBEAT_INTERVAL_MS + 1, False)
+    plane.epoch(events(7, 0, 60), alignment=begun, clock=lambda: now_ms)
+    assert plane.epochs == 1
+    with pytest.raises(SubtaskDeclined):
+        plane.epoch(events(7, 1, 60), alignment=begun, clock=lambda: now_ms + 1)
 
 
 def test_a_notice_that_cannot_be_read_declines(inner: LocalStore) -> None:

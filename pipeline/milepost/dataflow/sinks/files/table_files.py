@@ -43,6 +43,10 @@ class TableFiles:
         self._store = store
         self._statistics = statistics
 
+    @property
+    def store(self) -> ObjectStore:
+        return self._store
+
     def stage(
         self, tables: Iterable[pa.Table], checkpoint_id: int, token: int, label: str, held_bytes: int
     ) -> StagedFile | None:

@@ -11,10 +11,15 @@ import pyarrow as pa
 from milepost.dataflow.sinks.contract import StagingSink
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import JoinedFile, RowsPiece, StagedRows
-from milepost.dataflow.sinks.staging.small_files import JoinPlan, Run, rows_identity
+from milepost.dataflow.sinks.staging.small_files import JoinPlan, Run, cut_by_bytes, rows_identity
 from milepost.protocol.records.errors import StateCorrupt
+from milepost.storage.at_once import at_once
+from milepost.storage.background import begun
 
 _LOG = logging.getLogger(__name__)
+
+_TOGETHER_BYTES = 8 << 20
+"""Of files: so much is read and joined side by side."""
 
 
 class JoinStaging:
@@ -30,25 +35,25 @@ class JoinStaging:
     def stage_pieces(
         self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
     ) -> StagedRows:
-        staged = self._staging.stage_pieces(
-            pieces, checkpoint_id=checkpoint_id, token=token, subtask=subtask, held_bytes=held_bytes
-        )
-        joined = []
-        for run in self._plan.runs:
+        def join(run: Run) -> JoinedFile | None:
             try:
                 file = self._files.stage(self._rows(run), checkpoint_id, token, f"j{subtask}", held_bytes)
             except StateCorrupt as error:  # it is no worse than before, and `verify` names it
                 _LOG.warning("%s. Small files stay as they are.", error.message)
-                continue
+                return None
             assert file is not None, "files of a table have rows"
-            joined.append(
-                JoinedFile(
-                    replace(file, rows_of=rows_identity(run), partition=run[0].partition),
-                    tuple(each.key for each in run),
-                )
-            )
-        return replace(staged, joined=tuple(joined))
+            rows_of, partition = rows_identity(run), run[0].partition
+            return JoinedFile(replace(file, rows_of=rows_of, partition=partition), tuple(each.key for each in run))
+
+        runs, store = self._plan.runs, self._files.store
+        is_little = sum(file.size for run in runs for file in run) <= _TOGETHER_BYTES
+        joining = begun(store, lambda: at_once(store, join, runs) if is_little else [*map(join, runs)], "small-files")
+        staged = self._staging.stage_pieces(
+            pieces, checkpoint_id=checkpoint_id, token=token, subtask=subtask, held_bytes=held_bytes
+        )
+        return replace(staged, joined=tuple(one for one in joining() if one is not None))
 
     def _rows(self, run: Run) -> Iterator[pa.Table]:
-        for file in run:
-            yield self._files.fetch(file, self._plan.schema, verify=True)
+        """Yield the rows of some files, which are read side by side as far as they are small."""
+        for files in cut_by_bytes(run, _TOGETHER_BYTES):
+            yield self._files.rows(files, self._plan.schema, verify=True)

@@ -115,6 +115,19 @@ def by_partition(files: Iterable[StagedFile]) -> dict[PartitionValues, list[Stag
     return found
 
 
+def cut_by_bytes(files: Iterable[StagedFile], most: int) -> Iterator[Run]:
+    """Yield the files in their order, so many together that they have at most so many bytes; a larger one alone."""
+    part, size = list[StagedFile](), 0
+    for file in files:
+        if part and size + file.size > most:
+            yield tuple(part)
+            part, size = [], 0
+        part.append(file)
+        size += file.size
+    if part:
+        yield tuple(part)
+
+
 def _same_rows(removed: Sequence[StagedFile], added: Sequence[StagedFile]) -> set[str]:
     same, waiting = set[str](), list[str]()
     before, after = iter(removed), iter(added)
@@ -176,12 +189,5 @@ def _windows(rows: Sequence[int]) -> set[range]:
 
 def _cut(run: Run) -> Iterator[Run]:
     """Yield the parts of a run that have about as many bytes as a file is to have; of a single file nothing."""
-    part, size = list[StagedFile](), 0
-    for file in run:
-        if part and size + file.size > WANTED_BYTES:
-            yield tuple(part)
-            part, size = [], 0
-        part.append(file)
-        size += file.size
-    if len(part) > 1:
-        yield tuple(part)
+    parts = list(cut_by_bytes(run, WANTED_BYTES))
+    yield from parts if len(parts[-1]) > 1 else parts[:-1]
