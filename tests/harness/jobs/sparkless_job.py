@@ -132,7 +132,7 @@ class SparklessJob:
         )
         record = decode_input_record(read_handle(context.store, pending.plan))
         planned = record.sources[0]
-        runs = append(
+        runs, _ = append(
             context.store,
             f"{consumed_prefix(pending.checkpoint_id, pending.token)}rows-",
             base.sources["rows"].consumed if base else (),

@@ -54,7 +54,7 @@ def test_landed_flights_are_planned_and_read_epoch_by_epoch(landing: ObjectStore
         planned = plan(list_objects(landing, PATTERN), consumed, max_files=4)
         for obj in planned.objects:
             read[obj.key] = sum(batch.num_rows for batch in reader.read(landing, obj))
-        handles = append(job, f"chk-{epoch}/flights-", handles, planned.consumed, epoch)
+        handles = append(job, f"chk-{epoch}/flights-", handles, planned.consumed, epoch)[0]
         consumed = load(job, handles)
     assert read == {key: fact.rows for key, fact in facts.items()}
     assert list_objects(landing, PATTERN).skipped_empty == 1
@@ -74,7 +74,7 @@ def test_an_object_that_changed_or_vanished_is_noticed(landing: ObjectStore, tmp
         list(reader.read(landing, first))
     with pytest.raises(NotFound):
         list(reader.read(landing, second))
-    consumed = load(job, append(job, "chk-1/flights-", (), [first, second], 1))
+    consumed = load(job, append(job, "chk-1/flights-", (), [first, second], 1)[0])
     with pytest.raises(SourceChanged, match=first.key):
         plan(list_objects(landing, PATTERN), consumed)
 

@@ -94,7 +94,7 @@ def read_run(store: ObjectStore, handle: ObjectHandle) -> pa.Table:
         raise _corrupt(handle, f"it is not a run of consumed objects ({error})") from error
 
 
-def appended(
+def append(
     store: ObjectStore,
     prefix: str,
     handles: Sequence[ObjectHandle],
@@ -145,18 +145,6 @@ def appended(
     handle = ObjectHandle(f"{prefix}{digest}.parquet", len(body), digest)
     store.put(handle.key, body)
     return (*kept, handle), run
-
-
-def append(
-    store: ObjectStore,
-    prefix: str,
-    handles: Sequence[ObjectHandle],
-    objects: Sequence[SourceObject],
-    checkpoint_id: int,
-    forgets: Forgotten | None = None,
-) -> tuple[ObjectHandle, ...]:
-    """As `appended`, of which the handles alone are wanted."""
-    return appended(store, prefix, handles, objects, checkpoint_id, forgets)[0]
 
 
 def compacts(handles: Sequence[ObjectHandle]) -> bool:

@@ -14,7 +14,7 @@ from milepost.dataflow.sinks.records.committables import Committable
 from milepost.dataflow.sinks.records.contents import ContentsRecords, TableContents
 from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.dataflow.sources.bad_input import together
-from milepost.dataflow.sources.consumed import appended
+from milepost.dataflow.sources.consumed import append
 from milepost.dataflow.sources.event_times import NAMED_AHEAD, RowsAhead
 from milepost.epoch.code_hash import code_by_name
 from milepost.epoch.metadata import (
@@ -229,7 +229,7 @@ def _sources(
         if spec.event_time is not None:
             delay_us = round(spec.watermark_delay.total_seconds() * _MICROSECONDS)
             watermark_us = source_watermark(before.watermark_us if before else None, newest_us, delay_us)
-        consumed, run = appended(
+        consumed, run = append(
             context.store,
             f"{directory}{item.name}-",
             before.consumed if before else (),

@@ -48,7 +48,9 @@ class Feed:
     def epoch(self, **rules: Any) -> SourcePlan:
         plan = self.plan(**rules)
         self.epochs += 1
-        self.handles = append(self.store, f"c{self.epochs}/f-", self.handles, plan.consumed, self.epochs, plan.forgets)
+        self.handles, _ = append(
+            self.store, f"c{self.epochs}/f-", self.handles, plan.consumed, self.epochs, plan.forgets
+        )
         if plan.forgets is not None:
             self.horizon_ms = plan.forgets.horizon_ms
         self.read.update(plan.objects)

@@ -37,7 +37,7 @@ def consumed(folder: Path, *epochs: list[SourceObject]) -> ConsumedSet:
     store = open_store(StoreConfig(f"file://{folder}"))
     handles: tuple[ObjectHandle, ...] = ()
     for number, objects in enumerate(epochs, 1):
-        handles = append(store, f"chk-{number}/f-", handles, objects, number)
+        handles, _ = append(store, f"chk-{number}/f-", handles, objects, number)
     return load(store, handles)
 
 
