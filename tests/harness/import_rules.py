@@ -82,6 +82,12 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "build",
         "table_copy",
     ),
+    "dataflow.sources": (
+        "contract",
+        "path_columns",
+        "bad_input dead_letters dimension event_times planning readers",
+        "build",
+    ),
     "dataflow.operators": (
         "contract",
         "rows",

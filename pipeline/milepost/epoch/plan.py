@@ -15,8 +15,8 @@ from milepost.dataflow.operators.functions.process import ProcessFunction
 from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.dataflow.sources.contract import SourceObject
-from milepost.dataflow.sources.forgetting import Forgotten
-from milepost.dataflow.sources.plan import SourcePlan, assign_splits
+from milepost.dataflow.sources.planning.forgetting import Forgotten
+from milepost.dataflow.sources.planning.plan import SourcePlan, assign_splits
 from milepost.epoch.dimensions import DimensionInput, DimensionSnapshot
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.spark_answers import SparkAnswers

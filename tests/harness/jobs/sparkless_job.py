@@ -11,7 +11,7 @@ import pyarrow as pa
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.records.committables import Committable
 from milepost.dataflow.sinks.records.table_keys import DATA
-from milepost.dataflow.sources.consumed import append
+from milepost.dataflow.sources.planning.consumed import append
 from milepost.epoch.metadata import (
     AcknowledgedSubtask,
     CheckpointMetadata,

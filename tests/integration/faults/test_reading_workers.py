@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import SourceObject, SourceReader
-from milepost.dataflow.sources.streams import WHOLE_BYTES
+from milepost.dataflow.sources.readers.streams import WHOLE_BYTES
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spark.task import levels
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.consumed import ConsumedSet, append, load
-from milepost.dataflow.sources.objects import Listing, list_objects, split_path
-from milepost.dataflow.sources.plan import SourcePlan, SourceRules, plan_source
+from milepost.dataflow.sources.planning.consumed import ConsumedSet, append, load
+from milepost.dataflow.sources.planning.objects import Listing, list_objects, split_path
+from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import (
     CommitConflict,

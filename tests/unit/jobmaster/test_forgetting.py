@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sources.consumed import MAX_RUNS
+from milepost.dataflow.sources.planning.consumed import MAX_RUNS
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
 from milepost.protocol.records.errors import SourceChanged
 from milepost.protocol.records.ids import CheckpointId

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from milepost.dataflow.sources.contract import SalvagingReader
-from milepost.dataflow.sources.csv import CsvReader
-from milepost.dataflow.sources.json_lines import JsonLinesReader
-from milepost.dataflow.sources.parquet import ParquetReader
+from milepost.dataflow.sources.readers.csv import CsvReader
+from milepost.dataflow.sources.readers.json_lines import JsonLinesReader
+from milepost.dataflow.sources.readers.parquet import ParquetReader
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.job.spec import SourceSpec
 

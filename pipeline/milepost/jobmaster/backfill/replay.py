@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from milepost.dataflow.sources.consumed import load
 from milepost.dataflow.sources.contract import SourceObject
-from milepost.dataflow.sources.objects import list_objects, named_objects
+from milepost.dataflow.sources.planning.consumed import load
+from milepost.dataflow.sources.planning.objects import list_objects, named_objects
 from milepost.epoch.dimensions import DimensionInput
 from milepost.epoch.iso_times import watermark_text
 from milepost.epoch.metadata import CheckpointMetadata

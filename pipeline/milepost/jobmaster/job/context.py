@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milepost.dataflow.sources.objects import split_path
+from milepost.dataflow.sources.planning.objects import split_path
 from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.errors import NotFound, ProtocolViolation
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from milepost.dataflow.sinks.contract import Sink
     from milepost.dataflow.sinks.records.contents import ContentsRecords
     from milepost.dataflow.sinks.records.table_address import TableAddress
-    from milepost.dataflow.sources.consumed import ConsumedSet
+    from milepost.dataflow.sources.planning.consumed import ConsumedSet
     from milepost.epoch.metadata import CheckpointMetadata
     from milepost.protocol.manifest.decisions import Request
 
@@ -219,7 +219,7 @@ class JobContext:
 
     def consumed(self, source: str, handles: Sequence[ObjectHandle]) -> ConsumedSet:
         """Return what a source has consumed, by the runs of one checkpoint; runs are read once. Raises StateCorrupt."""
-        from milepost.dataflow.sources.consumed import ConsumedSet, read_run
+        from milepost.dataflow.sources.planning.consumed import ConsumedSet, read_run
 
         known = self._consumed_runs.get(source, {})
         new = [one for one in handles if one not in known]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
-from milepost.dataflow.sources.consumed import ConsumedSet
-from milepost.dataflow.sources.objects import list_objects
 from milepost.dataflow.sources.path_columns import PathColumns
-from milepost.dataflow.sources.plan import SourcePlan, SourceRules, plan_source
+from milepost.dataflow.sources.planning.consumed import ConsumedSet
+from milepost.dataflow.sources.planning.objects import list_objects
+from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.epoch.dimensions import DimensionInput, pinned
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.next_input import no_match, settling

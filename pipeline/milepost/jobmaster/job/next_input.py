@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from milepost.dataflow.sources.consumed import ConsumedSet, compacts
-from milepost.dataflow.sources.objects import list_objects
 from milepost.dataflow.sources.path_columns import PathColumns
-from milepost.dataflow.sources.plan import SourcePlan, SourceRules, plan_source
+from milepost.dataflow.sources.planning.consumed import ConsumedSet, compacts
+from milepost.dataflow.sources.planning.objects import list_objects
+from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord, SourceInput, source_input

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.sources.consumed import ConsumedSet, read_run
+from milepost.dataflow.sources.planning.consumed import ConsumedSet, read_run
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight

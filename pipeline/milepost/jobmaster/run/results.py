@@ -14,8 +14,8 @@ from milepost.dataflow.sinks.records.committables import Committable
 from milepost.dataflow.sinks.records.contents import ContentsRecords, TableContents
 from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.dataflow.sources.bad_input import together
-from milepost.dataflow.sources.consumed import append
 from milepost.dataflow.sources.event_times import NAMED_AHEAD, RowsAhead
+from milepost.dataflow.sources.planning.consumed import append
 from milepost.epoch.code_hash import code_by_name
 from milepost.epoch.metadata import (
     AcknowledgedSubtask,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from milepost.dataflow.sources.objects import matches
+from milepost.dataflow.sources.planning.objects import matches
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore

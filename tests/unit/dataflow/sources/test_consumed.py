@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sources.consumed import MAX_RUNS, append, load
 from milepost.dataflow.sources.contract import SourceObject
+from milepost.dataflow.sources.planning.consumed import MAX_RUNS, append, load
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig

@@ -14,11 +14,11 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.sources import streams
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadRecord
-from milepost.dataflow.sources.csv import CsvReader
-from milepost.dataflow.sources.diagnosis import BLOCK_BYTES
+from milepost.dataflow.sources.readers import streams
+from milepost.dataflow.sources.readers.csv import CsvReader
+from milepost.dataflow.sources.readers.diagnosis import BLOCK_BYTES
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound
 from milepost.spec.values.types import parse_type
 from tests.harness.jobs.landing import Landing, source

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.sources.consumed import MAX_RUNS, ConsumedSet, append, compacts, load
 from milepost.dataflow.sources.contract import SourceObject
-from milepost.dataflow.sources.forgetting import MAX_RANGES, Forgotten, forgettable
-from milepost.dataflow.sources.objects import Listing
-from milepost.dataflow.sources.plan import SourcePlan, SourceRules, plan_source
+from milepost.dataflow.sources.planning.consumed import MAX_RUNS, ConsumedSet, append, compacts, load
+from milepost.dataflow.sources.planning.forgetting import MAX_RANGES, Forgotten, forgettable
+from milepost.dataflow.sources.planning.objects import Listing
+from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import ProtocolViolation, SourceChanged
 from tests.harness.stores.memory_store import MemoryStore

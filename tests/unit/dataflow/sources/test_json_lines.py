@@ -10,7 +10,7 @@ import pytest
 
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadRecord
-from milepost.dataflow.sources.diagnosis import BLOCK_BYTES
+from milepost.dataflow.sources.readers.diagnosis import BLOCK_BYTES
 from milepost.protocol.records.errors import InvalidRequest
 from tests.harness.jobs.landing import Landing, source
 

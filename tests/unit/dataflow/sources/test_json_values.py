@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from milepost.dataflow.sources.diagnosis import RawRecord, told_apart
-from milepost.dataflow.sources.json_values import ExpectedValues
+from milepost.dataflow.sources.readers.diagnosis import RawRecord, told_apart
+from milepost.dataflow.sources.readers.json_values import ExpectedValues
 from milepost.spec.values.types import parse_type
 
 COLUMNS = {"n": "int32", "x": "float64", "name": "string", "ok": "bool", "at": "timestamp[us, UTC]", "l": "list<int64>"}

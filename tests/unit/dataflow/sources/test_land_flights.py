@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.objects import list_objects, split_path
+from milepost.dataflow.sources.planning.objects import list_objects, split_path
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.load.load import load_job

@@ -12,11 +12,11 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.dataflow.sources import parquet, streams
 from milepost.dataflow.sources.contract import BadRecord, SourceObject, SourceReader
-from milepost.dataflow.sources.csv import CsvReader
-from milepost.dataflow.sources.json_lines import JsonLinesReader
-from milepost.dataflow.sources.parquet import ParquetReader
+from milepost.dataflow.sources.readers import parquet, streams
+from milepost.dataflow.sources.readers.csv import CsvReader
+from milepost.dataflow.sources.readers.json_lines import JsonLinesReader
+from milepost.dataflow.sources.readers.parquet import ParquetReader
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.errors import CommitConflict
 from milepost.protocol.records.ids import CheckpointId, FencingToken

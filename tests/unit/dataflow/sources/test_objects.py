@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.dataflow.sources.contract import BadRecord
-from milepost.dataflow.sources.objects import list_objects, split_path
+from milepost.dataflow.sources.planning.objects import list_objects, split_path
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store

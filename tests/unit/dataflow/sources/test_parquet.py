@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.dataflow.sources import parquet
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadRecord
+from milepost.dataflow.sources.readers import parquet
 from milepost.spec.values.types import parse_type, to_arrow
 from tests.harness.jobs.landing import Landing, source
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.sources.consumed import ConsumedSet, append, load
 from milepost.dataflow.sources.contract import SourceObject
-from milepost.dataflow.sources.objects import Listing
 from milepost.dataflow.sources.path_columns import PathColumns
-from milepost.dataflow.sources.plan import SourcePlan, SourceRules, assign_splits, plan_source
+from milepost.dataflow.sources.planning.consumed import ConsumedSet, append, load
+from milepost.dataflow.sources.planning.objects import Listing
+from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, assign_splits, plan_source
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import Action, InvalidRequest, SourceChanged
 from milepost.protocol.records.object_store import StoreConfig

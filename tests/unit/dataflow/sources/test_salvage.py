@@ -16,7 +16,7 @@ import pytest
 
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import MAX_RAW, BadObject, BadRecord
-from milepost.dataflow.sources.diagnosis import BLOCK_BYTES
+from milepost.dataflow.sources.readers.diagnosis import BLOCK_BYTES
 from tests.harness.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}

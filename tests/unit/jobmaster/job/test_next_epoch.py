@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sources.contract import SourceObject
-from milepost.dataflow.sources.forgetting import Forgotten
+from milepost.dataflow.sources.planning.forgetting import Forgotten
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record, encode_input_record
 from milepost.epoch.throughput import ThroughputEstimate

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.sources.objects import list_objects
-from milepost.dataflow.sources.parquet import ParquetReader
+from milepost.dataflow.sources.planning.objects import list_objects
+from milepost.dataflow.sources.readers.parquet import ParquetReader
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig

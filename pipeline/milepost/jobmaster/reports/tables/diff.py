@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import EXPIRES_COLUMN
-from milepost.dataflow.sources.consumed import load
+from milepost.dataflow.sources.planning.consumed import load
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.epoch.renames import with_names_of
 from milepost.jobmaster.job.context import JobContext

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from milepost.dataflow.sources.contract import BadObject, BadRecord, SourceObject, printable
-from milepost.dataflow.sources.diagnosis import (
+from milepost.dataflow.sources.path_columns import PathColumns
+from milepost.dataflow.sources.readers.diagnosis import (
     BLOCK_BYTES,
     Lines,
     RawRecord,
@@ -25,8 +26,7 @@ from milepost.dataflow.sources.diagnosis import (
     told_apart,
     too_long,
 )
-from milepost.dataflow.sources.path_columns import PathColumns
-from milepost.dataflow.sources.streams import ObjectBody, ObjectStream, open_object
+from milepost.dataflow.sources.readers.streams import ObjectBody, ObjectStream, open_object
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.values.types import ColumnType, to_arrow

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from milepost.dataflow.sources.contract import MAX_RAW, BadObject, BadRecord
-from milepost.dataflow.sources.streams import ObjectStream
+from milepost.dataflow.sources.readers.streams import ObjectStream
 
 BLOCK_BYTES = 1 << 20
 """The readers' block: about the size of a batch, and the longest record that is read."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.dataflow.sources.contract import SourceObject
-from milepost.dataflow.sources.forgetting import Forgotten
+from milepost.dataflow.sources.planning.forgetting import Forgotten
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import NotFound, ProtocolViolation, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from milepost.dataflow.sources.contract import BadObject, BadRecord, SourceObject
-from milepost.dataflow.sources.diagnosis import (
+from milepost.dataflow.sources.path_columns import PathColumns
+from milepost.dataflow.sources.readers.diagnosis import (
     BLOCK_BYTES,
     Lines,
     RawRecord,
@@ -24,10 +25,9 @@ from milepost.dataflow.sources.diagnosis import (
     told_apart,
     too_long,
 )
-from milepost.dataflow.sources.json_values import ExpectedValues
-from milepost.dataflow.sources.object_lines import ObjectLines
-from milepost.dataflow.sources.path_columns import PathColumns
-from milepost.dataflow.sources.streams import ObjectBody, ObjectStream, open_object
+from milepost.dataflow.sources.readers.json_values import ExpectedValues
+from milepost.dataflow.sources.readers.object_lines import ObjectLines
+from milepost.dataflow.sources.readers.streams import ObjectBody, ObjectStream, open_object
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.values.types import ColumnType, to_arrow

@@ -9,10 +9,16 @@ from operator import itemgetter
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.dataflow.sources.allocation import TooLarge, at_most
 from milepost.dataflow.sources.contract import BadObject, BadRecord, SourceObject
 from milepost.dataflow.sources.path_columns import PathColumns
-from milepost.dataflow.sources.streams import EXPANSION_FREE_BYTES, MAX_EXPANSION, ObjectBody, decompressed, open_object
+from milepost.dataflow.sources.readers.allocation import TooLarge, at_most
+from milepost.dataflow.sources.readers.streams import (
+    EXPANSION_FREE_BYTES,
+    MAX_EXPANSION,
+    ObjectBody,
+    decompressed,
+    open_object,
+)
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.values.types import ColumnType, to_arrow
 

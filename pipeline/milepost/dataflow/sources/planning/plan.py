@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.sources.consumed import ConsumedSet
 from milepost.dataflow.sources.contract import SourceObject
-from milepost.dataflow.sources.forgetting import Forgotten, forgettable
-from milepost.dataflow.sources.objects import BadName, Listing, escaped, named_objects
 from milepost.dataflow.sources.path_columns import PathColumns
+from milepost.dataflow.sources.planning.consumed import ConsumedSet
+from milepost.dataflow.sources.planning.forgetting import Forgotten, forgettable
+from milepost.dataflow.sources.planning.objects import BadName, Listing, escaped, named_objects
 from milepost.protocol.records.errors import InvalidRequest, SourceChanged
 
 ON_CHANGE = ("fail", "ignore", "reprocess")
