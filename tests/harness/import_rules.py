@@ -61,6 +61,13 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "spark": ("worker", "wire", "task", "driver", "local"),
     "spec": ("values", "job sql", "graph", "lineage", "load picture"),
+    "spec.graph": (
+        "edges event_time state_rules static_rules",
+        "checks marks rules",
+        "graph",
+        "compatibility in_flight",
+        "columns_read",
+    ),
     "airflow": (
         "connections page_urls parsed_specs preload",
         "task_output",

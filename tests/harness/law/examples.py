@@ -15,7 +15,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
-from milepost.spec.graph.join_rules import LEFT_ALONE
+from milepost.spec.graph.rules.join import LEFT_ALONE
 from milepost.spec.job.spec import JobSpec
 from tests.harness.law.lookups import DOCUMENT, STATIC
 from tests.harness.law.lookups import KEYS as LOOKED_UP

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from milepost.spec.graph.join_rules import LEFT_ALONE
+from milepost.spec.graph.rules.join import LEFT_ALONE
 from milepost.spec.job.join_spec import JoinOperator
 from tests.harness.law.batch import Claim, Place, differing, microseconds, names
 

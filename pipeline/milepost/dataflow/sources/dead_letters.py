@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from milepost.dataflow.sources.contract import BadRecord
-from milepost.spec.graph.node_rules import BAD_COLUMNS
+from milepost.spec.graph.rules.node import BAD_COLUMNS
 from milepost.spec.values.types import to_arrow
 
 SCHEMA = pa.schema([(name, to_arrow(type_)) for name, type_ in BAD_COLUMNS.items() if type_ is not None])

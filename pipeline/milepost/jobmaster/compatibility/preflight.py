@@ -44,7 +44,7 @@ from milepost.spec.graph.compatibility import (
     state_signatures,
 )
 from milepost.spec.graph.graph import JobGraph
-from milepost.spec.graph.join_rules import SIDES
+from milepost.spec.graph.rules.join import SIDES
 from milepost.spec.job.join_spec import PairedOperator
 from milepost.spec.job.spec import ProcessOperator, RowWiseSpec, StatefulSpec
 from milepost.spec.load.load import from_text

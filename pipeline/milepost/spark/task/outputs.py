@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from milepost.epoch.plan import EpochPlan
 from milepost.spec.graph.edges import BAD, RETRACT, marked_output
 from milepost.spec.graph.graph import JobGraph, Node
-from milepost.spec.graph.node_rules import APPEND
+from milepost.spec.graph.rules.node import APPEND
 
 WHOLE = ".whole"
 """Behind a node's name: all rows that it has now, beside those that the epoch changes, for sinks that begin."""

@@ -56,4 +56,4 @@ EVENT_TIME_RULES = (
         NOTHING,
     ),
 )
-"""What the graph (`node_rules.py`) and the operators do, in words."""
+"""What the graph (`rules/node.py`) and the operators do, in words."""

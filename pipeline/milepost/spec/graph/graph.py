@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from milepost.spec.graph.asof_rules import asof_rows
 from milepost.spec.graph.checks import late_outputs, structure_problems
 from milepost.spec.graph.edges import BAD, LATE, RETRACT
-from milepost.spec.graph.join_rules import join_rows
-from milepost.spec.graph.latest_rules import latest_rows
-from milepost.spec.graph.lookup_rules import lookup_rows
 from milepost.spec.graph.marks import marks_of
-from milepost.spec.graph.node_rules import (
+from milepost.spec.graph.rules.asof import asof_rows
+from milepost.spec.graph.rules.join import join_rows
+from milepost.spec.graph.rules.latest import latest_rows
+from milepost.spec.graph.rules.lookup import lookup_rows
+from milepost.spec.graph.rules.node import (
     APPEND,
     BAD_COLUMNS,
     CHANGELOG_COLUMNS,
@@ -30,11 +30,11 @@ from milepost.spec.graph.node_rules import (
     source_rows,
     suite_problems,
 )
-from milepost.spec.graph.process_rules import process_rows
-from milepost.spec.graph.sql_rules import sql_rows
+from milepost.spec.graph.rules.process import process_rows
+from milepost.spec.graph.rules.sql import sql_rows
+from milepost.spec.graph.rules.top import top_rows
+from milepost.spec.graph.rules.window import early_window_problems, window_rows
 from milepost.spec.graph.static_rules import unread_problems
-from milepost.spec.graph.top_rules import top_rows
-from milepost.spec.graph.window_rules import early_window_problems, window_rows
 from milepost.spec.job.asof_spec import AsofOperator
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.latest_spec import LatestOperator

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from milepost.spec.graph.join_rules import LEFT_ALONE, Paired
-from milepost.spec.graph.node_rules import WINDOW_COLUMNS
+from milepost.spec.graph.rules.join import LEFT_ALONE, Paired
+from milepost.spec.graph.rules.node import WINDOW_COLUMNS
 from milepost.spec.job.asof_spec import AsofOperator
 from milepost.spec.job.join_spec import JoinOperator
 from milepost.spec.job.latest_spec import LatestOperator

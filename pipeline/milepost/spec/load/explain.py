@@ -9,7 +9,7 @@ from typing import Any
 from milepost.spec.graph.checks import late_outputs
 from milepost.spec.graph.event_time import EVENT_TIME_RULES
 from milepost.spec.graph.graph import JobGraph, Node
-from milepost.spec.graph.node_rules import APPEND, RETRACTIONS, UPDATES
+from milepost.spec.graph.rules.node import APPEND, RETRACTIONS, UPDATES
 from milepost.spec.graph.state_rules import bound_of_output, bounds_over_updates, state_bounds
 from milepost.spec.job.spec import JobSpec, ProcessOperator, WindowOperator
 from milepost.spec.values.durations import format_duration

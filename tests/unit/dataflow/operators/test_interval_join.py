@@ -19,7 +19,7 @@ from milepost.dataflow.operators.joins.interval_join import IntervalJoinByKey, J
 from milepost.dataflow.operators.joins.join_columns import common_key_type
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.graph.join_rules import SIDES
+from milepost.spec.graph.rules.join import SIDES
 from tests.harness.tasks.key_hashes import KEYED, WEAK
 from tests.harness.tasks.two_inputs import TwoInputRun
 

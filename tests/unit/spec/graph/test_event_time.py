@@ -15,7 +15,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.graph.event_time import EVENT_TIME_RULES, NOTHING
 from milepost.spec.graph.graph import JobGraph, Outputs, analyse
-from milepost.spec.graph.join_rules import SIDES
+from milepost.spec.graph.rules.join import SIDES
 from milepost.spec.job.spec import JobSpec, SqlOperator
 from milepost.spec.values.types import ColumnType
 from milepost.storage.local import LocalStore

@@ -34,7 +34,7 @@ from milepost.dataflow.operators.joins.paired_inputs import PairedInputs
 from milepost.dataflow.operators.rows.columns import number_keys
 from milepost.dataflow.operators.rows.row_order import sorted_rows
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
-from milepost.spec.graph.join_rules import SIDES
+from milepost.spec.graph.rules.join import SIDES
 
 
 class AsofJoinByKey:

@@ -43,7 +43,7 @@ from milepost.dataflow.operators.rows.columns import (
 )
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.graph.join_rules import LEFT_ALONE, SIDES
+from milepost.spec.graph.rules.join import LEFT_ALONE, SIDES
 
 _PADDED_SIDE = {"left": LEFT, "right": RIGHT}
 

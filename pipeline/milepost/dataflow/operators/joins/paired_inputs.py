@@ -18,7 +18,7 @@ from milepost.dataflow.operators.rows.columns import (
     without_nulls,
 )
 from milepost.protocol.exchange.routing import NullsApart
-from milepost.spec.graph.join_rules import SIDES
+from milepost.spec.graph.rules.join import SIDES
 
 
 @dataclass(frozen=True, slots=True)

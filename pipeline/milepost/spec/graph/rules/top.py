@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.spec.graph.node_rules import (
+from milepost.spec.graph.rules.node import (
     RETRACTIONS,
     UPDATES,
     OutputRows,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from milepost.spec.graph.node_rules import (
+from milepost.spec.graph.rules.node import (
     APPEND,
     RETRACTIONS,
     Columns,

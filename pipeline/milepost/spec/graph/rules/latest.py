@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milepost.spec.graph.node_rules import (
+from milepost.spec.graph.rules.node import (
     UPDATES,
     OutputRows,
     append_problems,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from milepost.spec.graph.node_rules import (
+from milepost.spec.graph.rules.node import (
     APPEND,
     Columns,
     OutputRows,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from milepost.spec.graph.join_rules import joined_columns, pair_column_problems, paired_problems
-from milepost.spec.graph.node_rules import APPEND, OutputRows
+from milepost.spec.graph.rules.join import joined_columns, pair_column_problems, paired_problems
+from milepost.spec.graph.rules.node import APPEND, OutputRows
 from milepost.spec.job.asof_spec import AsofOperator
 from milepost.spec.values.problems import Path, Problem
 

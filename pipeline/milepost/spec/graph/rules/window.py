@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from milepost.spec.graph.node_rules import (
+from milepost.spec.graph.rules.node import (
     APPEND,
     LAST_MOMENT_US,
     UPDATES,
