@@ -61,6 +61,11 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "spark": ("worker", "wire", "task", "driver", "local"),
     "spec": ("values", "job sql", "graph", "lineage", "load picture"),
+    "spec.job": (
+        "checkpointing_spec connections notifier_spec operators prices_spec source_spec",
+        "spec",
+        "availability environment",
+    ),
     "spec.graph": (
         "edges event_time state_rules static_rules",
         "checks marks rules",

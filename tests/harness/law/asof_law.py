@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from milepost.spec.job.asof_spec import AsofOperator
+from milepost.spec.job.operators.asof import AsofOperator
 from tests.harness.law.batch import FLOATS, Claim, Place, differing, names
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from milepost.spec.graph.rules.join import LEFT_ALONE
-from milepost.spec.job.join_spec import JoinOperator
+from milepost.spec.job.operators.join import JoinOperator
 from tests.harness.law.batch import Claim, Place, differing, microseconds, names
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from milepost.spec.graph.edges import DELETED_COLUMN
-from milepost.spec.job.latest_spec import LatestOperator
+from milepost.spec.job.operators.latest import LatestOperator
 from tests.harness.law.batch import FLOATS, Claim, Place, differing, microseconds, names
 
 

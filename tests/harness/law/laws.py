@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from milepost.spec.job.asof_spec import AsofOperator
-from milepost.spec.job.join_spec import JoinOperator
-from milepost.spec.job.latest_spec import LatestOperator
+from milepost.spec.job.operators.asof import AsofOperator
+from milepost.spec.job.operators.join import JoinOperator
+from milepost.spec.job.operators.latest import LatestOperator
+from milepost.spec.job.operators.top import TopOperator
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, StatefulSpec, WindowOperator
-from milepost.spec.job.top_spec import TopOperator
 from tests.harness.law.asof_law import AsofLaw
 from tests.harness.law.batch import AggregateLaw, DeduplicateLaw, Law
 from tests.harness.law.join_law import JoinLaw

@@ -11,7 +11,7 @@ from milepost.dataflow.sources.dimension import encode_dimension
 from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.operators.lookup import LookupOperator
 from milepost.storage.checked import handle_of
 from milepost.storage.layout import dimensions_prefix
 from tests.harness.law.batch import Claim, Place, differing, names

@@ -14,7 +14,7 @@ from milepost.dataflow.operators.contract import WEIGHT_COLUMN
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, held_back, operator_watermark
 from milepost.spec.graph.edges import DELETED_COLUMN, edge_names, late_output
 from milepost.spec.graph.graph import JobGraph, Node
-from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.operators.lookup import LookupOperator
 from milepost.spec.job.spec import JobSpec, RowWiseSpec, SqlOperator
 from tests.harness.law.batch import Claim, Place, late_claims, microseconds, retraction_claims
 from tests.harness.law.captured import EPOCH, ORDER, STAMP, Captured

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from milepost.spec.job.top_spec import TopOperator
+from milepost.spec.job.operators.top import TopOperator
 from tests.harness.law.batch import FLOATS, Claim, Place, differing, names, there
 
 

@@ -28,9 +28,11 @@ from milepost.dataflow.operators.windows.window_bounds import (
 from milepost.dataflow.operators.windows.windowed import Emission
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.edges import edge_names
-from milepost.spec.job.asof_spec import AsofOperator
-from milepost.spec.job.join_spec import JoinOperator
-from milepost.spec.job.latest_spec import LatestOperator
+from milepost.spec.job.operators.asof import AsofOperator
+from milepost.spec.job.operators.join import JoinOperator
+from milepost.spec.job.operators.latest import LatestOperator
+from milepost.spec.job.operators.top import TopOperator
+from milepost.spec.job.operators.window import SlidingWindows, Windows
 from milepost.spec.job.spec import (
     AggregateOperator,
     DeduplicateOperator,
@@ -38,8 +40,6 @@ from milepost.spec.job.spec import (
     StatefulSpec,
     WindowOperator,
 )
-from milepost.spec.job.top_spec import TopOperator
-from milepost.spec.job.window_spec import SlidingWindows, Windows
 from milepost.spec.values.calendar import Calendar
 from milepost.spec.values.time_zones import zone_data
 

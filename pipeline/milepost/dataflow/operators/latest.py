@@ -47,7 +47,7 @@ from milepost.dataflow.operators.rows.retractions import retractions
 from milepost.dataflow.operators.rows.row_order import last_rows
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.spec.graph.edges import DELETED_COLUMN
-from milepost.spec.job.latest_spec import LatestOperator
+from milepost.spec.job.operators.latest import LatestOperator
 
 TOMBSTONE_COLUMN = "__tombstone"
 """State column (bool): the key is deleted, and the row says since when."""

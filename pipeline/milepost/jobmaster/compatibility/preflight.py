@@ -45,7 +45,7 @@ from milepost.spec.graph.compatibility import (
 )
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.graph.rules.join import SIDES
-from milepost.spec.job.join_spec import PairedOperator
+from milepost.spec.job.operators.join import PairedOperator
 from milepost.spec.job.spec import ProcessOperator, RowWiseSpec, StatefulSpec
 from milepost.spec.load.load import from_text
 from milepost.spec.values.types import ColumnType, to_arrow

@@ -14,7 +14,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.graph.in_flight import input_signatures
-from milepost.spec.job.latest_spec import LatestOperator
+from milepost.spec.job.operators.latest import LatestOperator
 from milepost.spec.job.spec import DeduplicateOperator, JobSpec, WindowOperator
 
 

@@ -17,7 +17,7 @@ from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import CommitConflict, NotFound, SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.operators.lookup import LookupOperator
 from milepost.spec.values.types import to_arrow
 from milepost.storage.checked import read_handle, write_content_addressed
 from milepost.storage.layout import dimensions_prefix

@@ -62,7 +62,7 @@ from milepost.spec.graph.edges import BAD, DELETED_COLUMN, columns_of_users, edg
 from milepost.spec.graph.graph import Node
 from milepost.spec.graph.in_flight import consumed_columns
 from milepost.spec.graph.state_rules import OUTPUT_TABLE
-from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.operators.lookup import LookupOperator
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.job.spec import RowWiseSpec
 from milepost.storage.layout import channel_prefix, state_prefix

@@ -11,7 +11,7 @@ from milepost.spec.graph.edges import BAD, LATE, edge_names, late_output
 from milepost.spec.graph.static_rules import static_problems
 from milepost.spec.job.availability import not_available
 from milepost.spec.job.environment import literal_text, reference_problems, referenced_variables
-from milepost.spec.job.join_spec import PairedOperator
+from milepost.spec.job.operators.join import PairedOperator
 from milepost.spec.job.spec import (
     BUCKET_FORMATS,
     DeduplicateOperator,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.graph.in_flight import consumed_columns
-from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.operators.lookup import LookupOperator
 from milepost.spec.job.spec import JobSpec, SqlOperator
 from milepost.spec.sql.sql import sql_plan
 from milepost.spec.sql.union import branches

@@ -15,8 +15,9 @@ from operator import ne
 from typing import Any
 
 from milepost.spec.graph.graph import JobGraph, Node
-from milepost.spec.job.join_spec import JoinOperator, PairedOperator
-from milepost.spec.job.latest_spec import LatestOperator
+from milepost.spec.job.operators.join import JoinOperator, PairedOperator
+from milepost.spec.job.operators.latest import LatestOperator
+from milepost.spec.job.operators.top import TopOperator
 from milepost.spec.job.spec import (
     DeduplicateOperator,
     JobSpec,
@@ -26,7 +27,6 @@ from milepost.spec.job.spec import (
     WindowOperator,
     key_texts,
 )
-from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.values.durations import format_duration, format_signed_duration, parse_duration
 from milepost.spec.values.time_zones import zone_digest
 

@@ -35,10 +35,11 @@ from milepost.spec.graph.rules.sql import sql_rows
 from milepost.spec.graph.rules.top import top_rows
 from milepost.spec.graph.rules.window import early_window_problems, window_rows
 from milepost.spec.graph.static_rules import unread_problems
-from milepost.spec.job.asof_spec import AsofOperator
-from milepost.spec.job.join_spec import JoinOperator
-from milepost.spec.job.latest_spec import LatestOperator
-from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.operators.asof import AsofOperator
+from milepost.spec.job.operators.join import JoinOperator
+from milepost.spec.job.operators.latest import LatestOperator
+from milepost.spec.job.operators.lookup import LookupOperator
+from milepost.spec.job.operators.top import TopOperator
 from milepost.spec.job.spec import (
     AggregateOperator,
     JobSpec,
@@ -49,7 +50,6 @@ from milepost.spec.job.spec import (
     WindowOperator,
     key_texts,
 )
-from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import ColumnType
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.graph.graph import JobGraph, Node
-from milepost.spec.job.join_spec import PairedOperator
-from milepost.spec.job.latest_spec import LatestOperator
-from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.operators.join import PairedOperator
+from milepost.spec.job.operators.latest import LatestOperator
+from milepost.spec.job.operators.lookup import LookupOperator
 from milepost.spec.job.spec import AggregateOperator, JobSpec, RowWiseSpec, SqlOperator, WindowOperator, key_texts
 
 

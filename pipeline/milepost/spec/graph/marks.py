@@ -6,7 +6,7 @@ A mark is not in the rows of its producer, nor in late rows: like all columns of
 from __future__ import annotations
 
 from milepost.spec.graph.edges import DELETED_COLUMN
-from milepost.spec.job.latest_spec import LatestOperator
+from milepost.spec.job.operators.latest import LatestOperator
 from milepost.spec.job.spec import AggregateOperator, RowWiseSpec, StatefulSpec, WindowOperator
 
 

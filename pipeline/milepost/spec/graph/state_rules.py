@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import singledispatch
 
-from milepost.spec.job.asof_spec import AsofOperator
-from milepost.spec.job.join_spec import JoinOperator
-from milepost.spec.job.latest_spec import LatestOperator
-from milepost.spec.job.lookup_spec import LookupOperator
-from milepost.spec.job.process_spec import ProcessOperator
+from milepost.spec.job.operators.asof import AsofOperator
+from milepost.spec.job.operators.join import JoinOperator
+from milepost.spec.job.operators.latest import LatestOperator
+from milepost.spec.job.operators.lookup import LookupOperator
+from milepost.spec.job.operators.process import ProcessOperator
+from milepost.spec.job.operators.top import TopOperator
+from milepost.spec.job.operators.window import length_text
 from milepost.spec.job.spec import (
     AggregateOperator,
     DeduplicateOperator,
@@ -23,8 +25,6 @@ from milepost.spec.job.spec import (
     StatefulSpec,
     WindowOperator,
 )
-from milepost.spec.job.top_spec import TopOperator
-from milepost.spec.job.window_spec import length_text
 from milepost.spec.values.aggregates import AggregateCall
 from milepost.spec.values.durations import format_duration
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.operators.lookup import LookupOperator
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Problem

@@ -10,18 +10,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from milepost.spec.job.asof_spec import AsofOperator
 from milepost.spec.job.checkpointing_spec import MAX_KEY_GROUPS, CheckpointingSpec
-from milepost.spec.job.join_spec import JoinOperator, PairedOperator
-from milepost.spec.job.keyed_spec import Aggregates, AnyColumns, KeyedOperator, distinct
-from milepost.spec.job.latest_spec import LatestOperator
-from milepost.spec.job.lookup_spec import LookupOperator
 from milepost.spec.job.notifier_spec import NotifierSpec
+from milepost.spec.job.operators.asof import AsofOperator
+from milepost.spec.job.operators.join import JoinOperator, PairedOperator
+from milepost.spec.job.operators.keyed import Aggregates, AnyColumns, KeyedOperator, distinct
+from milepost.spec.job.operators.latest import LatestOperator
+from milepost.spec.job.operators.lookup import LookupOperator
+from milepost.spec.job.operators.process import ProcessOperator
+from milepost.spec.job.operators.top import TopOperator
+from milepost.spec.job.operators.window import WindowOperator
 from milepost.spec.job.prices_spec import PricesSpec
-from milepost.spec.job.process_spec import ProcessOperator
 from milepost.spec.job.source_spec import SourceSpec
-from milepost.spec.job.top_spec import TopOperator
-from milepost.spec.job.window_spec import WindowOperator
 from milepost.spec.values.fields import (
     AssetUri,
     ConnId,

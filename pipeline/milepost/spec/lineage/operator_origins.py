@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from milepost.spec.graph.rules.join import LEFT_ALONE, Paired
 from milepost.spec.graph.rules.node import WINDOW_COLUMNS
-from milepost.spec.job.asof_spec import AsofOperator
-from milepost.spec.job.join_spec import JoinOperator
-from milepost.spec.job.latest_spec import LatestOperator
-from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.operators.asof import AsofOperator
+from milepost.spec.job.operators.join import JoinOperator
+from milepost.spec.job.operators.latest import LatestOperator
+from milepost.spec.job.operators.lookup import LookupOperator
+from milepost.spec.job.operators.top import TopOperator
 from milepost.spec.job.spec import (
     AggregateOperator,
     DeduplicateOperator,
@@ -23,7 +24,6 @@ from milepost.spec.job.spec import (
     StatefulSpec,
     WindowOperator,
 )
-from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.lineage.origins import (
     AGGREGATED,
     FILTERED,

@@ -18,7 +18,7 @@ from milepost.dataflow.operators.rows.row_order import last_rows
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
-from milepost.spec.job.latest_spec import LatestOperator
+from milepost.spec.job.operators.latest import LatestOperator
 from milepost.storage.local import LocalStore
 from tests.harness.tasks.subtasks import OperatorRun
 

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.compatibility import NEW_TABLE, NEW_UID, compare_signatures, state_signatures, with_updates_of
+from milepost.spec.job.operators.top import TopOperator
 from milepost.spec.job.spec import JobSpec
-from milepost.spec.job.top_spec import TopOperator
 from milepost.spec.load.explain import explained_edges, explained_node
 from tests.harness.jobs.graphs import build_graph
 

@@ -23,7 +23,7 @@ from milepost.dataflow.operators.rows.columns import (
     without_nulls,
 )
 from milepost.dataflow.operators.rows.row_order import sorted_rows
-from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.operators.lookup import LookupOperator
 
 _KEY, _VALUE = "key_", "value_"
 _NAMED_KEYS = 3

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from milepost.spec.graph.rules.join import joined_columns, pair_column_problems, paired_problems
 from milepost.spec.graph.rules.node import APPEND, OutputRows
-from milepost.spec.job.asof_spec import AsofOperator
+from milepost.spec.job.operators.asof import AsofOperator
 from milepost.spec.values.problems import Path, Problem
 
 

@@ -13,9 +13,9 @@ from milepost.spec.graph.rules.node import (
     event_time_problems,
     key_problems,
 )
-from milepost.spec.job.asof_spec import AsofOperator
-from milepost.spec.job.join_spec import JoinOperator
-from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.operators.asof import AsofOperator
+from milepost.spec.job.operators.join import JoinOperator
+from milepost.spec.job.operators.lookup import LookupOperator
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import FLOATS, INTEGERS, ColumnType

@@ -13,7 +13,7 @@ from milepost.spec.graph.rules.node import (
     nanosecond_problems,
     scalar_problems,
 )
-from milepost.spec.job.latest_spec import LatestOperator
+from milepost.spec.job.operators.latest import LatestOperator
 from milepost.spec.sql.condition import check_condition
 from milepost.spec.sql.sql_parse import SqlProblem
 from milepost.spec.values.names import did_you_mean

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from milepost.spec.graph.rules.join import joined_columns, key_type_problems, pair_column_problems
 from milepost.spec.graph.rules.node import APPEND, OutputRows, append_problems, key_problems
-from milepost.spec.job.lookup_spec import LookupOperator
+from milepost.spec.job.operators.lookup import LookupOperator
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 

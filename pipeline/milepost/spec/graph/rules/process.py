@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from milepost.spec.graph.rules.join import key_family
 from milepost.spec.graph.rules.node import APPEND, UPDATES, OutputRows, append_problems, key_problems
-from milepost.spec.job.process_spec import ProcessOperator
+from milepost.spec.job.operators.process import ProcessOperator
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import ColumnType

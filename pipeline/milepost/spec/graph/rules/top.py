@@ -10,7 +10,7 @@ from milepost.spec.graph.rules.node import (
     key_problems,
     scalar_problems,
 )
-from milepost.spec.job.top_spec import TopOperator
+from milepost.spec.job.operators.top import TopOperator
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import ColumnType
 

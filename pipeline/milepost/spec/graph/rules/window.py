@@ -20,8 +20,8 @@ from milepost.spec.graph.rules.node import (
     key_problems,
 )
 from milepost.spec.job.availability import not_available
+from milepost.spec.job.operators.window import WindowOperator
 from milepost.spec.job.spec import JobSpec, SinkSpec
-from milepost.spec.job.window_spec import WindowOperator
 from milepost.spec.values.problems import Path, Problem
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from milepost.spec.job.keyed_spec import KeyColumns, KeyedOperator
+from milepost.spec.job.operators.keyed import KeyColumns, KeyedOperator
 from milepost.spec.values.fields import PositiveDuration, Text
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from milepost.spec.job.keyed_spec import KeyedOperator, OrderColumns
+from milepost.spec.job.operators.keyed import KeyedOperator, OrderColumns
 from milepost.spec.values.fields import ColumnName
 
 MOST_ROWS = 1_000

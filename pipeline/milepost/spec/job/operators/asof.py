@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from milepost.spec.job.join_spec import PairedOperator
+from milepost.spec.job.operators.join import PairedOperator
 
 
 class AsofOperator(PairedOperator):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from milepost.spec.job.keyed_spec import distinct
+from milepost.spec.job.operators.keyed import distinct
 from milepost.spec.values.fields import ColumnName, KeyPair, Many, NodeName, RightColumn, SignedDuration, SpecModel
 
 

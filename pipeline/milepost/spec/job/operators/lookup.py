@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from milepost.spec.job.join_spec import TwoInputs
-from milepost.spec.job.keyed_spec import OrderColumns
+from milepost.spec.job.operators.join import TwoInputs
+from milepost.spec.job.operators.keyed import OrderColumns
 
 
 class LookupOperator(TwoInputs):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from milepost.spec.job.keyed_spec import KeyColumns
+from milepost.spec.job.operators.keyed import KeyColumns
 from milepost.spec.values.fields import Function, Many, NodeName, SpecModel
 
 

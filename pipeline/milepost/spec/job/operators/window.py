@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
-from milepost.spec.job.keyed_spec import Aggregates, KeyedOperator
+from milepost.spec.job.operators.keyed import Aggregates, KeyedOperator
 from milepost.spec.values.calendar import MOST_DAYS, Calendar, parse_calendar
 from milepost.spec.values.durations import format_duration, parse_duration
 from milepost.spec.values.fields import Duration, PositiveDuration, SpecModel

@@ -1,0 +1,1 @@
+"""Operators as a spec writes them: the keys of each kind."""
