@@ -34,6 +34,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_another_folder_of_specs_is_named_by_its_path(folder: Path) -> None:
+    of_config = milepost("jobs", "--json").document()["jobs"]
+    (folder / "config").rename(folder / "jobs")
+    found = milepost("jobs", "./jobs", "--json").document()["jobs"]
+    assert [(one["job"], one["job_status"], one["head"]) for one in found] == [
+        (one["job"], one["job_status"], one["head"]) for one in of_config
+    ]
+    assert milepost("jobs", f"{folder}/jobs/", "--json").document()["jobs"] == found
+    assert found[-1]["spec"] == str(folder / "jobs" / "small0.yaml")
+
+
 def test_jobs_of_the_folder_are_all_its_specs_also_those_that_never_ran_or_are_wrong(folder: Path) -> None:
     found = {one["job"]: one for one in milepost("jobs", "--json").document()["jobs"]}
     assert list(found) == ["broken", "new", "small", "small0"]

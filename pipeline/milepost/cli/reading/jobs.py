@@ -23,8 +23,8 @@ def jobs(
     place: Annotated[
         str | None,
         typer.Argument(
-            metavar="[STORAGE|JOB]",
-            help="A storage (a URL, or a path with a /), or a job of one; default: the specs under config/.",
+            metavar="[FOLDER|STORAGE|JOB]",
+            help="A folder of specs (a path with a /), a storage (a URL or a path), or a job of one; default: config/.",
             autocompletion=job_names,
         ),
     ] = None,
@@ -34,14 +34,14 @@ def jobs(
 ) -> None:
     """List jobs with their head checkpoint, status and last success."""
     from milepost.jobmaster.jobmaster import jobs_beside, jobs_of_folder, jobs_under, listed_samples
-    from milepost.spec.load.load import is_spec, load_job
+    from milepost.spec.load.load import CONFIG_FOLDER, is_spec, load_job
 
     output: Output = ctx.obj
     if form is Form.PROMETHEUS:
         check_form(output)
     here = Path.cwd()
     if place is None:
-        found = jobs_of_folder(here)
+        found = jobs_of_folder(here / CONFIG_FOLDER)
     else:
         found = jobs_beside(load_job(place)) if is_spec(place) else jobs_under(place, here)
     if form is Form.PROMETHEUS:

@@ -13,7 +13,7 @@ from milepost.protocol.records.errors import CheckpointError, InvalidRequest
 from milepost.protocol.records.locations import absolute_url, child_url, location_problem
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spec.load.load import CONFIG_FOLDER, LoadedJob, load_job, spec_files
+from milepost.spec.load.load import LoadedJob, load_job, spec_files
 from milepost.storage.manifest_log import ManifestLog
 from milepost.storage.open import open_store
 
@@ -46,18 +46,19 @@ class JobSummary:
     problem: str | None = None
 
 
-def jobs_of_folder(root: Path) -> list[JobSummary]:
-    """Return the job of each spec under `root/config`, by name; what is wrong with one is said in its line.
+def jobs_of_folder(folder: Path) -> list[JobSummary]:
+    """Return the job of each spec in a folder, by name; what is wrong with one is said in its line.
 
     Raises: InvalidRequest: there is no such folder.
     """
-    if not (root / CONFIG_FOLDER).is_dir():
+    if not folder.is_dir():
         raise InvalidRequest(
-            f"there is no folder {CONFIG_FOLDER}/ here, in {root}.",
-            hint="name a storage, as in milepost jobs s3://bucket/prefix, or the spec of one of its jobs",
+            f"there is no folder {folder.name}/ here, in {folder.parent}.",
+            hint="name a folder of specs, as in milepost jobs ./specs, a storage, as in milepost jobs "
+            "s3://bucket/prefix, or the spec of one of its jobs",
         )
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return _in_order(pool.map(_of_spec, spec_files(root / CONFIG_FOLDER)))
+        return _in_order(pool.map(_of_spec, spec_files(folder)))
 
 
 def jobs_beside(job: LoadedJob) -> list[JobSummary]:
@@ -66,12 +67,15 @@ def jobs_beside(job: LoadedJob) -> list[JobSummary]:
 
 
 def jobs_under(storage: str, folder: Path) -> list[JobSummary]:
-    """Return all jobs that have run under a storage.
+    """Return all jobs that have run under a storage; where the path is a folder of specs, the jobs of those.
 
     Args:
         storage: a URL, or a path from `folder`. S3 is reached as the AWS tools are configured.
     Raises: InvalidRequest: it is no location. StoreUnavailable, EnvironmentUnusable.
     """
+    place = folder / storage
+    if spec_files(place):
+        return jobs_of_folder(place)
     problem = location_problem(storage)
     if problem:
         raise InvalidRequest(f"the storage {storage!r} is unusable: {problem}.")
