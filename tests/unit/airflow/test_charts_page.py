@@ -45,6 +45,25 @@ def test_the_page_draws_each_figure_and_has_it_as_a_table(tmp_path: Path, monkey
     assert client.get(f"{CHARTS}?epochs=0").status_code == 422
 
 
+def test_a_checkpoint_that_cannot_be_read_is_named_with_why_and_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of it the figures of the log are shown; so too in the summary, whose percentiles are of the others."""
+    job = CountedJob.with_epochs(tmp_path / "job", 4)
+    next((job.small.folder / "store").rglob("chk-*2/t*/_metadata")).write_bytes(b"{")
+    client = page_client(monkeypatch, *job_dags(job.small.folder / "config").values())
+    for address in (CHARTS, CHARTS.replace("charts", "summary")):
+        answer = client.get(address)
+        assert answer.status_code == 200 and "1 checkpoint cannot be read: the rest is shown" in answer.text
+        assert re.search(r'checkpoints/2\?job=small">Checkpoint 2</a>: object .*does not match', answer.text)
+        assert 'href="/runbook/state-corrupt"' in answer.text
+    page = client.get(CHARTS).text
+    assert page.count("<tr><td") == 4
+    first = page[page.index("Time by phase") : page.index("Rows in")]
+    assert first.count('<rect class="whole"') == 1 + 1, "of the damaged one, and once in the legend"
+    assert "Over the newest 4 completed epochs" in client.get(CHARTS.replace("charts", "summary")).text
+
+
 def test_before_the_first_epoch_there_is_nothing_to_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = page_client(monkeypatch, *job_dags(SparklessJob.create(tmp_path).folder / "config").values())
     assert "No epoch has completed yet" in client.get(CHARTS).text

@@ -70,3 +70,13 @@ def test_a_picture_is_svg_that_asks_no_server_and_overwrites_nothing(job: Sparkl
     assert_clear_error(milepost("plot", spec, "--output", file), 2, "already exists")
     assert_clear_error(milepost("plot", spec, "--output", job.folder / "chart.png"), 2, "is no .svg")
     assert file.read_text() == text
+
+
+def test_a_damaged_checkpoint_is_named_and_the_others_are_drawn(job: SparklessJob) -> None:
+    spec = job.folder / "config" / "small.yaml"
+    next((job.folder / "store").rglob("chk-*3/t*/_metadata")).write_bytes(b"{")
+    told = milepost("plot", spec)
+    assert told.exit_code == 0 and told.stdout.startswith("epochs of checkpoints 1 to 3\n")
+    assert "checkpoint 3, its measurements are not drawn: object " in told.stderr
+    epochs = milepost("plot", spec, "--json").document()["epochs"]
+    assert [one["unreadable"] is not None for one in epochs] == [False, False, True]

@@ -78,6 +78,9 @@ def plot(
         return output.document({"epochs": figures, "percentiles": percentiles_of(figures)})
     if not figures:
         return output.note("there are none")  # of the live timeline
+    for one in figures:
+        if one.unreadable is not None:
+            output.note(f"checkpoint {one.checkpoint_id}, its measurements are not drawn: {one.unreadable}")
     if file is not None:
         return output.note(f"{counted(len(figures), 'epoch')} drawn to {file}")
     return _print(figures)

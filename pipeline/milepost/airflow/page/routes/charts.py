@@ -60,6 +60,7 @@ def charts(at: OpenedJob, epochs: Annotated[int, Query(ge=1, le=1000)] = SHOWN_E
         "charts",
         charts=drawn,
         series=series[::-1],
+        unreadable=[one for one in reversed(series) if one.unreadable is not None],
         groups=[*GROUPS, *([WHOLE] if len(known) < len(series) else [])] if series else [],
         epochs=epochs,
         choices=CHOICES,

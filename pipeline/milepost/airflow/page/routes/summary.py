@@ -42,6 +42,7 @@ def summary(at: OpenedJob) -> HTMLResponse:
         "summary.html",
         "summary",
         epochs=len(epochs),
+        unreadable=[one for one in reversed(epochs) if one.unreadable is not None],
         figures=[(title, form, found[name]) for name, title, form in _FIGURES if name in found],
         phases=[(name.removesuffix("_ms"), one) for name, one in found.items() if name not in named],
     )

@@ -16,6 +16,7 @@ from milepost.jobmaster.reports.history.history import History
 from milepost.jobmaster.reports.timings import kept, phases_of, requests_of
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
+from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.at_once import at_once
@@ -28,6 +29,7 @@ class EpochFigures:
 
     Attributes:
         phases: milliseconds by phase, with the total; None once the checkpoint is not retained.
+        unreadable: why the measurements of one that is retained cannot be read; None: they can be, or it is not.
         checkpointed_bytes: what it wrote for state. state_bytes: what its state refers to in all.
         lag_ms: how far its watermark was behind its trigger.
         requests: to S3, and cost by the prices of the spec; None once the checkpoint is not retained.
@@ -47,16 +49,24 @@ class EpochFigures:
     lag_ms: int | None
     requests: StoreRequests | None
     cost: EpochCost | None
+    unreadable: str | None = None
 
 
 def series_of(context: JobContext, limit: int) -> list[EpochFigures]:
-    """Return the figures of the newest completed epochs of the live lineage, oldest first; [] before the first."""
+    """Return the figures of the newest completed epochs of the live lineage, oldest first; [] before the first.
+
+    A checkpoint that is damaged has the figures of the log, and says why there are no more: none hides the others.
+    """
     state = context.head().state
     return at_once(context.store, partial(_figures, context, state), reversed(History(context).live(limit)))
 
 
 def _figures(context: JobContext, state: ManifestState, report: CheckpointReport) -> EpochFigures:
-    measured = _measured(context, state.checkpoint(CheckpointId(report.checkpoint_id)))
+    measured, unreadable = None, None
+    try:
+        measured = _measured(context, state.checkpoint(CheckpointId(report.checkpoint_id)))
+    except StateCorrupt as error:
+        unreadable = error.message
     return EpochFigures(
         checkpoint_id=report.checkpoint_id,
         epoch=report.epoch,
@@ -72,6 +82,7 @@ def _figures(context: JobContext, state: ManifestState, report: CheckpointReport
         lag_ms=_lag_ms(report),
         requests=None if measured is None else measured.requests,
         cost=None if measured is None else measured.cost,
+        unreadable=unreadable,
     )
 
 
