@@ -103,6 +103,15 @@ def test_an_aborted_one_has_its_remedy_in_the_document_and_on_the_page(
     assert "What to do first:" in page and "a source object holds a record that cannot be read" in page
 
 
+def test_of_a_damaged_one_the_page_tells_what_the_log_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 2).small
+    next((job.folder / "store").rglob("chk-*2/t*/_metadata")).write_bytes(b"{")
+    answer = client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/2")
+    assert answer.status_code == 200 and "does not match the checkpoint that refers to it" in answer.text
+    assert "<dt>Rows in</dt><dd>3<" in answer.text and '<h2 id="operators">' not in answer.text
+    assert "only a retained checkpoint has" not in answer.text and 'href="/runbook/state-corrupt"' in answer.text
+
+
 def test_requests_and_money_are_those_of_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an epoch on S3 whose spec has prices; no subtask of it is known."""
     job = SparklessJob.create(tmp_path, {"checkpointing:": "prices: {get_per_1000: 500.0}\ncheckpointing:"})

@@ -50,20 +50,21 @@ def test_each_job_is_there_once_with_its_freshness_and_its_next_step(
     page = client_of(monkeypatch, fresh, job_named(tmp_path, "new")).get("/jobs").text
     assert order_of(page) == ["fresh", "new"]
     assert 'href="/jobs/fresh__epoch?job=fresh"' in page and 'href="/jobs/fresh__epoch/checkpoints/2?job=fresh"' in page
-    assert "healthy" in page and " ago</time>" in page and "1 unread object: milepost run fresh" in page
-    assert "initializing" in page and "never" in page
+    assert "healthy" in page and " ago</time>" in page and "1 unread object: the next epoch reads" in page
+    assert "initializing" in page and "never" in page and "milepost run" not in page
 
 
 def test_jobs_in_trouble_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failed one, one that nobody can read, then those that somebody should look at, then the others by name."""
-    calm, failed, lost = (job_named(tmp_path, name, epochs=1) for name in ("calm", "failed", "lost"))
+    """A failed one, those that nobody can read, then those that somebody should look at, then the others by name."""
+    calm, failed, lost, torn = (job_named(tmp_path, name, epochs=1) for name in ("calm", "failed", "lost", "torn"))
     fail(failed, "<b>broken</b>")
     min((lost.folder / "store").rglob("manifest/*.json")).write_text("{")  # the head: versions count down
-    page = client_of(monkeypatch, calm, failed, lost).get("/jobs").text
-    assert order_of(page) == ["failed", "lost", "calm"]
-    assert "2 in trouble" in page and "1 healthy" in page
+    next((torn.folder / "store").rglob("chk-*1/t*/_metadata")).write_bytes(b"{")
+    page = client_of(monkeypatch, calm, failed, lost, torn).get("/jobs").text
+    assert order_of(page) == ["failed", "lost", "torn", "calm"]
+    assert "3 in trouble" in page and "1 healthy" in page
     assert "&lt;b&gt;broken&lt;/b&gt;" in page and "<b>" not in page
-    assert "unreadable" in page
+    assert page.count("unreadable</span>") == 2 and "go back to the empty state" in page
 
 
 def fail(job: SparklessJob, detail: str) -> None:
@@ -117,7 +118,7 @@ def test_an_outage_is_told_in_the_line_of_its_job(tmp_path: Path, monkeypatch: p
     hook_stores(monkeypatch, before=refuse, only=str(down.folder / "store"))
     page = client.get("/jobs").text
     assert order_of(page) == ["down", "up"]
-    assert "the store is &lt;i&gt;down&lt;/i&gt;. Wait." in page and "healthy" in page
+    assert "the store is &lt;i&gt;down&lt;/i&gt;.</div>" in page and ">Wait.</td>" in page and "healthy" in page
 
 
 def test_a_user_sees_the_jobs_of_the_dags_that_are_open_to_him(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost.jobmaster.job import next_input
 from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.reports.checkpoint.log_search import end_of
 from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
+from milepost.protocol.records.ids import CheckpointId
 from milepost.spec.load.load import LoadedJob
+from milepost.storage.layout import manifest_key
+from milepost.storage.open import open_store
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.servers.page_client import PageClient, page_client
 from tests.harness.stores.faulty_store import Effect, Fault
-from tests.harness.stores.job_stores import break_store, later
+from tests.harness.stores.hooked_store import HookedStore
+from tests.harness.stores.job_stores import break_store, hook_stores, later
 
 OVERVIEW = "/jobs/small__epoch"
 
@@ -37,7 +44,7 @@ def test_a_healthy_job_tells_its_freshness_its_epochs_and_its_tables(
     job.land([3, 4])
     page = overview(job.small, monkeypatch)
     assert "healthy" in page and 'class="banner' not in page
-    assert "2 objects" in page and "2 unread objects: milepost run small" in page and " ago</dd>" not in page
+    assert "2 objects" in page and "2 unread objects: the next epoch reads" in page and " ago</dd>" not in page
     assert f'href="{OVERVIEW}/checkpoints/2?job=small"' in page and "checkpoint 2</span>" in page
     assert '<strong><a href="/dags/small__epoch" data-airflow>Run an epoch</a></strong>' in page
     assert 'href="/jobs/small__operate/form?job=small&amp;what=rollback"' in page and "resume" not in page
@@ -89,6 +96,8 @@ def test_what_is_wrong_stands_above_all_with_its_reason(
     assert word in page[: page.index('<dl class="facts">')] and told in page[: page.index('<dl class="facts">')]
     assert "<b>" not in page
     assert f'href="/runbook/{job.master.status().condition.value}"' in page
+    outside = re.sub(r'<details class="shell">.*?</details>', "", page, flags=re.DOTALL)
+    assert not re.search(r"milepost \w+ small", outside), "inside Airflow there is no shell"
     assert ('what=resume"' in page) is (happens is failed)
     assert ('what=start"' in page) is (happens is canceled)
 
@@ -131,7 +140,47 @@ def test_the_graph_is_shown_and_where_it_is_refused_by_now_the_rest_of_the_page(
 
 
 def test_a_head_that_cannot_be_read_is_told_with_the_way_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And with all that is known without it; the form of the way back is filled in."""
     job = CountedJob.with_epochs(tmp_path / "job", 2)
     next((job.small.folder / "store").rglob("chk-*2/t*/_metadata")).write_bytes(b"{")
-    answer = client_of(job.small, monkeypatch).get(OVERVIEW)
-    assert answer.status_code == 503 and "milepost rollback small" in answer.text and "<h1>small</h1>" in answer.text
+    page = overview(job.small, monkeypatch)
+    above, below = page.split('<dl class="facts">')
+    assert "Unreadable" in above and "does not match the checkpoint that refers to it" in above
+    assert 'href="/runbook/state-corrupt"' in above
+    form = "/jobs/small__operate/form?job=small&amp;what=rollback&amp;rollback_to=1"
+    assert f'<strong><a href="{form}">' in above and "go back to checkpoint 1, the newest whole one before it" in above
+    assert above.index(form) < above.index("milepost rollback small --to 1")
+    assert "checkpoint 2<small>timeline main" in below and f'href="{OVERVIEW}/checkpoints/1?job=small"' in below
+    assert "<h2>Graph</h2>" in below
+
+
+def test_a_source_that_does_not_answer_hides_nothing_of_what_the_manifest_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 2).small
+
+    def refuse(operation: str, key: str) -> None:
+        raise StoreUnavailable("the landing zone is down.", hint="Wait.")
+
+    client = client_of(job, monkeypatch)
+    monkeypatch.setattr(next_input, "open_store", lambda config: HookedStore(open_store(config), refuse))
+    answer = client.get(OVERVIEW)
+    assert answer.status_code == 200 and "the landing zone is down." in answer.text and "<p>Wait.</p>" in answer.text
+    assert f'href="{OVERVIEW}/checkpoints/2?job=small"' in answer.text and "what=rollback" in answer.text
+    hook_stores(monkeypatch, before=refuse)
+    answer = client.get(OVERVIEW)
+    assert answer.status_code == 503 and "the landing zone is down." in answer.text and "<h1>small</h1>" in answer.text
+
+
+def test_a_damaged_entry_of_the_log_ends_the_list_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what is newer, every page tells all."""
+    job = CountedJob.with_epochs(tmp_path / "job", 3)
+    entry = end_of(job.small.context.log, job.small.context.head().version, CheckpointId(2))
+    assert entry is not None
+    (job.small.folder / "store" / "small" / manifest_key(entry.version)).write_bytes(b"{")
+    client = client_of(job.small, monkeypatch)
+    for address in (OVERVIEW, f"{OVERVIEW}/checkpoints"):
+        answer = client.get(address)
+        assert answer.status_code == 200 and "The log is damaged here: what is older is not shown" in answer.text
+        assert f'{OVERVIEW}/checkpoints/3?job=small">3<' in answer.text and manifest_key(entry.version) in answer.text
+        assert f'{OVERVIEW}/checkpoints/1?job=small">1<' not in answer.text

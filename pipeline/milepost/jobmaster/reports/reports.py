@@ -44,18 +44,21 @@ class Reports:
 
         return History(self._context).checkpoints(status, limit)
 
-    def show(self, checkpoint_id: int | None = None) -> CheckpointReport:
+    def show(self, checkpoint_id: int | None = None, *, details: bool = True) -> CheckpointReport:
         """Return one checkpoint in full, the head by default: a `CheckpointDetails` when it is retained.
 
+        Args:
+            details: False: only what the log says of it, which is there when its metadata is damaged, too.
         Raises: NotFound: there is no such checkpoint, or none is completed yet.
         """
         from milepost.jobmaster.reports.history.history import History
 
         history, state = History(self._context), self._context.head().state
-        report = history.show(history.head(state) if checkpoint_id is None else checkpoint_id, state=state)
-        by_buckets = any(sink.by_buckets for sink in self._context.spec.sinks)
-        if report.checkpoint_id != state.timeline().head:
+        wanted = history.head(state) if checkpoint_id is None else checkpoint_id
+        report = history.show(wanted, state=state, details=details)
+        if report.checkpoint_id != state.timeline().head or not details:
             return report
+        by_buckets = any(sink.by_buckets for sink in self._context.spec.sinks)
         return replace(report, upsert=(self.upsert_prices() or None) if by_buckets else None, month=self.month_cost())
 
     def month_cost(self) -> MonthCost | None:

@@ -18,6 +18,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from milepost.airflow.page.frame.commands import names_command
 from milepost.airflow.page.frame.figures import FILTERS
 from milepost.airflow.page_urls import URL_PREFIX, form_path
 from milepost.spec.picture.graph_picture import STYLE as GRAPH_STYLE
@@ -33,6 +34,7 @@ templates = Environment(
     lstrip_blocks=True,
 )
 templates.filters.update(FILTERS)
+templates.globals["names_command"] = names_command
 templates.globals["m"] = templates.get_template("macros.html").module  # what all pages are built of
 
 _GRAPH_STYLE = b64encode(hashlib.sha256(GRAPH_STYLE.encode()).digest()).decode()

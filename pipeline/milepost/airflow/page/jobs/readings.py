@@ -10,14 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from milepost.airflow.page.jobs.dag_jobs import DagJob
+from milepost.airflow.page.jobs.next_step import NextStep, next_step, step_of_error
 from milepost.airflow.page.jobs.standing import Standing, Tone, standing_of
 from milepost.jobmaster.jobmaster import JobMaster, JobState, Status
 from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.runbook.addresses import page_of
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +37,13 @@ class Reading:
 
     Attributes:
         state: of its manifest alone. status: with its sources, which take longer.
-        problem: why not more is known; "" when all is.
+        error: why not more is known. problem: the same in words, or that there is no answer; "" when all is known.
     """
 
     job: DagJob
     state: JobState | None = None
     status: Status | None = None
+    error: CheckpointError | None = None
     problem: str = ""
     running: Future[None] = field(default_factory=Future)
 
@@ -47,9 +51,20 @@ class Reading:
     def standing(self) -> Standing:
         if self.status is not None:
             return standing_of(self.status)
-        if self.state is not None and self.state.job_status == "failed":
+        if self.state is not None and self.state.job_status == JobStatus.FAILED.value:
             return Standing(Tone.BAD, "failed", f"{self.state.last_failure}. {self.problem}")
-        return Standing(Tone.BAD, "unreadable" if self.state is None else self.state.job_status, self.problem)
+        return Standing(Tone.BAD, "unreadable", self.problem)
+
+    @property
+    def step(self) -> NextStep:
+        return next_step(self.status) if self.status is not None else step_of_error(self.error)
+
+    @property
+    def runbook(self) -> str:
+        """The name of the page that says more; "" where nothing is known that one could be of."""
+        if self.status is not None:
+            return self.status.condition.value
+        return "" if self.error is None else page_of(self.error)
 
 
 class Readings:
@@ -82,10 +97,12 @@ class Readings:
 
     def _told(self, reading: Reading) -> Reading:
         """Return a reading as it is now: its thread may go on filling in the one that it has."""
-        told = Reading(reading.job, reading.state, reading.status, reading.problem, reading.running)
+        told = replace(reading)
         if not reading.running.done():
             late = "its store" if told.state is None else "its sources"
             told.problem = f"No answer of {late} within {LIMIT_S:g} s."
+        elif reading.error is not None:
+            told.problem = reading.error.message
         elif (error := reading.running.exception()) is not None:
             log.error("job %s could not be read", reading.job.loaded.spec.name, exc_info=error)
             told.problem = f"An unexpected error, {type(error).__name__}: the API server's log has it."
@@ -106,7 +123,7 @@ def _read(reading: Reading) -> None:
         reading.state = master.job_state()
         reading.status = master.status()
     except CheckpointError as error:
-        reading.problem = " ".join(f"{error.message} {error.hint}".split())
+        reading.error = error
 
 
 READINGS = Readings()

@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.protocol.codec.records import to_json
+from milepost.protocol.records.errors import StateCorrupt
 
 router = APIRouter()
 
@@ -70,14 +71,20 @@ class Node:
 
 @router.get("/checkpoints/{checkpoint_id}")
 def checkpoint(at: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -> HTMLResponse:
-    """One checkpoint in full."""
-    document: dict[str, Any] = to_json(at.master().show(checkpoint_id))
+    """One checkpoint in full; of one whose metadata is damaged what the log says, and why there is no more."""
+    master, unreadable = at.master(), None
+    try:
+        report = master.show(checkpoint_id)
+    except StateCorrupt as error:
+        report, unreadable = master.show(checkpoint_id, details=False), error.message
+    document: dict[str, Any] = to_json(report)
     phases = dict(document.get("phases") or {})
     total_ms = phases.pop("total_ms", None)
     return at.render(
         "checkpoint.html",
         "checkpoints",
         checkpoint=document,
+        unreadable=unreadable,
         details="phases" in document,
         flow=[*_nodes(document, "sources", "source"), *_nodes(document, "operators", "")],
         sinks=list(_nodes(document, "published", "sink")),

@@ -50,6 +50,7 @@ def checkpoints(at: OpenedJob, following: Position = None) -> HTMLResponse:
         left=left,
         switches=found.switches,
         following=found.following,
+        unreadable=found.unreadable,
         graph=timeline_graph(history, lambda checkpoint_id: at.url("checkpoints", checkpoint_id)),
     )
 

@@ -10,11 +10,12 @@ from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.frame.freshness import since_ms
 from milepost.airflow.page.jobs.acts import acts_of
+from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_page import OpenedJob
-from milepost.airflow.page.jobs.standing import Tone, standing_of
-from milepost.jobmaster.jobmaster import Status
-from milepost.protocol.codec.records import to_json
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.airflow.page.jobs.readings import READINGS, Reading
+from milepost.airflow.page.jobs.standing import Tone
+from milepost.jobmaster.jobmaster import JobState, Status
+from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
 from milepost.spec.job.spec import SinkSpec
 from milepost.spec.load.lint import lint_report
 from milepost.spec.load.load import LoadedJob
@@ -37,20 +38,37 @@ class SinkLine:
 
 @router.get("")
 def overview(at: OpenedJob) -> HTMLResponse:
-    """The job as a whole."""
-    master = at.master()
-    status = master.status()
+    """The job as a whole; where its head or a source cannot be read, what is known without them.
+
+    Raises: why its manifest cannot be read, without which nothing is known.
+    """
+    (reading,) = READINGS.read([DagJob(at.dag_id, at.loaded)])
+    state, status = _state(reading), reading.status
+    history = at.master().history_page(SHOWN_CHECKPOINTS)
+    live = next((one for one in state.timelines if one.timeline == state.timeline), None)
     return at.render(
         "overview.html",
         "",
+        reading=reading,
+        state=state,
         status=status,
-        standing=standing_of(status),
-        since_success_ms=since_ms(status.last_success),
-        acts=acts_of(at, status),
-        tables=list(_tables(at.loaded, status)),
-        checkpoints=to_json(master.list_checkpoints(limit=SHOWN_CHECKPOINTS)),
+        live=live,
+        since_success_ms=since_ms(status.last_success) if status is not None else None,
+        acts=acts_of(reading),
+        tables=list(_tables(at.loaded, status)) if status is not None else [],
+        checkpoints=history.checkpoints[:SHOWN_CHECKPOINTS],
+        unreadable=history.unreadable,
         picture=_picture(at.loaded),
     )
+
+
+def _state(reading: Reading) -> JobState:
+    """Return what the manifest says. Raises why that is not known."""
+    if reading.state is not None:
+        return reading.state
+    if reading.running.done():
+        reading.running.result()
+    raise reading.error or StoreUnavailable(reading.problem)
 
 
 def _tables(job: LoadedJob, status: Status) -> Iterator[SinkLine]:

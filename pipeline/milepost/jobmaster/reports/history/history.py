@@ -30,7 +30,7 @@ from milepost.protocol.manifest.transaction.events import (
     aborts_of,
 )
 from milepost.protocol.records.checkpoints import CheckpointKind, CheckpointStatus, CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import NotFound
+from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.lineage import continues, lineage
@@ -72,6 +72,8 @@ class History:
     def page(self, limit: int, following: str | None = None) -> HistoryPage:
         """Return at least `limit` checkpoints, newest first, if there are so many; an entry is never divided.
 
+        A damaged entry ends it: whether the head continues what is older would be told wrongly.
+
         Args:
             following: of the page before; None: from the newest one on.
         Raises: InvalidRequest: that is no position.
@@ -83,13 +85,17 @@ class History:
         walk = _Walk(begin.before, begin.live)
         found: list[CheckpointReport] = []
         last = begin
-        for report in self._reports(walk):
-            if len(found) >= limit and walk.version < last.before:
-                switches = tuple(one for one in walk.switches if one.version >= last.before)
-                return HistoryPage(tuple(found), switches, str(last))
-            found.append(report)
-            last = LogPosition(walk.version, walk.continued)
-        return HistoryPage(tuple(found), tuple(walk.switches), None)
+        unreadable = None
+        try:
+            for report in self._reports(walk):
+                if len(found) >= limit and walk.version < last.before:
+                    switches = tuple(one for one in walk.switches if one.version >= last.before)
+                    return HistoryPage(tuple(found), switches, str(last))
+                found.append(report)
+                last = LogPosition(walk.version, walk.continued)
+        except StateCorrupt as error:
+            unreadable = error.message
+        return HistoryPage(tuple(found), tuple(walk.switches), None, unreadable)
 
     def _bound(self, status: str | None, limit: int | None) -> int | None:
         """Return how many checkpoints to look for: no more than the head says that there are, so that the walk ends."""
@@ -116,11 +122,14 @@ class History:
         checkpoint_id: int,
         after: Sequence[AfterCommit] | None = None,
         state: ManifestState | None = None,
+        *,
+        details: bool = True,
     ) -> CheckpointReport:
         """Return one checkpoint; a retained one with its details (`CheckpointDetails`).
 
         Args:
             after: what was measured from its commit on, when the caller knows it. state: the head, when it knows that.
+            details: False: only what the log says of it.
         """
         state = self._context.head().state if state is None else state
         report = self._one(state, CheckpointId(checkpoint_id))
@@ -129,14 +138,16 @@ class History:
                 f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",
                 checkpoint_id=checkpoint_id,
             )
-        from milepost.jobmaster.reports.checkpoint.details import detailed
-
         named = tuple(one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id)
         veto = report.veto
         shown = self._veto(veto) if isinstance(veto, ObjectHandle) else veto
         report = replace(report, savepoints=named, veto=shown)
         retained = state.checkpoint(CheckpointId(checkpoint_id))
-        return report if retained is None else detailed(self._context, report, retained, after, state.version)
+        if retained is None or not details:
+            return report
+        from milepost.jobmaster.reports.checkpoint.details import detailed
+
+        return detailed(self._context, report, retained, after, state.version)
 
     def _veto(self, handle: ObjectHandle) -> Any:
         from milepost.jobmaster.retention.vetoes import read_veto

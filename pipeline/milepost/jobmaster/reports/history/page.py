@@ -74,8 +74,12 @@ class HistoryPage:
     """Checkpoints and switches of a stretch of the log, each newest first; following: where the next one begins.
 
     Of a checkpoint that is not live its sinks are told as far as their confirmations lie in the same stretch.
+
+    Attributes:
+        unreadable: why the log cannot be read any further; what is older than these is not here.
     """
 
     checkpoints: tuple[CheckpointReport, ...]
     switches: tuple[TimelineSwitch, ...]
     following: str | None
+    unreadable: str | None = None
