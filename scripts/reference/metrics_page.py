@@ -14,7 +14,7 @@ completed one. *word*: 1, with the word as a label. No label names a checkpoint,
 OpenTelemetry and Airflow's own metrics have the same with dots and no capitals (`milepost.job.num_records_in`), pushed
 when an epoch ends: what is *per epoch*, and an *event*, as a counter that adds up; neither words nor the status.
 
-How to set it up: [See what a job does and costs](../how-to/observe.md).
+How to set it up, and what to be woken by: [See what a job does and costs](../how-to/observe.md); [alerts](alerts.yaml).
 """
 _KINDS = {Kind.GAUGE: "gauge", Kind.EPOCH: "per epoch", Kind.STATE: "word", Kind.EVENT: "event"}
 

@@ -85,6 +85,8 @@ _U = Unit
 METRICS: tuple[Metric, ...] = (
     Metric("job", "healthy", _G, _U.TRUTH, "status.healthy", "`milepost status` exits with 0."),
     Metric("job", "status", _S, _U.TRUTH, "status.job_status", "The status of the job.", label="status"),
+    Metric("job", "condition", _S, _U.TRUTH, "status.condition",
+           "What matters first; of each the runbook has a page of the same name.", label="condition"),
     Metric("job", "lastFailure", _S, _U.TRUTH, "status.last_failure",
            "Why the last epoch failed; no series when it did not.", label="reason"),
     Metric("job", "totalNumberOfCheckpoints", _G, _U.NONE, "status.triggered_checkpoints",
