@@ -114,7 +114,8 @@ def _use_cases() -> dict[str, Callable[..., Any]]:
     with tempfile.TemporaryDirectory() as folder:
         job = from_text(SPEC.format(folder=folder), Path(folder) / "any.yaml")
         master = JobMaster(job)
-        return {name: getattr(master, name).__func__ for name in vars(JobMaster) if not name.startswith("_")}
+        found = {name: getattr(master, name) for name in vars(JobMaster) if not name.startswith("_")}
+        return {name: getattr(call, "__wrapped__", call).__func__ for name, call in found.items()}
 
 
 def _code(name: str, call: Callable[..., Any]) -> str:

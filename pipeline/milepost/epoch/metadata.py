@@ -300,7 +300,10 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
         sources = {name: _unpacked_source(item) for name, item in document["sources"].items()}
         tables = {name: _unpacked_table(item) for name, item in document["tables"].items()}
         whole = {"plan": restored(document["plan"]), "sources": sources, "tables": tables}
-        whole |= {name: unpacked(document[name]) for name in _PACKED}
+        whole |= {
+            "tasks": [_placed(task) for task in unpacked(document["tasks"])],
+            "shares": unpacked(document["shares"]),
+        }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateCorrupt(f"{key}: not a readable checkpoint: {error!r}", hint=_VERIFY) from error
     metadata = from_json(CheckpointMetadata, {"dimensions": {}, **document, **whole}, key, hint=_VERIFY)
@@ -312,6 +315,12 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
 _PACKED = ("tasks", "shares")
 
 _VERIFY = "Run `milepost verify JOB` for all that is broken, and restore those objects from a copy of the store."
+
+
+def _placed(task: Mapping[str, Any]) -> dict[str, Any]:
+    # A checkpoint from before an operator's part of a subtask had a place in time has none.
+    operators = {uid: {"from_ms": None, "to_ms": None, **times} for uid, times in task["operators"].items()}
+    return {**task, "operators": operators}
 
 
 def _packed_source(item: Mapping[str, Any]) -> dict[str, Any]:

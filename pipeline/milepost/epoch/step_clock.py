@@ -25,6 +25,7 @@ class StepClock:
     _spent: dict[str, float] = field(default_factory=dict)
     _made_before: StoreRequests = field(default_factory=StoreRequests)
     _made: dict[str, StoreRequests] = field(default_factory=dict)
+    _begun: list[tuple[str, int]] = field(default_factory=list)
 
     def __call__(self, step: str, detail: str = "") -> None:
         """End the step before it, and begin this one.
@@ -34,6 +35,7 @@ class StepClock:
         """
         self.end()
         self._step, self._since, self._made_before = step, time.monotonic(), MADE.so_far()
+        self._begun.append((step.partition(":")[0], self.now_ms))
         if self.tell is not None:
             self.tell(f"{step}: {detail}" if detail else step)
 
@@ -60,6 +62,11 @@ class StepClock:
     def steps(self) -> dict[str, int]:
         """Milliseconds of every ended step."""
         return {step: self.ms(step) for step in self._spent}
+
+    @property
+    def begun(self) -> tuple[tuple[str, int], ...]:
+        """The steps that were told, in order, without details; and when each began, by this clock."""
+        return tuple(self._begun)
 
     @property
     def now_ms(self) -> int:

@@ -29,6 +29,8 @@ class OperatorTimes:
 
     Attributes:
         async_ms: of the upload of its snapshot, all tables.
+        from_ms, to_ms: since the task's start: the beginning of its first part and the end of its last. Others' parts
+            may lie between. None: of a checkpoint from before that was measured.
     """
 
     restore_ms: int = 0
@@ -37,6 +39,8 @@ class OperatorTimes:
     sync_ms: int = 0
     async_ms: int = 0
     alignment_ms: int = 0
+    from_ms: int | None = None
+    to_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.metrics.aborted_epochs import AbortedEpochs, telemetry_of_variables
 from milepost.lineage.settings import LineageSettings, asked, settings_of_environment
 from milepost.spec.load.load import LoadedJob
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, CanceledJob, CheckpointCopy
     from milepost.jobmaster.leadership.reconciliation import SinkReconciler
     from milepost.jobmaster.metrics.metric_table import Metric
-    from milepost.jobmaster.metrics.open_telemetry import telemetry_of_environment
     from milepost.jobmaster.metrics.prometheus_text import prometheus_text
     from milepost.jobmaster.metrics.samples import Sample, listed_samples
     from milepost.jobmaster.metrics.telemetry import Telemetry
@@ -85,7 +85,6 @@ _HOMES = {
     "reports.checkpoint.document": ("CheckpointReport",),
     "reports.checkpoint.subtasks": ("Spread", "SubtaskDetails"),
     "metrics.metric_table": ("Metric",),
-    "metrics.open_telemetry": ("telemetry_of_environment",),
     "metrics.prometheus_text": ("prometheus_text",),
     "metrics.samples": ("Sample", "listed_samples"),
     "metrics.telemetry": ("Telemetry",),
@@ -130,14 +129,15 @@ T = TypeVar("T")
 
 
 class _UseCase(cached_property[T]):
-    """A method of a room, found when it is first asked for; observers have heard of what it did when it ends."""
+    """A method of a room, found when it is first asked for; who listens has heard of what it did when it ends."""
 
     def __init__(self, find: Callable[[JobMaster], T]) -> None:
-        super().__init__(lambda master: _heard(master.observers, find(master)))
+        super().__init__(lambda master: _heard(master, find(master)))
 
 
-def _heard(observers: Observers | None, use_case: T) -> T:
-    return use_case if observers is None else observers.heard(use_case)
+def _heard(master: JobMaster, use_case: T) -> T:
+    told = master.aborted_epochs.heard(use_case)
+    return told if master.observers is None else master.observers.heard(told)
 
 
 class JobMaster:
@@ -148,11 +148,19 @@ class JobMaster:
 
     Args:
         lineage: says how events of lineage are sent, and whether; by OpenLineage's variables and files.
+        telemetry: says who listens to metrics and traces, if anybody; by OpenTelemetry's variables.
     """
 
-    def __init__(self, job: LoadedJob, lineage: Callable[[], LineageSettings | None] = settings_of_environment) -> None:
+    def __init__(
+        self,
+        job: LoadedJob,
+        lineage: Callable[[], LineageSettings | None] = settings_of_environment,
+        telemetry: Callable[[], Telemetry | None] = telemetry_of_variables,
+    ) -> None:
         self.job = job
         self.context = JobContext(job)
+        self.telemetry = telemetry
+        self.aborted_epochs = AbortedEpochs(self.context, telemetry)
         self.observers: Observers | None = None
         if (settings := asked(lineage)) is not None:
             from milepost.jobmaster.observers.observers import observe

@@ -121,7 +121,7 @@ class _Case:
         try:
             if step.epoch is not None:
                 return self._epoch(number, step), None
-            master = JobMaster(self._job, nowhere)
+            master = JobMaster(self._job, nowhere, lambda: None)
             if step.rollback is not None:
                 master.rollback(Session.cli(), step.rollback, take_over=True)
             elif step.backfill is not None:
@@ -144,7 +144,7 @@ class _Case:
             for name, rows in (step.epoch or {}).items()
         }
         land(self._job, self._folder, number, objects)
-        master, session = JobMaster(self._job, nowhere), Session.cli()
+        master, session = JobMaster(self._job, nowhere, lambda: None), Session.cli()
         if step.kill is None:
             result = master.run(session, self._runner, take_over=True)
             if isinstance(result, NothingToDo):
@@ -177,11 +177,11 @@ class _Case:
         for name, rows in expected.tables.items():
             yield f"table {name}", rows, self._table(name)
         for uid, rows in expected.state.items():
-            yield f"state {uid}", rows, JobMaster(self._job, nowhere).state_values(uid)
+            yield f"state {uid}", rows, JobMaster(self._job, nowhere, lambda: None).state_values(uid)
 
     def _table(self, name: str) -> pa.Table:
         try:
-            return JobMaster(self._job, nowhere).read(sink_of(self._job, name))
+            return JobMaster(self._job, nowhere, lambda: None).read(sink_of(self._job, name))
         except NotFound:  # nothing was published yet
             return pa.table({})
 
@@ -189,7 +189,7 @@ class _Case:
         names = dict.fromkeys([*self._sinks, *expected.tables])
         found: dict[str, Any] = {"tables": {name: _listed(self._table(name)) for name in names}}
         if expected.state:
-            master = JobMaster(self._job, nowhere)
+            master = JobMaster(self._job, nowhere, lambda: None)
             found["state"] = {uid: _listed(master.state_values(uid)) for uid in expected.state}
         return {**found, **({"verdict": verdict} if verdict else {}), **({"refused": refused} if refused else {})}
 

@@ -20,7 +20,7 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 from opentelemetry import trace
 from milepost.airflow.task_output.telemetry import telemetry_of_airflow
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.jobmaster import JobMaster, Session
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 configure_otel(conf)
@@ -31,9 +31,10 @@ with trace.get_tracer("airflow").start_as_current_span("worker.subsume"):
         sys.exit(3)
     job = SparklessJob(Path(sys.argv[1]))
     telemetry.completed("small", job.master.run(Session.cli(), SparklessRunner()))
-    telemetry.failed("small", "BAD_RECORD")
+    job.master.trigger(Session.cli())
+    JobMaster(job.loaded(), telemetry=telemetry_of_airflow).abort_running()
 """
-"""What a task's process does around the end of `subsume`, as Airflow's task runner sets it up."""
+"""What the tasks' processes do around an epoch's end, good and bad, as Airflow's task runner sets them up."""
 
 
 def run_task(folder: Path, endpoint: str, on: bool) -> int:
@@ -54,12 +55,16 @@ def run_task(folder: Path, endpoint: str, on: bool) -> int:
 def test_a_task_s_telemetry_is_in_airflow_s_stats_and_in_the_trace_of_its_run(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path / "job")
     job.land("1.csv")
+    job.land("2.csv")
     with otlp_receiver() as receiver:
         assert run_task(job.folder, receiver.endpoint, on=True) == 0
     wanted = {"airflow.milepost.job.num_records_in", "airflow.milepost.job.num_epochs_failed"}
     assert wanted <= receiver.metrics
-    task, root = (next(one for one in receiver.spans if one.name == name) for name in ("worker.subsume", "epoch"))
-    assert (root.trace_id, root.parent_span_id) == (task.trace_id, task.span_id)
+    task = next(one for one in receiver.spans if one.name == "worker.subsume")
+    whole, aborted = (one for one in receiver.spans if one.name == "epoch")
+    for root in (whole, aborted):
+        assert (root.trace_id, root.parent_span_id) == (task.trace_id, task.span_id)
+    assert (whole.status.code, aborted.status.code) == (0, 2)
 
 
 def test_where_airflow_tells_nobody_neither_do_we(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from milepost.airflow.task_output.lineage import lineage_settings
 from milepost.airflow.task_output.outcome import Reaction, translate_errors
 from milepost.airflow.task_output.task_log import keep_task_log_short
 from milepost.airflow.task_output.task_secrets import mask_secrets
+from milepost.airflow.task_output.telemetry import telemetry_of_airflow
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -74,7 +75,7 @@ class JobOperator(BaseOperator):
         from milepost.jobmaster.jobmaster import JobMaster
 
         job = replace(parsed_spec(Path(self.spec_path)), find_connection=airflow_connection)
-        return JobMaster(job, lineage_settings)
+        return JobMaster(job, lineage_settings, telemetry_of_airflow)
 
     def beside(self, task_id: str) -> str:
         """Return the id of another task of the same job: in a task group both have the group's prefix."""

@@ -30,7 +30,6 @@ from milepost.airflow.operators.checkpoint_link import CheckpointLink
 from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
 from milepost.airflow.operators.job_specs import operate_dag_id
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
-from milepost.airflow.task_output.telemetry import telemetry_of_airflow
 from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.reasons import CheckpointFailureReason
@@ -277,7 +276,7 @@ class SubsumeOperator(EpochOperator):
             log.info("subsumed: %s", in_words(to_json(master.subsume(self.session(context)))))
         if acting is not None:
             master.keep_times(acting.checkpoint_id, acting.token, clock)
-            telemetry = telemetry_of_airflow()
+            telemetry = master.telemetry()
             if telemetry is not None:
                 telemetry.completed(master.job.spec.name, master.show(acting.checkpoint_id))
         if nothing_to_do is None and context["params"].get(UNTIL_CAUGHT_UP, False):
@@ -332,9 +331,6 @@ class AbortCheckpointOperator(CheckpointOperator):
                 f"checkpoint {checkpoint_id} is not this run's to abort ({outcome.outcome}), nothing was discarded. "
                 f"Failed: {failure.reason}: {failure.detail}"
             )
-        telemetry = telemetry_of_airflow()
-        if telemetry is not None:
-            telemetry.failed(master.job.spec.name, failure.reason)
         # What does not count (a lost task, a bug) does not fail the job, but nobody has agreed to tolerate it either.
         if not (outcome.counted and outcome.tolerated):
             operate = operate_dag_id(master.job.spec.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +10,12 @@ import typer
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, show_count, show_rows
 from milepost.epoch.quantities import counted
-from milepost.protocol.failure.abort_reasons import reason_for
 from milepost.protocol.failure.restart import RestartAfter
 from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest
 
 if TYPE_CHECKING:
     from milepost.cli.terminal.progress import EpochProgress
-    from milepost.jobmaster.jobmaster import CheckpointReport, Recovery, SourceDetails, Telemetry
+    from milepost.jobmaster.jobmaster import CheckpointReport, Recovery, SourceDetails
 
 _THAW_S = 2.0
 
@@ -57,9 +55,9 @@ def run(
     from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj
-    telemetry = _telemetry()
     loaded = load_job(job)
     master = JobMaster(loaded)
+    telemetry = master.telemetry()
     master.look_ahead()
     runner = open_runner()
     left = None if until_caught_up or drain else epochs or 1
@@ -69,11 +67,6 @@ def run(
     def tell(report: list[dict[str, str]]) -> None:
         for line in report_lines(report):
             output.note(output.as_typed(line))
-
-    def failed(error: BaseException) -> bool:
-        if telemetry is not None:
-            telemetry.failed(loaded.spec.name, reason_for(error).value)
-        return recovery.failed(error)
 
     # One session per epoch: a session whose checkpoint is complete is covered and runs no second one.
     session, waited = Session.cli(), False
@@ -88,7 +81,7 @@ def run(
                     drain=drain,
                     tell=tell,
                     progress=progress,
-                    restarts=failed,
+                    restarts=recovery.failed,
                 )
             except Busy as busy:
                 if not several:
@@ -115,15 +108,6 @@ def run(
         if isinstance(result, CheckpointDetails) and result.final:
             break
         left = None if left is None else left - 1
-
-
-def _telemetry() -> Telemetry | None:
-    """Return who listens by OpenTelemetry's variables; None: none is set, and nothing is imported."""
-    if not any(name.startswith("OTEL_") for name in os.environ):
-        return None
-    from milepost.jobmaster.jobmaster import telemetry_of_environment
-
-    return telemetry_of_environment()
 
 
 def _wait_out(busy: Busy, progress: EpochProgress) -> None:

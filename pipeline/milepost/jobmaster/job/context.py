@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milepost.dataflow.sources.planning.objects import split_path
+from milepost.epoch.step_clock import StepClock
 from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.errors import NotFound, ProtocolViolation
@@ -68,10 +69,12 @@ class JobContext:
 
     Attributes:
         listeners: told each transition of the manifest that this process makes; they neither wait nor raise.
+        clocks: of the checkpoint, if any, whose epoch this process runs as a whole.
     """
 
     job: LoadedJob
     listeners: list[Callable[[Landed], None]] = field(default_factory=list, compare=False, repr=False)
+    clocks: dict[CheckpointId, StepClock] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Look each Connection up once: nobody may edit one in the middle of a use case, which would use two stores."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,6 +12,7 @@ from milepost.jobmaster.metrics.metric_table import Kind, Metric
 from milepost.jobmaster.metrics.samples import Sample, samples_of
 from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails
 from milepost.protocol.codec.records import to_json
+from milepost.protocol.manifest.transaction.events import CheckpointAborted
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
@@ -54,13 +55,15 @@ class Telemetry:
         except Exception as error:  # noqa: BLE001 - whatever is wrong with who listens, the epoch is published
             _LOG.warning("checkpoint %s: its telemetry was not told: %s", report.checkpoint_id, error)
 
-    def failed(self, job: str, reason: str) -> None:
-        """Tell of an epoch that was given up. Args: reason: name of a CheckpointFailureReason."""
+    def aborted(self, job: str, event: CheckpointAborted, span: Callable[[], SpanTimes]) -> None:
+        """Tell of an epoch that was given up. Args: span: makes its span, if somebody listens to it."""
         try:
             if self.instruments is not None:
-                push(samples_of(job, {"aborted": {"reason": reason}}), self.instruments)
+                push(samples_of(job, {"aborted": {"reason": event.reason.value}}), self.instruments)
+            if self.tracer is not None:
+                _record(self.tracer, span(), None)
         except Exception as error:  # noqa: BLE001 - the failure is what has to be told
-            _LOG.warning("job %s: its telemetry was not told: %s", job, error)
+            _LOG.warning("checkpoint %s: its telemetry was not told: %s", event.pending.checkpoint_id, error)
 
 
 def push(samples: Iterable[Sample], instruments: Instruments) -> None:
@@ -79,6 +82,8 @@ def _record(tracer: Tracer, times: SpanTimes, parent: Span | None) -> None:
     span = tracer.start_span(
         times.name, context, attributes=dict(times.attributes), start_time=times.started_ms * _NS_PER_MS
     )
+    if times.error:
+        span.set_status(trace.Status(trace.StatusCode.ERROR, times.error))
     for part in times.parts:
         _record(tracer, part, span)
     span.end(times.ended_ms * _NS_PER_MS)

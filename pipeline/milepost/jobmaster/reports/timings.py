@@ -14,12 +14,14 @@ from typing import ClassVar
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.step_clock import StepClock
-from milepost.epoch.task_times import divided
+from milepost.epoch.task_times import TaskTimes, divided
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.codec.records import decode, encode
+from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.storage.layout import after_commit_key, after_commit_prefix
+from milepost.storage.at_once import at_once
+from milepost.storage.layout import after_commit_key, after_commit_prefix, metrics_prefix
 from milepost.storage.requests import StoreRequests, own_put
 
 _LOG = logging.getLogger(__name__)
@@ -201,3 +203,14 @@ def steps_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> tupl
 def notified_of(after: Sequence[AfterCommit]) -> dict[str, int]:
     """Milliseconds of the commit of each sink's part."""
     return {sink: ms for times in after for sink, ms in sorted(times.notify_ms.items())}
+
+
+def task_times(context: JobContext, pending: PendingCheckpoint) -> tuple[TaskTimes, ...]:
+    """Return what the attempts of a checkpoint's tasks measured, incomplete ones too. Raises what the store does."""
+    directory = metrics_prefix(pending.checkpoint_id, pending.token)
+
+    def times(key: str) -> TaskTimes:
+        return decode(TaskTimes, context.store.get(key), key)
+
+    keys = [stat.key for stat in context.store.list(directory)]
+    return tuple(at_once(context.store, times, keys))

@@ -27,13 +27,14 @@ from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.job.code import check_locations
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
+from milepost.jobmaster.reports.timings import task_times
 from milepost.jobmaster.retention.vetoes import stage_veto
 from milepost.jobmaster.run.bad_input import check_bad_input
 from milepost.jobmaster.run.bucket_plans import bucket_plans
 from milepost.jobmaster.run.dimensions import dimensions_of
 from milepost.jobmaster.run.join_plans import join_plans
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.jobmaster.run.results import Gathered, build_metadata, task_times
+from milepost.jobmaster.run.results import Gathered, build_metadata
 from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import Verified, verify
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, with_reason

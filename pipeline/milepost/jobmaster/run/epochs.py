@@ -249,6 +249,8 @@ class Epochs:
         if isinstance(triggered, NothingToDo):
             return triggered
         checkpoint_id = triggered.checkpoint_id
+        self._context.clocks.clear()
+        self._context.clocks[checkpoint_id] = clock
         try:
             if triggered.opened is None:
                 report = self.run_epoch(session, checkpoint_id, runner, clock, planned=triggered.times)

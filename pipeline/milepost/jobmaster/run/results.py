@@ -28,11 +28,12 @@ from milepost.epoch.plan import EpochPlan
 from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import ThroughputEstimate, Work, measure
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.reports.timings import task_times
 from milepost.jobmaster.run.acknowledged import acknowledged
 from milepost.jobmaster.run.bad_input import bad_input
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.shares import subtask_shares
-from milepost.protocol.codec.records import decode, from_json
+from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import Verified
 from milepost.protocol.exchange.watermarks import latest, source_watermark
 from milepost.protocol.records.checkpoints import PendingCheckpoint
@@ -43,7 +44,7 @@ from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
 from milepost.storage.at_once import at_once
 from milepost.storage.background import begun
-from milepost.storage.layout import consumed_prefix, contents_prefix, metrics_prefix
+from milepost.storage.layout import consumed_prefix, contents_prefix
 
 _MICROSECONDS = 1_000_000
 
@@ -339,14 +340,3 @@ def _replayed_bytes(base: CheckpointMetadata | None, uid: str, parallelism: int)
         return [0] * parallelism
     stored = _bytes_in_flight(snapshot)
     return stored if len(stored) == parallelism else [sum(stored) // parallelism] * parallelism
-
-
-def task_times(context: JobContext, pending: PendingCheckpoint) -> tuple[TaskTimes, ...]:
-    """Return what the attempts of a checkpoint's tasks measured, incomplete ones too. Raises what the store does."""
-    directory = metrics_prefix(pending.checkpoint_id, pending.token)
-
-    def times(key: str) -> TaskTimes:
-        return decode(TaskTimes, context.store.get(key), key)
-
-    keys = [stat.key for stat in context.store.list(directory)]
-    return tuple(at_once(context.store, times, keys))

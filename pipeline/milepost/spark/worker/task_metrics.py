@@ -53,16 +53,17 @@ class TaskMetrics:
     _uploads: list[tuple[str, float]] = field(default_factory=list)
     _of_operators: dict[str, dict[str, float]] = field(default_factory=dict)
     _aligned_ms: dict[str, int] = field(default_factory=dict)
+    _at_work: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def mark(self, name: str) -> None:
         """Add the time since the previous mark to `name`."""
         now = time.monotonic()
-        self._add(name, now - self._last)
+        self._add(name, now - self._last, now)
         self._last = now
 
     def apart(self, name: str, seconds: float) -> None:
         """Add time that has just passed to `name`, and leave it out of the part that the next mark ends."""
-        self._add(name, seconds)
+        self._add(name, seconds, time.monotonic())
         self._last += seconds
 
     def received(self, buffers: int, size: int) -> None:
@@ -115,17 +116,23 @@ class TaskMetrics:
         """Return what is stored of the task. Args: own_put: the request that stores it."""
         return json.dumps(to_json(self.times(own_put)), sort_keys=True).encode()
 
-    def _add(self, name: str, seconds: float) -> None:
+    def _add(self, name: str, seconds: float, now: float) -> None:
         parts = [self.marks]
         if self.working_on is not None:
             parts.append(self._of_operators.setdefault(self.working_on, {}))
+            since, _ = self._at_work.get(self.working_on, (now - seconds, now))
+            self._at_work[self.working_on] = since, now
         for marks in parts:
             marks[name] = marks.get(name, 0.0) + seconds
 
     def _operator(self, uid: str, marks: Mapping[str, float]) -> OperatorTimes:
         spent = {name: round(marks.get(name, 0.0) * 1000) for name in _OF_OPERATORS}
         uploads_ms = round(1000 * sum(seconds for one, seconds in self._uploads if one == uid))
-        return OperatorTimes(**spent, async_ms=uploads_ms, alignment_ms=self._aligned_ms.get(uid, 0))
+        from_ms, to_ms = (round((at - self._started) * 1000) for at in self._at_work[uid])
+        aligned_ms = self._aligned_ms.get(uid, 0)
+        return OperatorTimes(
+            **spent, async_ms=uploads_ms, alignment_ms=aligned_ms, from_ms=max(0, from_ms), to_ms=max(0, to_ms)
+        )
 
     def _ms(self, name: str) -> int | None:
         return round(self.marks[name] * 1000) if name in self.marks else None

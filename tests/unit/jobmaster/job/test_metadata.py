@@ -17,6 +17,7 @@ from milepost.epoch.subtask_shares import SubtaskShare
 from milepost.epoch.task_times import OperatorTimes, TaskTimes
 from milepost.epoch.throughput import ThroughputEstimate
 from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.codec.packing import packed, unpacked
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.storage.requests import StoreRequests
@@ -58,7 +59,7 @@ TASK = TaskTimes(
     in_flight_bytes=3_000,
     left_ms=None,
     requests=StoreRequests(puts=3, gets=2, sent_bytes=9_000, received_bytes=120),
-    operators={"hourly": OperatorTimes(7, 8, 2, 3, async_ms=45, alignment_ms=1)},
+    operators={"hourly": OperatorTimes(7, 8, 2, 3, async_ms=45, alignment_ms=1, from_ms=12, to_ms=34)},
 )
 SHARES = (
     SubtaskShare(node="flights", kind="source", level=0, subtask=0, rows_in=10, rows_out=10, bad_records=2, files=2),
@@ -69,6 +70,9 @@ SHARES = (
 
 
 LEFT = {"handles": [], "key": ["k"], "routing_key": ["k"], "schema": encode_schema(pa.schema([("k", pa.int64())]))}
+
+
+BEFORE = {"restore_ms": 7, "process_ms": 8, "emit_ms": 2, "sync_ms": 3, "async_ms": 45, "alignment_ms": 1}
 
 
 def golden() -> bytes:
@@ -99,6 +103,13 @@ def test_a_checkpoint_from_before_sources_forgot_anything_is_read_on() -> None:
     document = json.loads(golden())
     del document["sources"]["flights"]["horizon_ms"]
     assert decode_metadata(json.dumps(document).encode(), "golden").sources["flights"].horizon_ms is None
+
+
+def test_a_checkpoint_from_before_operators_had_a_place_in_time_is_read_on() -> None:
+    document = json.loads(golden())
+    document["tasks"] = packed([{**task, "operators": {"hourly": BEFORE}} for task in unpacked(document["tasks"])])
+    (task,) = decode_metadata(json.dumps(document).encode(), "golden").tasks
+    assert task.operators["hourly"] == OperatorTimes(7, 8, 2, 3, async_ms=45, alignment_ms=1)
 
 
 def test_rows_in_flight_are_part_of_the_checkpoint() -> None:

@@ -16,7 +16,7 @@ import yaml
 from milepost.jobmaster.metrics.metric_table import METRICS, Kind
 from milepost.jobmaster.metrics.prometheus_text import series_name
 from milepost.jobmaster.metrics.samples import Sample, samples_of
-from milepost.jobmaster.reports.conditions import Condition
+from milepost.jobmaster.reports.health.conditions import Condition
 from milepost.protocol.records.errors import QualityGateFailed
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.runbook.pages import page_files, read_page

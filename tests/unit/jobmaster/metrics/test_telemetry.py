@@ -13,17 +13,24 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.jobmaster.metrics.open_telemetry import MeteredInstruments, telemetry_of_environment
 from milepost.jobmaster.metrics.telemetry import Telemetry
 from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails
+from milepost.protocol.records.errors import QualityGateFailed, SubtaskDeclined
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.servers.otlp_receiver import otlp_receiver
 from tests.harness.servers.processes import REPOSITORY
 
 NS_PER_MS = 1_000_000
+GATE = """\
+quality:
+  - sink: table
+    expectations: [{type: expect_column_values_to_be_between, column: rows, max_value: 1}]
+checkpointing:"""
 ROUNDING_MS = 3
 
 
@@ -49,8 +56,25 @@ class Heard:
             for point in metric.data.data_points
         }
 
+    def all_spans(self) -> tuple[ReadableSpan, ...]:
+        return self._spans.get_finished_spans()
+
     def spans(self) -> dict[str, ReadableSpan]:
-        return {span.name: span for span in self._spans.get_finished_spans()}
+        return {span.name: span for span in self.all_spans()}
+
+    def traces(self) -> list[dict[str, ReadableSpan]]:
+        """The spans of each trace by name; traces in the order of their epochs."""
+        found: dict[int, dict[str, ReadableSpan]] = {}
+        for span in self.all_spans():
+            assert span.context is not None
+            found.setdefault(span.context.trace_id, {})[span.name] = span
+        return list(found.values())
+
+    def master(self, job: SparklessJob, tolerable: int = 0) -> JobMaster:
+        """The job, as a command opens it that this listener listens to."""
+        path = job.folder / "config" / "small.yaml"
+        path.write_text(path.read_text().replace("timeout: 10m}", f"timeout: 10m, tolerable_failures: {tolerable}}}"))
+        return JobMaster(job.loaded(), telemetry=lambda: self.telemetry)
 
 
 @pytest.fixture
@@ -80,11 +104,91 @@ def test_what_epochs_add_adds_up_and_what_is_so_now_is_replaced(job: SparklessJo
     assert not [series for series in values if series[0] == "milepost.job.quality"], "no word is pushed"
 
 
-def test_a_failed_epoch_is_counted_by_its_reason() -> None:
+def test_an_epoch_that_declined_is_counted_and_has_a_trace_that_says_why(job: SparklessJob) -> None:
+    """As far as it came: the steps and subtasks that were measured; its error by its type, without the record."""
     heard = Heard()
+    (job.folder / "landing" / "1.csv").write_text("k,v\nforty-two,a\n")
     for _ in range(2):
-        heard.telemetry.failed("small", "BAD_RECORD")
+        with pytest.raises(SubtaskDeclined):
+            heard.master(job, tolerable=9).run(Session.cli(), SparklessRunner())
     assert heard.values() == {("milepost.job.num_epochs_failed", "small", "BAD_RECORD"): 2}
+    first, second = heard.traces()
+    root = first["epoch"]
+    assert root.status.status_code is StatusCode.ERROR and (root.status.description or "").startswith("BAD_RECORD: ")
+    assert root.attributes is not None and root.attributes["error.type"] == "SubtaskDeclined"
+    assert (root.attributes["milepost.reason"], root.attributes["milepost.tolerated"]) == ("BAD_RECORD", True)
+    assert [first[name].status.status_code.name for name in ("plan", "begin", "session", "job")] == [
+        "UNSET", "UNSET", "UNSET", "ERROR"]  # fmt: skip
+    assert first.keys() >= {"epoch", "plan", "begin", "session", "job"} and "gate" not in first
+    assert (root.attributes["milepost.checkpoint_id"], second["epoch"].attributes["milepost.checkpoint_id"]) == (1, 2)
+    assert "forty-two" not in "".join(span.to_json() for span in (*first.values(), *second.values()))
+    for span in first.values():
+        assert within(span, root), span.name
+
+
+def test_a_vetoed_epoch_has_a_trace_with_what_the_gate_says_and_no_value(tmp_path: Path) -> None:
+    heard = Heard()
+    job = SparklessJob.create(tmp_path / "job", {"checkpointing:": GATE})
+    job.land("a.csv", "k,v\n4711,secret-a\n4711,secret-b\n")
+    with pytest.raises(QualityGateFailed):
+        heard.master(job).run(Session.cli(), SparklessRunner())
+    (trace,) = heard.traces()
+    root = trace["epoch"]
+    assert root.attributes is not None and root.attributes["error.type"] == "QualityGateFailed"
+    assert "expect_column_values_to_be_between(rows) refused 1 of 1 rows" in (root.status.description or "")
+    assert trace["commit"].status.status_code is StatusCode.ERROR and {"gate", "prepare", "write"} <= trace.keys()
+    subtasks = [span for name, span in trace.items() if name.startswith("subtask")]
+    assert subtasks and all(span.parent and span.parent.span_id == span_id(trace["job"]) for span in subtasks)
+    told = "".join(span.to_json() for span in trace.values())
+    assert "4711" not in told and "secret" not in told
+
+
+def test_an_epoch_that_another_command_stops_has_its_trace_by_that_command(job: SparklessJob) -> None:
+    """One trace per epoch, by whoever gave it up: its session may be gone. What that one measured is not known here."""
+    heard = Heard()
+    job.master.trigger(Session.cli())
+    heard.master(job).abort_running()
+    (trace,) = heard.traces()
+    root = trace["epoch"]
+    assert trace.keys() == {"epoch"} and root.status.status_code is StatusCode.ERROR
+    assert root.attributes is not None and root.attributes["error.type"] == "ABORTED_BY_USER"
+    assert root.end_time is not None and root.start_time is not None and root.end_time >= root.start_time
+    assert heard.values() == {("milepost.job.num_epochs_failed", "small", "ABORTED_BY_USER"): 1}
+
+
+def test_a_run_that_is_interrupted_has_a_trace_too(job: SparklessJob) -> None:
+    heard = Heard()
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        heard.master(job).run(Session.cli(), SparklessRunner(before=interrupt))
+    (trace,) = heard.traces()
+    assert trace["epoch"].attributes is not None
+    assert trace["epoch"].attributes["error.type"] == "KeyboardInterrupt"
+    assert trace["epoch"].attributes["milepost.reason"] == "INTERRUPTED"
+
+
+def test_below_a_subtask_each_operator_has_a_span_from_its_first_part_to_its_last(job: SparklessJob) -> None:
+    heard, report = Heard(), epoch(job)
+    heard.telemetry.completed("small", report)
+    spans = heard.all_spans()
+    named = [span for span in spans if span.name == "operator latest"]
+    tasks = {f"subtask {task.level}/{task.subtask}": task for task in report.tasks if "latest" in task.operators}
+    assert len(named) == len(tasks) > 0
+    by_id = {span_id(span): span for span in spans}
+    for span in named:
+        assert span.parent is not None and span.attributes is not None
+        subtask = by_id[span.parent.span_id]
+        times = tasks[subtask.name].operators["latest"]
+        assert times.from_ms is not None and times.to_ms is not None
+        assert within(span, subtask) and 0 <= times.from_ms <= times.to_ms <= tasks[subtask.name].total_ms
+        assert ended_ms(span) - started_ms(span) == times.to_ms - times.from_ms
+        assert span.attributes["milepost.process_ms"] == times.process_ms
+        assert span.attributes["milepost.operator"] == "latest"
+        spent_ms = times.restore_ms + times.process_ms + times.emit_ms + times.sync_ms
+        assert spent_ms <= times.to_ms - times.from_ms + ROUNDING_MS
 
 
 def test_spans_lie_where_steps_and_subtasks_were_measured(job: SparklessJob) -> None:
@@ -95,10 +199,14 @@ def test_spans_lie_where_steps_and_subtasks_were_measured(job: SparklessJob) -> 
     root = spans["epoch"]
     steps = ["plan", "begin", "session", "job", "gate", "prepare", "commit", "notify table", "subsume"]
     assert [one.step for one in report.steps] == steps
-    assert spans.keys() == {"epoch", *steps, *(f"subtask {task.level}/{task.subtask}" for task in report.tasks)}
+    subtasks = {f"subtask {task.level}/{task.subtask}" for task in report.tasks}
+    assert spans.keys() == {"epoch", "operator latest", *steps, *subtasks}
     assert root.attributes is not None and root.attributes["milepost.checkpoint_id"] == 1
     assert len({span.context.trace_id for span in spans.values() if span.context}) == 1
     for name, span in spans.items():
+        if name.startswith("operator"):  # of one of the subtasks
+            assert within(span, spans["job"])
+            continue
         parent = spans["job"] if name.startswith("subtask") else root
         assert name == "epoch" or (span.parent and parent.context and span.parent.span_id == parent.context.span_id)
         assert within(span, parent), name
@@ -106,6 +214,11 @@ def test_spans_lie_where_steps_and_subtasks_were_measured(job: SparklessJob) -> 
         assert ended_ms(spans[earlier]) <= started_ms(spans[later]) + ROUNDING_MS, later
     total_ms = report.phases["total_ms"]
     assert total_ms is not None and abs(ended_ms(root) - started_ms(root) - total_ms) <= ROUNDING_MS
+
+
+def span_id(span: ReadableSpan) -> int:
+    assert span.context is not None
+    return span.context.span_id
 
 
 def started_ms(span: ReadableSpan) -> int:
@@ -132,7 +245,8 @@ def test_a_listener_that_fails_does_not_fail_the_epoch(job: SparklessJob, caplog
 
     report = epoch(job)
     Telemetry(Broken(), None).completed("small", report)
-    Telemetry(Broken(), None).failed("small", "BAD_RECORD")
+    job.master.trigger(Session.cli())
+    JobMaster(job.loaded(), telemetry=lambda: Telemetry(Broken(), None)).abort_running()
     assert caplog.text.count("its telemetry was not told: the collector is away") == 2
 
 
@@ -147,11 +261,14 @@ _RUN = """
 import json, sys
 from itertools import pairwise
 from pathlib import Path
-from milepost.jobmaster.jobmaster import Session, telemetry_of_environment
+from milepost.jobmaster.jobmaster import Session
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
-job, telemetry = SparklessJob(Path(sys.argv[1])), telemetry_of_environment()
-telemetry.completed("small", job.master.run(Session.cli(), SparklessRunner()))
+job = SparklessJob(Path(sys.argv[1]))
+master = job.master
+master.telemetry().completed("small", master.run(Session.cli(), SparklessRunner()))
+job.master.trigger(Session.cli())
+job.master.abort_running()
 """
 
 
@@ -167,7 +284,9 @@ def test_a_collector_hears_of_an_epoch_as_its_variables_say(job: SparklessJob) -
             "TRACEPARENT": f"00-{trace}-{parent}-01",
         }
         subprocess.run([sys.executable, "-c", _RUN, str(job.folder)], env=environ, check=True, timeout=60)
-    root = next(one for one in receiver.spans if one.name == "epoch")
-    assert (root.trace_id.hex(), root.parent_span_id.hex()) == (trace, parent)
+    root, aborted = (one for one in receiver.spans if one.name == "epoch")
+    for one in (root, aborted):
+        assert (one.trace_id.hex(), one.parent_span_id.hex()) == (trace, parent)
+    assert (root.status.code, aborted.status.code) == (0, 2) and "ABORTED_BY_USER" in aborted.status.message
     assert {one.trace_id.hex() for one in receiver.spans} == {trace} and len(receiver.spans) > 10
     assert {"milepost.job.num_records_in", "milepost.operator.num_rows_total"} <= receiver.metrics
