@@ -1,0 +1,50 @@
+"""Requests in the background: who asked goes on, and hears the answer or the error when it waits for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event, current_thread
+
+import pytest
+
+from milepost.protocol.records.errors import NotFound
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.storage.background import begun, in_background
+from milepost.storage.open import open_store
+
+
+def test_nobody_has_to_wait_for_an_answer() -> None:
+    """A store that is away does not keep a process that has its work done."""
+    code = (
+        "from threading import Event\n"
+        "from milepost.storage.background import in_background\n"
+        "in_background(lambda: Event().wait(120), 'asks')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_error_is_raised_where_the_answer_is_waited_for() -> None:
+    def refused() -> bytes:
+        raise NotFound("there is no such object")
+
+    assert in_background(lambda: b"x", "asks").result() == b"x"
+    answer = in_background(refused, "asks")
+    with pytest.raises(NotFound, match="no such object"):
+        answer.result()
+
+
+def test_a_bucket_is_asked_beside_what_comes_next_and_a_directory_when_it_is_waited_for(tmp_path: Path) -> None:
+    bucket, directory = open_store(StoreConfig("s3://bucket/jobs")), open_store(StoreConfig(f"file://{tmp_path}"))
+    asked = Event()
+
+    def ask() -> str:
+        asked.set()
+        return current_thread().name
+
+    later = begun(directory, ask, "asks")
+    assert not asked.is_set() and later() == current_thread().name
+    asked.clear()
+    beside = begun(bucket, ask, "asks")
+    assert asked.wait(60) and beside() == "asks"
