@@ -57,11 +57,14 @@ class HeaderDroppingProxy:
 
             def forward(self) -> None:
                 length = int(self.headers.get("Content-Length", "0"))
-                body = self.rfile.read(length) if length else None
+                self.relay(self.rfile.read(length))
+
+            def relay(self, body: bytes) -> None:
+                """Send a request on, and its answer back."""
                 sent = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
                 upstream = http.client.HTTPConnection("127.0.0.1", upstream_port, timeout=120)
                 kept = {name: value for name, value in sent.items() if name.lower() not in proxy.dropped_headers}
-                upstream.request(self.command, self.path, body, kept)
+                upstream.request(self.command, self.path, body or None, kept)
                 reply = upstream.getresponse()
                 content = reply.read()
                 upstream.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -69,20 +68,13 @@ class HoldingProxy(HeaderDroppingProxy):
         forwarding = super()._handler(upstream_port)
 
         class Handler(forwarding):  # type: ignore[valid-type,misc]
-            def forward(self) -> None:
-                length = int(self.headers.get("Content-Length", "0"))
-                connection, self.rfile = self.rfile, io.BytesIO(self.rfile.read(length))
-                try:
-                    hold = proxy._due(self.command, self.path, self.rfile.getvalue())
-                    if hold is not None:
-                        hold.released.wait()
-                    with suppress(ConnectionError):  # whoever waited for the answer may have been killed
-                        super().forward()
-                    if hold is not None:
-                        hold.forwarded.set()
-                finally:
-                    self.rfile = connection
-
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = forward
+            def relay(self, body: bytes) -> None:
+                hold = proxy._due(self.command, self.path, body)
+                if hold is not None:
+                    hold.released.wait()
+                with suppress(ConnectionError):  # whoever waited for the answer may have been killed
+                    super().relay(body)
+                if hold is not None:
+                    hold.forwarded.set()
 
         return Handler

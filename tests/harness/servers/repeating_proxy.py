@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import io
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 
@@ -28,20 +27,12 @@ class RepeatingProxy(HeaderDroppingProxy):
         forwarding = super()._handler(upstream_port)
 
         class Handler(forwarding):  # type: ignore[valid-type,misc]
-            def forward(self) -> None:
-                length = int(self.headers.get("Content-Length", "0"))
-                connection = self.rfile  # type: ignore[has-type]
-                self.rfile = io.BytesIO(connection.read(length))
-                try:
-                    if proxy.repeat_when(self.command, self.path):
-                        upstream = http.client.HTTPConnection("127.0.0.1", upstream_port, timeout=120)
-                        upstream.request(self.command, self.path, self.rfile.getvalue(), dict(self.headers.items()))
-                        proxy.first_statuses.append(upstream.getresponse().status)
-                        upstream.close()
-                    super().forward()
-                finally:
-                    self.rfile = connection
-
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = forward
+            def relay(self, body: bytes) -> None:
+                if proxy.repeat_when(self.command, self.path):
+                    upstream = http.client.HTTPConnection("127.0.0.1", upstream_port, timeout=120)
+                    upstream.request(self.command, self.path, body, dict(self.headers.items()))
+                    proxy.first_statuses.append(upstream.getresponse().status)
+                    upstream.close()
+                super().relay(body)
 
         return Handler

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from milepost.cli.running.control import Yes, confirmed
+from milepost.cli.switching.shown_plan import agreed
 from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, show_rows
@@ -91,14 +92,9 @@ def backfill(
             return output.note("nothing was changed")
         return _show_disposed(master.dispose_backfills(), output)
     plan = output.as_typed(master.plan_backfill(**asked))
-    if dry_run and output.json:
-        return output.document(plan)
-    for line in plan.text if dry_run or not yes else ():
-        output.text(line)
-    if dry_run:
-        return output.text("nothing was changed")
-    if not confirmed(f"Backfill {plan.job}? Epochs to replay: {plan.epochs}.", yes, output):
-        return output.note("nothing was changed")
+    question = f"Backfill {plan.job}? Epochs to replay: {plan.epochs}."
+    if not agreed(plan, question, output, dry_run=dry_run, yes=yes):
+        return None
 
     from milepost.cli.terminal.progress import EpochProgress
     from milepost.spark.driver.open_runner import open_runner

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from milepost.cli.running.control import Yes, confirmed
+from milepost.cli.running.control import Yes
+from milepost.cli.switching.shown_plan import agreed
 from milepost.cli.terminal.completion import sink_names
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
@@ -72,14 +73,9 @@ def migrate_table(
     target = _target(to, path, table, (catalog_type, catalog_uri, catalog_name), _options(catalog_option or []))
     master = open_job(job)
     plan = output.as_typed(master.plan_migration(sink, target))
-    if dry_run or not yes or plan.done:
-        for line in plan.text:
-            output.text(line)
-    if dry_run:
-        return output.document(plan) if output.json else output.text("nothing was changed")
     question = f"Migrate the table of sink {plan.sink} of job {plan.job}?"
-    if not plan.done and not confirmed(question, yes, output):
-        return output.note("nothing was changed")
+    if not agreed(plan, question, output, dry_run=dry_run, yes=yes, idle=plan.done):
+        return None
     detail = f"by a person: milepost migrate-table {plan.job} {plan.sink} --to {to.value}"
     result = output.as_typed(master.migrate_table(plan, detail=detail))
     if output.json:

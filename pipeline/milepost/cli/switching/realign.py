@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from milepost.cli.running.control import Yes, confirmed
+from milepost.cli.running.control import Yes
+from milepost.cli.switching.shown_plan import agreed
 from milepost.cli.terminal.completion import sink_names
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
@@ -34,14 +35,9 @@ def realign(
     output: Output = ctx.obj
     master = open_job(job)
     plan = output.as_typed(master.plan_realign(sink))
-    if dry_run or not yes or plan.fault is None:
-        for line in plan.text:
-            output.text(line)
-    if dry_run:
-        return output.document(plan) if output.json else output.text("nothing was changed")
     question = f"Let sink {plan.sink} show {checkpoint_name(plan.head)} of job {plan.job}?"
-    if plan.fault is not None and not confirmed(question, yes, output):
-        return output.note("nothing was changed")
+    if not agreed(plan, question, output, dry_run=dry_run, yes=yes, idle=plan.fault is None):
+        return None
     result = master.realign(Session.cli(), plan, detail=f"by a person: milepost realign {plan.job} {plan.sink}")
     if output.json:
         return output.document(result)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from milepost.cli.running.control import Yes, confirmed
+from milepost.cli.running.control import Yes
 from milepost.cli.switching.rewind import show_rewind_points
+from milepost.cli.switching.shown_plan import agreed
 from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
@@ -15,7 +16,7 @@ from milepost.cli.terminal.output import Output
 from milepost.protocol.records.ids import checkpoint_name
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import RollbackPlan, RollbackResult
+    from milepost.jobmaster.jobmaster import RollbackResult
 
 
 _NEWEST = 50
@@ -60,14 +61,10 @@ def rollback(
     if to is None:
         raise typer.BadParameter("say which one: --to ID|TIME; --points lists them", param_hint="--to")
     plan = output.as_typed(master.plan_rollback(to))
-    if dry_run:
-        _show_plan(plan, output)
-        return output.document(plan) if output.json else output.text("nothing was changed")
-    if not yes:
-        _show_plan(plan, output)
     target = plan.target.checkpoint_id
-    if not confirmed(f"Roll {plan.job} back to {checkpoint_name(target)}?", yes, output):
-        return output.note("nothing was changed")
+    question = f"Roll {plan.job} back to {checkpoint_name(target)}?"
+    if not agreed(plan, question, output, dry_run=dry_run, yes=yes):
+        return None
     rolled_back = master.rollback(
         Session.cli(),
         target,
@@ -77,11 +74,6 @@ def rollback(
     )
     result = output.as_typed(rolled_back)
     return output.document(result) if output.json else _show_result(result, output)
-
-
-def _show_plan(plan: RollbackPlan, output: Output) -> None:
-    for line in plan.text:
-        output.text(line)
 
 
 def _show_result(result: RollbackResult, output: Output) -> None:
