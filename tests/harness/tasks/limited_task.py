@@ -36,7 +36,7 @@ def main(folder: str, limit_mb: int, budget: str) -> int:
         for epoch in range(len(ROWS)):
             with (
                 task_memory(str(Path(folder, "cache")), own if budget == "own" else UNLIMITED) as memory,
-                told("level 1, subtask 0", own),
+                told("operator totals (level 1, subtask 0)", own),
             ):
                 ack = _epoch(store, epoch, handles, memory, str(Path(folder, "cache")))
             handles = (ack["operators"]["totals"]["state"][""],)

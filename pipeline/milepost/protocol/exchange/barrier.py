@@ -56,7 +56,7 @@ class SubtaskIdentity:
         """
         unusable = isinstance(error, EnvironmentUnusable)
         reason = CheckpointFailureReason.ENVIRONMENT_UNUSABLE if unusable else otherwise
-        told = error.message if error.message.startswith(f"{who}: ") else f"{who}: {error.message}"
+        told = error.message if error.message.startswith((f"{who}: ", f"{who} ")) else f"{who}: {error.message}"
         decline = self.decline(reason, told)
         return replace(decline, payload={"hint": error.hint}) if error.hint else decline
 

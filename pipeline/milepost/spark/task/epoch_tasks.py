@@ -111,15 +111,24 @@ class OperatorStage:
             part = "stage_ms" if isinstance(item, SnapshotStarted) else "emit_ms"
             metrics.apart(part, time.monotonic() - handed)
 
-    @staticmethod
-    def _bounded(identity: SubtaskIdentity, items: Iterator[TaskOutput], budget: MemoryBudget) -> Iterator[TaskOutput]:
+    def _bounded(
+        self, identity: SubtaskIdentity, items: Iterator[TaskOutput], budget: MemoryBudget
+    ) -> Iterator[TaskOutput]:
         """The items; a task that needs more memory than its worker has declines, and says what to set."""
-        who = f"level {identity.level}, subtask {identity.subtask}"
+        who = self._who(identity.subtask)
         try:
             with told(who, budget):
                 yield from items
         except EnvironmentUnusable as error:
             yield Declined(identity.decline_for(error, who, CheckpointFailureReason.ENVIRONMENT_UNUSABLE))
+
+    def _who(self, subtask: int) -> str:
+        """Return what a task works on, by the names of the spec."""
+        if self.stateful is None:
+            work = f"source {self.splits[subtask].source}"
+        else:
+            work = f"operator {' and '.join(one.operator.uid for one in self.stateful.operators)}"
+        return f"{work} (level {self.level}, subtask {subtask})"
 
     def _produce(
         self, attempt: Attempt, batches: Batches, store: ObjectStore, metrics: TaskMetrics

@@ -95,7 +95,8 @@ class LookupStage:
 
     def _run(self, attempt: Attempt, items: Iterator[TaskOutput]) -> Iterator[TaskOutput]:
         identity = SubtaskIdentity(self.checkpoint_id, self.token, self.level, attempt.subtask)
-        who = f"level {self.level}, subtask {attempt.subtask}"
+        uids = " and ".join(plan.lookup.uid for plan in self.plans)
+        who = f"operator {uids} (level {self.level}, subtask {attempt.subtask})"
         refused: Decline | None = None
         try:
             with told(who, attempt.memory.budget):

@@ -1,0 +1,35 @@
+"""A task that runs out of memory says what it was at by the names of the spec, and what to set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.spark.task import epoch_tasks
+from tests.harness.jobs.side_by_side_runner import SideBySideRunner
+from tests.harness.jobs.sparkless_job import SparklessJob
+
+
+@pytest.mark.parametrize(
+    ("does", "who"),
+    [("run_source", "source rows (level 0, subtask 0)"), ("run_subtask", "operator latest (level 1, subtask 0)")],
+)
+def test_a_task_without_memory_names_its_source_or_its_operator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, who: str
+) -> None:
+    def full(*_: Any) -> Iterator[Any]:
+        raise MemoryError("malloc of size 4096 failed")
+        yield
+
+    monkeypatch.setattr(epoch_tasks, does, full)
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    with pytest.raises(EnvironmentUnusable) as unusable:
+        job.master.run(Session.cli(), SideBySideRunner())
+    assert f"{who} ran out of memory (no limit is set; malloc of size 4096 failed)" in unusable.value.message
+    assert unusable.value.message.count(who) == 1 and "spark.executor.pyspark.memory" in unusable.value.hint
