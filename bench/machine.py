@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from milepost.spark.driver.java import find_java_home
+from milepost.spark.driver.engines.java import find_java_home
 from scripts.processes import ROOT
 
 

@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 
 from milepost.protocol.records.errors import CheckpointError
-from milepost.spark.driver.class_archive import archive_path
-from milepost.spark.driver.java import find_java
+from milepost.spark.driver.engines.class_archive import archive_path
+from milepost.spark.driver.engines.java import find_java
 
 _SECONDS = 300
 _JOB = "classes"

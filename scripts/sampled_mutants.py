@@ -35,10 +35,10 @@ FOLDERS = ("state", "dataflow/operators", "spark", "dataflow/sinks", "dataflow/s
 ONLY_ON_SPARK = frozenset(
     f"pipeline/milepost/spark/{name}.py"
     for name in (
-        "driver/class_archive", "driver/classic", "driver/connect", "driver/deadline", "driver/engine",
-        "driver/epoch_graph", "driver/java", "driver/open_engine", "driver/runner", "driver/session",
-        "driver/spark_errors", "driver/sql_projection", "task/sql_expression", "worker/worker_daemon",
-        "worker/worker_memory",
+        "driver/deadline", "driver/engines/class_archive", "driver/engines/classic", "driver/engines/connect",
+        "driver/engines/engine", "driver/engines/java", "driver/engines/open_engine", "driver/engines/session",
+        "driver/epoch_graph", "driver/runner", "driver/spark_errors", "driver/sql_projection", "task/sql_expression",
+        "worker/worker_daemon", "worker/worker_memory",
     )
 )  # fmt: skip
 """Not sampled: nothing of them runs without a JVM or a limited process, and such tests take minutes per mutant."""

@@ -10,7 +10,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from milepost.spark.driver.java import find_java_home
+from milepost.spark.driver.engines.java import find_java_home
 from scripts.bootstrap import ROOT, Environment, build, check_disk, say, stop
 from scripts.maven_jars import VARIABLE, JarsNotFetched, fetch_jars, pinned_jars, repository_url, why_unreachable
 

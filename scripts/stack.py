@@ -89,7 +89,7 @@ class Stack:
 
     @property
     def spark_token(self) -> str:
-        from milepost.spark.driver import connect_server
+        from milepost.spark.driver.engines import connect_server
 
         return connect_server.token(self.folder / "spark-token")
 
@@ -157,7 +157,7 @@ class Stack:
         """
         if self.is_alive(SPARK):
             return
-        from milepost.spark.driver import connect_server
+        from milepost.spark.driver.engines import connect_server
 
         self.say("starting the Spark Connect server")
         if SPARK in self.started:

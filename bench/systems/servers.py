@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from milepost.spark.driver import connect_server
-from milepost.spark.driver.session import properties_text
+from milepost.spark.driver.engines import connect_server
+from milepost.spark.driver.engines.session import properties_text
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
 from scripts.processes import PYTHON_PATH
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from milepost.dataflow.sinks.records.table_keys import DATA
 from milepost.protocol.records.errors import SubtaskDeclined
-from milepost.spark.driver.session import TASK_ATTEMPTS
+from milepost.spark.driver.engines.session import TASK_ATTEMPTS
 from tests.harness.jobs.flights_job import FlightsJob
 from tests.harness.jobs.kill_chain import without_quality
 from tests.harness.jobs.milepost_cli import milepost

@@ -60,6 +60,13 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "reports",
     ),
     "spark": ("worker", "wire", "task", "driver", "local"),
+    "spark.driver": (
+        "engines lost_tasks spark_errors",
+        "deadline sql_projection",
+        "epoch_graph spark_answers",
+        "runner",
+        "open_runner",
+    ),
     "spec": ("values", "job sql", "graph", "lineage", "load picture"),
     "spec.job": (
         "checkpointing_spec connections notifier_spec operators prices_spec source_spec",
@@ -193,7 +200,7 @@ def files(*folders: str) -> list[Path]:
 
 
 def package_of(module: str) -> str:
-    """`milepost.spark.driver.java` -> `spark`; `milepost.dataflow.sinks` -> `dataflow.sinks`; `milepost` -> ``""``."""
+    """`milepost.spark.task.levels` -> `spark`; `milepost.dataflow.sinks` -> `dataflow.sinks`; `milepost` -> ``""``."""
     parts = module.split(".")
     return next((room for room in (".".join(parts[1:3]), ".".join(parts[1:2])) if room in ALLOWED), "")
 

@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.runner import SparkEpochRunner
-from milepost.spark.driver.session import open_session
 from milepost.spec.job.spec import SparkSpec
 from tests.harness.law.captured import Captured
 from tests.harness.law.differences import DIFFERENCES, REFUSED, SAME

@@ -15,7 +15,7 @@ from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spark.driver.session import open_session
+from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.sql_projection import (
     decode_output,
     encode_output,

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from milepost.dataflow.operators.rows.row_order import sorted_rows
 from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.runner import SparkEpochRunner
-from milepost.spark.driver.session import open_session
 from milepost.spec.job.spec import SparkSpec
 from milepost.spec.load.load import load_job
 from tests.harness.servers.processes import REPOSITORY

@@ -18,7 +18,7 @@ import pytest
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.spark.driver import connect
+from milepost.spark.driver.engines import connect
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
 from milepost.spec.values.spark_remote import parse_remote

@@ -71,7 +71,11 @@ def told(code: str, component: str, home: Path, sources: Path = REPOSITORY / "pi
 
 def test_a_scheduler_that_forks_has_imported_what_tasks_import(tmp_path: Path) -> None:
     loaded = set(told(LOADED, "scheduler", tmp_path))
-    ours = {"milepost.jobmaster.run.epochs", "milepost.airflow.operators.tasks", "milepost.spark.driver.connect"}
+    ours = {
+        "milepost.jobmaster.run.epochs",
+        "milepost.airflow.operators.tasks",
+        "milepost.spark.driver.engines.connect",
+    }
     assert ours < loaded
     assert {"boto3", "great_expectations.expectations", "pandas", "pyspark.sql.connect.session"} < loaded
     assert not [name for name in loaded if name.startswith(("milepost.cli", "milepost.airflow.page.pages"))]

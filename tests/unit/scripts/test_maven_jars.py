@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from milepost.spark.driver.java import find_java_home
+from milepost.spark.driver.engines.java import find_java_home
 from scripts import spark_readers
 from scripts.browser import environment
 from scripts.maven_jars import CENTRAL, Jar, JarsNotFetched, fetch_jars, pinned_jars, repository_url, why_unreachable

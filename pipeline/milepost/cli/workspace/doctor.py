@@ -89,7 +89,7 @@ def _server(job: LoadedJob) -> Iterator[Check]:
         if server is None:
             return
         require("spark", "a Spark Connect server")
-        from milepost.spark.driver.connect import check_server
+        from milepost.spark.driver.engines.connect import check_server
 
         yield _check("spark server", True, check_server(server))
     except CheckpointError as error:
@@ -107,7 +107,7 @@ def _python() -> Check:
 
 
 def _java() -> Check:
-    from milepost.spark.driver.java import find_java
+    from milepost.spark.driver.engines.java import find_java
 
     try:
         java = find_java()

@@ -39,7 +39,7 @@ def spark_server(
     Epochs of specs with its address as `spark.remote` start within seconds, for no Spark has to start for them.
     """
     require("spark", "a Spark Connect server")
-    from milepost.spark.driver import connect_server
+    from milepost.spark.driver.engines import connect_server
 
     output: Output = ctx.obj
     file = token_file or private_cache() / "spark-token"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from milepost.spark.driver.engine import Engine
+from milepost.spark.driver.engines.engine import Engine
 
 REPEAT_S = 1.0
 """A cancellation reaches only jobs that exist: one that starts a moment later is cancelled by the next."""

@@ -12,10 +12,10 @@ from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import CheckpointExpired
 from milepost.spark.driver.deadline import Deadline
-from milepost.spark.driver.engine import SPARK_ERRORS, Engine, epoch_tag
+from milepost.spark.driver.engines.engine import SPARK_ERRORS, Engine, epoch_tag
+from milepost.spark.driver.engines.open_engine import load_engine, open_engine
 from milepost.spark.driver.epoch_graph import epoch_frame
 from milepost.spark.driver.lost_tasks import lost_task
-from milepost.spark.driver.open_engine import load_engine, open_engine
 from milepost.spark.driver.spark_answers import spark_answers
 from milepost.spark.driver.spark_errors import crash, refusal
 from milepost.spark.driver.sql_projection import sql_schema

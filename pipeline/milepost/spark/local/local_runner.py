@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField, StructType
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
-from milepost.spark.driver.session import open_session, running_master
+from milepost.spark.driver.engines.session import open_session, running_master
 from milepost.spark.driver.spark_errors import refusal
 from milepost.spark.driver.sql_projection import (
     decode_output,

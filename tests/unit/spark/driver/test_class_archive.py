@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.spark.driver.class_archive import archive_options, archive_path
-from milepost.spark.driver.java import JavaRuntime
+from milepost.spark.driver.engines.class_archive import archive_options, archive_path
+from milepost.spark.driver.engines.java import JavaRuntime
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import grpc
 import pytest
 
 from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spark.driver import connect
-from milepost.spark.driver.connect import _Channel
+from milepost.spark.driver.engines import connect
+from milepost.spark.driver.engines.connect import _Channel
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE, parse_remote
 
 

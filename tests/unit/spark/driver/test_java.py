@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spark.driver import java
+from milepost.spark.driver.engines import java
 
 SPARK_JOB = """
 import pandas as pd

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from milepost.spark.driver.jvm_stderr import NOISE, forwarded_stderr
+from milepost.spark.driver.engines.jvm_stderr import NOISE, forwarded_stderr
 
 
 def test_all_but_the_first_warning_arrives_also_what_has_no_end_of_line(capfd: pytest.CaptureFixture[str]) -> None:

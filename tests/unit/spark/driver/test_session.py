@@ -15,7 +15,7 @@ SESSIONS = """
 import contextlib, glob, json, os, psutil, stat
 from milepost.spec.job.spec import SparkSpec
 from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spark.driver.session import open_session
+from milepost.spark.driver.engines.session import open_session
 
 SECRET = "s3cr3t = x: #! \\\\ é \U0001f600"
 fixed = {"spark.hadoop.fs.s3a.secret.key": SECRET, "spark.driver.memory": "512m"}

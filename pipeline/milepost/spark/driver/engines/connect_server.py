@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spark.driver.class_archive import archive_options
-from milepost.spark.driver.java import find_java
-from milepost.spark.driver.session import QUICK_COMPILER, prepare_environment, properties_text
+from milepost.spark.driver.engines.class_archive import archive_options
+from milepost.spark.driver.engines.java import find_java
+from milepost.spark.driver.engines.session import QUICK_COMPILER, prepare_environment, properties_text
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
 from milepost.spec.values.spark_settings import JAVA_OPTIONS, TASK_ATTEMPTS, settings_of
 

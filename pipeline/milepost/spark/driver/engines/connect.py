@@ -28,8 +28,8 @@ from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
-from milepost.spark.driver.engine import epoch_tag
-from milepost.spark.driver.session import quiet_pyspark
+from milepost.spark.driver.engines.engine import epoch_tag
+from milepost.spark.driver.engines.session import quiet_pyspark
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE, SparkRemote
 from milepost.spec.values.spark_settings import session_settings
 

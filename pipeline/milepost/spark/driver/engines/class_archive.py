@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from milepost.spark.driver.java import JavaRuntime
+from milepost.spark.driver.engines.java import JavaRuntime
 
 _FOLDER = "share/milepost"
 

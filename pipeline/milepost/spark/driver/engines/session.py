@@ -32,9 +32,9 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spark.driver.class_archive import archive_options
-from milepost.spark.driver.java import find_java, find_java_home
-from milepost.spark.driver.jvm_stderr import forwarded_stderr
+from milepost.spark.driver.engines.class_archive import archive_options
+from milepost.spark.driver.engines.java import find_java, find_java_home
+from milepost.spark.driver.engines.jvm_stderr import forwarded_stderr
 from milepost.spec.job.spec import SparkSpec
 from milepost.spec.values.spark_settings import (
     JAVA_OPTIONS,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from milepost.epoch.plan import EpochPlan
-from milepost.spark.driver.classic import ClassicEngine
-from milepost.spark.driver.engine import Engine
-from milepost.spark.driver.session import open_session
+from milepost.spark.driver.engines.classic import ClassicEngine
+from milepost.spark.driver.engines.engine import Engine
+from milepost.spark.driver.engines.session import open_session
 
 
 def load_engine(plan: EpochPlan) -> None:
     """Import the modules of the kind of session that a plan's spec asks for."""
     if plan.server is not None:
-        import milepost.spark.driver.connect  # noqa: F401
+        import milepost.spark.driver.engines.connect  # noqa: F401
 
 
 def open_engine(plan: EpochPlan, kept: Engine | None = None) -> Engine:
@@ -21,6 +21,9 @@ def open_engine(plan: EpochPlan, kept: Engine | None = None) -> Engine:
     """
     if plan.server is None:
         return ClassicEngine(open_session(plan.spec.name, plan.spec.spark))
-    from milepost.spark.driver.connect import RemoteEngine, open_remote  # they need gRPC, which the other kind does not
+    from milepost.spark.driver.engines.connect import (  # they need gRPC, which the other kind does not
+        RemoteEngine,
+        open_remote,
+    )
 
     return open_remote(plan, kept if isinstance(kept, RemoteEngine) else None)
