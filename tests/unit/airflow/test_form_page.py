@@ -46,7 +46,7 @@ def test_a_link_carries_the_values_that_airflow_takes_as_they_are(pages: PageCli
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        (form_url("small", "rollback"), "field rollback_to (Back to): expected"),
+        (form_url("small", "rollback", take_over=True), "field rollback_to (Back to) is not filled in"),
         (form_url("small", "rollback", to="latest"), "is not what it takes: A checkpoint id"),
         (form_url("small", "verify") + "&rollback_to=41", "that are not of verify were filled in: rollback_to (41)"),
         (form_url("small", "undo"), "field what (What to do): expected one of rollback"),
@@ -55,6 +55,17 @@ def test_a_link_carries_the_values_that_airflow_takes_as_they_are(pages: PageCli
 def test_what_the_first_task_would_refuse_is_said_beforehand(pages: PageClient, url: str, why: str) -> None:
     page = pages.get(at(url))
     assert "This form would be refused" in page.text and why in html.unescape(page.text)
+
+
+def test_an_act_alone_shows_its_fields_to_fill_in_and_no_alarm(pages: PageClient) -> None:
+    page = pages.get(at(form_url("small", "rollback")))
+    assert "Still to be filled in" in page.text and "would be refused" not in page.text
+    assert "A checkpoint id (0: the empty state)" in page.text and "/rewind?job=small" in page.text
+    assert configuration(page.text) == {"what": "rollback", "rollback_to": None, "rollback_take_over": False}
+    page = pages.get(at(form_url("small", "savepoint_create")))
+    assert "May be filled in" in page.text and '/rewind?job=small">Rewind points</a> lists' not in page.text
+    page = pages.get(at(form_url("small", "gc")))
+    assert "filled in:" not in page.text and configuration(page.text) == {"what": "gc"}
 
 
 def test_what_stands_in_an_address_is_never_markup(pages: PageClient) -> None:

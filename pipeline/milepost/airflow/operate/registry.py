@@ -66,7 +66,8 @@ def asked(form: Mapping[str, Any], job: LoadedJob) -> Asked:
     for short in act.required:
         if own[short] is None:
             param = params[act.field(short)]
-            raise refuse(act.field(short), param.schema["title"], str(param.description).rstrip("."), None)
+            name = f"{act.field(short)} ({param.schema['title']})"
+            raise InvalidRequest(f"field {name} is not filled in. Nothing was done. What it is: {param.description}")
     act.check(own)
     return Asked(act, own, bool(form[forms.DRY_RUN]), act.asks and bool(form[forms.APPROVE]))
 

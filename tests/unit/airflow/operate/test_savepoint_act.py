@@ -72,7 +72,7 @@ def test_making_one_asks_nobody_and_disposing_of_one_does(job: SparklessJob) -> 
             {"name": "v1", "at": 1},
             r"field savepoint_create_name \(Name\): expected a name that is free, got v1",
         ),
-        ("dispose", {}, r"field savepoint_dispose_name \(Name\): expected Of the savepoint that goes, got nothing"),
+        ("dispose", {}, r"field savepoint_dispose_name \(Name\) is not filled in"),
         ("dispose", {"name": "v2"}, "has no savepoint v2; it has: v1"),
     ],
 )

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from milepost.airflow.operate.registry import ACTS, asked, operate_form
+from milepost.airflow.operate.rollback import ROLLBACK
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.job_specs import operate_dag_id
 from milepost.airflow.page.jobs.job_page import OpenedJob
@@ -29,11 +30,16 @@ _OF_THE_PAGE = ("job",)
 
 @router.get("/form")
 def form(at: OpenedJob, request: Request) -> HTMLResponse:
-    """A form of the job, filled in with what stands in the address."""
+    """A form of the job, filled in with what stands in the address; of an act alone, its fields as they are preset."""
     params = operate_form(at.loaded)
     given = {name: text for name, text in request.query_params.items() if name not in _OF_THE_PAGE}
     values = {name: _typed(params.get(name), text) for name, text in given.items()}
     act = ACTS.get(str(values.get(forms.WHAT)))
+    refused = _refused(at, params, values)
+    own = [] if act is None else [act.field(short) for short in act.fields(at.loaded)]
+    blank = bool(own) and list(values) == [forms.WHAT]
+    if blank:
+        values |= {name: params[name].value for name in own}
     return at.render(
         "form.html",
         "form",
@@ -46,7 +52,9 @@ def form(at: OpenedJob, request: Request) -> HTMLResponse:
             if name in params and name != forms.WHAT
         ],
         configuration=json.dumps(values, indent=2),
-        refused=_refused(at, params, values),
+        blank=blank,
+        goes_back=act is ROLLBACK,
+        refused=refused,
     )
 
 
