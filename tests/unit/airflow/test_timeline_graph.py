@@ -6,7 +6,9 @@ from itertools import pairwise
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from milepost.airflow.page.drawings.timeline_graph import WIDTH, TimelineHistory, timeline_graph
+import pytest
+
+from milepost.airflow.page.drawings.timeline_graph import PLANE, TimelineHistory, timeline_graph
 from milepost.jobmaster.jobmaster import CheckpointReport, TimelineSwitch
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -33,9 +35,9 @@ def drawn(told: TimelineHistory) -> Element:
 
 def place_of(svg: Element, checkpoint_id: int) -> tuple[float, float]:
     link = next(one for one in svg.iter(f"{SVG}a") if one.get("href") == f"/c/{checkpoint_id}?job=<b>")
-    shape = link.find(f"{SVG}circle")
+    shape = link.find(f"{SVG}svg")
     assert shape is not None
-    return float(shape.get("cx", "")), float(shape.get("cy", ""))
+    return PLANE * float(shape.get("x", "").removesuffix("%")) / 100, float(shape.get("y", ""))
 
 
 BACK = history(
@@ -63,6 +65,8 @@ def test_a_rollback_is_a_curve_from_the_checkpoint_that_it_went_back_to() -> Non
     assert any(
         path.startswith(f"M {two[0]:.1f} {two[1]:.0f} C ") and path.endswith(f"H {five[0]:.1f}") for path in live
     )
+    (lines,) = (one for one in svg.iter(f"{SVG}svg") if one.get("class") == "lines")
+    assert lines.get("height") == svg.get("height") and lines.get("viewBox") == f"0 0 {PLANE} {svg.get('height')}"
     assert len(dead) == 2, "2 to 3, 3 to 4"
     assert five[1] > two[1], "a lane below"
     ends = [text.text for text in svg.iter(f"{SVG}text") if text.get("class") == "end"]
@@ -81,7 +85,8 @@ def test_states_have_shapes_of_their_own() -> None:
         )
     )
     shapes = {
-        link.get("href", ""): (link[1].tag.removeprefix(SVG), link[1].get("class")) for link in svg.iter(f"{SVG}a")
+        link.get("href", ""): (link[1][0].tag.removeprefix(SVG), link[1][0].get("class"))
+        for link in svg.iter(f"{SVG}a")
     }
     assert list(shapes.values()) == [
         ("circle", "gone live"),
@@ -114,19 +119,40 @@ def test_what_is_seen_is_told_in_words() -> None:
     )
 
 
-def test_three_timelines_of_sixty_checkpoints_fit_and_no_two_numbers_touch() -> None:
-    reports = [report(n, "main", live=n <= 10) for n in range(1, 21)]
-    reports += [report(n, "t2", live=n <= 35) for n in range(21, 41)]
-    reports += [report(n, "t3") for n in range(41, 61)]
-    told = history(*reports, switches=(switch("main", 20, "t2", 10), switch("t2", 40, "t3", 35)), live="t3")
-    svg = drawn(told)
-    places = [place_of(svg, n) for n in range(1, 61)]
-    assert len({x for x, _ in places}) == 60 and max(x for x, _ in places) < WIDTH - 60
-    assert len({y for _, y in places}) == 3
-    numbers = [text for text in svg.iter(f"{SVG}text") if text.get("class") == "id"]
-    for lane in {y for _, y in places}:
-        own = sorted(float(one.get("x", "")) for one in numbers if one.get("y") == f"{lane + 18:.0f}")
-        assert own and all(after - before >= 34 for before, after in pairwise(own))
+def chained(*lengths: int) -> TimelineHistory:
+    """Timelines of so many checkpoints, each from the middle of the one before."""
+    ends = [sum(lengths[: n + 1]) for n in range(len(lengths))]
+    names = ["main", *(f"t{end}" for end in ends[:-1])]
+    at = [end - length // 2 for end, length in zip(ends, lengths, strict=True)]
+    reports = [
+        report(n, name, live=n <= at[lane] or lane == len(lengths) - 1)
+        for lane, (name, end, length) in enumerate(zip(names, ends, lengths, strict=True))
+        for n in range(end - length + 1, end + 1)
+    ]
+    left = zip(pairwise(names), ends, at, strict=False)
+    return history(*reports, switches=tuple(switch(a, end, b, to) for (a, b), end, to in left), live=names[-1])
+
+
+@pytest.mark.parametrize("lengths", [(20, 20, 20), (3,) * 20, (200, 100)])
+def test_many_checkpoints_on_many_timelines_fit_and_no_two_numbers_touch(lengths: tuple[int, ...]) -> None:
+    """On the narrowest screen, where the plane has 660 pixels; on a wide one, where it has 1,500, more are told."""
+    svg, many = drawn(chained(*lengths)), sum(lengths)
+    places = [place_of(svg, n) for n in range(1, many + 1)]
+    assert len({x for x, _ in places}) == many and min(places)[0] > 0 and max(x for x, _ in places) < PLANE
+    assert len({y for _, y in places}) == len(lengths)
+    assert max(y for _, y in places) < int(svg.get("height", "")) <= 46 + 30 * max(len(lengths), 6)
+    shown: dict[str, list[Element]] = {"id": [], "id wide": []}
+    for text in svg.iter(f"{SVG}text"):
+        shown.get(text.get("class", ""), []).append(text)
+    for numbers, pixels in ((shown["id"], 660), (shown["id"] + shown["id wide"], 1_500)):
+        for lane in {y for _, y in places}:
+            own = sorted(float(one.get("x", "")[:-1]) for one in numbers if one.get("y") == f"{lane + 18:.0f}")
+            assert own and all((after - before) / 100 * pixels >= 34 for before, after in pairwise(own))
+
+
+def test_a_few_checkpoints_lie_near_each_other_on_any_screen() -> None:
+    svg = drawn(BACK)
+    assert place_of(svg, 7)[0] < PLANE / 3
 
 
 def test_names_and_reasons_are_escaped() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-WIDTH, HEIGHT = 560, 168
+WIDTH, HEIGHT = 400, 168
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 6, 10, 24
 _STEPS = (1, 2, 5, 10)
 
