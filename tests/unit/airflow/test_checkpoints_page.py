@@ -70,6 +70,43 @@ def test_many_checkpoints_are_shown_a_page_at_a_time(tmp_path: Path, monkeypatch
     assert client.get(f"{CHECKPOINTS}?following=%3Cb%3E").status_code == 422
 
 
+def test_checkpoints_are_chosen_by_status_and_timeline_in_the_address_also_of_every_further_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("milepost.airflow.page.routes.checkpoints.SHOWN_CHECKPOINTS", 2)
+    job = CountedJob.with_epochs(tmp_path / "job", 4, {"last: 20": "last: 3"})
+    timeline = job.rollback(3).timeline
+    job.land([9])
+    job.run(2)
+    job.land([10])
+    job.master.abort(session := Session.cli(), job.master.trigger(session).checkpoint_id, "ABORTED_BY_USER", "no")
+    client, every = client_of(job, monkeypatch), job.master.list_checkpoints()
+    for chosen, wanted in (
+        ("status=completed", [one for one in every if one.status == "completed"]),
+        ("status=subsumed", [one for one in every if one.status == "subsumed"]),
+        ("status=aborted", [one for one in every if one.status == "aborted"]),
+        ("status=pending", []),
+        ("timeline=main", [one for one in every if one.timeline == "main"]),
+        (
+            "status=completed&timeline=main",
+            [one for one in every if (one.status, one.timeline) == ("completed", "main")],
+        ),
+    ):
+        address, told = f"{CHECKPOINTS}?{chosen}", []
+        while address:
+            page = client.get(address).text
+            told += [int(one) for one in re.findall(r"/checkpoints/(\d+)\?job=small\">\d", page)]
+            assert all(f"<strong>{one.partition('=')[2]}</strong>" in page for one in chosen.split("&"))
+            earlier = re.search(r'<a href="([^"]+)">Earlier</a>', page)
+            address = earlier[1].replace("&amp;", "&") if earlier else ""
+            assert not address or all(one in address for one in chosen.split("&"))
+        assert told == [one.checkpoint_id for one in wanted], chosen
+    assert "There is none." in client.get(f"{CHECKPOINTS}?status=pending").text
+    page = client.get(CHECKPOINTS).text
+    assert f'href="{CHECKPOINTS}?job=small&amp;timeline={timeline}">{timeline}</a>' in page
+    assert client.get(f"{CHECKPOINTS}?status=%3Cb%3E").status_code == 422
+
+
 def test_the_run_that_made_a_checkpoint_is_a_link_to_airflow_s_page_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,11 +101,19 @@ class Reports:
         except StateCorrupt:
             return {}
 
-    def history_page(self, limit: int, following: str | None = None) -> HistoryPage:
-        """Return some checkpoints, newest first, and the switches between them; `following`: of the page before."""
-        from milepost.jobmaster.reports.history.history import History
+    def history_page(
+        self, limit: int, following: str | None = None, *, status: str | None = None, timeline: str | None = None
+    ) -> HistoryPage:
+        """Return some checkpoints, newest first, and the switches between them.
 
-        return History(self._context).page(limit, following)
+        Args:
+            following: of the page before. status, timeline: only checkpoints of these; then a page may have fewer.
+        Raises: InvalidRequest: that is no position, or no status.
+        """
+        from milepost.jobmaster.reports.history.history import History
+        from milepost.jobmaster.reports.history.page import wanted
+
+        return History(self._context).page(limit, following, wanted(status, timeline))
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the manifest log, newest first."""

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.jobmaster import HistoryPage, JobMaster, Session
+from milepost.jobmaster.reports.history import history
+from milepost.protocol.records.checkpoints import CheckpointStatus
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.storage.read_ahead import AT_ONCE
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.stores.job_stores import hook_stores
 
@@ -70,6 +73,48 @@ def test_a_page_reads_its_stretch_of_the_log_and_no_more(job: CountedJob, monkey
     head = job.small.context.head().version
     before = int(str(last).split("-")[0])
     assert page.checkpoints and {version for version in read if version >= before} <= {head, head + 1}, "and the head"
+
+
+@pytest.mark.parametrize("limit", [1, 2, 50])
+@pytest.mark.parametrize("status", [None, *(one.value for one in CheckpointStatus)])
+@pytest.mark.parametrize("timeline", [None, "main"])
+def test_pages_of_some_checkpoints_together_tell_each_of_them_once(
+    job: CountedJob, limit: int, status: str | None, timeline: str | None
+) -> None:
+    pages = [job.master.history_page(limit, status=status, timeline=timeline)]
+    while (following := pages[-1].following) is not None:
+        pages.append(job.master.history_page(limit, following, status=status, timeline=timeline))
+    assert [(one.checkpoint_id, one.status, one.live) for page in pages for one in page.checkpoints] == [
+        (one.checkpoint_id, one.status, one.live)
+        for one in job.master.list_checkpoints()
+        if status in (None, one.status) and timeline in (None, one.timeline)
+    ]
+
+
+def test_what_is_not_wanted_is_read_for_as_long_as_a_person_waits(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And of retained checkpoints the head tells all: however many epochs lie between them, no other entry is read."""
+    entries: set[str] = set()
+
+    def note(operation: str, key: str) -> None:
+        if operation == "get" and "manifest/" in key:
+            entries.add(key)
+
+    hook_stores(monkeypatch, before=note)
+    assert job.master.history_page(50, status="completed").checkpoints and len(entries) == 1
+    monkeypatch.setattr(history, "_PASSED", 6)
+    pages = [job.master.history_page(50, status="aborted")]
+    while (following := pages[-1].following) is not None:
+        entries.clear()
+        pages.append(job.master.history_page(50, following, status="aborted"))
+        assert len(entries) <= 1 + 6 + 2 * AT_ONCE
+    assert len(pages) > 2 and [one.checkpoint_id for page in pages for one in page.checkpoints] == [7]
+
+
+def test_a_status_that_is_none_is_refused(job: CountedJob) -> None:
+    with pytest.raises(InvalidRequest, match="is no status of a checkpoint"):
+        job.master.history_page(5, status="done")
 
 
 def test_a_job_that_never_ran_has_an_empty_page(tmp_path: Path) -> None:

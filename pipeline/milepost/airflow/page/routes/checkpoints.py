@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
@@ -18,6 +18,7 @@ SHOWN_ENTRIES = 100
 
 router = APIRouter()
 
+Status = Literal["completed", "subsumed", "aborted", "pending"]
 Position = Annotated[str | None, Query(pattern=r"^[0-9]{1,20}-[0-9]{1,20}$")]
 
 
@@ -30,13 +31,28 @@ class LeftLine:
     checkpoints: tuple[CheckpointReport, ...]
     switch: TimelineSwitch | None
 
+    @property
+    def number(self) -> int:
+        return len(self.checkpoints)
+
 
 @router.get("/checkpoints")
-def checkpoints(at: OpenedJob, following: Position = None) -> HTMLResponse:
-    """The checkpoints of the job, newest first, from where the page before has ended."""
+def checkpoints(
+    at: OpenedJob, following: Position = None, status: Status | None = None, timeline: str | None = None
+) -> HTMLResponse:
+    """The checkpoints of the job, newest first, from where the page before has ended; all, or some of them."""
     master = at.master()
     state = master.job_state()
-    found = master.history_page(SHOWN_CHECKPOINTS, following)
+    found = master.history_page(SHOWN_CHECKPOINTS, following, status=status, timeline=timeline)
+    chosen = {name: value for name, value in (("status", status), ("timeline", timeline)) if value is not None}
+    if chosen:
+        return at.render(
+            "chosen_checkpoints.html",
+            "checkpoints",
+            found=found,
+            statuses=get_args(Status),
+            chosen=chosen,
+        )
     history = TimelineHistory(found.checkpoints, found.switches, state.timelines, state.timeline)
     left = list(_left_lines(history))
     apart = {one.checkpoint_id for line in left for one in line.checkpoints}
@@ -50,6 +66,7 @@ def checkpoints(at: OpenedJob, following: Position = None) -> HTMLResponse:
         left=left,
         switches=found.switches,
         following=found.following,
+        statuses=get_args(Status),
         unreadable=found.unreadable,
         graph=timeline_graph(history, lambda checkpoint_id: at.url("checkpoints", checkpoint_id)),
     )

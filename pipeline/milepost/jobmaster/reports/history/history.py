@@ -17,7 +17,7 @@ from milepost.jobmaster.reports.checkpoint.document import (
     pending_report,
 )
 from milepost.jobmaster.reports.checkpoint.log_search import confirmations_after, end_of, leads_to
-from milepost.jobmaster.reports.history.page import HistoryPage, LogPosition, TimelineSwitch
+from milepost.jobmaster.reports.history.page import ALL, HistoryPage, LogPosition, TimelineSwitch, Wanted
 from milepost.protocol.codec.log_entries import LogEntry, LoggedEvent, Tombstone, aborted_by, completion_of
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.manifest.transaction.events import (
@@ -37,6 +37,10 @@ from milepost.protocol.retention.lineage import continues, lineage
 
 if TYPE_CHECKING:
     from milepost.jobmaster.reports.timings import AfterCommit
+
+
+_PASSED = 400
+"""Entries that a page reads at most for checkpoints that are not wanted: a person can wait for as many."""
 
 
 @dataclass(slots=True)
@@ -69,29 +73,34 @@ class History:
         wanted = (report for report in self._reports() if report.live and report.status in done)
         return list(islice(wanted, limit))
 
-    def page(self, limit: int, following: str | None = None) -> HistoryPage:
+    def page(self, limit: int, following: str | None = None, wanted: Wanted = ALL) -> HistoryPage:
         """Return at least `limit` checkpoints, newest first, if there are so many; an entry is never divided.
 
         A damaged entry ends it: whether the head continues what is older would be told wrongly.
 
         Args:
             following: of the page before; None: from the newest one on.
+            wanted: of what is left out, no more than `_PASSED` entries are read for one page: it may have fewer.
         Raises: InvalidRequest: that is no position.
         """
         head = self._context.log.head()
         if head is None:
             return HistoryPage((), (), None)
         begin = _newest(head.state) if following is None else LogPosition.parse(following)
+        if wanted.retained:
+            return _retained_page(head.state, begin, limit, wanted)
         walk = _Walk(begin.before, begin.live)
         found: list[CheckpointReport] = []
         last = begin
         unreadable = None
         try:
             for report in self._reports(walk):
-                if len(found) >= limit and walk.version < last.before:
+                full = len(found) >= limit or (not wanted.all and begin.before - last.before >= _PASSED)
+                if full and walk.version < last.before:
                     switches = tuple(one for one in walk.switches if one.version >= last.before)
                     return HistoryPage(tuple(found), switches, str(last))
-                found.append(report)
+                if report in wanted:
+                    found.append(report)
                 last = LogPosition(walk.version, walk.continued)
         except StateCorrupt as error:
             unreadable = error.message
@@ -237,6 +246,16 @@ class History:
                 if checkpoint_id not in seen:
                     seen.add(checkpoint_id)
                     yield _aborted(entry, checkpoint_id)
+
+
+def _retained_page(state: ManifestState, begin: LogPosition, limit: int, wanted: Wanted) -> HistoryPage:
+    """Return a page of retained checkpoints, for which nothing of the log is read: it may keep them for months."""
+    older = (one for one in reversed(state.checkpoints) if one.version < begin.before)
+    reports = ((one, _retained(state, one, ())) for one in older)
+    found = list(islice(((one, report) for one, report in reports if report in wanted), limit + 1))
+    more = len(found) > limit
+    following = str(LogPosition(found[limit - 1][0].version, begin.live)) if more else None
+    return HistoryPage(tuple(report for _, report in found[:limit]), (), following)
 
 
 def _newest(state: ManifestState) -> LogPosition:

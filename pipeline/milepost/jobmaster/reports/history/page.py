@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.protocol.manifest.transaction.events import TimelineSwitched
+from milepost.protocol.records.checkpoints import CheckpointStatus
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId
 
@@ -32,6 +33,38 @@ class LogPosition:
         if not (dash and before.isascii() and before.isdigit() and live.isascii() and live.isdigit()):
             raise InvalidRequest(f"{text!r} is no position in a job's history; nothing was read.")
         return cls(int(before), CheckpointId(int(live)))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which checkpoints a page is of; None: of every status, of every timeline."""
+
+    status: CheckpointStatus | None = None
+    timeline: str | None = None
+
+    @property
+    def all(self) -> bool:
+        return self.status is None and self.timeline is None
+
+    @property
+    def retained(self) -> bool:
+        """Whether only retained checkpoints can be of it, all of which the head names."""
+        return self.status is CheckpointStatus.COMPLETED
+
+    def __contains__(self, report: CheckpointReport) -> bool:
+        status = self.status is None or report.status == self.status.value
+        return status and self.timeline in (None, report.timeline)
+
+
+ALL = Wanted()
+
+
+def wanted(status: str | None, timeline: str | None) -> Wanted:
+    """Return the wish of a status by its name. Raises InvalidRequest: there is no such status."""
+    names = [one.value for one in CheckpointStatus]
+    if status is not None and status not in names:
+        raise InvalidRequest(f"{status!r} is no status of a checkpoint: {', '.join(names)}. Nothing was read.")
+    return Wanted(None if status is None else CheckpointStatus(status), timeline)
 
 
 @dataclass(frozen=True, slots=True)
