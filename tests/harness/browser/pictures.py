@@ -6,12 +6,9 @@ import tempfile
 from pathlib import Path
 
 from milepost.airflow.operators.job_specs import epoch_dag_id, operate_dag_id
-from milepost.airflow.page_urls import URL_PREFIX, job_url, jobs_url
-from scripts import airflow_home
-from scripts.browser.environment import chromium
-from scripts.browser.touring import toured
-from scripts.browser.visits import Tour
+from milepost.airflow.page_urls import job_url, jobs_url
 from tests.harness.browser.shown_jobs import FAILED, WELL, shown_airflow
+from tests.harness.browser.tours import tour_of
 from tests.harness.servers.airflow_instance import AirflowInstance
 from tests.harness.servers.processes import REPOSITORY
 
@@ -34,22 +31,10 @@ def approval_url(airflow: AirflowInstance) -> str:
 
 
 def main() -> None:
-    program = chromium()
-    assert program is not None, "there is no Chromium: python -m scripts.browser"
     with tempfile.TemporaryDirectory(prefix="milepost-") as folder:
         with shown_airflow(Path(folder), "scheduler", "triggerer") as airflow:
             addresses = {**PAGES, APPROVAL: approval_url(airflow)}
-            toured(
-                Tour(
-                    url=airflow.stack.airflow_url,
-                    login=airflow_home.LOGIN,
-                    password=airflow_home.password(airflow.stack.home),
-                    chromium=str(program),
-                    prefix=URL_PREFIX,
-                    roots=(),
-                    pictures={str(DOCS / file): address for file, address in addresses.items()},
-                )
-            )
+            tour_of(airflow, roots=(), pictures={str(DOCS / file): address for file, address in addresses.items()})
     print("\n".join(f"docs/{file}" for file in addresses))
 
 

@@ -11,11 +11,9 @@ from fastapi.routing import APIRoute
 from milepost.airflow.operators.job_specs import epoch_dag_id
 from milepost.airflow.page.checkpoints_page import CheckpointsPage
 from milepost.airflow.page_urls import URL_PREFIX, job_url, jobs_url, runbook_url
-from scripts import airflow_home
-from scripts.browser.environment import chromium
-from scripts.browser.touring import toured
-from scripts.browser.visits import Report, Tour
+from scripts.browser.visits import Report
 from tests.harness.browser.shown_jobs import FAILED, FRESH, WELL, shown_airflow
+from tests.harness.browser.tours import tour_of
 
 pytestmark = pytest.mark.referee
 VIEWS = CheckpointsPage.external_views
@@ -26,22 +24,14 @@ ENTRIES = tuple(view["name"] for view in VIEWS if view["destination"] == "nav")
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """What the browser saw."""
-    program = chromium()
-    assert program is not None, "there is no Chromium: python -m scripts.browser"
     dags = [epoch_dag_id(name) for name in (WELL, FAILED, FRESH)]
     with shown_airflow(tmp_path_factory.mktemp("browser")) as airflow:
-        return toured(
-            Tour(
-                url=airflow.stack.airflow_url,
-                login=airflow_home.LOGIN,
-                password=airflow_home.password(airflow.stack.home),
-                chromium=str(program),
-                prefix=URL_PREFIX,
-                roots=(jobs_url(), *map(job_url, dags), runbook_url("failed")),
-                framed=tuple(f"/dags/{dags[0]}/plugin/{tab['url_route']}" for tab in TABS),
-                entries=ENTRIES,
-                most=2,
-            )
+        return tour_of(
+            airflow,
+            roots=(jobs_url(), *map(job_url, dags), runbook_url("failed")),
+            framed=tuple(f"/dags/{dags[0]}/plugin/{tab['url_route']}" for tab in TABS),
+            entries=ENTRIES,
+            most=2,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,16 +12,6 @@ from milepost.jobmaster.jobmaster import Session
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.servers.task_runs import InProcessRun
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> SparklessJob:
-    """Two epochs."""
-    job = SparklessJob.create(tmp_path, {"last: 1": "last: 20"})
-    for name in ("a.csv", "b.csv"):
-        job.land(name)
-        epoch(job)
-    return job
 
 
 def epoch(job: SparklessJob) -> None:

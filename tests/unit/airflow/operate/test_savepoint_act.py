@@ -10,20 +10,8 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.jobmaster.jobmaster import Session
 from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.servers.task_runs import InProcessRun
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> SparklessJob:
-    """Two epochs."""
-    job = SparklessJob.create(tmp_path, {"last: 1": "last: 20"})
-    for name in ("a.csv", "b.csv"):
-        job.land(name)
-        job.master.run(Session.cli(), SparklessRunner())
-    return job
 
 
 def run(job: SparklessJob, what: str, **form: Any) -> Any:

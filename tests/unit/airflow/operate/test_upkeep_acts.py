@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,21 +9,9 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.dataflow.sinks.formats.parquet_format import HEADS
-from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.layout import token_prefix
 from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.servers.task_runs import InProcessRun
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> SparklessJob:
-    """Two epochs."""
-    job = SparklessJob.create(tmp_path, {"last: 1": "last: 20"})
-    for name in ("a.csv", "b.csv"):
-        job.land(name)
-        job.master.run(Session.cli(), SparklessRunner())
-    return job
 
 
 def asked(job: SparklessJob, what: str, **form: Any) -> InProcessRun:
