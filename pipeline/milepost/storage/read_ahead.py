@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-AT_ONCE = 8
+AT_ONCE = 16
 
 T = TypeVar("T")
 

@@ -137,3 +137,21 @@ def test_a_spec_that_is_refused_is_told_before_all_jobs(tmp_path: Path, monkeypa
     page = client_of(monkeypatch, job).get("/jobs").text
     assert page.index("wrong.yaml is not a valid job spec") < page.index("fine__epoch")
     assert 'href="/dags/wrong__epoch" data-airflow' in page
+
+
+def test_neither_all_jobs_nor_one_of_them_reads_its_retained_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each job the head's metadata is read: what a month costs, for which all are, stands on neither page."""
+    edit = {"name: small": "name: priced", "checkpointing:": "prices: {put_per_1000: 1}\ncheckpointing:"}
+    job = SparklessJob.create(tmp_path, {**edit, "last: 1": "last: 9"})
+    for number in range(4):
+        job.land(f"{number}.csv")
+        run(job, "priced")
+    client, read = client_of(monkeypatch, job), list[str]()
+    hook_stores(monkeypatch, before=lambda operation, key: read.append(key))
+    for address in ("/jobs", "/jobs/priced__epoch"):
+        read.clear()
+        assert "healthy" in client.get(address).text
+        (metadata,) = (key for key in read if key.endswith("_metadata"))
+        assert metadata.startswith("chk-00000000000000000004/")

@@ -136,11 +136,16 @@ class Reports:
         )
 
     @suggest_rollback
-    def status(self, max_lag_ms: int | None = None) -> Status:
-        """Return the job's health: state, lag, unread objects, last success, next step."""
+    def status(self, max_lag_ms: int | None = None, *, month: bool = True) -> Status:
+        """Return the job's health: state, lag, unread objects, last success, next step.
+
+        Args:
+            month: with what a month costs, for which every retained checkpoint is read.
+        """
         from milepost.jobmaster.reports.health.status import status_of
 
-        return replace(status_of(self._context, max_lag_ms), month=self.month_cost())
+        status = status_of(self._context, max_lag_ms)
+        return replace(status, month=self.month_cost()) if month else status
 
     def read(self, sink: str, at: int | None = None, where: str | None = None) -> pa.Table:
         """Return the published table at the sink's head, or as of a retained checkpoint.

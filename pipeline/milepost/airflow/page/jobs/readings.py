@@ -121,7 +121,7 @@ def _read(reading: Reading) -> None:
     try:
         master = JobMaster(reading.job.loaded)
         reading.state = master.job_state()
-        reading.status = master.status()
+        reading.status = master.status(month=False)
     except CheckpointError as error:
         reading.error = error
 

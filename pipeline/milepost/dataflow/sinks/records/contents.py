@@ -138,6 +138,10 @@ class ContentsRecords:
             files = change.applied_to(files)
         return files
 
+    def read_all(self, tables: Iterable[TableContents]) -> None:
+        """Read the records of several contents side by side, each once: `files` finds them. Raises StateCorrupt."""
+        self._changes(dict.fromkeys(handle for contents in tables for handle in contents.records))
+
     def extend(
         self, before: Sequence[ObjectHandle], change: ContentsChange, prefix: str, sink: str
     ) -> tuple[ObjectHandle, ...]:

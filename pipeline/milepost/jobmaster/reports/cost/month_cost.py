@@ -59,7 +59,9 @@ def month_cost(context: JobContext) -> MonthCost | None:
 def stored_bytes(context: JobContext, retained: tuple[CompletedCheckpoint, ...]) -> int:
     """Return the bytes of what these checkpoints refer to, state and tables, each object once."""
     sizes: dict[tuple[str, str], int] = {}
-    for metadata in at_once(context.store, context.metadata, retained):
+    known = at_once(context.store, context.metadata, retained)
+    context.table_records.read_all(table for metadata in known for table in metadata.tables.values())
+    for metadata in known:
         sizes |= {("", handle.key): handle.size for handle in metadata.handles()}
         for name, table in metadata.tables.items():
             sizes |= {(name, file.key): file.size for file in context.table_records.files(table)}
