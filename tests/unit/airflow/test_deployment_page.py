@@ -65,6 +65,8 @@ def test_jobs_in_trouble_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "3 in trouble" in page and "1 healthy" in page
     assert "&lt;b&gt;broken&lt;/b&gt;" in page and "<b>" not in page
     assert page.count("unreadable</span>") == 2 and "go back to the empty state" in page
+    for form in ("/failed__operate/form?job=failed&amp;what=resume", "torn&amp;what=rollback&amp;rollback_to=0"):
+        assert f'{form}">' in page
 
 
 def fail(job: SparklessJob, detail: str) -> None:

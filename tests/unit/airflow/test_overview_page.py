@@ -99,6 +99,9 @@ def test_what_is_wrong_stands_above_all_with_its_reason(
     outside = re.sub(r'<details class="shell">.*?</details>', "", page, flags=re.DOTALL)
     assert not re.search(r"milepost \w+ small", outside), "inside Airflow there is no shell"
     assert ('what=resume"' in page) is (happens is failed)
+    assert (f'<a href="{OVERVIEW}/checkpoints/2?job=small">Checkpoint 2</a> says what failed.' in page) is (
+        happens is failed
+    )
     assert ('what=start"' in page) is (happens is canceled)
 
 

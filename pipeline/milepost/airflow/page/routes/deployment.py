@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse
 from milepost.airflow.page.frame.access import ReadableDags
 from milepost.airflow.page.frame.freshness import since_ms
 from milepost.airflow.page.frame.rendering import page
+from milepost.airflow.page.jobs.acts import PageAct, acts_of
 from milepost.airflow.page.jobs.dag_jobs import jobs_of_deployment
 from milepost.airflow.page.jobs.readings import READINGS, Reading
 from milepost.airflow.page.jobs.standing import Tone
@@ -19,10 +20,16 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class JobLine:
-    """A job in a line of the list; since_success_ms: None before the first one."""
+    """A job in a line of the list; since_success_ms: None before the first one; act: its next step, if it has one."""
 
     reading: Reading
     since_success_ms: int | None
+    act: PageAct | None
+
+    @classmethod
+    def of(cls, reading: Reading) -> JobLine:
+        since = since_ms(reading.status.last_success) if reading.status is not None else None
+        return cls(reading, since, next((act for act in acts_of(reading) if act.first), None))
 
 
 @router.get("/jobs", response_class=HTMLResponse)
@@ -31,7 +38,6 @@ def jobs(request: Request, readable: ReadableDags) -> HTMLResponse:
     known, refused = jobs_of_deployment(readable)
     readings = READINGS.read(known)
     ordered = sorted(readings, key=lambda one: (one.standing.urgency, one.job.loaded.spec.name))
-    lines = [JobLine(one, since_ms(one.status.last_success) if one.status is not None else None) for one in ordered]
     tones = [one.standing.tone for one in ordered]
     counts = [(tone, tones.count(tone)) for tone in Tone if tone in tones]
-    return page(request, "deployment.html", lines=lines, refused=refused, counts=counts)
+    return page(request, "deployment.html", lines=list(map(JobLine.of, ordered)), refused=refused, counts=counts)

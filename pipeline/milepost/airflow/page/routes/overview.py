@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fastapi import APIRouter
@@ -14,7 +14,8 @@ from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.airflow.page.jobs.readings import READINGS, Reading
 from milepost.airflow.page.jobs.standing import Tone
-from milepost.jobmaster.jobmaster import JobState, Status
+from milepost.jobmaster.jobmaster import CheckpointReport, Condition, JobState, Status
+from milepost.protocol.records.checkpoints import CheckpointStatus
 from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
 from milepost.spec.job.spec import SinkSpec
 from milepost.spec.load.lint import lint_report
@@ -55,6 +56,7 @@ def overview(at: OpenedJob) -> HTMLResponse:
         live=live,
         since_success_ms=since_ms(status.last_success) if status is not None else None,
         acts=acts_of(reading),
+        failed=_failed(status, history.checkpoints),
         tables=list(_tables(at.loaded, status)) if status is not None else [],
         checkpoints=history.checkpoints[:SHOWN_CHECKPOINTS],
         unreadable=history.unreadable,
@@ -69,6 +71,13 @@ def _state(reading: Reading) -> JobState:
     if reading.running.done():
         reading.running.result()
     raise reading.error or StoreUnavailable(reading.problem)
+
+
+def _failed(status: Status | None, newest: Sequence[CheckpointReport]) -> CheckpointReport | None:
+    """Return the checkpoint that a job failed at, if that is what is wrong with it and it is one of the newest."""
+    if status is None or status.condition not in (Condition.FAILED, Condition.EPOCH_FAILED):
+        return None
+    return next((one for one in newest if one.status == CheckpointStatus.ABORTED.value), None)
 
 
 def _tables(job: LoadedJob, status: Status) -> Iterator[SinkLine]:
