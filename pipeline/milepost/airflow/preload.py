@@ -1,7 +1,8 @@
 """What tasks import is imported once, by the scheduler, before its LocalExecutor forks what runs them.
 
 A task of an epoch works for tenths of a second, and took longer to import what it works with. A fork has it already,
-and shares its memory. Where tasks begin in processes of their own (Celery, Kubernetes) nothing is imported ahead.
+and shares its memory; so it is with all that a process finds out once: what plugins there are, and how records are
+read. Where tasks begin in processes of their own (Celery, Kubernetes) nothing is imported ahead.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import is_dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -67,6 +69,8 @@ def preload() -> None:
         _tried(partial(import_module, name))
     _tried(_make_jobs_ready)
     _tried(_know_asset_uris)
+    _tried(_know_plugins)
+    _tried(_know_records)
 
 
 def forget() -> None:
@@ -103,6 +107,23 @@ def _know_asset_uris() -> None:
     from airflow.sdk import Asset
 
     Asset("s3://bucket/key")
+
+
+def _know_plugins() -> None:
+    """Have Airflow load the plugins of tasks, whose listeners each of them asks for: it looks at every package."""
+    from airflow.sdk.listener import get_listener_manager
+
+    get_listener_manager()
+
+
+def _know_records() -> None:
+    """Find out from types how records are read and written, which is half of what a short task works."""
+    from milepost.protocol.codec.records import make_ready
+
+    ours = [module for name, module in sys.modules.items() if name.partition(".")[0] == _OWN]
+    for kind in {kind for module in ours for kind in vars(module).values() if isinstance(kind, type)}:
+        if is_dataclass(kind):
+            _tried(partial(make_ready, kind))
 
 
 def _forks() -> bool:

@@ -30,6 +30,21 @@ print(json.dumps(sorted(sys.modules)))
 """
 )
 
+READY = (
+    STARTED
+    + """
+from airflow.sdk.listener import get_listener_manager
+from milepost.airflow.operators.tasks import Acting
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.protocol.codec import readers
+
+known = readers.fields_of.cache_info().misses
+for kind in (Acting, CheckpointMetadata):
+    readers.plan_of(kind)
+print(json.dumps([get_listener_manager.cache_info().currsize, readers.fields_of.cache_info().misses - known]))
+"""
+)
+
 TASKS = (
     STARTED
     + """
@@ -79,6 +94,13 @@ def test_a_scheduler_that_forks_has_imported_what_tasks_import(tmp_path: Path) -
     assert ours < loaded
     assert {"boto3", "great_expectations.expectations", "pandas", "pyspark.sql.connect.session"} < loaded
     assert not [name for name in loaded if name.startswith(("milepost.cli", "milepost.airflow.page.pages"))]
+
+
+def test_a_fork_has_found_out_what_plugins_there_are_and_how_records_are_read(tmp_path: Path) -> None:
+    """Both are found out once per process, of which an epoch has six; where nothing is done ahead, by the task."""
+    assert told(READY, "scheduler", tmp_path) == [1, 0]
+    plugins, records = told(READY, "triggerer", tmp_path)
+    assert plugins == 0 and records > 0
 
 
 @pytest.mark.parametrize(

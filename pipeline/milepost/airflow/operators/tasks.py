@@ -12,7 +12,7 @@ import hashlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +94,8 @@ class Unpublished:
 class EpochOperator(JobOperator):
     """Base of the Airflow operators of an epoch."""
 
-    def pending(self, context: Context) -> Acting:
-        """Return what `trigger_checkpoint` of this run left, with the token of the newest `run_epoch` try.
+    def triggered(self, context: Context) -> Acting:
+        """Return what `trigger_checkpoint` of this run left.
 
         Raises: AirflowFailException: it left no checkpoint. StateCorrupt: what was left is something else.
         """
@@ -106,11 +106,17 @@ class EpochOperator(JobOperator):
                 f"{ti.task_id}: this run has no checkpoint: {TRIGGER} left no id, expected one. "
                 f"Nothing was done. Clear the run from {TRIGGER} on, or trigger a new run."
             )
-        acting = from_json(Acting, triggered, f"what {TRIGGER} left", hint=_ANEW)
-        ran = ti.xcom_pull(task_ids=self.beside(RUN))
-        return replace(acting, token=from_json(Ran, ran, f"what {RUN} left", hint=_ANEW).token) if ran else acting
+        return from_json(Acting, triggered, f"what {TRIGGER} left", hint=_ANEW)
 
-    def say_for(self, acting: Acting | Unpublished) -> int:
+    def pending(self, context: Context) -> Acting | Ran:
+        """Return whom the newest try of `run_epoch` acted for; where it left nothing, what `triggered` returns.
+
+        One request of Airflow where two would say the same. Raises: as `triggered`.
+        """
+        ran = context["ti"].xcom_pull(task_ids=self.beside(RUN))
+        return from_json(Ran, ran, f"what {RUN} left", hint=_ANEW) if ran else self.triggered(context)
+
+    def say_for(self, acting: Acting | Ran | Unpublished) -> int:
         """Log the first line of a task, see `say_for_whom`. Returns the checkpoint id."""
         self.say_for_whom(acting.checkpoint_id, acting.timeline, acting.token)
         return acting.checkpoint_id
@@ -162,7 +168,7 @@ class RunEpochOperator(CheckpointOperator):
     def act(self, context: Context) -> Any:
         from milepost.spark.driver.open_runner import open_runner
 
-        acting = self.pending(context)
+        acting = self.triggered(context)
         checkpoint_id = self.say_for(acting)
         session, runner = self.session(context), open_runner()
         report = self.jobmaster().run_epoch(session, checkpoint_id, runner, planned=acting.times)

@@ -340,6 +340,11 @@ def _plan(kind: type) -> tuple[frozenset[str], tuple[tuple[str, str, frozenset[t
     return frozenset(field.key for field in plan), tuple((one.name, one.key, one.plain, one.read) for one in plan)
 
 
+def plan_of(kind: type) -> object:
+    """Return what reads the fields of a record, which the first of its type finds out."""
+    return _row_plan(kind) if getattr(kind, "stored_as_row", False) else _plan(kind)
+
+
 @cache
 def fields_of(kind: type) -> tuple[StoredField, ...]:
     hints = get_type_hints(kind, include_extras=True)

@@ -35,6 +35,7 @@ from milepost.protocol.codec.readers import (
     OtherFormat,
     check_format,
     fields_of,
+    plan_of,
     reader_of,
 )
 from milepost.protocol.manifest.transaction.events import EVENT_TYPES
@@ -52,6 +53,15 @@ _EVENT_NAMES = {event.__name__ for event in EVENT_TYPES}
 def encode(record: object) -> bytes:
     """Return the canonical JSON of a dataclass made of records, tuples, enums and JSON values."""
     return dump(to_json(record))
+
+
+def make_ready(kind: type) -> None:
+    """Find out how records of this type are written and read, ahead of the first one.
+
+    Raises: TypeError, NameError: it is no type of what can be stored.
+    """
+    if _form_of(kind) is not None:
+        plan_of(kind)
 
 
 def decode(kind: type[Record], body: bytes | str, what: str, *, hint: str = RESTORE, **details: object) -> Record:
