@@ -108,14 +108,15 @@ class BenchAirflow:
         return used
 
     def wait_for_dags(self, dag_ids: Iterable[str]) -> None:
-        """Wait until Airflow lists DAGs, and unpause them. Raises TimeoutError with what it could not import."""
+        """Wait until Airflow lists DAGs, and unpause those that are. Raises TimeoutError with what was not imported."""
         wanted, deadline = set(dag_ids), time.monotonic() + LISTED_S
-        while missing := wanted - self.rest.dags().keys():
+        while missing := wanted - (listed := self.rest.dags()).keys():
             if time.monotonic() > deadline:
                 raise TimeoutError(f"Airflow does not list {sorted(missing)}: {self.rest.import_errors()}")
             time.sleep(0.5)
         for dag_id in sorted(wanted):
-            self.rest.set_paused(dag_id, False)
+            if listed[dag_id]["is_paused"]:
+                self.rest.set_paused(dag_id, False)
 
     def run(self, dag_id: str) -> dict[str, Any]:
         """Trigger one run and wait for its end. Returns its seconds, and what each of its tasks took.

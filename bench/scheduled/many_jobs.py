@@ -19,6 +19,9 @@ from scripts.processes import python
 
 JOBS = 50
 CRON = "* * * * *"
+SETTINGS: dict[str, object] = {"parallelism": 8, "dags_are_paused_at_creation": False}
+"""A DAG runs at once when it is unpaused: whoever unpauses one after the other waits for the runs of the first ones."""
+
 EMPTIES, IDLE, BUSY = "six empty tasks", "jobs without new input", "jobs with new input"
 KINDS = (EMPTIES, IDLE, BUSY)
 
@@ -53,7 +56,7 @@ def _measure(kind: str, minutes: int, folder: Path, say: Say) -> dict[str, Any]:
     empty = (HERE / "empty_dags.py").read_text(encoding="utf-8")
     files = Files(specs=specs, dags={"empty_dags.py": empty} if kind == EMPTIES else {})
     environ = {"MILEPOST_BENCH_EMPTIES": str(JOBS), "MILEPOST_BENCH_CRON": CRON}
-    with BenchAirflow(folder, files, environ, {"core": {"parallelism": 8}}) as airflow:
+    with BenchAirflow(folder, files, environ, {"core": SETTINGS}) as airflow:
         for name in names:
             (work / name / "landing").mkdir(parents=True)
         dag_ids = [f"empty_{n:02d}" for n in range(JOBS)] if kind == EMPTIES else [f"{name}__epoch" for name in names]
