@@ -26,13 +26,14 @@ class HeaderDroppingProxy:
         dropped_headers: lower-case names of request headers that never arrive.
         reset_when: called with (method, path, headers) after the server has replied to it; True: the client gets a
             connection reset instead of the reply.
-        requests: (method, path) of all requests that the server answered.
+        requests: (method, path) of all requests that the server answered. replied_bytes: of the bodies of its answers.
     """
 
     def __init__(self, upstream_port: int, *, dropped_headers: frozenset[str] = frozenset()) -> None:
         self.dropped_headers = dropped_headers
         self.reset_when: Callable[[str, str, dict[str, str]], bool] = lambda method, path, headers: False
         self.requests: list[tuple[str, str]] = []
+        self.replied_bytes: list[int] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler(upstream_port))
         self._server.daemon_threads = True
         self.endpoint_url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -69,6 +70,7 @@ class HeaderDroppingProxy:
                 content = reply.read()
                 upstream.close()
                 proxy.requests.append((self.command, self.path))
+                proxy.replied_bytes.append(len(content))
                 if proxy.reset_when(self.command, self.path, {name.lower(): value for name, value in sent.items()}):
                     self._reset()
                     return

@@ -1,0 +1,133 @@
+"""The bill of an epoch, by hand: what the server's own log says it was asked, by the prices, is what `show` says.
+
+Requests of the epoch's tasks and of Airflow's are on it, every page of a listing, and every byte that left the storage.
+It is reckoned here without the product's own classes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from airflow.sdk.execution_time.context import set_current_context
+
+from milepost.airflow.operators import tasks
+from milepost.jobmaster.jobmaster import CheckpointDetails, Session
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.servers.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.s3_servers import Ministack
+from tests.harness.servers.task_runs import OutletEvents, TaskInstance
+
+LANDED = 1_001
+"""More than a page of a listing has: each listing of the source is two requests."""
+
+PUT_PER_1000, GET_PER_1000, OUT_PER_GB = 0.005, 0.0004, 0.09
+PRICES = f"prices: {{put_per_1000: {PUT_PER_1000}, get_per_1000: {GET_PER_1000}, out_per_gb: {OUT_PER_GB}}}\n"
+
+
+@pytest.fixture
+def proxy(ministack: Ministack, monkeypatch: pytest.MonkeyPatch) -> Iterator[HeaderDroppingProxy]:
+    for name, value in ministack.environment().items():
+        monkeypatch.setenv(name, value)
+    with HeaderDroppingProxy(ministack.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def job(ministack: Ministack, proxy: HeaderDroppingProxy, tmp_path: Path) -> SparklessJob:
+    """All of it in a bucket; its second epoch is the one that counts."""
+    bucket, client = ministack.new_bucket(), ministack.client
+    endpoint = f"store: {{endpoint_url: '{proxy.endpoint_url}'}}\n"
+    edit = {
+        "storage: ../store\n": f"storage: s3://{bucket}/jobs\n{endpoint}{PRICES}",
+        "../landing/": f"s3://{bucket}/landing/",
+        "../lake/table": f"s3://{bucket}/lake/table",
+    }
+    job = SparklessJob.create(tmp_path, edit)
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(LANDED):
+            pool.submit(client.put_object, Bucket=bucket, Key=f"landing/{number:04}.csv", Body=b"k,v\n1,a\n2,b\n")
+    job.master.run(Session.cli(), SparklessRunner())
+    proxy.requests.clear()
+    proxy.replied_bytes.clear()
+    return job
+
+
+def is_listing(path: str) -> bool:
+    return "list-type=2" in path
+
+
+def bill(requests: Iterable[tuple[str, str]]) -> float:
+    """As a price list has it: PUT, COPY, POST and LIST at one price, GET and HEAD at another, DELETE free."""
+    money = 0.0
+    for method, path in requests:
+        deletes = method == "DELETE" or (method == "POST" and "delete" in parse_qs(urlsplit(path).query, True))
+        if deletes:
+            continue
+        dear = method in ("PUT", "POST") or is_listing(path)
+        money += (PUT_PER_1000 if dear else GET_PER_1000) / 1000
+    return money
+
+
+def of_the_epoch(proxy: HeaderDroppingProxy) -> int:
+    """How many requests the epoch has made: until its last measurement was put."""
+    puts = [at for at, (method, path) in enumerate(proxy.requests) if method == "PUT" and "/metrics/after-" in path]
+    return 1 + puts[-1]
+
+
+def assert_is_the_bill(report: CheckpointDetails, proxy: HeaderDroppingProxy) -> None:
+    made = of_the_epoch(proxy)
+    asked = proxy.requests[:made]
+    assert report.cost is not None and report.cost.requests == pytest.approx(bill(asked), rel=1e-9)
+    assert report.cost.transfer == pytest.approx(sum(proxy.replied_bytes[:made]) * OUT_PER_GB / 10**9, rel=1e-9)
+    assert report.cost.total == pytest.approx((report.cost.requests or 0) + (report.cost.transfer or 0))
+    assert sum("continuation-token" in path for _, path in asked) >= 1, "a listing has a second page"
+    assert not [path for _, path in asked if "uploads" in path or "uploadId" in path], "no object goes in parts"
+
+
+def run_as_airflow_does(job: SparklessJob, proxy: HeaderDroppingProxy, monkeypatch: pytest.MonkeyPatch) -> slice:
+    """The operators of an epoch's DAG, each with a job master of its own. Returns where `validate` asked."""
+    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
+    pushed: dict[tuple[str, str], Any] = {}
+    run = SimpleNamespace(dag_id="small__epoch", run_id="manual__1", run_type="manual", logical_date=None)
+    spec = str(job.folder / "config" / "small.yaml")
+
+    def execute(kind: type[tasks.EpochOperator], task_id: str, **more: Any) -> Any:
+        context: Any = {"ti": TaskInstance(task_id, pushed), "dag_run": run, "params": {}}
+        context["outlet_events"] = OutletEvents()
+        with set_current_context(context):
+            pushed[task_id, "return_value"] = kind(task_id=task_id, spec_path=spec, **more).execute(context)
+        return pushed[task_id, "return_value"]
+
+    execute(tasks.TriggerCheckpointOperator, tasks.TRIGGER)
+    execute(tasks.RunEpochOperator, tasks.RUN)
+    before = len(proxy.requests)
+    execute(tasks.ValidateOperator, tasks.VALIDATE)
+    after = len(proxy.requests)
+    (committed,) = execute(tasks.CompleteCheckpointOperator, tasks.COMPLETE)
+    execute(tasks.NotifyCompleteOperator, tasks.NOTIFY, sink_assets={"table": "s3://lake"}, committed=committed)
+    execute(tasks.SubsumeOperator, tasks.SUBSUME)
+    return slice(before, after)
+
+
+def test_an_epoch_of_airflow_s_tasks_costs_what_the_server_s_log_says(
+    job: SparklessJob, proxy: HeaderDroppingProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for `validate`, which leaves no measurement: a listing and two reads."""
+    validated = run_as_airflow_does(job, proxy, monkeypatch)
+    assert [(method, is_listing(path)) for method, path in proxy.requests[validated]] == [
+        ("GET", True), ("GET", False), ("GET", False)]  # fmt: skip
+    del proxy.requests[validated], proxy.replied_bytes[validated]
+    report = job.master.show(2)
+    assert isinstance(report, CheckpointDetails) and report.requests["tasks"].made > 0
+    assert_is_the_bill(report, proxy)
+    shown = json.loads(milepost("show", job.folder / "config" / "small.yaml", "--json").stdout)["data"]
+    assert report.cost is not None and shown["cost"]["total"] == pytest.approx(report.cost.total)
