@@ -64,6 +64,16 @@ def test_of_a_failed_run_the_reason_comes_from_the_task_that_failed_not_from_the
     assert facts.step == "trigger flights__operate: resume (on a shell: milepost resume flights)"
 
 
+def test_the_step_of_a_veto_that_failed_the_job_ends_with_its_resume() -> None:
+    resume = "the job is FAILED now: once that is done, trigger flights__operate: resume"
+    veto = {("validate", FAILURE_KEY): {"reason": "QUALITY_GATE_FAILED", "detail": "d", "step": "look", "runbook": ""}}
+    aborted = {
+        ("abort_checkpoint", FAILURE_KEY): {"reason": "TASK_FAILURE", "detail": "", "step": resume, "runbook": ""}
+    }
+    assert facts_of("flights__epoch", True, TRIGGERED | veto | aborted).step == f"look; {resume}"
+    assert facts_of("flights__epoch", True, TRIGGERED | aborted).step == resume
+
+
 def test_a_run_whose_tasks_left_nothing_says_so() -> None:
     facts = facts_of("flights__epoch", True, {})
     assert "ended without saying why" in facts.detail

@@ -29,7 +29,7 @@ from milepost.airflow.operators.base import RETURN_VALUE, TRIGGER, JobOperator, 
 from milepost.airflow.operators.checkpoint_link import CheckpointLink
 from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
 from milepost.airflow.operators.job_specs import operate_dag_id
-from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
+from milepost.airflow.task_output.outcome import FAILURE_KEY, Aborted, Failure
 from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.reasons import CheckpointFailureReason
@@ -344,8 +344,11 @@ class AbortCheckpointOperator(CheckpointOperator):
             step = (
                 f". The job is FAILED now. What to do: fix the cause, then trigger {operate}: resume" if failed else ""
             )
-            raise AirflowFailException(
-                f"checkpoint {checkpoint_id} is aborted: {failure.reason}: {failure.detail}{step}"
+            raise Aborted(
+                f"checkpoint {checkpoint_id} is aborted: {failure.reason}: {failure.detail}{step}",
+                hint=f"the job is FAILED now: once that is done, milepost resume {master.job.spec.name}"
+                if failed
+                else "",
             )
         log.warning("the failure is tolerated (`tolerable_failures`): the run counts as successful")
         # The other leaf is upstream_failed by now, which would make the run red.

@@ -69,7 +69,8 @@ def facts_of(dag_id: str, failed: bool, left: Left) -> RunFacts:
         line = f"{line}: {failure.reason}: {failure.detail}"
     if failure is None:
         return RunFacts(job, what, checkpoint_id, line)
-    why = (failure.reason, failure.detail, failure.step, failure.runbook)
+    step = "; ".join(filter(None, (failure.step, _step_after(failure, left) if epoch else "")))
+    why = (failure.reason, failure.detail, step, failure.runbook)
     return RunFacts(job, what, checkpoint_id, line, *why)
 
 
@@ -80,6 +81,13 @@ def _failure(task_ids: tuple[str, ...], left: Left) -> Failure:
         if value is not None:
             return Failure.from_xcom(value, task_id)
     return Failure.from_xcom(None, None)
+
+
+def _step_after(failure: Failure, left: Left) -> str:
+    """Return what giving up the epoch has left to do; "": nothing more than the failure itself."""
+    value = left.get((tasks.ABORT, FAILURE_KEY))
+    aborted = None if value is None else Failure.from_xcom(value, tasks.ABORT)
+    return "" if aborted is None or aborted == failure else aborted.step
 
 
 def _epoch(left: Left, failed: bool) -> tuple[str, int | None, str]:

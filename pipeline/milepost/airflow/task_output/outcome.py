@@ -78,6 +78,14 @@ class Failure:
         return from_json(cls, value, f"failure that {task_id} left", hint="trigger a new run")
 
 
+class Aborted(AirflowFailException):
+    """What ends a task that gave the epoch up. Attributes: hint: what is to be done now, as our errors have it."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
 def failure_of(error: BaseException) -> Failure:
     """Name the reason of an error, and what it says."""
     if isinstance(error, AirflowTaskTimeout):
@@ -87,7 +95,7 @@ def failure_of(error: BaseException) -> Failure:
             "",
             runbook_link(CheckpointExpired("")),
         )
-    step = for_airflow(error.hint) if isinstance(error, CheckpointError) else ""
+    step = for_airflow(error.hint) if isinstance(error, CheckpointError | Aborted) else ""
     detail = detail_for(error)[:MAX_DETAIL_CHARS]
     return Failure(reason_for(error).value, detail, step[:MAX_DETAIL_CHARS], runbook_link(error))
 

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators import tasks
+from milepost.airflow.runs.facts import facts_of
 from milepost.airflow.task_output.outcome import FAILURE_KEY
 from milepost.jobmaster.jobmaster import Session
 from tests.harness.jobs.sparkless_job import SparklessJob
@@ -33,12 +34,16 @@ def job(tmp_path: Path) -> SparklessJob:
     return job
 
 
-def vetoed(job: SparklessJob, veto: dict[str, str] = VETO) -> str:
-    """Fail an epoch as a gate's veto does, by its Airflow tasks. Returns what its last task says."""
+def vetoed(job: SparklessJob, veto: dict[str, str] = VETO, left: dict[tuple[str, str], Any] | None = None) -> str:
+    """Fail an epoch as a gate's veto does, by its Airflow tasks. Returns what its last task says.
+
+    Args:
+        left: receives what the tasks left in XComs.
+    """
     run = SimpleNamespace(
         dag_id="small__epoch", run_id=f"manual__{veto['detail']}", run_type="manual", logical_date=None
     )
-    pushed: dict[tuple[str, str], Any] = {}
+    pushed: dict[tuple[str, str], Any] = {} if left is None else left
     spec = str(job.folder / "config" / "small.yaml")
 
     def context(task_id: str) -> Any:
@@ -59,6 +64,14 @@ def test_a_veto_that_fails_the_job_names_the_dag_that_resumes_it_and_so_does_eve
         AirflowFailException, match=r"trigger small__operate: resume \(on a shell: milepost resume small\)"
     ):
         vetoed(job)
+
+
+def test_who_is_told_of_a_veto_that_failed_the_job_is_told_of_its_resume(job: SparklessJob) -> None:
+    left: dict[tuple[str, str], Any] = {}
+    vetoed(job, left=left)
+    facts = facts_of("small__epoch", True, left)
+    assert facts.reason == "QUALITY_GATE_FAILED"
+    assert "the job is FAILED now: once that is done, trigger small__operate: resume" in facts.step
 
 
 def test_the_form_shows_why_the_job_failed_and_lets_it_run_again(
