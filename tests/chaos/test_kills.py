@@ -149,6 +149,12 @@ def subsumed(chain: KillChain) -> None:
         assert chain.context.store.stat(own).size
 
 
+def concluded(chain: KillChain) -> None:
+    """One transition confirms all sinks of an epoch, and subsumes what they no longer need."""
+    completed(published=3, confirmed=3)(chain)
+    subsumed(chain)
+
+
 def partly_deleted(chain: KillChain) -> None:
     """The manifest still lists what is deleted: the next leader deletes it again, and nothing else."""
     assert deleted(chain) and len(deleted(chain)) < len(listed_in(chain.context.store, chain.state).keys)
@@ -217,16 +223,15 @@ KILLS = (
     ),
     Kill("mark of carriers", completed(published=0, confirmed=0), mark_of("carriers")),
     Kill("head of carriers", completed(published=1, confirmed=0), head_of("carriers")),
-    Kill("carriers confirmed", completed(published=1, confirmed=1), entry("SinkConfirmed")),
+    Kill("carriers confirmed", completed(published=1, confirmed=1), entry("SinksConfirmed")),
     Kill("head of hourly", completed(published=2, confirmed=1), head_of("hourly")),
-    Kill("hourly confirmed", completed(published=2, confirmed=2), entry("SinkConfirmed")),
+    Kill("hourly confirmed", completed(published=2, confirmed=2), entry("SinksConfirmed")),
     Kill("head of late_flights", completed(published=3, confirmed=2), head_of("late_flights")),
-    Kill("late_flights confirmed", completed(published=3, confirmed=3), entry("SinkConfirmed")),
+    Kill("late_flights confirmed", completed(published=3, confirmed=3), entry("SinksConfirmed")),
     Kill("complete", completed(published=0, confirmed=0, adopted=False), entry("CheckpointCompleted"), orphan=True),
-    # One more head, and three more confirmations, are the recovery of the kill before.
+    # One more head is the recovery of the kill before.
     Kill("head of carriers, at once", completed(published=1, confirmed=0), head_of("carriers", skip=1)),
-    Kill("all confirmed, at once", completed(published=3, confirmed=3), entry("SinkConfirmed", skip=5)),
-    Kill("subsume", subsumed, entry("CheckpointsSubsumed")),
+    Kill("all confirmed, at once, and older ones subsumed", concluded, entry("CheckpointsSubsumed")),
     Kill("tombstone", partly_compacted, {"operation": "put", "store": JOB, "key": r"manifest/.+"}),
     Kill("list of garbage", list_not_named, {"operation": "put", "store": JOB, "key": r"garbage/.+"}),
     Kill("fold of garbage", folded, entry("GarbageFolded")),

@@ -18,7 +18,7 @@ from milepost.protocol.manifest.transaction.requests import (
     CancelRequest,
     CleanRequest,
     CompleteRequest,
-    ConfirmSinkRequest,
+    ConfirmSinksRequest,
     CreateRequest,
     DisposeForkRequest,
     DisposeSavepointRequest,
@@ -180,8 +180,8 @@ class JobLog:
             AbortRequest(SessionId(session), wanted, reason, detail, tolerable, token=judged, swept=swept, veto=veto),
         )
 
-    def confirm(self, session: str, checkpoint_id: int, sink: str = "lake") -> Answer:
-        return self.ask(ConfirmSinkRequest(SessionId(session), CheckpointId(checkpoint_id), sink))
+    def confirm(self, session: str, checkpoint_id: int, *sinks: str) -> Answer:
+        return self.ask(ConfirmSinksRequest(SessionId(session), CheckpointId(checkpoint_id), sinks or ("lake",)))
 
     def subsume(
         self,
@@ -193,10 +193,13 @@ class JobLog:
         daily: int = 0,
         listed: str | None = None,
         compacted: int = 0,
+        confirms: ConfirmSinksRequest | None = None,
     ) -> Answer:
         checkpoint_ids = tuple(CheckpointId(checkpoint_id) for checkpoint_id in ids)
         policy = RetentionPolicy(last, hourly, daily)
-        return self.ask(SubsumeRequest(SessionId(session), policy, checkpoint_ids, garbage, listed, compacted))
+        return self.ask(
+            SubsumeRequest(SessionId(session), policy, checkpoint_ids, garbage, listed, compacted, confirms),
+        )
 
     def forget(
         self, session: str, prefixes: tuple[str, ...], grace_ms: int, lists: tuple[ListProgress, ...] = ()

@@ -22,14 +22,14 @@ from milepost.protocol.manifest.transaction.requests import (
     AbortRequest,
     CancelRequest,
     CompleteRequest,
-    ConfirmSinkRequest,
+    ConfirmSinksRequest,
     CreateRequest,
     GarbageDeletedRequest,
     RebindRequest,
     SubsumeRequest,
     TriggerRequest,
 )
-from milepost.protocol.manifest.upkeep.after_commit import confirm_sink, garbage_deleted, subsume
+from milepost.protocol.manifest.upkeep.after_commit import confirm_sinks, garbage_deleted, subsume
 from milepost.protocol.records.checkpoints import ObjectHandle, Run
 from milepost.protocol.records.errors import (
     Busy,
@@ -71,7 +71,7 @@ class Rules:
     rebind: Decide = coordinator.rebind
     complete: Decide = coordinator.complete
     abort: Decide = coordinator.abort
-    confirm: Decide = confirm_sink
+    confirm: Decide = confirm_sinks
     subsume: Decide = subsume
     forget: Decide = garbage_deleted
     cancel: Decide = cancel
@@ -294,12 +294,18 @@ class Explorer:
         number, token, parent, after = process.seen
         head = world.sink[-1][0] if world.sink else 0
         if self.rules.sink_compares and any(one[0] == number for one in world.sink):
-            yield "published", world.with_process(index, replace(process, step="decide confirm"))
+            yield from self._confirmations(world, index, process, "published")
         elif head == parent or not self.rules.sink_compares:
             seen = (number, token, parent, after, len(world.sink))
             yield "", world.with_process(index, replace(process, step="commitsink", seen=seen))
         else:
             yield "superseded", world.with_process(index, Process(process.name, "end"))
+
+    def _confirmations(self, world: World, index: int, process: Process, label: str) -> Iterator[tuple[str, World]]:
+        """What is published is confirmed: alone, or after the epoch of this process with the subsumption."""
+        yield label, world.with_process(index, replace(process, step="decide confirm"))
+        if process.seen[3] == 1:
+            yield f"{label} all", world.with_process(index, replace(process, step="decide conclude"))
 
     def _commitsink(self, world: World, index: int, process: Process) -> Iterator[tuple[str, World]]:
         number, token, parent, after, length = process.seen
@@ -308,7 +314,7 @@ class Explorer:
             yield "lost the race", world.with_process(index, replace(process, step="readsink", seen=goal))
             return
         done = replace(world, sink=(*world.sink, (int(number), int(token))))
-        yield "", done.with_process(index, replace(process, step="decide confirm", seen=goal))
+        yield from self._confirmations(done, index, replace(process, seen=goal), "")
         if world.faults_left:
             lost = replace(done, faults_left=0).with_process(index, replace(process, step="readsink", seen=goal))
             yield "the reply is lost", lost
@@ -342,7 +348,7 @@ class Explorer:
         return outcome, world.with_process(index, Process(process.name, step, (), *kept))
 
     def _ask(self, state: ManifestState, process: Process, goal: str) -> tuple[str, Any]:
-        rule = {"adopt": "complete", "abandon": "abort"}.get(goal, goal)
+        rule = {"adopt": "complete", "abandon": "abort", "conclude": "subsume"}.get(goal, goal)
         try:
             answer = getattr(self.rules, rule)(state, self._request(state, process, goal), NOW_MS)
         except CommitConflict:
@@ -397,7 +403,7 @@ class Explorer:
                 follows = Process(process.name, "decide rebind", (), checkpoint) if checkpoint else after
             case "rebind" | "complete":
                 follows = after
-            case "confirm":
+            case "confirm" | "conclude":
                 follows = after if process.seen[3:4] == (1,) else Process(process.name, "look")
             case "adopt" | "abandon":
                 follows = Process(process.name, "look")
@@ -428,16 +434,24 @@ class Explorer:
                 reason = CheckpointFailureReason.CHECKPOINT_DECLINED
                 return AbortRequest(session, checkpoint, reason, "it declined", 5, token=token)
             case "confirm":
-                return ConfirmSinkRequest(session, CheckpointId(int(process.seen[0])), "lake")
+                return ConfirmSinksRequest(session, CheckpointId(int(process.seen[0])), ("lake",))
             case "subsume":
-                dropped = self.rules.subsumable(state, KEEP_ONE)
-                kept = [references(one) for one in state.checkpoints if one.checkpoint_id not in dropped]
-                gone = [references(one) for one in state.checkpoints if one.checkpoint_id in dropped]
-                return SubsumeRequest(session, KEEP_ONE, dropped, self.rules.unreferenced(kept, gone))
+                return self._subsume_request(state, session)
+            case "conclude":
+                confirms = ConfirmSinksRequest(session, CheckpointId(int(process.seen[0])), ("lake",))
+                confirmed = self.rules.confirm(state, confirms, NOW_MS)
+                known = confirmed.state if isinstance(confirmed, Transition) else state
+                return replace(self._subsume_request(known, session), confirms=confirms)
             case "forget":
                 return GarbageDeletedRequest(session, tuple(str(one) for one in process.seen), 0)
             case _:
                 return CancelRequest(session, "a person says so")
+
+    def _subsume_request(self, state: ManifestState, session: SessionId) -> SubsumeRequest:
+        dropped = self.rules.subsumable(state, KEEP_ONE)
+        kept = [references(one) for one in state.checkpoints if one.checkpoint_id not in dropped]
+        gone = [references(one) for one in state.checkpoints if one.checkpoint_id in dropped]
+        return SubsumeRequest(session, KEEP_ONE, dropped, self.rules.unreferenced(kept, gone))
 
 
 def _complete_request(

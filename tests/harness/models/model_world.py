@@ -19,8 +19,8 @@ from milepost.protocol.manifest.transaction.events import (
     CheckpointsSubsumed,
     CheckpointTriggered,
     Event,
-    SinkConfirmed,
     aborts_of,
+    confirmation_of,
 )
 from milepost.protocol.manifest.transaction.transitions import job_status_after
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
@@ -153,8 +153,9 @@ def check_transition(world: World, before: ManifestState, event: Event, after: M
         _require(not any(kind == "other" for _, kind in kinds), f"I12: checkpoint {number} mixes attempts")
         _require(done.code_hash == "c0de", f"I13: checkpoint {number} records another code")
         ended |= {(number, token)}
-    elif isinstance(event, SinkConfirmed):
-        number = int(event.checkpoint_id)
+    confirmed = confirmation_of(event)
+    if confirmed is not None:
+        number = int(confirmed.checkpoint_id)
         _require(number in {one[0] for one in world.sink}, f"I11: checkpoint {number} confirmed, and not published")
     if polite and isinstance(event, CheckpointAborted) and event.aborted_by != event.leader.session_id:
         _require(not _alive(world, event.leader.session_id), "I10: a checkpoint was taken from a living holder")

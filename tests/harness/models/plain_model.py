@@ -283,12 +283,15 @@ class PlainModel:
         self.pending = None
         self._list([prefix(number, one) for one in pending["prefixes"]], event["at_ms"])
 
-    def _sink_confirmed(self, event: Json) -> None:
-        number, sink = event["checkpoint_id"], event["sink"]
-        require(number in self.chains[sink], f"I11: {sink} confirms checkpoint {number}, and has not published it")
-        self.retained[number]["unconfirmed"].remove(sink)
+    def _sinks_confirmed(self, event: Json) -> None:
+        number = event["checkpoint_id"]
+        for sink in event["sinks"]:
+            require(number in self.chains[sink], f"I11: {sink} confirms checkpoint {number}, and has not published it")
+            self.retained[number]["unconfirmed"].remove(sink)
 
     def _checkpoints_subsumed(self, event: Json) -> None:
+        if event["confirmed"]:
+            self._sinks_confirmed(event["confirmed"])
         self._must_lead(event["session_id"])
         kept = {self.head, *sorted(self.retained)[-self._retained :], *(pin[0] for pin in self.pins.values())}
         kept |= {self.pending["base"]} if self.pending else set()

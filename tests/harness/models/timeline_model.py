@@ -182,9 +182,8 @@ class TimelineModel:
             case "ForkDisposed":
                 if event["aborted"]:
                     self._aborted(event["aborted"])
-            case "SinkConfirmed":
-                number, sink = event["checkpoint_id"], event["sink"]
-                require(number in self.shown[sink], f"I11: {sink} confirms {number}, and has not published it")
+            case "SinksConfirmed":
+                self._confirmed(event)
             case "SinkReconciled":
                 head = self.heads[event["sink"]]
                 require(head and head["number"] >= event["decision"], f"I11: {event['sink']} has not followed")
@@ -198,6 +197,11 @@ class TimelineModel:
                 self._switched(before, event)
             case "CheckpointsSubsumed":
                 self._subsumed(before, event)
+
+    def _confirmed(self, event: Json) -> None:
+        number = event["checkpoint_id"]
+        for sink in event["sinks"]:
+            require(number in self.shown[sink], f"I11: {sink} confirms {number}, and has not published it")
 
     def _subsumed(self, before: Json, event: Json) -> None:
         dropped = set(event["checkpoint_ids"])

@@ -13,7 +13,7 @@ import pytest
 from milepost.dataflow.sinks.contract import TableTarget
 from milepost.jobmaster.jobmaster import NothingToDo, Session
 from milepost.jobmaster.reports.health.conditions import Condition
-from milepost.protocol.manifest.transaction.requests import ConfirmSinkRequest, ForkRequest, FreezeRequest
+from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest, ForkRequest, FreezeRequest
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId
 from milepost.runbook.addresses import UNEXPECTED, address, name_of, page_of
@@ -102,7 +102,7 @@ def job_not_runnable(folder: Path, patch: Patch) -> None:
 def protocol_violation(folder: Path, patch: Patch) -> None:
     """A peer confirms a sink that the checkpoint has not."""
     job = with_an_epoch(folder)
-    job.context.transact(ConfirmSinkRequest(Session.cli().session_id, CheckpointId(1), "another"))
+    job.context.transact(ConfirmSinksRequest(Session.cli().session_id, CheckpointId(1), ("another",)))
 
 
 def fenced(folder: Path, patch: Patch) -> None:

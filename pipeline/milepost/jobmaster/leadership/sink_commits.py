@@ -1,19 +1,21 @@
 """What follows the commit point: each sink commits its part of a completed checkpoint, and that is confirmed (I11).
 
-The tables of several sinks do not wait for one another; the parts of one sink come in checkpoint order.
+The tables of several sinks do not wait for one another; the parts of one sink come in checkpoint order. One transition
+confirms all sinks that one process has committed.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from milepost.dataflow.sinks.contract import Sink
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.table_contents import is_known_table, target_of
-from milepost.protocol.manifest.transaction.requests import ConfirmSinkRequest
+from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import (
     CheckpointError,
@@ -26,6 +28,26 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.at_once import at_once
 
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The sinks whose tables show a checkpoint, by name, and which the log does not say of yet."""
+
+    checkpoint: CompletedCheckpoint
+    sinks: Mapping[str, Sink]
+
+    def confirmation(self, session: Session) -> ConfirmSinksRequest:
+        """Return what is to be recorded."""
+        return ConfirmSinksRequest(session.session_id, self.checkpoint.checkpoint_id, tuple(self.sinks))
+
+    def maintain(self) -> None:
+        """Keep the sinks' logs short, once that they committed is recorded. Never fails: it may come later."""
+        for name, sink in self.sinks.items():
+            try:
+                sink.maintain()
+            except CheckpointError as error:
+                _LOG.warning("sink %s: its log is kept short later: %s", name, error.message)
 
 
 class SinkCommits:
@@ -63,10 +85,10 @@ class SinkCommits:
         state: ManifestState,
         completed: CompletedCheckpoint,
         spent: Callable[[str, float], None],
-    ) -> None:
-        """Commit every sink of a completed checkpoint side by side, then confirm them in order.
+    ) -> Published:
+        """Commit every sink of a completed checkpoint side by side. Returns those that the caller has to confirm.
 
-        One that fails does not keep the others from publishing.
+        One that fails does not keep the others from publishing, and those are confirmed at once.
 
         Args:
             state: the head that was read after the checkpoint's completion. spent: told the seconds of each sink.
@@ -84,22 +106,18 @@ class SinkCommits:
         sinks = completed.unconfirmed
         committed = dict(zip(sinks, at_once(self._context.store, commit, sinks), strict=True))
         failed = {name: error for name, (_, error, _) in committed.items() if error is not None}
-        for name, (sink, _, seconds) in committed.items():
+        for name, (_, _, seconds) in committed.items():
             spent(name, seconds)
-            if sink is not None:
-                try:
-                    self._confirm(session, completed, name, sink)
-                except CheckpointError as error:
-                    failed[name] = error
+        moved = {name: sink for name, (sink, _, _) in committed.items() if sink is not None}
+        published = Published(completed, moved)
         if failed:
-            first = next(failed[name] for name in sinks if name in failed)
-            raise type(first)(
-                f"checkpoint {completed.checkpoint_id} is completed; sinks that wait for it: "
-                f"{', '.join(name for name in sinks if name in failed)}. "
-                f"{first.message} The next run publishes them first.",
-                hint=first.hint,
-                **first.details | {"completed": int(completed.checkpoint_id)},
-            ) from first
+            first = next(iter(failed.values()))
+            try:
+                self._confirm(session, published)
+            except CheckpointError:  # the sinks' error is the one to report
+                raise waits_for(completed, [*moved, *failed], first) from first
+            raise waits_for(completed, failed, first) from first
+        return published
 
     def commit_up_to(self, session: Session, state: ManifestState, target: CompletedCheckpoint, sink: str) -> bool:
         """Commit a sink's part of a checkpoint, and of every older one it has not confirmed, in order (I14).
@@ -116,7 +134,7 @@ class SinkCommits:
         """
         sink, published = self._move(state, checkpoint, name)
         if sink is not None:
-            self._confirm(session, checkpoint, name, sink)
+            self._confirm(session, Published(checkpoint, {name: sink}))
         return published
 
     def _commit_older(self, session: Session, state: ManifestState, target: CompletedCheckpoint, sink: str) -> None:
@@ -152,9 +170,19 @@ class SinkCommits:
             _LOG.info("checkpoint %s: the job went back; sink %s gets nothing of it", checkpoint.checkpoint_id, name)
             return None, False
 
-    def _confirm(self, session: Session, checkpoint: CompletedCheckpoint, name: str, sink: Sink) -> None:
-        self._context.record(ConfirmSinkRequest(session.session_id, checkpoint.checkpoint_id, name))
-        try:
-            sink.maintain()
-        except CheckpointError as error:
-            _LOG.warning("sink %s: its log is kept short later: %s", name, error.message)
+    def _confirm(self, session: Session, published: Published) -> None:
+        if published.sinks:
+            self._context.record(published.confirmation(session))
+            published.maintain()
+
+
+def waits_for(completed: CompletedCheckpoint, sinks: Iterable[str], first: CheckpointError) -> CheckpointError:
+    """Return the error that says, besides the first one, that the checkpoint is completed and what waits for it."""
+    waiting = set(sinks)
+    return type(first)(
+        f"checkpoint {completed.checkpoint_id} is completed; sinks that wait for it: "
+        f"{', '.join(name for name in completed.sinks if name in waiting)}. "
+        f"{first.message} The next run publishes them first.",
+        hint=first.hint,
+        **first.details | {"completed": int(completed.checkpoint_id)},
+    )

@@ -19,7 +19,13 @@ from milepost.jobmaster.retention.left_tables import records_of_left_tables
 from milepost.jobmaster.retention.log_compaction import compact_some, record_backlog
 from milepost.jobmaster.retention.table_references import share_of
 from milepost.protocol.manifest.transaction.answers import Transition
-from milepost.protocol.manifest.transaction.requests import GarbageDeletedRequest, ListProgress, SubsumeRequest
+from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed
+from milepost.protocol.manifest.transaction.requests import (
+    ConfirmSinksRequest,
+    GarbageDeletedRequest,
+    ListProgress,
+    SubsumeRequest,
+)
 from milepost.protocol.manifest.upkeep.garbage import listable, plan_fold
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, StateCorrupt
@@ -57,10 +63,12 @@ class Ahead:
 
     Attributes:
         compacted: up to this version all entries of the log are tombstones. request: None: planned when it is time.
+        subsumed: what has been subsumed with it already.
     """
 
     compacted: int
     request: SubsumeRequest | None
+    subsumed: tuple[CheckpointId, ...] = ()
 
 
 def look_ahead(
@@ -89,6 +97,24 @@ def _early(
     return _plan(context, session_id, replace(state, checkpoints=confirmed), in_force_only=True)
 
 
+def confirm_and_subsume(context: JobContext, confirms: ConfirmSinksRequest, ahead: Ahead | None) -> Ahead | None:
+    """Record that sinks have committed, and in the same transition the subsumption that was planned beside them.
+
+    Returns: what is done of it. Raises: the confirmation's error: then nothing was recorded.
+    """
+    if ahead is None or ahead.request is None:
+        context.record(confirms)
+        return ahead
+    try:
+        made = context.record(replace(ahead.request, compacted=ahead.compacted, confirms=confirms))
+    except CheckpointError as error:  # planned anew; that the sinks have committed does not wait for it
+        _LOG.info("what is subsumed is decided again: %s", error.message)
+        context.record(confirms)
+        return replace(ahead, request=None)
+    dropped = isinstance(made, Transition) and isinstance(made.event, CheckpointsSubsumed)
+    return replace(ahead, request=None, subsumed=ahead.request.checkpoint_ids if dropped else ())
+
+
 def subsume_old(context: JobContext, session_id: SessionId, ahead: Ahead | None = None) -> tuple[CheckpointId, ...]:
     """Drop the checkpoints that the retention no longer keeps. Returns their ids.
 
@@ -100,6 +126,8 @@ def subsume_old(context: JobContext, session_id: SessionId, ahead: Ahead | None 
     """
     if ahead is None:
         ahead = Ahead(compact_some(context, context.head().state), None)
+    if ahead.subsumed:
+        return ahead.subsumed
     state = context.lately()
     request = ahead.request or _plan(context, session_id, state)
     if request is not None:

@@ -2,8 +2,8 @@
 
 Order of writes of an epoch (DESIGN 3): input record -> trigger (manifest) -> rebind (manifest), but for the
 trigger's own process -> heartbeat, state runs, staged sink files, consumed runs, `_metadata` with acks and verdict, all
-below `chk-<id>/t<token>/` -> complete (manifest) = the commit point -> sink commits -> confirmations (manifest) ->
-subsume (manifest) -> deletion. Publish before delete, always. What a start finds undone after the commit point, it
+below `chk-<id>/t<token>/` -> complete (manifest) = the commit point -> sink commits -> confirmation and subsumption
+(manifest) -> deletion. Publish before delete, always. What a start finds undone after the commit point, it
 does first.
 """
 
@@ -25,10 +25,11 @@ from milepost.jobmaster.leadership.fork_sweep import sweep_forks
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAborted
+from milepost.jobmaster.leadership.sink_commits import Published, waits_for
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.jobmaster.reports.history.history import History
 from milepost.jobmaster.reports.timings import keep, post_commit_times
-from milepost.jobmaster.retention.subsumption import Ahead, delete_garbage, look_ahead, subsume_old
+from milepost.jobmaster.retention.subsumption import Ahead, confirm_and_subsume, delete_garbage, look_ahead, subsume_old
 from milepost.jobmaster.retention.table_pruning import is_look_due, prune_tables
 from milepost.jobmaster.retention.vetoes import collect_vetoes
 from milepost.jobmaster.run.attempt import run_opened_epoch
@@ -269,17 +270,18 @@ class Epochs:
             self._abort_for(session, triggered, error, again=again)
             raise
         clock("notify", ", ".join(completed.unconfirmed))
-        ahead = begun(
+        planned = begun(
             self._context.store,
             partial(look_ahead, self._context, session.session_id, state, completed),
             "subsumption",
         )
-        self._leadership.commits.publish(
+        published = self._leadership.commits.publish(
             session, state, completed, lambda sink, seconds: clock.spent(f"notify {sink}", seconds)
         )
         clock("subsume")
+        ahead = self._confirmed(session, published, planned)
         try:
-            self.subsume(session, ahead())
+            self.subsume(session, ahead)
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
         measured = post_commit_times(clock, report.write_ms)
@@ -288,6 +290,22 @@ class Epochs:
             clock("finish")
             self._lifecycle.finish(session, completed.checkpoint_id)
         return History(self._context).show(checkpoint_id, (times,), self._context.lately())
+
+    def _confirmed(self, session: Session, published: Published, planned: Callable[[], Ahead]) -> Ahead | None:
+        """Record that the sinks have committed, with what is subsumed then. Returns what is done of the subsumption."""
+        ahead = None
+        try:
+            ahead = planned()
+        except CheckpointError as error:  # met again by who subsumes; the confirmation does not wait for it
+            _LOG.info("nothing was planned beside the sinks: %s", error.message)
+        if not published.sinks:
+            return ahead
+        try:
+            ahead = confirm_and_subsume(self._context, published.confirmation(session), ahead)
+        except CheckpointError as error:
+            raise waits_for(published.checkpoint, published.sinks, error) from error
+        published.maintain()
+        return ahead
 
     def keep_times(self, checkpoint_id: int, token: int, clock: StepClock) -> None:
         """Store what a task measured of an epoch's steps from its commit on, for `show`. Never fails.

@@ -14,7 +14,7 @@ from milepost.protocol.manifest.invariants import faults
 from milepost.protocol.manifest.transaction.events import EVENT_TYPES
 from milepost.protocol.records.errors import StateCorrupt
 
-FORMAT = "milepost.entry/2"
+FORMAT = "milepost.entry/3"
 TOMBSTONE_FORMAT = "milepost.tombstone/1"
 
 _PACKED = ("aborted_sessions", "checkpoints", "completed_sessions", "garbage", "garbage_lists")

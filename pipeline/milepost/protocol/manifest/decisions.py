@@ -18,7 +18,7 @@ Request = (
     | requests.RebindRequest
     | requests.CompleteRequest
     | requests.AbortRequest
-    | requests.ConfirmSinkRequest
+    | requests.ConfirmSinksRequest
     | requests.SubsumeRequest
     | requests.GarbageDeletedRequest
     | requests.ResumeRequest
@@ -51,7 +51,7 @@ _DECISIONS: dict[type, Callable[[Any, Any, int], Answer]] = {
     requests.RebindRequest: coordinator.rebind,
     requests.CompleteRequest: coordinator.complete,
     requests.AbortRequest: coordinator.abort,
-    requests.ConfirmSinkRequest: after_commit.confirm_sink,
+    requests.ConfirmSinksRequest: after_commit.confirm_sinks,
     requests.SubsumeRequest: after_commit.subsume,
     requests.GarbageDeletedRequest: after_commit.garbage_deleted,
     requests.ResumeRequest: incarnation.resume,

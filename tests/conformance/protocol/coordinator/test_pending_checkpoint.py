@@ -234,7 +234,7 @@ def test_a_sink_the_checkpoint_does_not_have_cannot_confirm_it() -> None:
     """Case: PendingCheckpointTest.testAcknowledgeUnknownCoordinator"""
     log = JobLog()
     log.epoch(A, confirm=False)
-    refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "other"), "expected one of")
+    refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "other"), "expected sinks of")
 
 
 def test_whoever_asks_again_learns_how_a_checkpoint_ended() -> None:

@@ -227,9 +227,9 @@ def test_a_result_says_which_format_it_is_written_in() -> None:
     log = JobLog()
     log.cancel(A)
     body = json.loads(encode_entry(LogEntry(log.state.version, "w", log.events[-1], log.state)))
-    assert body["format"] == "milepost.entry/2"
+    assert body["format"] == "milepost.entry/3"
     with pytest.raises(StateCorrupt, match="was written by a newer Milepost"):
-        decode_entry(json.dumps(body | {"format": "milepost.entry/3"}).encode())
+        decode_entry(json.dumps(body | {"format": "milepost.entry/4"}).encode())
 
 
 @pytest.mark.parametrize(

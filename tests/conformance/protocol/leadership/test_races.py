@@ -34,7 +34,7 @@ from milepost.protocol.manifest.transaction.requests import (
     AbortRequest,
     CancelRequest,
     CleanRequest,
-    ConfirmSinkRequest,
+    ConfirmSinksRequest,
     FinishRequest,
 )
 from milepost.protocol.records.errors import CheckpointError
@@ -110,7 +110,7 @@ class Racer:
         waiting = self.head().unconfirmed()
         if not waiting:
             return "already_confirmed"
-        request = ConfirmSinkRequest(self.session, waiting[0].checkpoint_id, "lake")
+        request = ConfirmSinksRequest(self.session, waiting[0].checkpoint_id, ("lake",))
         return self.ask(lambda _: request)
 
     def cancel(self) -> str:

@@ -7,10 +7,22 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.table_contents import target_of
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.retention.garbage_lists import listed_in
-from milepost.jobmaster.retention.subsumption import delete_garbage, subsume_old
-from milepost.protocol.manifest.transaction.requests import ForkRequest, TriggerRequest
+from milepost.jobmaster.retention.subsumption import (
+    Ahead,
+    confirm_and_subsume,
+    delete_garbage,
+    look_ahead,
+    subsume_old,
+)
+from milepost.protocol.manifest.transaction.requests import (
+    ConfirmSinksRequest,
+    ForkRequest,
+    PinRequest,
+    TriggerRequest,
+)
 from milepost.protocol.records.checkpoints import Run, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import TimelineRole
@@ -140,6 +152,28 @@ def test_each_tier_of_the_spec_keeps_the_newest_of_its_intervals(
     dropped = subsume_old(job.context, session.session_id)
     assert [int(one.checkpoint_id) for one in job.context.head().state.checkpoints] == kept
     assert sorted([*dropped, *kept]) == [1, 2, 3, 4, 5, 6]
+
+
+def test_what_a_sink_has_committed_is_confirmed_although_the_subsumption_beside_it_is_refused(tmp_path: Path) -> None:
+    """I8, I11: a reader pins what was planned to go, between plan and transition: it stays; the fact is recorded."""
+    job = SparklessJob.create(tmp_path)
+    for name in ("1.csv", "2.csv"):
+        job.land(name)
+        session = Session.cli()
+        completed = job.complete(session, job.trigger(session))
+        if completed.checkpoint_id == 1:
+            job.master.notify_complete(session, 1, "table")
+    state = job.context.head().state
+    sink = job.context.sink("table")
+    contents = job.context.metadata(completed).tables["table"]
+    sink.move(target_of(state, completed, contents, 1))
+    ahead = look_ahead(job.context, session.session_id, state, completed)
+    assert ahead.request is not None and ahead.request.checkpoint_ids == (1,)
+    job.context.transact(PinRequest(session.session_id, "reader", CheckpointId(1), DAY_MS))
+    confirms = ConfirmSinksRequest(session.session_id, completed.checkpoint_id, ("table",))
+    left = confirm_and_subsume(job.context, confirms, ahead)
+    assert left == Ahead(ahead.compacted, None)
+    assert [(one.checkpoint_id, one.unconfirmed) for one in job.context.head().state.checkpoints] == [(1, ()), (2, ())]
 
 
 def test_a_replay_that_died_does_not_keep_what_is_newer_for_ever(

@@ -28,7 +28,7 @@ from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
     CheckpointCompleted,
 )
-from milepost.protocol.manifest.transaction.requests import ListProgress
+from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest, ListProgress
 from milepost.protocol.records.checkpoints import ObjectHandle, SubtaskKey
 from milepost.protocol.records.errors import ProtocolViolation, StateCorrupt
 from milepost.protocol.records.ids import IMPORTING, CheckpointId, Epoch, FencingToken, SessionId
@@ -61,9 +61,9 @@ def eventful() -> list[LogEntry]:
         log.complete(session)
         keep()
     log.confirm(A, 1)
-    log.confirm(A, 2)
     keep()
-    log.subsume(A, (1,), ("chk-00000000000000000001/t00000000000000000003/state/carriers/run.parquet",))
+    garbage = ("chk-00000000000000000001/t00000000000000000003/state/carriers/run.parquet",)
+    log.subsume(A, (1,), garbage, confirms=ConfirmSinksRequest(SessionId(A), CheckpointId(2), ("lake",)))
     keep()
     log.trigger(B)
     keep()
@@ -172,7 +172,7 @@ def test_one_value_has_one_encoding() -> None:
     for entry in ENTRIES:
         body = encode_entry(entry)
         value = json.loads(body)
-        assert value["format"] == "milepost.entry/2"
+        assert value["format"] == "milepost.entry/3"
         canonical = json.dumps(value, sort_keys=True, separators=(",", ":"))
         assert body == canonical.encode()
     assert b"\\u00dcberlauf" in encode_entry(ABORTED)
@@ -292,8 +292,8 @@ def test_an_entry_of_another_format_is_refused_by_name(found: object) -> None:
 
 
 def test_an_entry_of_a_newer_format_asks_for_that_version() -> None:
-    with pytest.raises(StateCorrupt, match=r"was written by a newer Milepost.*got 'milepost\.entry/3'"):
-        decode_entry(dumped(document() | {"format": "milepost.entry/3"}))
+    with pytest.raises(StateCorrupt, match=r"was written by a newer Milepost.*got 'milepost\.entry/4'"):
+        decode_entry(dumped(document() | {"format": "milepost.entry/4"}))
 
 
 @pytest.mark.parametrize(

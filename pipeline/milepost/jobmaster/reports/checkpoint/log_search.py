@@ -7,7 +7,7 @@ which a binary search finds; from there its epoch's few entries are read, up to 
 from __future__ import annotations
 
 from milepost.protocol.codec.log_entries import LogEntry, Tombstone, aborted_by, completion_of
-from milepost.protocol.manifest.transaction.events import SinkConfirmed, TimelineSwitched
+from milepost.protocol.manifest.transaction.events import TimelineSwitched, confirmation_of
 from milepost.protocol.manifest.transaction.transitions import checkpoints_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId
@@ -68,9 +68,9 @@ def confirmations_after(
         if shown.keys() >= set(wanted.sinks):
             break
         entry = log.entry(version)
-        if isinstance(entry, LogEntry) and isinstance(entry.event, SinkConfirmed):
-            sinks = (entry.event.sink,) if entry.event.checkpoint_id == wanted.checkpoint_id else ()
-            shown |= dict.fromkeys(sinks, entry.event.at_ms)
+        confirmed = confirmation_of(entry.event) if isinstance(entry, LogEntry) else None
+        if confirmed is not None and confirmed.checkpoint_id == wanted.checkpoint_id:
+            shown |= dict.fromkeys(confirmed.sinks, confirmed.at_ms)
         if isinstance(entry, LogEntry) and isinstance(entry.event, TimelineSwitched):
             sinks = entry.event.sinks if entry.event.to == wanted.checkpoint_id else ()
             shown |= dict.fromkeys(sinks, entry.event.at_ms)

@@ -25,9 +25,10 @@ from milepost.protocol.manifest.transaction.events import (
     CheckpointCompleted,
     CheckpointTriggered,
     JobCanceled,
-    SinkConfirmed,
+    SinksConfirmed,
     TimelineSwitched,
     aborts_of,
+    confirmation_of,
 )
 from milepost.protocol.records.checkpoints import CheckpointKind, CheckpointStatus, CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import NotFound, StateCorrupt
@@ -237,8 +238,8 @@ class History:
                     yield replace(report, live=on_live)
                 elif isinstance(entry, Tombstone):
                     yield replace(compacted_report(entry, done.checkpoint_id), live=on_live)
-            if isinstance(entry, LoggedEvent) and isinstance(entry.event, SinkConfirmed):
-                confirmed.add((entry.event.checkpoint_id, entry.event.sink))
+            if isinstance(entry, LoggedEvent) and (shown_by := confirmation_of(entry.event)) is not None:
+                confirmed |= {(shown_by.checkpoint_id, sink) for sink in shown_by.sinks}
             if isinstance(entry, LoggedEvent) and isinstance(entry.event, TimelineSwitched):
                 confirmed |= {(entry.event.to, sink) for sink in entry.event.sinks}
                 walk.switches.append(TimelineSwitch.of(entry.version, entry.event))
@@ -356,8 +357,12 @@ def _entry(entry: LoggedEvent | Tombstone) -> dict[str, Any]:
         }
     fields = to_json(event)
     assert isinstance(fields, dict)
-    if isinstance(event, SinkConfirmed):
-        document["detail"] = f"sink {event.sink}"
+    if (confirmed := confirmation_of(event)) is not None:
+        sinks = f"sink{'s' * (len(confirmed.sinks) > 1)} {', '.join(confirmed.sinks)}"
+        alone = isinstance(event, SinksConfirmed)
+        document["detail"] = sinks if alone else f"checkpoint {confirmed.checkpoint_id} confirmed by {sinks}"
+        if not alone:
+            fields["confirmed"] = {"checkpoint_id": int(confirmed.checkpoint_id), "sinks": list(confirmed.sinks)}
     return document | {name: value for name, value in fields.items() if name != "at_ms"}
 
 

@@ -88,12 +88,12 @@ class CheckpointAborted:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkConfirmed:
-    """One sink has committed one checkpoint."""
+class SinksConfirmed:
+    """Sinks have committed one checkpoint."""
 
     at_ms: int
     checkpoint_id: CheckpointId
-    sink: str
+    sinks: tuple[str, ...]
     session_id: SessionId
 
 
@@ -103,6 +103,7 @@ class CheckpointsSubsumed:
 
     Attributes:
         garbage: keys that lost their last reference, if they are few. garbage_list: names them, if they are many.
+        confirmed: what sinks had committed, recorded in this same version; None: nothing.
     """
 
     at_ms: int
@@ -110,6 +111,7 @@ class CheckpointsSubsumed:
     garbage: tuple[str, ...]
     session_id: SessionId
     garbage_list: GarbageList | None = None
+    confirmed: SinksConfirmed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +360,7 @@ Event = (
     | CheckpointRebound
     | CheckpointCompleted
     | CheckpointAborted
-    | SinkConfirmed
+    | SinksConfirmed
     | CheckpointsSubsumed
     | GarbageDeleted
     | GarbageListed
@@ -395,3 +397,13 @@ def aborts_of(event: Event) -> tuple[CheckpointAborted, ...]:
         case ForkDisposed(aborted=CheckpointAborted() as aborted):
             return (aborted,)
     return ()
+
+
+def confirmation_of(event: Event) -> SinksConfirmed | None:
+    """Return what an event says that sinks have committed: by itself, or as a part of a larger transition."""
+    match event:
+        case SinksConfirmed():
+            return event
+        case CheckpointsSubsumed():
+            return event.confirmed
+    return None

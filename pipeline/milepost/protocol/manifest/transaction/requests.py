@@ -120,12 +120,12 @@ class AbortRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfirmSinkRequest:
-    """State the fact that one sink has committed one checkpoint (I11)."""
+class ConfirmSinksRequest:
+    """State the fact that sinks have committed one checkpoint (I11)."""
 
     session_id: SessionId
     checkpoint_id: CheckpointId
-    sink: str
+    sinks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,7 @@ class SubsumeRequest:
         garbage: keys and directories that only those need: what `retention.unreferenced` answered.
         listed: digest of the stored list of just these; None: they are few enough for the state.
         compacted: up to this version all entries of the log are tombstones.
+        confirms: a confirmation that is made in the same transition; by itself where nothing is dropped. None: none.
     """
 
     session_id: SessionId
@@ -145,6 +146,7 @@ class SubsumeRequest:
     garbage: tuple[str, ...]
     listed: str | None = None
     compacted: int = 0
+    confirms: ConfirmSinksRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)

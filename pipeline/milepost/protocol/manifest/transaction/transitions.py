@@ -34,8 +34,8 @@ from milepost.protocol.manifest.transaction.events import (
     RealignmentDecided,
     SavepointCreated,
     SavepointDisposed,
-    SinkConfirmed,
     SinkReconciled,
+    SinksConfirmed,
     TimelineForked,
     TimelineFrozen,
     TimelineSwitched,
@@ -99,7 +99,7 @@ JOB_RULES: tuple[Rule[JobStatus], ...] = (
     *(Rule(status, JobCanceled, JobStatus.CANCELED) for status in (JobStatus.RUNNING, JobStatus.FAILED)),
     *(Rule(status, JobCleaned, status) for status in ENDED),
     *(Rule(status, JobStarted, JobStatus.RUNNING, "the result is clean") for status in ENDED),
-    *(Rule(status, SinkConfirmed, status, "a fact, whatever the status") for status in _ANY_STATUS),
+    *(Rule(status, SinksConfirmed, status, "a fact, whatever the status") for status in _ANY_STATUS),
     *(Rule(status, CheckpointsSubsumed, status) for status in _ANY_STATUS),
     *(Rule(status, GarbageDeleted, status) for status in _ANY_STATUS),
     *(Rule(status, GarbageListed, status) for status in _ANY_STATUS),
@@ -130,7 +130,7 @@ CHECKPOINT_RULES: tuple[Rule[CheckpointStatus], ...] = (
     Rule(CheckpointStatus.PENDING, CheckpointAborted, CheckpointStatus.ABORTED),
     Rule(CheckpointStatus.PENDING, JobCanceled, CheckpointStatus.ABORTED),
     Rule(CheckpointStatus.PENDING, ForkDisposed, CheckpointStatus.ABORTED),
-    Rule(CheckpointStatus.COMPLETED, SinkConfirmed, CheckpointStatus.COMPLETED),
+    Rule(CheckpointStatus.COMPLETED, SinksConfirmed, CheckpointStatus.COMPLETED),
     Rule(CheckpointStatus.COMPLETED, CheckpointPinned, CheckpointStatus.COMPLETED),
     Rule(CheckpointStatus.COMPLETED, CheckpointUnpinned, CheckpointStatus.COMPLETED),
     Rule(CheckpointStatus.COMPLETED, SavepointCreated, CheckpointStatus.COMPLETED),
@@ -167,7 +167,7 @@ def checkpoints_of(event: Event) -> tuple[CheckpointId, ...]:
             return (event.pending.checkpoint_id,)
         case CheckpointCompleted():
             return (event.checkpoint.checkpoint_id,)
-        case CheckpointRebound() | SinkConfirmed() | CheckpointUnpinned():
+        case CheckpointRebound() | SinksConfirmed() | CheckpointUnpinned():
             return (event.checkpoint_id,)
         case CheckpointPinned():
             return (event.pin.checkpoint_id,)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance
-from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, SinkConfirmed
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, Transition, advance
+from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, SinksConfirmed
 from milepost.protocol.manifest.transaction.preconditions import check_garbage, find_pending, leads
-from milepost.protocol.manifest.transaction.requests import ConfirmSinkRequest, GarbageDeletedRequest, SubsumeRequest
+from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest, GarbageDeletedRequest, SubsumeRequest
 from milepost.protocol.manifest.upkeep.compaction import compacted_through
 from milepost.protocol.manifest.upkeep.garbage import deleted, listing, worked_off
 from milepost.protocol.records.errors import ProtocolViolation
@@ -16,44 +16,62 @@ from milepost.protocol.retention.lineage import still_listed
 from milepost.protocol.retention.retention import deletable, deletable_lists, subsumable
 
 
-def confirm_sink(state: ManifestState, request: ConfirmSinkRequest, now_ms: int) -> Answer:
-    """Record that a sink has committed a checkpoint: a fact, accepted from any session and token, monotone (I11).
+def confirm_sinks(state: ManifestState, request: ConfirmSinksRequest, now_ms: int) -> Answer:
+    """Record that sinks have committed a checkpoint: a fact, accepted from any session and token, monotone (I11).
 
     Raises:
         ProtocolViolation: the checkpoint is not completed, or has no such sink.
     """
-    checkpoint = state.checkpoint(request.checkpoint_id)
+    checkpoint, named = state.checkpoint(request.checkpoint_id), ", ".join(request.sinks)
     if checkpoint is None:
         pending = find_pending(state, request.checkpoint_id) is not None
         if pending or not 0 < request.checkpoint_id < state.next_checkpoint_id:
             raise ProtocolViolation(
-                f"checkpoint {request.checkpoint_id}: confirmation of sink {request.sink} refused: expected a completed"
+                f"checkpoint {request.checkpoint_id}: confirmation of {named} refused: expected a completed"
                 f" checkpoint, got {'a pending one' if pending else 'one never triggered'}. Nothing was written."
             )
-    elif request.sink not in checkpoint.sinks:
+    elif not set(request.sinks) <= set(checkpoint.sinks):
         raise ProtocolViolation(
-            f"checkpoint {request.checkpoint_id}: confirmation of sink {request.sink} refused: expected one of"
+            f"checkpoint {request.checkpoint_id}: confirmation of {named} refused: expected sinks of"
             f" {list(checkpoint.sinks)}. Nothing was written."
         )
-    if checkpoint is None or request.sink not in checkpoint.unconfirmed:
+    fresh = () if checkpoint is None else tuple(sink for sink in checkpoint.unconfirmed if sink in request.sinks)
+    if checkpoint is None or not fresh:
         return AlreadyDone(
             Outcome.ALREADY_CONFIRMED,
-            f"checkpoint {request.checkpoint_id}: sink {request.sink} is confirmed",
+            f"checkpoint {request.checkpoint_id}: confirmed by {named} before",
             request.checkpoint_id,
         )
-    confirmed = replace(
-        checkpoint,
-        unconfirmed=tuple(sink for sink in checkpoint.unconfirmed if sink != request.sink),
-    )
+    confirmed = replace(checkpoint, unconfirmed=tuple(sink for sink in checkpoint.unconfirmed if sink not in fresh))
     return advance(
         state,
-        SinkConfirmed(now_ms, request.checkpoint_id, request.sink, request.session_id),
+        SinksConfirmed(now_ms, request.checkpoint_id, fresh, request.session_id),
         checkpoints=tuple(confirmed if kept is checkpoint else kept for kept in state.checkpoints),
     )
 
 
 def subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answer:
-    """Drop checkpoints from the retained set and list what only they refer to as garbage (I8).
+    """Drop checkpoints from the retained set and list what only they refer to as garbage (I8), once sinks confirmed.
+
+    The confirmation that the request comes with is part of the transition, and counts for it. It is a fact: where
+    nothing is dropped it is made alone, and the answer is as of `confirm_sinks`.
+
+    Raises: as `_subsume` and `confirm_sinks`; then neither was made.
+    """
+    if request.confirms is None:
+        return _subsume(state, request, now_ms)
+    confirmation = confirm_sinks(state, request.confirms, now_ms)
+    if not isinstance(confirmation, Transition):
+        return _subsume(state, request, now_ms)
+    dropping = _subsume(replace(state, checkpoints=confirmation.state.checkpoints), request, now_ms)
+    if not isinstance(dropping, Transition):
+        return confirmation
+    assert isinstance(dropping.event, CheckpointsSubsumed) and isinstance(confirmation.event, SinksConfirmed)
+    return replace(dropping, event=replace(dropping.event, confirmed=confirmation.event))
+
+
+def _subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answer:
+    """Drop checkpoints, as `subsume` says it.
 
     An abandoned timeline of which nothing is retained any more leaves the list with its last checkpoint.
 

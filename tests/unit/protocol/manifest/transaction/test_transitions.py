@@ -10,7 +10,7 @@ import pytest
 
 import milepost.protocol
 from milepost.protocol.manifest.transaction.answers import advance
-from milepost.protocol.manifest.transaction.events import EVENT_TYPES, CheckpointAborted, Event, SinkConfirmed
+from milepost.protocol.manifest.transaction.events import EVENT_TYPES, CheckpointAborted, Event, SinksConfirmed
 from milepost.protocol.manifest.transaction.transitions import (
     CHECKPOINT_RULES,
     JOB_RULES,
@@ -74,7 +74,7 @@ def test_an_event_names_the_checkpoints_it_concerns() -> None:
         "CheckpointRebound": (2,),
         "CheckpointCompleted": (5,),
         "CheckpointAborted": (8,),
-        "SinkConfirmed": (2,),
+        "SinksConfirmed": (1,),
         "CheckpointsSubsumed": (1,),
         "GarbageDeleted": (),
         "GarbageListed": (),
@@ -116,6 +116,6 @@ def test_a_transition_about_a_checkpoint_whose_life_is_over_is_never_written(che
     log.subsume(A, (1,))
     log.trigger(A)
     log.abort(A)
-    event = SinkConfirmed(log.now_ms, CheckpointId(checkpoint_id), "lake", SessionId(A))
-    with pytest.raises(ProtocolViolation, match=f"checkpoint in status {status}: SinkConfirmed refused"):
+    event = SinksConfirmed(log.now_ms, CheckpointId(checkpoint_id), ("lake",), SessionId(A))
+    with pytest.raises(ProtocolViolation, match=f"checkpoint in status {status}: SinksConfirmed refused"):
         advance(log.state, event)

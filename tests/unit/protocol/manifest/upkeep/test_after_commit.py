@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, GarbageDeleted, SinkConfirmed
+from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, GarbageDeleted, SinksConfirmed
+from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest
 from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import metadata_key, token_prefix
@@ -51,11 +52,53 @@ def test_a_confirmation_is_accepted_once_from_anybody_and_stays() -> None:
     log.complete(A, sinks=("lake", "late"))
     answer = log.confirm(B, 1, "late")
     assert isinstance(answer, Transition)
-    assert answer.event == SinkConfirmed(log.now_ms, CheckpointId(1), "late", B)  # type: ignore[arg-type]
+    assert answer.event == SinksConfirmed(log.now_ms, CheckpointId(1), ("late",), B)  # type: ignore[arg-type]
     assert log.state.unconfirmed()[0].unconfirmed == ("lake",)
     assert outcome(log.confirm(A, 1, "late")) is Outcome.ALREADY_CONFIRMED
     log.confirm(A, 1, "lake")
     assert log.state.unconfirmed() == ()
+
+
+def test_one_confirmation_names_every_sink_that_has_committed() -> None:
+    """I11: those that had confirmed before are not told again."""
+    log = JobLog()
+    log.trigger(A)
+    log.complete(A, sinks=("lake", "late", "top"))
+    log.confirm(A, 1, "late")
+    answer = log.confirm(A, 1, "top", "late", "lake")
+    assert isinstance(answer, Transition)
+    assert answer.event == SinksConfirmed(log.now_ms, CheckpointId(1), ("lake", "top"), A)  # type: ignore[arg-type]
+    assert log.state.unconfirmed() == ()
+    refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "lake", "other"), "expected sinks of")
+
+
+def test_a_confirmation_and_a_subsumption_are_one_transition() -> None:
+    """I8: what is subsumed may rest on the confirmation that comes with it, and on nothing less."""
+    log = epochs(1)
+    log.trigger(A)
+    log.complete(A)
+    confirms = ConfirmSinksRequest(A, CheckpointId(2), ("lake",))  # type: ignore[arg-type]
+    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,)), "keeps them")
+    answer = log.subsume(A, (1,), confirms=confirms)
+    assert isinstance(answer, Transition)
+    confirmed = SinksConfirmed(log.now_ms, CheckpointId(2), ("lake",), A)  # type: ignore[arg-type]
+    assert answer.event == CheckpointsSubsumed(log.now_ms, (CheckpointId(1),), (), A, None, confirmed)  # type: ignore[arg-type]
+    assert [(one.checkpoint_id, one.unconfirmed) for one in log.state.checkpoints] == [(2, ())]
+    assert outcome(log.subsume(A, (1,), confirms=confirms)) is Outcome.NOTHING_TO_SUBSUME
+
+
+def test_a_confirmation_is_recorded_although_nothing_is_subsumed_with_it() -> None:
+    """I11: a fact waits for no leader; and a refused subsumption takes nothing half."""
+    log = epochs(1)
+    log.trigger(A)
+    log.complete(A)
+    confirms = ConfirmSinksRequest(A, CheckpointId(2), ("lake",))  # type: ignore[arg-type]
+    refused(log, ProtocolViolation, lambda: log.subsume(A, (2,), confirms=confirms), "keeps them")
+    log.trigger(B)
+    answer = log.subsume(A, (1,), confirms=confirms)
+    assert isinstance(answer, Transition)
+    assert answer.event == SinksConfirmed(log.now_ms, CheckpointId(2), ("lake",), A)  # type: ignore[arg-type]
+    assert [one.checkpoint_id for one in log.state.checkpoints] == [1, 2]
 
 
 def test_a_confirmation_of_a_subsumed_checkpoint_is_already_done() -> None:
@@ -75,7 +118,7 @@ def test_a_confirmation_before_the_commit_point_is_a_violation() -> None:
 
 def test_a_confirmation_of_a_sink_the_checkpoint_does_not_have_is_a_violation() -> None:
     log = epochs(1)
-    refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "other"), "expected one of")
+    refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "other"), "expected sinks of")
 
 
 def test_retention_keeps_the_newest_the_unconfirmed_and_every_root() -> None:
