@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -38,6 +37,7 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.background import in_background
 from milepost.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_version
+from milepost.storage.log_records import Begun, Head, Landed, Transacted
 from milepost.storage.newest import newest_object
 from milepost.storage.patience import patiently
 from milepost.storage.read_ahead import AT_ONCE, read_ahead
@@ -56,42 +56,6 @@ _MAX_WAIT_S = 2.0
 _FRESH_S = 5.0
 """For so long a head that was seen is decided on unread. Whoever puts back an older copy of the storage meanwhile would
 be taken for nobody: the log would go on after a gap."""
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The newest entry of the log."""
-
-    version: int
-    write_id: str
-    state: ManifestState
-
-
-@dataclass(frozen=True, slots=True)
-class Transacted:
-    """How a transition ended, other than by an error.
-
-    Attributes:
-        landed_version: the version we wrote; None when `decide` answered `AlreadyDone` and nothing was written.
-        outcome: what `decide` answered last: for a landed version, the transition that landed.
-        head: read after the transition. Act only on this: another session may have moved on since (I1).
-    """
-
-    landed_version: int | None
-    outcome: Transition | AlreadyDone
-    head: Head | None
-
-
-@dataclass(frozen=True, slots=True)
-class Landed:
-    """A transition that this process has made, and what the state was before; None: there was no manifest.
-
-    Another session may have moved on since: who is told acts on nothing in the store.
-    """
-
-    version: int
-    before: ManifestState | None
-    transition: Transition
 
 
 class _LostRace(Exception):
@@ -256,6 +220,22 @@ class ManifestLog:
         """
         landed, outcome, head = self._raced(decide)
         return Transacted(landed, outcome, head if landed is None else self._head_from(landed))
+
+    def begin(self, decide: Decide) -> Begun:
+        """Make one transition as `transact` does, and begin to read the head after it beside what the caller does next.
+
+        Until that head is there, nothing is done outside the log that is not below the granted token's own prefix.
+
+        Raises: as `transact`, but for what reading that head raises.
+        """
+        landed, outcome, head = self._raced(decide)
+        if landed is None or isinstance(outcome, AlreadyDone):
+            return Begun(outcome, head.state if head else None, lambda: head)
+        read = partial(self._head_from, landed)
+        if self._store.config.is_local:
+            after = read()
+            return Begun(outcome, after.state, lambda: after)
+        return Begun(outcome, outcome.state, in_background(read, "head-afterwards").result)
 
     def _raced(self, decide: Decide) -> tuple[int | None, Transition | AlreadyDone, Head | None]:
         """Attempt until no race is lost. Raises: as `transact`."""

@@ -13,16 +13,23 @@ import pytest
 
 from bench.old_job import rows_of, spec_of
 from milepost.api import JobMaster, Session, load_job
+from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.plan import EpochPlan
+from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint
+from milepost.protocol.manifest.transaction.events import CheckpointTriggered
+from milepost.protocol.records.errors import Fenced
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.spark.local.local_runner import LocalRunner
+from milepost.storage.log_records import Landed
 from milepost.storage.open import open_store
 from tests.harness.jobs.side_by_side_runner import SideBySideRunner
 from tests.harness.servers.delaying_proxy import CONTINUE, DelayingProxy
 from tests.harness.servers.s3_servers import Ministack
 from tests.harness.stores.request_chain import RequestChain, longest_chain
 
-IN_LINE = 19
+IN_LINE = 18
 """Of driver and tasks, with two operators and sinks, a gate, and a checkpoint that is subsumed: head, listing, input
-record, trigger, head; source object, its measurements, runs of state and staged files, their measurements; staged rows,
+record, trigger; source object, its measurements, runs of state and staged files, their measurements; staged rows,
 table, contents, metadata; completion, head; mark, table; confirmation with subsumption, measurements. More of them
 need a reason: see the decision on what goes beside what."""
 
@@ -68,6 +75,45 @@ def test_of_a_warm_epoch_so_many_requests_at_most_wait_for_one_another(master: J
     assert {one.step for one in line} >= {"trigger", TASKS, "complete", "notify", "subsume"}, told
     read = Counter(one.key for one in chain.requests if one.method == "GET" and one.step != TASKS)
     assert max(read.values()) == 1, "nothing is read twice"
+
+
+@pytest.mark.parametrize("reserved", [False, True])
+def test_a_session_that_is_overtaken_at_its_trigger_touches_no_table(
+    master: JobMaster, ministack: Ministack, reserved: bool
+) -> None:
+    """I1: the head after the grant is read beside the data plane; what is not below the token's prefix waits for it."""
+    bucket, other = master.context.store.config.url.split("/")[2], JobMaster(master.context.job)
+    body = pa.BufferOutputStream()
+    pq.write_table(rows_of(0), body)
+    ministack.client.put_object(Bucket=bucket, Key="landing/0.parquet", Body=body.getvalue().to_pybytes())
+    if reserved:
+        with pytest.raises(_Down):
+            master.run(Session.cli(), _DownRunner())
+
+    def overtake(landed: Landed) -> None:
+        if isinstance(landed.transition.event, CheckpointTriggered):
+            assert isinstance(other.abort_running(), AbortedCheckpoint)
+
+    master.context.listeners.append(overtake)
+    before = tables(ministack, bucket)
+    with pytest.raises(Fenced):
+        master.run(Session.cli(), LocalRunner())
+    assert tables(ministack, bucket) == before
+
+
+class _Down(Exception):
+    pass
+
+
+class _DownRunner(LocalRunner):
+    def run(self, plan: EpochPlan) -> EpochAnswers:
+        raise _Down
+
+
+def tables(server: Ministack, bucket: str) -> dict[str, str]:
+    """All objects but those of the job's own storage and what was staged, by their etags."""
+    listed = server.client.list_objects_v2(Bucket=bucket).get("Contents", [])
+    return {one["Key"]: one["ETag"] for one in listed if "/data/" not in one["Key"] and "/trips/" not in one["Key"]}
 
 
 @pytest.fixture

@@ -207,9 +207,10 @@ class Backfill:
             dimensions = replayed_dimensions(context, at.state, now, lineage, at.tip)
             record = replay_record(now, later, known & set(context.spec.streams), full, dimensions)
             claim = leadership.claim(session, at.state, record, plan.code.hash)
-            pending, fresh = granted(leadership, claim, session)
-            if fresh:
-                opened = OpenedEpoch(claim.state, pending, record, at.tip, plan.code, plan.loaded)
+            grant = granted(leadership, claim, session)
+            pending = grant.pending
+            if grant.leads is not None:
+                opened = OpenedEpoch(claim.state, pending, record, at.tip, plan.code, plan.loaded, grant.leads)
         what = f"what {_span(now)} read" if now else "rows in flight"
         self._say(f"checkpoint {pending.checkpoint_id} replays {what} and leaves {len(later)} for later")
         try:

@@ -34,7 +34,8 @@ from milepost.spec.load.load import LoadedJob
 from milepost.storage.at_once import at_once
 from milepost.storage.checked import handle_of, read_handle
 from milepost.storage.layout import heartbeat_key, metadata_key
-from milepost.storage.manifest_log import Decide, Head, Landed, ManifestLog
+from milepost.storage.log_records import Head, Landed
+from milepost.storage.manifest_log import Decide, ManifestLog
 from milepost.storage.open import open_store
 
 if TYPE_CHECKING:
@@ -61,6 +62,19 @@ class TransactResult:
 
     outcome: Answer
     state: ManifestState
+
+
+@dataclass(frozen=True, slots=True)
+class BegunTransaction:
+    """What the protocol answered, and the state that it led to, while the head after it is read.
+
+    Attributes:
+        head: waits for that head; outside the manifest, and the token's own prefix, act only on it.
+    """
+
+    outcome: Answer
+    state: ManifestState
+    head: Callable[[], ManifestState]
 
 
 @dataclass(frozen=True)
@@ -211,10 +225,13 @@ class JobContext:
 
     def reserve(self, name: str, address: TableAddress | None = None) -> None:
         """Make a sink's new table this job's (`Sink.reserve`); asked once, because a reservation is never deleted."""
-        table = name, self.sink_location(name, address)
-        if table not in self._reserved:
+        if not self.is_reserved(name, address):
             self.sink(name, address).reserve(self.identity)
-            self._reserved.add(table)
+            self._reserved.add((name, self.sink_location(name, address)))
+
+    def is_reserved(self, name: str, address: TableAddress | None = None) -> bool:
+        """Return whether `reserve` was asked before, for the place that the sink has now."""
+        return (name, self.sink_location(name, address)) in self._reserved
 
     @functools.cached_property
     def _reserved(self) -> set[tuple[str, str]]:
@@ -279,6 +296,16 @@ class JobContext:
         result = self.log.transact(_decision(request, check, at_least_ms))
         head = result.head.state if result.head is not None else None
         return TransactResult(result.outcome, _present(head))
+
+    def begin(self, request: Request) -> BegunTransaction:
+        """As `transact`, for what begins below the granted token's own prefix: the head after it is read meanwhile."""
+        begun = self.log.begin(_decision(request, None, 0))
+
+        def head() -> ManifestState:
+            after = begun.head()
+            return _present(after.state if after is not None else None)
+
+        return BegunTransaction(begun.outcome, _present(begun.state), head)
 
     def record(self, request: Request) -> Answer:
         """As `transact`, where nothing that follows depends on the head: it is not read again."""

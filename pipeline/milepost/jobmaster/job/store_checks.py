@@ -14,7 +14,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.keys import LocalRoot, parse_root
-from milepost.storage.manifest_log import Head
+from milepost.storage.log_records import Head
 from milepost.storage.open import open_store
 from milepost.storage.probe import (
     ProbeCheck,

@@ -11,7 +11,7 @@ import logging
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.plan import InputRecord, encode_input_record, expected_subtasks, split_inputs
 from milepost.epoch.summary import summary_of
-from milepost.jobmaster.job.context import JobContext, TransactResult
+from milepost.jobmaster.job.context import BegunTransaction, JobContext
 from milepost.jobmaster.job.session import Session, provably_dead
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAborted
 from milepost.jobmaster.leadership.sink_commits import SinkCommits
@@ -202,7 +202,7 @@ class Leadership:
             )
         return metadata, handle_of(key, body)
 
-    def claim(self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str) -> TransactResult:
+    def claim(self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str) -> BegunTransaction:
         """Make the session the timeline's leader, with a pending checkpoint that continues the head of `state`.
 
         What the epoch reads is made durable first. Raises as `coordinator.trigger`; CommitConflict: plan again.
@@ -223,7 +223,7 @@ class Leadership:
             min_pause_ms=round(spec.checkpointing.min_pause.total_seconds() * 1000),
             timeline=self.timeline_id,
         )
-        return context.transact(request)
+        return context.begin(request)
 
     def require_own_pending(self, state: ManifestState, session: Session) -> PendingCheckpoint:
         """The pending checkpoint that the session has just triggered. Raises Fenced when it was taken at once."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from milepost.storage.manifest_log import Landed
+from milepost.storage.log_records import Landed
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -79,7 +79,9 @@ def run_opened_epoch(
     check_locations(context, opened.base)
     with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
         for sink in context.spec.sinks:
-            context.reserve(sink.name)
+            if not context.is_reserved(sink.name):
+                opened.leads()
+                context.reserve(sink.name)
         buckets = bucket_plans(context, opened)
     plan = replace(_plan(context, opened, buckets, clock.started_ms), dimensions=dimensions_of(context, opened))
     clock("session")
@@ -97,6 +99,7 @@ def run_opened_epoch(
         verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
         clock("prepare", f"{counted(rows_out, 'row')} out")
         prepared: dict[str, PreparedTable] = {}
+        opened.leads()
         if not verdict.vetoes:
             with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
                 prepared = _prepare(context, opened, committables)

@@ -33,13 +33,13 @@ from milepost.jobmaster.retention.subsumption import Ahead, confirm_and_subsume,
 from milepost.jobmaster.retention.table_pruning import is_look_due, prune_tables
 from milepost.jobmaster.retention.vetoes import collect_vetoes
 from milepost.jobmaster.run.attempt import run_opened_epoch
-from milepost.jobmaster.run.opened_epoch import OpenedEpoch, open_again
+from milepost.jobmaster.run.opened_epoch import OpenedEpoch, leads_after, open_again, require_token
 from milepost.jobmaster.run.trigger import Trigger
 from milepost.jobmaster.run.triggered import NothingToDo, Triggered
 from milepost.protocol.manifest.transaction.answers import AlreadyDone
 from milepost.protocol.manifest.transaction.requests import AbortRequest, RebindRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
-from milepost.protocol.records.errors import CheckpointError, Fenced
+from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.manifest_state import JobStatus, ManifestState
 from milepost.protocol.records.reasons import reason_of
@@ -100,17 +100,14 @@ class Epochs:
         request = RebindRequest(
             session.session_id, session.holder, CheckpointId(checkpoint_id), self._context.timeout_ms
         )
-        result = context.transact(request)
-        if isinstance(result.outcome, AlreadyDone):
-            completed = self._leadership.completed(result.state, checkpoint_id)
+        rebound = context.begin(request)
+        if isinstance(rebound.outcome, AlreadyDone):
+            completed = self._leadership.completed(rebound.state, checkpoint_id)
             return EpochReport(context.metadata(completed), completed.metadata)
-        pending = self._leadership.require_own(result.state, session, checkpoint_id)
-        if pending.token != result.outcome.token:
-            raise Fenced(
-                f"checkpoint {checkpoint_id}: token {result.outcome.token} was superseded by {pending.token} at once. "
-                "Nothing was run. Another try of the same epoch is running."
-            )
-        opened = open_again(context, result.state, pending)
+        pending = self._leadership.require_own(rebound.state, session, checkpoint_id)
+        require_token(pending, rebound.outcome.token)
+        leads = partial(leads_after, self._leadership, rebound, session, pending)
+        opened = open_again(context, rebound.state, pending, leads)
         return run_opened_epoch(context, opened, runner, clock, planned, judged=judged)
 
     @suggest_rollback

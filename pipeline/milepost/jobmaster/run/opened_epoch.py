@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord, decode_input_record
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks
 from milepost.jobmaster.job.code import JobCode, LoadedCode, check_recorded_spec, read_recorded_code
-from milepost.jobmaster.job.context import JobContext, TransactResult
+from milepost.jobmaster.job.context import BegunTransaction, JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.protocol.manifest.transaction.answers import Transition
@@ -16,6 +17,7 @@ from milepost.protocol.manifest.transaction.events import CheckpointTriggered
 from milepost.protocol.manifest.transaction.preconditions import find_pending
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import Fenced
+from milepost.protocol.records.ids import FencingToken
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
 from milepost.storage.checked import read_handle
 
@@ -27,8 +29,10 @@ class OpenedEpoch:
     Who triggers has it in hand and runs it under the token of the trigger. A later try rebinds, and opens it anew.
 
     Attributes:
-        state: the head that granted the token. record: what the epoch reads. base: what it continues; None: nothing.
+        state: the version that granted the token. record: what the epoch reads. base: what it continues; None: nothing.
         code, loaded: what runs, as the trigger recorded it (I13).
+        leads: waits for the head that was read after the grant; raises Fenced if somebody took the checkpoint at once.
+            Asked before anything is done that is not below the token's own prefix (I1).
     """
 
     state: ManifestState
@@ -37,6 +41,7 @@ class OpenedEpoch:
     base: CheckpointMetadata | None
     code: JobCode
     loaded: LoadedCode
+    leads: Callable[[], None]
 
     @property
     def timeline(self) -> Timeline:
@@ -60,7 +65,15 @@ class OpenedEpoch:
         return any(sink in checkpoint.unconfirmed for checkpoint in self.state.checkpoints)
 
 
-def granted(leadership: Leadership, claim: TransactResult, session: Session) -> tuple[PendingCheckpoint, bool]:
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A session's pending checkpoint. leads: as `OpenedEpoch` has it; None: an earlier trigger has opened it."""
+
+    pending: PendingCheckpoint
+    leads: Callable[[], None] | None
+
+
+def granted(leadership: Leadership, claim: BegunTransaction, session: Session) -> Grant:
     """Return the session's pending checkpoint, and whether this very claim has opened it.
 
     Raises: Fenced: another session took it at once, or another try of this one rebound it: that one runs, not this.
@@ -68,18 +81,30 @@ def granted(leadership: Leadership, claim: TransactResult, session: Session) -> 
     event = claim.outcome.event if isinstance(claim.outcome, Transition) else None
     pending = leadership.require_own_pending(claim.state, session)
     if not isinstance(event, CheckpointTriggered):
-        return pending, False
-    if pending.token != event.pending.token:
+        return Grant(pending, None)
+    require_token(pending, event.pending.token)
+    return Grant(pending, lambda: require_token(leadership.require_own_pending(claim.head(), session), pending.token))
+
+
+def leads_after(leadership: Leadership, rebound: BegunTransaction, session: Session, mine: PendingCheckpoint) -> None:
+    """Wait for the head that was read after a rebind. Raises Fenced: another try, or session, has the checkpoint."""
+    require_token(leadership.require_own(rebound.head(), session, mine.checkpoint_id), mine.token)
+
+
+def require_token(pending: PendingCheckpoint, mine: FencingToken) -> None:
+    """Raise Fenced unless this token is the one in force."""
+    if pending.token != mine:
         raise Fenced(
-            f"checkpoint {pending.checkpoint_id}: token {event.pending.token} was superseded by {pending.token} at "
-            "once. Nothing was run. Another try of the same epoch is running.",
+            f"checkpoint {pending.checkpoint_id}: token {mine} was superseded by {pending.token} at once. Nothing of "
+            "this try is visible. Another try of the same epoch is running.",
             hint="fenced; trigger a new run",
             checkpoint_id=pending.checkpoint_id,
         )
-    return pending, True
 
 
-def open_again(context: JobContext, state: ManifestState, pending: PendingCheckpoint) -> OpenedEpoch:
+def open_again(
+    context: JobContext, state: ManifestState, pending: PendingCheckpoint, leads: Callable[[], None]
+) -> OpenedEpoch:
     """Open the epoch of a rebound checkpoint from what its trigger recorded.
 
     Raises: SubtaskDeclined: code or spec is not what the trigger recorded (I13). StateCorrupt: a record is broken.
@@ -88,4 +113,4 @@ def open_again(context: JobContext, state: ManifestState, pending: PendingCheckp
     record = decode_input_record(read_handle(context.store, pending.plan))
     base = context.base_metadata(state, pending.base)
     code = read_recorded_code(context, pending)
-    return OpenedEpoch(state, pending, record, base, code, code.load(context))
+    return OpenedEpoch(state, pending, record, base, code, code.load(context), leads)

@@ -18,7 +18,7 @@ from milepost.jobmaster.compatibility.preflight import Tell, check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable, is_drained
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
-from milepost.jobmaster.job.context import JobContext, TransactResult
+from milepost.jobmaster.job.context import BegunTransaction, JobContext
 from milepost.jobmaster.job.next_dimensions import dimension_inputs, may_still_be_written, plan_dimensions
 from milepost.jobmaster.job.next_input import nothing_new, plan_epoch, plan_sources, settles_in_ms
 from milepost.jobmaster.job.session import Session
@@ -152,9 +152,10 @@ class Trigger:
             return None
         if isinstance(claim.outcome, AlreadyDone) and claim.outcome.outcome is Outcome.COVERED:
             return NothingToDo("covered", claim.outcome.message)
-        pending, fresh = granted(self._leadership, claim, session)
-        opened = OpenedEpoch(claim.state, pending, record, base, code, loaded) if fresh else None
-        return self._triggered(asked, claim.state, pending, record.summary, opened)
+        grant, opened = granted(self._leadership, claim, session), None
+        if grant.leads is not None:
+            opened = OpenedEpoch(claim.state, grant.pending, record, base, code, loaded, grant.leads)
+        return self._triggered(asked, claim.state, grant.pending, record.summary, opened)
 
     def _load(self, asked: _Asked, base: CheckpointMetadata | None) -> tuple[JobCode, LoadedCode]:
         """Return the job's code, loaded, and held to itself and to what the epoch continues."""
@@ -172,7 +173,7 @@ class Trigger:
 
     def _claim(
         self, session: Session, state: ManifestState, record: InputRecord, code_hash: str
-    ) -> TransactResult | None:
+    ) -> BegunTransaction | None:
         """Record the pending checkpoint; None when the head moved since `state` and the plan is stale."""
         try:
             return self._leadership.claim(session, state, record, code_hash)
