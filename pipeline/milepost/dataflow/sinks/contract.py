@@ -10,7 +10,7 @@ retention keeps house. A sink is all of them; `build.py` makes one from its spec
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Protocol
@@ -285,9 +285,12 @@ class MovingSink(Protocol):
     def position(self) -> TablePosition:
         """Return where the table stands now."""
 
-    def move(self, target: TableTarget) -> bool:
+    def move(self, target: TableTarget, before_commit: Callable[[], None] = lambda: None) -> bool:
         """Let the table show a target, in one commit of its format: compare-and-set on what it shows.
 
+        Args:
+            before_commit: asked before anything is written but the record of the mark, which by itself moves nothing;
+                it may wait, and what it raises keeps the table as it is.
         Returns: True when this call did it; False when the table carried that mark, or one that came after it, before.
         Raises:
             Superseded: it carries a later mark that did not come after the target, or shows another checkpoint than

@@ -14,7 +14,7 @@ from milepost.epoch.summary import summary_of
 from milepost.jobmaster.job.context import BegunTransaction, JobContext
 from milepost.jobmaster.job.session import Session, provably_dead
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAborted
-from milepost.jobmaster.leadership.sink_commits import SinkCommits
+from milepost.jobmaster.leadership.sink_commits import Completion, SinkCommits
 from milepost.jobmaster.retention.subsumption import discard_losers, discard_staged
 from milepost.jobmaster.retention.vetoes import with_veto
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, detail_for, reason_for, with_reason
@@ -244,8 +244,8 @@ class Leadership:
         handle: ObjectHandle,
         *,
         swept: bool = False,
-    ) -> tuple[CompletedCheckpoint, ManifestState]:
-        """Make the transition that is the commit point; return the checkpoint, and the head that was read after it."""
+    ) -> Completion:
+        """Make the transition that is the commit point; the head after it is read beside what the caller does next."""
         request = CompleteRequest(
             session_id=session.session_id,
             checkpoint_id=pending.checkpoint_id,
@@ -258,10 +258,12 @@ class Leadership:
             swept=swept,
         )
         with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
-            result = self.context.transact(request)
-        completed = self.completed(result.state, pending.checkpoint_id)
-        discard_losers(self.context, pending.checkpoint_id, pending.prefixes, completed.token)
-        return completed, result.state
+            begun = self.context.begin(request)
+        completed = self.completed(begun.state, pending.checkpoint_id)
+        if losers := [token for token in pending.prefixes if token != completed.token]:
+            begun.head()
+            discard_losers(self.context, pending.checkpoint_id, losers)
+        return Completion(completed, begun.state, begun.head)
 
     def give_up(
         self,

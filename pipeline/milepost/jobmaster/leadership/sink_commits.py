@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from milepost.dataflow.sinks.contract import Sink
 from milepost.jobmaster.job.context import JobContext
@@ -28,6 +29,20 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.at_once import at_once
 
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A completed checkpoint, whose tables may be prepared.
+
+    Attributes:
+        state: of a version in which it is completed. head: waits for the head that is read after the completion; a
+            table is moved, and anything deleted, by that alone (I1).
+    """
+
+    checkpoint: CompletedCheckpoint
+    state: ManifestState
+    head: Callable[[], ManifestState]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +94,25 @@ class SinkCommits:
                     _LOG.info("checkpoint %s: sink %s had not confirmed; published", checkpoint.checkpoint_id, sink)
         return published
 
-    def publish(
-        self,
-        session: Session,
-        state: ManifestState,
-        completed: CompletedCheckpoint,
-        spent: Callable[[str, float], None],
-    ) -> Published:
+    def publish(self, session: Session, completion: Completion, spent: Callable[[str, float], None]) -> Published:
         """Commit every sink of a completed checkpoint side by side. Returns those that the caller has to confirm.
 
         One that fails does not keep the others from publishing, and those are confirmed at once.
 
         Args:
-            state: the head that was read after the checkpoint's completion. spent: told the seconds of each sink.
+            spent: told the seconds of each sink.
         Raises: the first sink's error, which also says what is true: the checkpoint is completed.
         """
+
+        completed = completion.checkpoint
 
         def commit(sink: str) -> tuple[Sink | None, CheckpointError | None, float]:
             started = time.monotonic()
             try:
-                self._commit_older(session, state, completed, sink)
-                return self._move(state, completed, sink)[0], None, time.monotonic() - started
+                if _older(completion.state, completed, sink):
+                    self._commit_older(session, completion.head(), completed, sink)
+                moved = self._move(completion.state, completed, sink, partial(_require_due, completion, sink))
+                return moved[0], None, time.monotonic() - started
             except CheckpointError as error:
                 return None, error, time.monotonic() - started
 
@@ -138,12 +151,21 @@ class SinkCommits:
         return published
 
     def _commit_older(self, session: Session, state: ManifestState, target: CompletedCheckpoint, sink: str) -> None:
-        for checkpoint in state.checkpoints:
-            if checkpoint.checkpoint_id < target.checkpoint_id and sink in checkpoint.unconfirmed:
-                self.commit(session, state, checkpoint, sink)
+        for checkpoint in _older(state, target, sink):
+            self.commit(session, state, checkpoint, sink)
 
-    def _move(self, state: ManifestState, checkpoint: CompletedCheckpoint, name: str) -> tuple[Sink | None, bool]:
-        """Commit one sink's part. Returns the sink, and whether this call published it; None: the job went back."""
+    def _move(
+        self,
+        state: ManifestState,
+        checkpoint: CompletedCheckpoint,
+        name: str,
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> tuple[Sink | None, bool]:
+        """Commit one sink's part. Returns the sink, and whether this call published it; None: the job went back.
+
+        Args:
+            state: a head. before_commit: as a sink's `move` has it.
+        """
         metadata = self._context.metadata(checkpoint)
         contents = metadata.tables[name]
         if name not in {sink.name for sink in self._context.spec.sinks}:
@@ -162,7 +184,7 @@ class SinkCommits:
             )
         follows, sink = metadata.sinks[name].predecessor, self._context.sink(name, contents.address)
         try:
-            return sink, sink.move(target_of(state, checkpoint, contents, follows))
+            return sink, sink.move(target_of(state, checkpoint, contents, follows), before_commit)
         except Superseded:
             current = self._context.head().state.checkpoint(checkpoint.checkpoint_id)
             if current is not None and name in current.unconfirmed:
@@ -174,6 +196,28 @@ class SinkCommits:
         if published.sinks:
             self._context.record(published.confirmation(session))
             published.maintain()
+
+
+def _older(state: ManifestState, target: CompletedCheckpoint, sink: str) -> list[CompletedCheckpoint]:
+    """Return the older checkpoints that a sink has yet to get, in order."""
+    return [
+        checkpoint
+        for checkpoint in state.checkpoints
+        if checkpoint.checkpoint_id < target.checkpoint_id and sink in checkpoint.unconfirmed
+    ]
+
+
+def _require_due(completion: Completion, sink: str) -> None:
+    """Wait for the head after a completion. Raises Superseded: a table is not to show the checkpoint any more."""
+    completed = completion.checkpoint
+    current = completion.head().checkpoint(completed.checkpoint_id)
+    if current is None or sink not in current.unconfirmed:
+        raise Superseded(
+            f"sink {sink}: checkpoint {completed.checkpoint_id} of timeline {completed.timeline} is not due any more. "
+            "Nothing was moved.",
+            sink=sink,
+            checkpoint_id=completed.checkpoint_id,
+        )
 
 
 def waits_for(completed: CompletedCheckpoint, sinks: Iterable[str], first: CheckpointError) -> CheckpointError:

@@ -7,7 +7,7 @@ grace period longer than any timeout of the job. An unknown outcome keeps the ob
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -72,16 +72,23 @@ class Ahead:
 
 
 def look_ahead(
-    context: JobContext, session_id: SessionId, state: ManifestState, completed: CompletedCheckpoint
+    context: JobContext,
+    session_id: SessionId,
+    state: ManifestState,
+    head: Callable[[], ManifestState],
+    completed: CompletedCheckpoint,
 ) -> Ahead:
     """Plan the subsumption that follows once the sinks of a checkpoint have confirmed, beside their commits.
 
     Not where an older checkpoint waits for a sink too, or a table is not in force, whose turn comes after.
 
+    The log's oldest entries become tombstones meanwhile: a completion makes none of them compactable that was not so at
+    the head before it, which was read, and none is needed again later.
+
     Args:
-        state: the head that was read after the completion.
+        state: of the completion. head: waits for the head that is read after it.
     """
-    planned = begun(context.store, lambda: _early(context, session_id, state, completed), "subsumption")
+    planned = begun(context.store, lambda: _early(context, session_id, head(), completed), "subsumption")
     return Ahead(compact_some(context, state), planned())
 
 
@@ -265,17 +272,10 @@ def discard_staged(context: JobContext, pending: PendingCheckpoint, notice: Abor
         discard(context, pending.checkpoint_id, token)
 
 
-def discard_losers(
-    context: JobContext, checkpoint_id: CheckpointId, prefixes: Iterable[FencingToken], winner: FencingToken
-) -> None:
-    """After the commit point: delete what the checkpoint's other tries staged at the sinks.
-
-    Args:
-        prefixes: every token that may have staged something. winner: the one whose files are published.
-    """
-    for token in prefixes:
-        if token != winner:
-            discard(context, checkpoint_id, token)
+def discard_losers(context: JobContext, checkpoint_id: CheckpointId, losers: Iterable[FencingToken]) -> None:
+    """After the commit point: delete what the tokens staged at the sinks that are not the one that is published."""
+    for token in losers:
+        discard(context, checkpoint_id, token)
 
 
 def discard(context: JobContext, checkpoint_id: CheckpointId, token: FencingToken) -> bool:

@@ -103,7 +103,7 @@ def imported(
     try:
         pending = _trigger(context, session, timeline, made)
         metadata = write(pending, timeline)
-        yield leadership.complete(session, pending, metadata, context.write_metadata(metadata))[0]
+        yield leadership.complete(session, pending, metadata, context.write_metadata(metadata)).checkpoint
     except CommitOutcomeUnknown:  # what nobody knows is kept
         raise
     except BaseException:

@@ -25,7 +25,7 @@ from milepost.jobmaster.leadership.fork_sweep import sweep_forks
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAborted
-from milepost.jobmaster.leadership.sink_commits import Published, waits_for
+from milepost.jobmaster.leadership.sink_commits import Completion, Published, waits_for
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.jobmaster.reports.history.history import History
 from milepost.jobmaster.reports.timings import keep, post_commit_times
@@ -41,7 +41,7 @@ from milepost.protocol.manifest.transaction.requests import AbortRequest, Rebind
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.manifest_state import JobStatus, ManifestState
+from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import reason_of
 from milepost.storage.background import begun
 
@@ -148,17 +148,15 @@ class Epochs:
         pending = self._leadership.require_own(state, session, checkpoint_id)
         if report is None:
             report = EpochReport(*self._leadership.pending_metadata(pending))
-        return self._complete(session, pending, report)[0]
+        return self._complete(session, pending, report).checkpoint
 
-    def _complete(
-        self, session: Session, pending: PendingCheckpoint, report: EpochReport
-    ) -> tuple[CompletedCheckpoint, ManifestState]:
-        """Complete a checkpoint whose try is reported. Returns it, and the head that was read after the transition."""
+    def _complete(self, session: Session, pending: PendingCheckpoint, report: EpochReport) -> Completion:
+        """Complete a checkpoint whose try is reported."""
         metadata, handle = report.metadata, report.handle
         metadata.verdict.raise_if_vetoed(self._context.spec.name, pending.checkpoint_id)
-        completed, state = self._leadership.complete(session, pending, metadata, handle)
+        completion = self._leadership.complete(session, pending, metadata, handle)
         self._context.know_metadata(handle, metadata)
-        return completed, state
+        return completion
 
     def notify_complete(self, session: Session, checkpoint_id: int, sink: str) -> Notified:
         """Publish one sink's part of a completed checkpoint, and of every older one it has not confirmed, in order."""
@@ -260,8 +258,10 @@ class Epochs:
             if triggered.opened is None:
                 completed = self.complete(session, checkpoint_id, report)
                 state = self._context.head().state
+                completion = Completion(completed, state, lambda: state)
             else:
-                completed, state = self._complete(session, triggered.opened.pending, report)
+                completion = self._complete(session, triggered.opened.pending, report)
+                completed = completion.checkpoint
         except BaseException as error:
             again = restarts is not None and restarts(error)
             self._abort_for(session, triggered, error, again=again)
@@ -269,11 +269,11 @@ class Epochs:
         clock("notify", ", ".join(completed.unconfirmed))
         planned = begun(
             self._context.store,
-            partial(look_ahead, self._context, session.session_id, state, completed),
+            partial(look_ahead, self._context, session.session_id, completion.state, completion.head, completed),
             "subsumption",
         )
         published = self._leadership.commits.publish(
-            session, state, completed, lambda sink, seconds: clock.spent(f"notify {sink}", seconds)
+            session, completion, lambda sink, seconds: clock.spent(f"notify {sink}", seconds)
         )
         clock("subsume")
         ahead = self._confirmed(session, published, planned)

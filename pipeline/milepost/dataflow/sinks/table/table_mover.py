@@ -11,7 +11,7 @@ Files that others appended are left alone, also when going back. A rewrite of ou
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from uuid import uuid4
 
@@ -108,11 +108,14 @@ class TableMover:
             sink=self._sink,
         )
 
-    def move(self, target: TableTarget) -> bool:
+    def move(self, target: TableTarget, before_commit: Callable[[], None]) -> bool:
         """Move the table; see `MovingSink.move`."""
         write_id = uuid4().hex
         for attempt in range(LOST_RACES):
-            table, position = (None if attempt else self._seen_before(target)) or self.look()
+            seen = None if attempt else self._seen_before(target)
+            if seen is None:  # it may have to be made, or settled, before its commit
+                before_commit()
+            table, position = seen or self.look()
             if table is not None:
                 self._ownership.refuse_others(table)
             if position.number >= target.number and not _overrules(target, position):
@@ -126,17 +129,20 @@ class TableMover:
                 continue
             self._check_target(table, position, target)
             planned = None if target.contents is None or target.realigns else target.contents.table_id
-            if table.owner is None and not self._ownership.settle(table, planned):
-                continue
+            if table.owner is None:
+                before_commit()
+                if not self._ownership.settle(table, planned):
+                    continue
             if table.schema is not None and target.contents is not None:
                 wider = widened_schema(self._sink, table.schema, decode_schema(target.contents.schema))
                 if len(wider) > len(table.schema):
+                    before_commit()
                     table.widen(wider)
                     continue
             contents = target.contents or (position.contents.emptied() if position.contents is not None else None)
             previous = position.number if position.number < target.number else 0
             mark = Mark(target.number, previous, write_id, table.table_id, target.timeline, contents)
-            if self._commit(table, position, mark, target):
+            if self._commit(table, position, mark, target, before_commit):
                 return True
         raise CommitOutcomeUnknown(
             f"sink {self._sink}: checkpoint {target.checkpoint_id} lost the race for the table {LOST_RACES} times. "
@@ -241,13 +247,21 @@ class TableMover:
                 head=position.checkpoint_id,
             )
 
-    def _commit(self, table: OpenTable, position: TablePosition, mark: Mark, target: TableTarget) -> bool:
+    def _commit(
+        self,
+        table: OpenTable,
+        position: TablePosition,
+        mark: Mark,
+        target: TableTarget,
+        before_commit: Callable[[], None],
+    ) -> bool:
         """Commit on this handle. True: it landed. False: somebody else's commit came before; decide again.
 
         The mark is recorded, and the files that are added are looked for, before the format's commit.
         """
         move = begun(self._store, lambda: self._planned(table, position, mark, target), "table-move")
         recorded = self._marks.record(mark)
+        before_commit()
         try:
             table.commit(replace(move(), write_id=recorded.write_id))
             return True

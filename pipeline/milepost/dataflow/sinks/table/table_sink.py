@@ -185,8 +185,8 @@ class TableSink(TableStaging):
     def position(self) -> TablePosition:
         return self._mover.look()[1]
 
-    def move(self, target: TableTarget) -> bool:
-        return self._mover.move(target)
+    def move(self, target: TableTarget, before_commit: Callable[[], None] = lambda: None) -> bool:
+        return self._mover.move(target, before_commit)
 
     def check(self, contents: TableContents | None) -> None:
         files = self._records.files(contents)
