@@ -125,6 +125,11 @@ class ManifestLog:
         """Return the head as it was seen a moment ago, else as it is: to look at, not to act on outside the log."""
         return self._seen() or self.head()
 
+    @property
+    def known(self) -> Head | None:
+        """The newest entry that this log has seen, however long ago; None: none yet."""
+        return None if self._newest is None else self._newest[1]
+
     def _seen(self) -> Head | None:
         """Return the head that was seen a moment ago; None: look for it."""
         fresh = time.monotonic() - self._seen_s < _FRESH_S

@@ -27,9 +27,9 @@ from tests.harness.servers.delaying_proxy import CONTINUE, DelayingProxy
 from tests.harness.servers.s3_servers import Ministack
 from tests.harness.stores.request_chain import RequestChain, longest_chain
 
-IN_LINE = 17
-"""Of driver and tasks, with two operators and sinks, a gate, and a checkpoint that is subsumed: head, listing, input
-record, trigger; source object, its measurements, runs of state and staged files, their measurements; staged rows,
+IN_LINE = 16
+"""Of driver and tasks, with two operators and sinks, a gate, and a checkpoint that is subsumed: head and listing,
+input record, trigger; source object, its measurements, runs of state and staged files, their measurements; staged rows,
 table, contents, metadata; completion; head and mark, table; confirmation with subsumption, measurements. More of them
 need a reason: see the decision on what goes beside what."""
 

@@ -345,6 +345,12 @@ class JobContext:
     def _metadata(self) -> dict[ObjectHandle, CheckpointMetadata]:
         return {}
 
+    def known_base(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
+        """Return what `base_metadata` does, of a checkpoint whose metadata this process knows; else None."""
+        checkpoint = state.checkpoint(CheckpointId(base))
+        known = checkpoint is not None and checkpoint.metadata in self._metadata
+        return self.base_metadata(state, base) if known else None
+
     def base_metadata(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
         """Return the metadata of the checkpoint that an epoch continues, with its operators under the uids of the spec.
 

@@ -7,7 +7,7 @@ grace period longer than any timeout of the job. An unknown outcome keeps the ob
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -75,20 +75,20 @@ def look_ahead(
     context: JobContext,
     session_id: SessionId,
     state: ManifestState,
-    head: Callable[[], ManifestState],
     completed: CompletedCheckpoint,
 ) -> Ahead:
     """Plan the subsumption that follows once the sinks of a checkpoint have confirmed, beside their commits.
 
     Not where an older checkpoint waits for a sink too, or a table is not in force, whose turn comes after.
 
-    The log's oldest entries become tombstones meanwhile: a completion makes none of them compactable that was not so at
-    the head before it, which was read, and none is needed again later.
+    It takes nothing away: its list of garbage is named by nothing before the transition, which checks it against the
+    head of then. The log's oldest entries become tombstones meanwhile: a completion makes none of them compactable that
+    was not so at the head before it, which was read, and none is needed again later.
 
     Args:
-        state: of the completion. head: waits for the head that is read after it.
+        state: of the completion.
     """
-    planned = begun(context.store, lambda: _early(context, session_id, head(), completed), "subsumption")
+    planned = begun(context.store, lambda: _early(context, session_id, state, completed), "subsumption")
     return Ahead(compact_some(context, state), planned())
 
 
@@ -280,22 +280,24 @@ def discard_losers(context: JobContext, checkpoint_id: CheckpointId, losers: Ite
 
 def discard(context: JobContext, checkpoint_id: CheckpointId, token: FencingToken) -> bool:
     """Delete what one token staged that no head refers to. Returns False when a sink could not; that is logged."""
-    complete = True
-    for spec in context.spec.sinks:
+
+    def discarded(name: str) -> bool:
         try:
-            for sink in staging_tables(context, spec.name):
+            for sink in staging_tables(context, name):
                 if not sink.is_anothers(context.identity):
                     sink.abort(checkpoint_id=checkpoint_id, token=token)
         except CheckpointError as error:
-            complete = False
             _LOG.warning(
                 "checkpoint %s: what token %s staged at sink %s stays: %s",
                 checkpoint_id,
                 token,
-                spec.name,
-                error.message.removeprefix(f"sink {spec.name}: "),
+                name,
+                error.message.removeprefix(f"sink {name}: "),
             )
-    return complete
+            return False
+        return True
+
+    return all(at_once(context.store, discarded, [spec.name for spec in context.spec.sinks]))
 
 
 def _delete_entry(context: JobContext, state: ManifestState, prefix: str) -> int | None:

@@ -78,10 +78,9 @@ def run_opened_epoch(
     pending = opened.pending
     check_locations(context, opened.base)
     with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
-        for sink in context.spec.sinks:
-            if not context.is_reserved(sink.name):
-                opened.leads()
-                context.reserve(sink.name)
+        if new := [sink.name for sink in context.spec.sinks if not context.is_reserved(sink.name)]:
+            opened.leads()
+            at_once(context.store, context.reserve, new)
         buckets = bucket_plans(context, opened)
     plan = replace(_plan(context, opened, buckets, clock.started_ms), dimensions=dimensions_of(context, opened))
     clock("session")

@@ -269,7 +269,7 @@ class Epochs:
         clock("notify", ", ".join(completed.unconfirmed))
         planned = begun(
             self._context.store,
-            partial(look_ahead, self._context, session.session_id, completion.state, completion.head, completed),
+            partial(look_ahead, self._context, session.session_id, completion.state, completed),
             "subsumption",
         )
         published = self._leadership.commits.publish(

@@ -6,7 +6,9 @@ records it, if the head is still that one. What a lost race makes stale is plann
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from milepost.dataflow.quality.gate import resolve_suite
@@ -20,7 +22,7 @@ from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import BegunTransaction, JobContext
 from milepost.jobmaster.job.next_dimensions import dimension_inputs, may_still_be_written, plan_dimensions
-from milepost.jobmaster.job.next_input import nothing_new, plan_epoch, plan_sources, settles_in_ms
+from milepost.jobmaster.job.next_input import SourcePlans, nothing_new, plan_epoch, plan_sources, settles_in_ms
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.store_checks import first_head, require_stores
 from milepost.jobmaster.leadership.leadership import Leadership
@@ -34,6 +36,7 @@ from milepost.protocol.manifest.transaction.runs import covered
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CommitConflict, Fenced
 from milepost.protocol.records.manifest_state import ENDED, ManifestState
+from milepost.storage.background import begun
 
 _PLAN_ATTEMPTS = 5
 
@@ -47,6 +50,14 @@ class _Asked:
     drain: bool
     tell: Tell | None
     clock: StepClock
+
+
+@dataclass(frozen=True, slots=True)
+class _ListedAhead:
+    """Plans of all sources, begun before the head was read: which head they continue, and what waits for them."""
+
+    state: ManifestState
+    plans: Callable[[], SourcePlans]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +106,7 @@ class Trigger:
         """
         asked = _Asked(session, allow_non_restored_state, drain, tell, StepClock())
         asked.clock("plan")
+        ahead = self._listed_ahead()
         head = first_head(self._context)
         if head is None or _is_left_undone(head.state):
             require_stores(self._context)  # before anything is written; with nothing to do, nothing is
@@ -109,7 +121,8 @@ class Trigger:
             left = self._finish_what_is_left(session, take_over=take_over)
             state = self._context.head().state
         for attempt in range(_PLAN_ATTEMPTS):
-            answer = self._open_next(asked, self._context.head().state if attempt else state)
+            state = self._context.head().state if attempt else state
+            answer = self._open_next(asked, state, ahead if ahead is not None and ahead.state is state else None)
             if isinstance(answer, NothingToDo) and answer.status == "empty":
                 return replace(answer, message=f"{answer.message}{left}")
             if answer is not None:
@@ -123,8 +136,27 @@ class Trigger:
         self._leadership.sweep(session, take_over=take_over)
         return _LeftBehind(followed, tuple(self._leadership.commits.finish(session)))
 
-    def _open_next(self, asked: _Asked, state: ManifestState) -> Triggered | NothingToDo | None:
-        """Plan and claim the epoch that continues this head; None: the head has moved since."""
+    def _listed_ahead(self) -> _ListedAhead | None:
+        """Begin to list the sources beside the look for the head, as what follows the last head that this process saw.
+
+        Counts only where that is the head still: then it was the head when the listings began, and nobody has consumed
+        an object between the two.
+        """
+        context = self._context
+        known = context.log.known
+        base = None if known is None else context.known_base(known.state, known.state.timeline().head)
+        if known is None or base is None or _is_left_undone(known.state):
+            return None
+        return _ListedAhead(known.state, begun(context.store, partial(plan_sources, context, base), "sources"))
+
+    def _open_next(
+        self, asked: _Asked, state: ManifestState, ahead: _ListedAhead | None
+    ) -> Triggered | NothingToDo | None:
+        """Plan and claim the epoch that continues this head; None: the head has moved since.
+
+        Args:
+            ahead: the sources' plans, if they were begun for this very head.
+        """
         context, session = self._context, asked.session
         own = self._leadership.own_pending(state, session)
         if own is not None:
@@ -137,7 +169,7 @@ class Trigger:
             return NothingToDo("drained", f"job {context.spec.name} is {finished.status}: it was drained")
         code, loaded = self._load(asked, base)
         self._reconciler.admit(session, state, base)
-        plans = plan_sources(context, base)
+        plans = plan_sources(context, base) if ahead is None else ahead.plans()
         record = plan_epoch(context, base, loaded.graph, plans, drain=asked.drain)
         if record is None:
             return NothingToDo("empty", nothing_new(context, plans), settles_in_ms(plans))

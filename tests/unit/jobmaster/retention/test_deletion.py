@@ -167,7 +167,7 @@ def test_what_a_sink_has_committed_is_confirmed_although_the_subsumption_beside_
     sink = job.context.sink("table")
     contents = job.context.metadata(completed).tables["table"]
     sink.move(target_of(state, completed, contents, 1))
-    ahead = look_ahead(job.context, session.session_id, state, lambda: state, completed)
+    ahead = look_ahead(job.context, session.session_id, state, completed)
     assert ahead.request is not None and ahead.request.checkpoint_ids == (1,)
     job.context.transact(PinRequest(session.session_id, "reader", CheckpointId(1), DAY_MS))
     confirms = ConfirmSinksRequest(session.session_id, completed.checkpoint_id, ("table",))
