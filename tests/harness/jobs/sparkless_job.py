@@ -164,7 +164,7 @@ class SparklessJob:
         )
         metadata = change(metadata)
         handle = context.write_metadata(metadata)
-        return Leadership(context).complete(session, pending, metadata, handle)[0]
+        return Leadership(context).complete(session, pending, metadata, handle).checkpoint
 
     def epoch(self, change: Callable[[CheckpointMetadata], CheckpointMetadata] = lambda metadata: metadata) -> int:
         """One whole published epoch of a new session; returns its checkpoint id."""
