@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from milepost.jobmaster.job.code import read_recorded_code
-from milepost.jobmaster.job.context import JobContext, TransactResult
+from milepost.jobmaster.job.context import BegunTransaction, JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.manifest.decisions import Request
 from milepost.protocol.manifest.transaction.requests import RebindRequest, TriggerRequest
@@ -117,16 +116,17 @@ def test_a_trigger_that_another_try_of_its_session_has_rebound_at_once_runs_noth
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     session = Session.airflow("small__operate", "retried", "manual", None)
-    transact = JobContext.transact
+    begin = JobContext.begin
 
-    def rebound_before_it_looks(context: JobContext, request: Request, **options: Any) -> TransactResult:
-        result = transact(context, request, **options)
+    def rebound_before_it_looks(context: JobContext, request: Request) -> BegunTransaction:
+        begun = begin(context, request)
         if not isinstance(request, TriggerRequest):
-            return result
+            return begun
         rebind = RebindRequest(session.session_id, session.holder, CheckpointId(1), context.timeout_ms)
-        return TransactResult(result.outcome, transact(context, rebind).state)
+        state = begin(context, rebind).state
+        return BegunTransaction(begun.outcome, state, lambda: state)
 
-    monkeypatch.setattr(JobContext, "transact", rebound_before_it_looks)
+    monkeypatch.setattr(JobContext, "begin", rebound_before_it_looks)
     runner = SparklessRunner()
     with pytest.raises(Fenced, match="Another try of the same epoch is running"):
         job.master.run(session, runner)
