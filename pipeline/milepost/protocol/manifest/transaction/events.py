@@ -2,6 +2,8 @@
 
 An event holds all that `list`, `history` and the UI show of it, so that nobody needs the state it led to.
 `at_ms` is the store's clock when the transition was made.
+
+Size: one record for each kind of event, and the union of them.
 """
 
 from __future__ import annotations
