@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, Frame, Page, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from scripts.browser.visits import Report, Seen, Tour, Violation
 
@@ -152,7 +153,13 @@ class Tourist:
 
     @staticmethod
     def _has_entry(page: Page, name: str) -> bool:
-        return page.get_by_role("link", name=name).count() + page.get_by_role("button", name=name).count() > 0
+        """Say whether a link or a button of this name is there, or comes: Airflow asks for plugins last."""
+        entry = page.get_by_role("link", name=name).or_(page.get_by_role("button", name=name)).first
+        try:
+            entry.wait_for(state="attached", timeout=PATIENCE_MS)
+        except PlaywrightTimeout:
+            return False
+        return True
 
 
 def shape_of(address: str) -> str:
