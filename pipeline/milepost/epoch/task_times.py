@@ -58,7 +58,7 @@ class TaskTimes:
         alignment_ms: longest time between the first and the last barrier that one of its operators processed.
         in_flight_bytes: of the buffers that it left unprocessed.
         left_ms: from the end of its processing to its deadline, negative when it was late; None without a deadline.
-        requests: to S3, that of this measurement among them.
+        requests: to S3.
         operators: by uid; what of the task's times is no stateful operator's is in no part.
     """
 

@@ -30,6 +30,7 @@ from milepost.dataflow.sinks.records.marks import Mark
 from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.dataflow.sinks.records.table_garbage import TableGarbage
 from milepost.dataflow.sinks.records.table_keys import table_key_fault
+from milepost.dataflow.sinks.table_format import OpenTable
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 
@@ -185,6 +186,18 @@ class SinkChange:
     position: TablePosition
 
 
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A look at a table that was begun before it is prepared; who waits for it gets its error.
+
+    Attributes:
+        table: waits for the table as it is, and where it stands. files: until the staged files were found.
+    """
+
+    table: Callable[[], tuple[OpenTable | None, TablePosition]]
+    files: Callable[[], None]
+
+
 class StagingSink(Protocol):
     """What tasks need: nothing of it is visible."""
 
@@ -258,14 +271,25 @@ class PreparingSink(StagingSink, Protocol):
     def is_anothers(self, identity: str) -> bool:
         """Return whether the table is reserved for another job or sink: then nothing below its path is this one's."""
 
+    def look_ahead(self, committable: Committable) -> Looked:
+        """Begin to look at the table and at the staged files, beside the quality gate; nothing is changed."""
+
     def prepare(
-        self, committable: Committable, base: TableContents | None, *, checkpoint_id: int, token: int, waits: bool
+        self,
+        committable: Committable,
+        base: TableContents | None,
+        *,
+        checkpoint_id: int,
+        token: int,
+        waits: bool,
+        looked: Looked | None = None,
     ) -> PreparedTable:
         """Fail now for every reason known now (schema, owner, position, files); return the checkpoint's change.
 
         Args:
             base: contents at the checkpoint that the epoch continues; None: the empty table.
             waits: older checkpoints have yet to move the table, so where it stands says nothing.
+            looked: what `look_ahead` returned; None: it looks itself.
         Raises: InvalidRequest, StateCorrupt, StoreUnavailable: nothing was published.
         """
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from milepost.dataflow.quality.gate import begin_loading, evaluate_all
 from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.contract import PreparedTable
+from milepost.dataflow.sinks.contract import Looked, PreparedTable
 from milepost.dataflow.sinks.records.committables import Committable, StagedRows
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
@@ -34,7 +34,7 @@ from milepost.jobmaster.run.bucket_plans import bucket_plans
 from milepost.jobmaster.run.dimensions import dimensions_of
 from milepost.jobmaster.run.join_plans import join_plans
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.jobmaster.run.results import Gathered, build_metadata
+from milepost.jobmaster.run.results import Gathered, build_metadata, leave_times
 from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import Verified, verify
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, with_reason
@@ -95,13 +95,14 @@ def run_opened_epoch(
         clock("gate")
         committables = _committables(context, answers, verified, plan.filled)
         rows_out = sum(one.rows for one in committables.values())
+        looked = _look_ahead(context, opened, committables)
         verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
         clock("prepare", f"{counted(rows_out, 'row')} out")
         prepared: dict[str, PreparedTable] = {}
         opened.leads()
         if not verdict.vetoes:
             with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
-                prepared = _prepare(context, opened, committables)
+                prepared = _prepare(context, opened, committables, looked)
         metadata = build_metadata(context, plan, opened, answers.operators, gathered, committables, prepared, verdict)
         metadata = replace(metadata, signatures=signed(metadata.signatures, answers.spark))
         rows_in = sum(source.rows for source in metadata.sources.values())
@@ -127,6 +128,7 @@ def _verify(context: JobContext, pending: PendingCheckpoint, answers: EpochAnswe
         return verify(pending.checkpoint_id, pending.token, pending.expected, answers.answers)
     except CheckpointError:
         with suppress(CheckpointError):  # the decline is what has to be told
+            leave_times(context, pending, answers.answers)
             for task in task_times(context, pending):
                 _LOG.info("checkpoint %s: a task had measured %s", pending.checkpoint_id, task)
         raise
@@ -234,15 +236,27 @@ def _committables(
 
 def _judge(context: JobContext, pending: PendingCheckpoint, committables: Mapping[str, Committable]) -> GateVerdict:
     judged = {spec.sink for spec in context.spec.quality}
-    tables = {name: context.sink(name).staged_table(committables[name]) for name in sorted(judged)}
+    names = sorted(judged)
+    rows = at_once(context.store, lambda name: context.sink(name).staged_table(committables[name]), names)
+    tables = dict(zip(names, rows, strict=True))
     verdict = evaluate_all(context.spec.quality, tables)
     if verdict.vetoes:
         stage_veto(context, pending, verdict, tables)
     return verdict
 
 
+def _look_ahead(context: JobContext, opened: OpenedEpoch, committables: Mapping[str, Committable]) -> dict[str, Looked]:
+    """Begin to look at the tables that are to be prepared, beside the gate. A fork's do not matter."""
+    if opened.timeline.role is not TimelineRole.LIVE:
+        return {}
+    return {name: context.sink(name).look_ahead(committable) for name, committable in committables.items()}
+
+
 def _prepare(
-    context: JobContext, opened: OpenedEpoch, committables: Mapping[str, Committable]
+    context: JobContext,
+    opened: OpenedEpoch,
+    committables: Mapping[str, Committable],
+    looked: Mapping[str, Looked],
 ) -> dict[str, PreparedTable]:
     """Everything that can fail for a known reason, before the commit point (DESIGN 7)."""
     pending, live = opened.pending, opened.timeline.role is TimelineRole.LIVE
@@ -258,6 +272,7 @@ def _prepare(
             checkpoint_id=pending.checkpoint_id,
             token=pending.token,
             waits=opened.waits(name),
+            looked=looked[name],
         )
 
     return dict(zip(committables, at_once(context.store, prepare, committables), strict=True))

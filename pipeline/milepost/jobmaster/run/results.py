@@ -28,13 +28,12 @@ from milepost.epoch.plan import EpochPlan
 from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import ThroughputEstimate, Work, measure
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.reports.timings import task_times
 from milepost.jobmaster.run.acknowledged import acknowledged
 from milepost.jobmaster.run.bad_input import bad_input
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.shares import subtask_shares
-from milepost.protocol.codec.records import from_json
-from milepost.protocol.exchange.acknowledgements import Verified
+from milepost.protocol.codec.records import encode, from_json
+from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer, Verified
 from milepost.protocol.exchange.watermarks import latest, source_watermark
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import ProtocolViolation
@@ -44,32 +43,32 @@ from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
 from milepost.storage.at_once import at_once
 from milepost.storage.background import begun
-from milepost.storage.layout import consumed_prefix, contents_prefix
+from milepost.storage.layout import consumed_prefix, contents_prefix, metrics_prefix
 
 _MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The acknowledgements of an epoch, and what the driver reads and writes for them beside the gate.
+    """The acknowledgements of an epoch, and what the driver writes for them beside the gate.
 
     Attributes:
-        sources: waits for the sources after the epoch, whose runs of consumed objects are written. tasks: for what its
-            tasks measured.
+        sources: waits for the sources after the epoch, whose runs of consumed objects are written.
+        tasks: what its tasks measured.
     """
 
     verified: Verified
     sources: Callable[[], dict[str, SourceSnapshot]]
-    tasks: Callable[[], tuple[TaskTimes, ...]]
+    tasks: tuple[TaskTimes, ...]
 
     @classmethod
     def begin(cls, context: JobContext, plan: EpochPlan, opened: OpenedEpoch, verified: Verified) -> Gathered:
-        """Begin to read and to write it."""
+        """Begin to write it."""
         pending, base = opened.pending, opened.base
         return cls(
             verified,
             begun(context.store, partial(_sources, context, plan, pending, base, verified), "consumed"),
-            begun(context.store, partial(task_times, context, pending), "task-times"),
+            acknowledged_times(verified.acknowledgements),
         )
 
 
@@ -94,7 +93,7 @@ def build_metadata(
     pending, base = opened.pending, opened.base
     verified = gathered.verified
     snapshots = _operators(plan, operators, verified)
-    tasks = gathered.tasks()
+    tasks = gathered.tasks
     return CheckpointMetadata(
         job=context.spec.name,
         checkpoint_id=pending.checkpoint_id,
@@ -340,3 +339,19 @@ def _replayed_bytes(base: CheckpointMetadata | None, uid: str, parallelism: int)
         return [0] * parallelism
     stored = _bytes_in_flight(snapshot)
     return stored if len(stored) == parallelism else [sum(stored) // parallelism] * parallelism
+
+
+def acknowledged_times(acknowledgements: Iterable[Acknowledgement]) -> tuple[TaskTimes, ...]:
+    """Return what the attempts that acknowledged have measured, in their order."""
+    measured = [ack.measured for ack in acknowledgements if ack.measured]
+    return tuple(from_json(TaskTimes, one, "what a task measured") for one in measured)
+
+
+def leave_times(context: JobContext, pending: PendingCheckpoint, answers: Iterable[SubtaskAnswer]) -> None:
+    """Store what the tasks of an epoch measured that will have no `_metadata`, for who tells of it (`task_times`)."""
+    directory = metrics_prefix(pending.checkpoint_id, pending.token)
+
+    def put(one: TaskTimes) -> None:
+        context.store.put(f"{directory}{one.level}-{one.subtask}-a{one.attempt}.json", encode(one))
+
+    at_once(context.store, put, acknowledged_times(one for one in answers if isinstance(one, Acknowledgement)))

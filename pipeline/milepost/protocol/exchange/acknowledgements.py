@@ -36,8 +36,8 @@ class Acknowledgement:
         token: the fencing token that the Spark job ran under.
         attempt_digest: over everything this attempt sent, staged and snapshotted.
         consumed: one per sender, in any order.
-        payload: opaque JSON: state handles, staged files, counters. Attempts with equal digests may differ in
-            measurements only; the first copy counts.
+        payload: opaque JSON: state handles, staged files, counters.
+        measured: opaque JSON. Attempts with equal digests may differ in it only; the first copy counts.
     """
 
     checkpoint_id: CheckpointId
@@ -47,6 +47,7 @@ class Acknowledgement:
     attempt_digest: str
     consumed: tuple[ConsumedAttempt, ...]
     payload: dict[str, object] = field(default_factory=dict)
+    measured: dict[str, object] = field(default_factory=dict)
 
 
 SubtaskAnswer = Acknowledgement | Decline

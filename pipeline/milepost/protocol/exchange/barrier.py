@@ -159,6 +159,7 @@ class SubtaskAck:
         barrier: digest of the sender's barrier.
         ack: payload (JSON): handles, counts, event times; a pure function of the plan and of where it was cut.
         consumed: channel -> digest of the acknowledgement it consumed there; empty for a source subtask.
+        measured: what the attempt measured (JSON). Two equal attempts differ in it: it is no part of their digest.
     """
 
     checkpoint_id: int
@@ -168,11 +169,12 @@ class SubtaskAck:
     barrier: str
     ack: Annotated[Mapping[str, Any], AS_IS]
     consumed: Annotated[Mapping[int, str], by_number(str)] = field(default_factory=dict)
+    measured: Annotated[Mapping[str, Any], AS_IS] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
         """Identifies the sender's attempt: its output on all channels, its acknowledgement, and what it consumed."""
-        return _digest(encode(self))
+        return _digest(encode(replace(self, measured={})))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,7 @@ class AckEvent:
     carried: tuple[SubtaskAck, ...] = ()
 
     def encode(self) -> bytes:
-        """Canonical bytes: equal attempts encode equally."""
+        """Canonical bytes: equal attempts encode equally, but for what they measured."""
         return encode(self)
 
     @staticmethod
@@ -214,6 +216,7 @@ def acknowledgement(ack: SubtaskAck) -> Acknowledgement:
             ConsumedAttempt(ack.level - 1, channel, digest) for channel, digest in sorted(ack.consumed.items())
         ),
         payload=dict(ack.ack),
+        measured=dict(ack.measured),
     )
 
 

@@ -1,7 +1,8 @@
 """A lost task becomes a refusal that says what its workers were reading when they died.
 
-A worker that dies of what it reads can tell nobody. The driver knows which objects each source subtask was given; a
-subtask that has read all of its own has left its measurements in the job's store.
+A worker that dies of what it reads can tell nobody. The driver knows which objects each source subtask was given, and
+an attempt that repeats the reading of one has left a word in the job's store when it began. Of a Spark that tries each
+task but once nothing is known.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import CheckpointError, SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.source_task import SourceSplit
-from milepost.spark.worker.task_metrics import attempts_prefix
+from milepost.spark.worker.task_metrics import INCOMPLETE, attempts_prefix
 from milepost.storage.layout import metrics_prefix
 from milepost.storage.open import open_store
 
@@ -46,7 +47,7 @@ def lost_task(plan: EpochPlan, splits: Sequence[SourceSplit], said: str) -> Subt
     task, times, how = int(found[1]), int(found[2]), found[3]
     what = f"the worker of Spark's task {task} died {times} times ({how})"
     hint = f"{_FOR_MEMORY} {CheckpointFailureReason.TASK_FAILURE.remedy}"
-    if _is_reading(plan, splits, task):
+    if _is_reading(plan, splits, task, times - 1):
         what = f"{what} while it read source {splits[task].source}: {_objects(splits[task])}"
         hint = f"{_FOR_OBJECTS} {hint}"
     return SubtaskDeclined(
@@ -58,16 +59,17 @@ def lost_task(plan: EpochPlan, splits: Sequence[SourceSplit], said: str) -> Subt
     )
 
 
-def _is_reading(plan: EpochPlan, splits: Sequence[SourceSplit], task: int) -> bool:
-    """Return whether the task is a source subtask that has not read all it was given.
+def _is_reading(plan: EpochPlan, splits: Sequence[SourceSplit], task: int, attempt: int) -> bool:
+    """Return whether the task is a source subtask's, whose reading began for the last time with this attempt or later.
 
-    No later stage begins before it has.
+    A task of a later stage that has the same index begins after that subtask has read all.
     """
     if task >= len(splits):
         return False
     prefix = metrics_prefix(plan.checkpoint_id, plan.token) + attempts_prefix(0, task)
     try:
-        return not any(open_store(plan.job_store).list(prefix, limit=1))
+        begun = [stat.key.removeprefix(prefix) for stat in open_store(plan.job_store).list(prefix)]
+        return any(int(one.removesuffix(INCOMPLETE)) >= attempt > 0 for one in begun)
     except CheckpointError as error:  # the task's end is what has to be told
         _LOG.warning("checkpoint %s: cannot tell what task %s was at: %s", plan.checkpoint_id, task, error)
         return False

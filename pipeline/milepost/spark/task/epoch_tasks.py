@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.epoch.code_hash import code_hash_of
 from milepost.epoch.plan import EpochPlan
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, decode_answer
 from milepost.protocol.exchange.barrier import AckEvent, EventKind, SubtaskIdentity, acknowledgement, carry
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable
@@ -63,7 +64,7 @@ class OperatorStage:
     """Runs the operator stage of one level in a task: a source split, or the level's stateful operators.
 
     Attributes:
-        metrics_prefix: where each attempt leaves its measurements, relative to the job's root.
+        metrics_prefix: where an attempt that does not acknowledge leaves its measurements, relative to the job's root.
         functions: code of every process operator of the job. code_hash: of the package and them, as recorded.
     """
 
@@ -95,21 +96,23 @@ class OperatorStage:
             return
         metrics = TaskMetrics(self.level, attempt.subtask, attempt.number)
         store = attempt.open_store(self.job_store)
+        if attempt.number and self.stateful is None:  # should its worker die as well, this says what it was at
+            self._leave(store, metrics)
         for item in self._bounded(identity, self._produce(attempt, batches, store, metrics), attempt.memory.budget):
             if isinstance(item, OperatorStageEnd):
-                try:
-                    store.put(self.metrics_prefix + metrics.file_name, metrics.encode(own_put(store)))
-                except CheckpointError as error:
-                    yield Declined(identity.decline_for(error, "metrics", CheckpointFailureReason.IO_EXCEPTION))
-                    return
+                item = replace(item, measured=to_json(metrics.times()))
             elif metrics.incomplete:
-                with contextlib.suppress(CheckpointError):  # the decline is what has to be told
-                    store.put(self.metrics_prefix + metrics.file_name, metrics.encode(own_put(store)))
+                self._leave(store, metrics)
             handed = time.monotonic()
             yield item
             # The output stage, and Spark behind it, do their part before this goes on.
             part = "stage_ms" if isinstance(item, SnapshotStarted) else "emit_ms"
             metrics.apart(part, time.monotonic() - handed)
+
+    def _leave(self, store: ObjectStore, metrics: TaskMetrics) -> None:
+        """Store what was measured so far of an attempt that may not come to tell it."""
+        with contextlib.suppress(CheckpointError):  # there is something else that has to be told
+            store.put(self.metrics_prefix + metrics.file_name, metrics.encode(own_put(store)))
 
     def _bounded(
         self, identity: SubtaskIdentity, items: Iterator[TaskOutput], budget: MemoryBudget

@@ -120,6 +120,7 @@ def run_output_stage(
         barrier=barrier.digest,
         ack={**end.ack, "row_wise": row_wise, "sinks": staged.ack()},
         consumed=end.consumed,
+        measured=end.measured,
     )
     event = AckEvent(own, end.carried)
     if plan.receivers:

@@ -70,11 +70,13 @@ class OperatorStageEnd:
         ack: JSON: per operator its runs and counts, per source its rows and newest event time.
         consumed: channel -> digest of the acknowledgement consumed on it.
         carried: distinct acknowledgements of all earlier levels.
+        measured: JSON: what this attempt measured, as `TaskTimes` describes it.
     """
 
     ack: Mapping[str, Any]
     consumed: Mapping[int, str] = field(default_factory=dict)
     carried: tuple[SubtaskAck, ...] = ()
+    measured: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ def encode_control(item: Control) -> bytes:
             "ack": item.ack,
             "consumed": {str(channel): digest for channel, digest in item.consumed.items()},
             "carried": to_json(item.carried),
+            "measured": item.measured,
         }
     else:
         header = {"item": "declined", "decline": encode_answer(item.decline)}
@@ -134,6 +137,7 @@ def decode_control(body: bytes) -> Control:
             header["ack"],
             {int(channel): digest for channel, digest in header["consumed"].items()},
             tuple(from_json(SubtaskAck, item, "acknowledgement") for item in header["carried"]),
+            header["measured"],
         )
     answer = decode_answer(header["decline"])
     assert isinstance(answer, Decline)

@@ -1,7 +1,9 @@
-"""Task metrics record what one task measured, in a side object of its own.
+"""Task metrics record what one task measured.
 
-Metrics differ between attempts, so they never travel with the data (I12): each attempt writes
-`chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>.json`, and the driver reads them for `show`.
+They travel beside its acknowledgement, and are no part of its digest: attempts that are otherwise the same differ in
+them (I12). An attempt whose snapshot is not acknowledged leaves what it had measured in an object,
+`chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>-incomplete.json`; so does, when it begins, one that repeats a
+source's reading.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from milepost.epoch.task_times import OperatorTimes, TaskTimes
 from milepost.protocol.codec.records import to_json
 from milepost.storage.requests import MADE, StoreRequests
 
+NOTHING_ASKED = StoreRequests()
+
 _OF_OPERATORS = ("restore_ms", "process_ms", "emit_ms", "sync_ms")
 
 INCOMPLETE = "-incomplete.json"
-"""How the name of measurements ends whose snapshot was not acknowledged; nobody counts them as a checkpoint's."""
+"""How the name of measurements ends that no acknowledgement tells; nobody counts them as a checkpoint's."""
 
 
 @dataclass(slots=True)
@@ -82,11 +86,14 @@ class TaskMetrics:
 
     @property
     def file_name(self) -> str:
-        ended = INCOMPLETE if self.incomplete else ".json"
-        return f"{attempts_prefix(self.level, self.subtask)}{self.attempt}{ended}"
+        return f"{attempts_prefix(self.level, self.subtask)}{self.attempt}{INCOMPLETE}"
 
-    def times(self, own_put: StoreRequests) -> TaskTimes:
-        """Return what was measured, once, at its end; a part that the task does not have is None."""
+    def times(self, own_put: StoreRequests = NOTHING_ASKED) -> TaskTimes:
+        """Return what was measured; a part that the task does not have is None.
+
+        Args:
+            own_put: the request that stores it, if one does. What was asked until now is in no later answer.
+        """
         return TaskTimes(
             level=self.level,
             subtask=self.subtask,
@@ -113,7 +120,7 @@ class TaskMetrics:
         )
 
     def encode(self, own_put: StoreRequests) -> bytes:
-        """Return what is stored of the task. Args: own_put: the request that stores it."""
+        """Return what is stored of the task. Args: as in `times`."""
         return json.dumps(to_json(self.times(own_put)), sort_keys=True).encode()
 
     def _add(self, name: str, seconds: float, now: float) -> None:

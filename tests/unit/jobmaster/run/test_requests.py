@@ -16,11 +16,11 @@ from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.stores.counted_stores import count_requests
 
 EMPTY = 6
-NORMAL = {"trigger": 7, "run": 11, "complete": 3, "after": 18}
+NORMAL = {"trigger": 7, "run": 7, "complete": 3, "after": 18}
 """One source, one sink, one level, a checkpoint subsumed; of the driver: tasks have stores of their own.
 
-Seven of them read the clock, which a bucket that has just answered is not asked for. `run` reads what each of its three
-tasks measured, and writes what the epoch did to the table; `notify` writes the next mark that the table carries, and
+Seven of them read the clock, which a bucket that has just answered is not asked for. `run` writes what the
+epoch did to the table; `notify` writes the next mark that the table carries, and
 what goes on beside it replaces the entries of the log, two requests each, that nothing needs any more: of one epoch.
 `subsume` asks where else a migration has a table of the sink.
 """
@@ -30,7 +30,7 @@ what goes on beside it replaces the entries of the log, two requests each, that 
 def bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a directory the newest version is found by name, of a bucket by one listing: the latter is paid for."""
     monkeypatch.setattr(StoreConfig, "is_local", False)
-    for module in ("jobmaster.reports.timings", "jobmaster.run.attempt", "spark.task.epoch_tasks"):
+    for module in ("jobmaster.reports.timings", "jobmaster.run.attempt"):
         monkeypatch.setattr(f"milepost.{module}.own_put", lambda store: StoreRequests())  # a directory is asked by none
 
 

@@ -170,6 +170,15 @@ def test_two_attempts_have_equal_digests_only_if_all_their_channels_and_acks_are
     assert same.digest != _ack(_barrier(0, [b"a"]), consumed={0: "other"}).digest
 
 
+def test_what_equal_attempts_measured_is_told_and_tells_them_not_apart() -> None:
+    """I12: times travel beside an acknowledgement; who compares attempts does not look at them."""
+    one, other = (_ack(_barrier(0, [b"a"]), measured={"total_ms": spent_ms}) for spent_ms in (7, 8))
+    assert one.digest == other.digest
+    told = carry(AckEvent.decode(AckEvent(one).encode()) for _ in range(2))
+    assert [acknowledgement(ack).measured for ack in told] == [{"total_ms": 7}]
+    assert len(carry([AckEvent(one), AckEvent(other)])) == 1
+
+
 @pytest.mark.parametrize(
     "header",
     [

@@ -15,6 +15,7 @@ from functools import partial
 import pyarrow as pa
 
 from milepost.dataflow.sinks.contract import (
+    Looked,
     PreparedTable,
     ShownTable,
     SinkChange,
@@ -26,7 +27,7 @@ from milepost.dataflow.sinks.contract import (
 from milepost.dataflow.sinks.files.deletes import rows_that_stay, table_columns
 from milepost.dataflow.sinks.files.partitions import PartitionBy, check_partition
 from milepost.dataflow.sinks.files.table_schema import check_rows_schema, merged_schema, widened_schema
-from milepost.dataflow.sinks.records.committables import Committable, JoinedFile, StagedFile, decode_schema
+from milepost.dataflow.sinks.records.committables import Committable, StagedFile, decode_schema
 from milepost.dataflow.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.dataflow.sinks.records.marks import Mark, MarkRecords
 from milepost.dataflow.sinks.records.reservation import Reservation, TableOwner, check_reservable, reservation, reserve
@@ -34,6 +35,7 @@ from milepost.dataflow.sinks.records.table_garbage import TableGarbage
 from milepost.dataflow.sinks.records.table_keys import staged_by, staged_prefix
 from milepost.dataflow.sinks.staging.small_files import still_there
 from milepost.dataflow.sinks.staging.table_staging import TableStaging
+from milepost.dataflow.sinks.table.epoch_change import epoch_change
 from milepost.dataflow.sinks.table.table_mover import LOST_RACES, TableMover
 from milepost.dataflow.sinks.table.table_objects import table_objects
 from milepost.dataflow.sinks.table.table_ownership import TableOwnership
@@ -126,11 +128,25 @@ class TableSink(TableStaging):
         check_rows_schema(self.name, columns := table_columns(schema), self.key)
         self._format.check_columns(columns)
 
+    def look_ahead(self, committable: Committable) -> Looked:
+        return Looked(
+            begun(self._store, self._mover.look, "table"),
+            begun(self._store, partial(self._files.check, committable.written), "staged-files"),
+        )
+
     def prepare(
-        self, committable: Committable, base: TableContents | None, *, checkpoint_id: int, token: int, waits: bool
+        self,
+        committable: Committable,
+        base: TableContents | None,
+        *,
+        checkpoint_id: int,
+        token: int,
+        waits: bool,
+        looked: Looked | None = None,
     ) -> PreparedTable:
         """Fail now for every reason known now; see `PreparingSink.prepare`."""
-        table, position, schema = self._settled(committable, base, waits)
+        looked = looked or self.look_ahead(committable)
+        table, position, schema = self._settled(committable, base, waits, looked)
         table.check_keys(self._checked_rows(committable))
         recorded = self._records.files(base)
         rewritten = ContentsChange(())
@@ -139,7 +155,9 @@ class TableSink(TableStaging):
             # A record is read again with a digest for each file, and no format's log has one.
             rewritten = replace(rewritten, added=tuple(map(self._files.identified, rewritten.added)))
         known = () if committable.whole else rewritten.applied_to(recorded)
-        change = self._change(committable, rewritten, still_there(committable.joined, known))
+        change = epoch_change(
+            self.name, committable, rewritten, still_there(committable.joined, known), by_buckets=self.by_buckets
+        )
         change = self._compacted(committable, known, schema, checkpoint_id, token) or change
         return PreparedTable.after(change, recorded, schema, table.table_id)
 
@@ -147,7 +165,7 @@ class TableSink(TableStaging):
         schema = self._next_schema(committable, base, None)
         self._files.check(committable.written)
         self._checked_rows(committable)
-        change = self._change(committable, ContentsChange(()))
+        change = epoch_change(self.name, committable, ContentsChange(()), by_buckets=self.by_buckets)
         return PreparedTable.after(change, self._records.files(base), schema, None if base is None else base.table_id)
 
     def bucket_files(self, base: TableContents | None, *, waits: bool) -> tuple[StagedFile, ...]:
@@ -306,40 +324,18 @@ class TableSink(TableStaging):
             tuple(file.key for file in recorded if file.key not in now),
         )
 
-    def _change(
-        self, committable: Committable, rewritten: ContentsChange, joined: tuple[JoinedFile, ...] = ()
-    ) -> ContentsChange:
-        """Return what an epoch does to the contents, after what others rewrote.
-
-        Raises: CommitConflict: they rewrote what the epoch's subtasks had read.
-        """
-        if committable.whole:
-            return ContentsChange(committable.buckets or committable.files, whole=True)
-        change = ContentsChange(committable.files, joined=joined)
-        if committable.replaced or committable.buckets:
-            change = ContentsChange(committable.buckets, committable.replaced)
-        gone, foreign = set(change.removed), {file.key for file in rewritten.added}
-        if self.by_buckets and (foreign - gone or gone.intersection(rewritten.removed)):
-            raise CommitConflict(
-                f"sink {self.name}: another writer put files of its table together while the epoch ran. Nothing was "
-                "published.",
-                hint="run the epoch again",
-                sink=self.name,
-            )
-        return change.after(rewritten)
-
     def _owner(self, identity: str) -> TableOwner:
         return TableOwner(self._job, identity, self.name)
 
     def _settled(
-        self, committable: Committable, base: TableContents | None, waits: bool
+        self, committable: Committable, base: TableContents | None, waits: bool, looked: Looked
     ) -> tuple[OpenTable, TablePosition, pa.Schema]:
         """Return the table, which is there and this job's, where it stands, and the columns of the contents."""
-        checked = begun(self._store, partial(self._files.check, committable.written), "staged-files")
-        for _ in range(LOST_RACES):
-            table, position = self._mover.look()
+        for attempt in range(LOST_RACES):
+            table, position = self._mover.look() if attempt else looked.table()
             schema = self._next_schema(committable, base, table)
-            checked()
+            if not attempt:
+                looked.files()
             if not waits:
                 self._mover.check_position(position, base)  # before one is made, which may be in the wrong catalog
             if table is None:

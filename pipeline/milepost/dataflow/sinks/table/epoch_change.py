@@ -1,0 +1,36 @@
+"""An epoch changes the contents of a table by what its subtasks staged, after what others made of it meanwhile."""
+
+from __future__ import annotations
+
+from milepost.dataflow.sinks.records.committables import Committable, JoinedFile
+from milepost.dataflow.sinks.records.contents import ContentsChange
+from milepost.protocol.records.errors import CommitConflict
+
+
+def epoch_change(
+    sink: str,
+    committable: Committable,
+    rewritten: ContentsChange,
+    joined: tuple[JoinedFile, ...] = (),
+    *,
+    by_buckets: bool,
+) -> ContentsChange:
+    """Return what an epoch does to the contents of a sink's table, after what others rewrote.
+
+    Args:
+        joined: of what its subtasks joined, what still can be. by_buckets: whether the table is files of key groups.
+    Raises: CommitConflict: they rewrote what the epoch's subtasks had read.
+    """
+    if committable.whole:
+        return ContentsChange(committable.buckets or committable.files, whole=True)
+    change = ContentsChange(committable.files, joined=joined)
+    if committable.replaced or committable.buckets:
+        change = ContentsChange(committable.buckets, committable.replaced)
+    gone, foreign = set(change.removed), {file.key for file in rewritten.added}
+    if by_buckets and (foreign - gone or gone.intersection(rewritten.removed)):
+        raise CommitConflict(
+            f"sink {sink}: another writer put files of its table together while the epoch ran. Nothing was published.",
+            hint="run the epoch again",
+            sink=sink,
+        )
+    return change.after(rewritten)
