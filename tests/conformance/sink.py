@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sinks.records.committables import Committable
 from milepost.protocol.codec.records import from_json, to_json
-from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StateCorrupt, Superseded
+from milepost.protocol.records.errors import (
+    CommitOutcomeUnknown,
+    InvalidRequest,
+    QualityGateFailed,
+    StateCorrupt,
+    Superseded,
+)
 from tests.conformance.sink_case import SCHEMA, WAIT_S, SinkCase, at_commit, pairs, rows
 
 
@@ -297,6 +305,22 @@ class SinkTests(SinkCase):
         with pytest.raises(StateCorrupt, match="missing"):
             job.sink.check(late.contents)
         assert self.published(tmp_path) == [(1, "a")]
+
+    def test_a_table_is_not_made_before_its_epoch_may_change_it(self, tmp_path: Path) -> None:
+        """An epoch is prepared while its gate judges: of one that is vetoed no reader of the table may see anything."""
+
+        def vetoed() -> None:
+            raise QualityGateFailed("planned")
+
+        job = self.begin(tmp_path)
+        ways: dict[str, Any] = {"checkpoint_id": 1, "token": 1, "waits": False, "look": job.sink.look}
+        before, committable = job.sink.look()[0], job.staged(rows((1, "a")))
+        with nullcontext() if before is not None else pytest.raises(QualityGateFailed):
+            job.sink.prepare(committable, None, **ways, before_change=vetoed)
+        after = job.sink.look()[0]
+        assert (before is None) == (after is None) and getattr(before, "version", 0) == getattr(after, "version", 0)
+        job.sink.prepare(committable, None, **ways)
+        assert job.sink.look()[0] is not None
 
     def test_abort_touches_no_other_token(self, tmp_path: Path) -> None:
         """A zombie's abort reaches only its own token's files."""

@@ -22,7 +22,7 @@ from milepost.epoch.plan import decode_input_record
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobmaster.run.results import shown_by, tables_after
+from milepost.jobmaster.run.results import contents_after, shown_by
 from milepost.protocol.manifest.transaction.requests import RebindRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
 from milepost.protocol.records.ids import CheckpointId
@@ -123,12 +123,21 @@ class SparklessJob:
         staged = self.stage(pending)
         state = context.head().state
         base = context.base_metadata(state, pending.base)
+        tables = dict(base.tables) if base is not None else {}
         prepared = context.sink("table").prepare(
             staged,
-            base.tables.get("table") if base is not None else None,
+            tables.get("table"),
             checkpoint_id=pending.checkpoint_id,
             token=pending.token,
             waits=bool(state.unconfirmed()),
+        )
+        tables["table"] = contents_after(
+            context.table_records,
+            "table",
+            (context.sink_address("table"), context.sink_location("table")),
+            (pending.checkpoint_id, pending.token),
+            tables.get("table"),
+            prepared,
         )
         record = decode_input_record(read_handle(context.store, pending.plan))
         planned = record.sources[0]
@@ -157,7 +166,7 @@ class SparklessJob:
             sources={"rows": SourceSnapshot(None, runs, 1, len(planned.objects), (), record.final)},
             operators={},
             sinks={"table": SinkSnapshot(staged.rows, shown_by(base, "table"))},
-            tables=tables_after(context, pending, base, {"table": prepared}),
+            tables=tables,
             acknowledged=tuple(AcknowledgedSubtask(one.level, one.subtask, "d", {}) for one in pending.expected),
             verdict=GateVerdict.of(()),
             held_back=record.held_back,

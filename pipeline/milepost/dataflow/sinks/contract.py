@@ -186,16 +186,8 @@ class SinkChange:
     position: TablePosition
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """A look at a table that was begun before it is prepared; who waits for it gets its error.
-
-    Attributes:
-        table: waits for the table as it is, and where it stands. files: until the staged files were found.
-    """
-
-    table: Callable[[], tuple[OpenTable | None, TablePosition]]
-    files: Callable[[], None]
+Look = tuple[OpenTable | None, TablePosition]
+"""A table as it is, None where there is none, and where it stands."""
 
 
 class StagingSink(Protocol):
@@ -271,8 +263,11 @@ class PreparingSink(StagingSink, Protocol):
     def is_anothers(self, identity: str) -> bool:
         """Return whether the table is reserved for another job or sink: then nothing below its path is this one's."""
 
-    def look_ahead(self, committable: Committable) -> Looked:
-        """Begin to look at the table and at the staged files, beside the quality gate; nothing is changed."""
+    def look(self) -> Look:
+        """Return the table as it is, and where it stands; nothing is changed."""
+
+    def check_staged(self, committable: Committable) -> None:
+        """Refuse staged files that are missing or have another size. Raises StateCorrupt."""
 
     def prepare(
         self,
@@ -282,14 +277,16 @@ class PreparingSink(StagingSink, Protocol):
         checkpoint_id: int,
         token: int,
         waits: bool,
-        looked: Looked | None = None,
+        look: Callable[[], Look] | None = None,
+        before_change: Callable[[], None] = lambda: None,
     ) -> PreparedTable:
         """Fail now for every reason known now (schema, owner, position, files); return the checkpoint's change.
 
         Args:
             base: contents at the checkpoint that the epoch continues; None: the empty table.
             waits: older checkpoints have yet to move the table, so where it stands says nothing.
-            looked: what `look_ahead` returned; None: it looks itself.
+            look: gives one that was begun a moment ago; who has it asks `check_staged`. None: both are done here.
+            before_change: is called before the table is made, claimed, or staged anew as a whole; may raise.
         Raises: InvalidRequest, StateCorrupt, StoreUnavailable: nothing was published.
         """
 

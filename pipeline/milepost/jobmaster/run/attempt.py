@@ -14,8 +14,8 @@ from typing import Any
 
 from milepost.dataflow.quality.gate import begin_loading, evaluate_all
 from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.contract import Looked, PreparedTable
 from milepost.dataflow.sinks.records.committables import Committable, StagedRows
+from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
 from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord
@@ -34,6 +34,7 @@ from milepost.jobmaster.run.bucket_plans import bucket_plans
 from milepost.jobmaster.run.dimensions import dimensions_of
 from milepost.jobmaster.run.join_plans import join_plans
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
+from milepost.jobmaster.run.preparation import Preparation
 from milepost.jobmaster.run.results import Gathered, build_metadata, leave_times
 from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import Verified, verify
@@ -41,7 +42,7 @@ from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, with_reason
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
-from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
+from milepost.protocol.records.manifest_state import ManifestState, Timeline
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.task_lifecycle import Notifications
@@ -88,6 +89,7 @@ def run_opened_epoch(
     begin_loading(context.spec.quality if judged else ())
     with Heartbeat(context, pending, runner.stop):
         clock("data plane", _planned(opened.record))
+        preparation = Preparation(context, opened)
         answers = runner.run(plan)
         verified = _verify(context, pending, answers)
         check_bad_input(context, pending, verified)
@@ -95,15 +97,15 @@ def run_opened_epoch(
         clock("gate")
         committables = _committables(context, answers, verified, plan.filled)
         rows_out = sum(one.rows for one in committables.values())
-        looked = _look_ahead(context, opened, committables)
-        verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
-        clock("prepare", f"{counted(rows_out, 'row')} out")
-        prepared: dict[str, PreparedTable] = {}
-        opened.leads()
-        if not verdict.vetoes:
-            with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
-                prepared = _prepare(context, opened, committables, looked)
-        metadata = build_metadata(context, plan, opened, answers.operators, gathered, committables, prepared, verdict)
+        with preparation.begun(committables) as prepared:
+            verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
+            clock("prepare", f"{counted(rows_out, 'row')} out")
+            opened.leads()
+            tables: dict[str, TableContents] = {}
+            if not verdict.vetoes:
+                with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
+                    tables = prepared()
+        metadata = build_metadata(context, plan, opened, answers.operators, gathered, committables, tables, verdict)
         metadata = replace(metadata, signatures=signed(metadata.signatures, answers.spark))
         rows_in = sum(source.rows for source in metadata.sources.values())
         clock("write", f"{counted(rows_in, 'row')} in, {counted(rows_out, 'row')} out")
@@ -243,36 +245,3 @@ def _judge(context: JobContext, pending: PendingCheckpoint, committables: Mappin
     if verdict.vetoes:
         stage_veto(context, pending, verdict, tables)
     return verdict
-
-
-def _look_ahead(context: JobContext, opened: OpenedEpoch, committables: Mapping[str, Committable]) -> dict[str, Looked]:
-    """Begin to look at the tables that are to be prepared, beside the gate. A fork's do not matter."""
-    if opened.timeline.role is not TimelineRole.LIVE:
-        return {}
-    return {name: context.sink(name).look_ahead(committable) for name, committable in committables.items()}
-
-
-def _prepare(
-    context: JobContext,
-    opened: OpenedEpoch,
-    committables: Mapping[str, Committable],
-    looked: Mapping[str, Looked],
-) -> dict[str, PreparedTable]:
-    """Everything that can fail for a known reason, before the commit point (DESIGN 7)."""
-    pending, live = opened.pending, opened.timeline.role is TimelineRole.LIVE
-    bases = opened.base.tables if opened.base is not None else {}
-
-    def prepare(name: str) -> PreparedTable:
-        sink, base = context.sink(name), bases.get(name)
-        if not live:
-            return sink.prepare_fork(committables[name], base)
-        return sink.prepare(
-            committables[name],
-            base,
-            checkpoint_id=pending.checkpoint_id,
-            token=pending.token,
-            waits=opened.waits(name),
-            looked=looked[name],
-        )
-
-    return dict(zip(committables, at_once(context.store, prepare, committables), strict=True))

@@ -79,21 +79,22 @@ def build_metadata(
     operators: Mapping[str, StatefulOperator],
     gathered: Gathered,
     committables: Mapping[str, Committable],
-    prepared: Mapping[str, PreparedTable],
+    tables: Mapping[str, TableContents],
     verdict: GateVerdict,
 ) -> CheckpointMetadata:
     """Return the checkpoint, all but what the driver measured.
 
-    The runs of consumed objects and the records of tables' contents that it refers to are written.
+    The runs of consumed objects that it refers to are written.
 
     Args:
         operators: stateful operators that ran, by uid. gathered: one acknowledgement per expected subtask.
-        prepared: by sink; none of an epoch that is vetoed.
+        tables: after the epoch, by sink, their records written; none of an epoch that is vetoed.
     """
     pending, base = opened.pending, opened.base
     verified = gathered.verified
     snapshots = _operators(plan, operators, verified)
     tasks = gathered.tasks
+    left_tables = dict(base.tables) if base is not None else {}
     return CheckpointMetadata(
         job=context.spec.name,
         checkpoint_id=pending.checkpoint_id,
@@ -115,7 +116,7 @@ def build_metadata(
             name: SinkSnapshot(committable.rows, shown_by(base, name))
             for name, committable in sorted(committables.items())
         },
-        tables=tables_after(context, pending, base, prepared),
+        tables=dict(sorted((left_tables | dict(tables)).items())),
         acknowledged=tuple(
             AcknowledgedSubtask(
                 ack.level,
@@ -148,27 +149,6 @@ def shown_by(base: CheckpointMetadata | None, sink: str) -> int:
     """Return the checkpoint that a sink's table shows before this epoch; 0: nothing (I14)."""
     contents = base.tables.get(sink) if base is not None else None
     return 0 if contents is None else contents.checkpoint_id
-
-
-def tables_after(
-    context: JobContext,
-    pending: PendingCheckpoint,
-    base: CheckpointMetadata | None,
-    prepared: Mapping[str, PreparedTable],
-) -> dict[str, TableContents]:
-    """Return what each table of a lineage consists of after an epoch, its records written; of a dropped sink as it was.
-
-    Raises: StateCorrupt: a record of the base's cannot be read.
-    """
-    before = dict(base.tables) if base is not None else {}
-
-    def contents(name: str) -> TableContents:
-        owner = pending.checkpoint_id, pending.token
-        place = context.sink_address(name), context.sink_location(name)
-        return contents_after(context.table_records, name, place, owner, before.get(name), prepared[name])
-
-    now = dict(zip(prepared, at_once(context.store, contents, prepared), strict=True))
-    return dict(sorted((before | now).items()))
 
 
 def contents_after(

@@ -71,11 +71,12 @@ class TableOwnership:
                 "give the sink another path; if that job took it over by `start --claim`, this one has ended there",
             )
 
-    def settle(self, table: OpenTable, planned: str | None) -> bool:
+    def settle(self, table: OpenTable, planned: str | None, before_change: Callable[[], None] = lambda: None) -> bool:
         """Make the table the owner's, with the properties that its checkpoints need, unless it is that already.
 
         Args:
             planned: the table's own identity, as far as the job knows it.
+            before_change: is called before a commit is tried; what it raises ends this.
         Returns: True: it is. False: a commit was tried: look at the table again.
         Raises: InvalidRequest: it is somebody else's, or cannot be made ours. StoreUnavailable, EnvironmentUnusable.
         """
@@ -90,6 +91,7 @@ class TableOwnership:
             self._check_adoptable(table)
         lacking = table.lacks(owner)
         if lacking:
+            before_change()
             self._claim(table, owner, lacking)
         return not lacking
 

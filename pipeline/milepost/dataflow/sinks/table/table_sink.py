@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
 import pyarrow as pa
 
 from milepost.dataflow.sinks.contract import (
-    Looked,
+    Look,
     PreparedTable,
     ShownTable,
     SinkChange,
@@ -44,7 +43,7 @@ from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.job.spec import BUCKET_FORMATS
-from milepost.storage.background import begun, in_background
+from milepost.storage.background import in_background
 
 COMPACT_FILES = 64
 """A table of the latest rows with at least so many files is compacted by the next epoch that can."""
@@ -128,11 +127,11 @@ class TableSink(TableStaging):
         check_rows_schema(self.name, columns := table_columns(schema), self.key)
         self._format.check_columns(columns)
 
-    def look_ahead(self, committable: Committable) -> Looked:
-        return Looked(
-            begun(self._store, self._mover.look, "table"),
-            begun(self._store, partial(self._files.check, committable.written), "staged-files"),
-        )
+    def look(self) -> Look:
+        return self._mover.look()
+
+    def check_staged(self, committable: Committable) -> None:
+        self._files.check(committable.written)
 
     def prepare(
         self,
@@ -142,11 +141,13 @@ class TableSink(TableStaging):
         checkpoint_id: int,
         token: int,
         waits: bool,
-        looked: Looked | None = None,
+        look: Callable[[], Look] | None = None,
+        before_change: Callable[[], None] = lambda: None,
     ) -> PreparedTable:
         """Fail now for every reason known now; see `PreparingSink.prepare`."""
-        looked = looked or self.look_ahead(committable)
-        table, position, schema = self._settled(committable, base, waits, looked)
+        if look is None:
+            self.check_staged(committable)
+        table, position, schema = self._settled(committable, base, waits, look or self._mover.look, before_change)
         table.check_keys(self._checked_rows(committable))
         recorded = self._records.files(base)
         rewritten = ContentsChange(())
@@ -158,7 +159,10 @@ class TableSink(TableStaging):
         change = epoch_change(
             self.name, committable, rewritten, still_there(committable.joined, known), by_buckets=self.by_buckets
         )
-        change = self._compacted(committable, known, schema, checkpoint_id, token) or change
+        many = len(known) + len(committable.files) >= COMPACT_FILES
+        if many and self.mode is SinkMode.UPSERT and not self.by_buckets:
+            before_change()
+            change = self._compacted(committable, known, schema, checkpoint_id, token)
         return PreparedTable.after(change, recorded, schema, table.table_id)
 
     def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
@@ -328,21 +332,25 @@ class TableSink(TableStaging):
         return TableOwner(self._job, identity, self.name)
 
     def _settled(
-        self, committable: Committable, base: TableContents | None, waits: bool, looked: Looked
+        self,
+        committable: Committable,
+        base: TableContents | None,
+        waits: bool,
+        look: Callable[[], Look],
+        before_change: Callable[[], None],
     ) -> tuple[OpenTable, TablePosition, pa.Schema]:
         """Return the table, which is there and this job's, where it stands, and the columns of the contents."""
         for attempt in range(LOST_RACES):
-            table, position = self._mover.look() if attempt else looked.table()
+            table, position = self._mover.look() if attempt else look()
             schema = self._next_schema(committable, base, table)
-            if not attempt:
-                looked.files()
             if not waits:
                 self._mover.check_position(position, base)  # before one is made, which may be in the wrong catalog
             if table is None:
+                before_change()
                 self._mover.created(schema)
                 continue
             table.check(schema)
-            if self._ownership.settle(table, None if base is None else base.table_id):
+            if self._ownership.settle(table, None if base is None else base.table_id, before_change):
                 return table, position, schema
         raise CommitConflict(
             f"sink {self.name}: its table was changed by others {LOST_RACES} times before its properties were set. "
@@ -374,12 +382,9 @@ class TableSink(TableStaging):
 
     def _compacted(
         self, committable: Committable, known: Sequence[StagedFile], schema: pa.Schema, checkpoint_id: int, token: int
-    ) -> ContentsChange | None:
-        """Stage the whole table as this epoch leaves it, if it has grown many files; else None. Holds it in memory."""
-        files = (*known, *committable.files)
-        if self.mode is not SinkMode.UPSERT or self.by_buckets or len(files) < COMPACT_FILES:
-            return None
-        rows = self._files.latest(files, schema, self.key, verify=True)
+    ) -> ContentsChange:
+        """Stage the whole table as this epoch leaves it. Holds it in memory."""
+        rows = self._files.latest((*known, *committable.files), schema, self.key, verify=True)
         whole = self._files.stage([self._sorted(rows)], checkpoint_id, token, "all", rows.nbytes)
         return ContentsChange(() if whole is None else (whole,), whole=True)
 
