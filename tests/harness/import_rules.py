@@ -95,7 +95,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "dataflow.sinks": (
         "records",
         "files",
-        "contract table_format",
+        "table_format",
+        "contract",
         "formats staging",
         "table",
         "build",

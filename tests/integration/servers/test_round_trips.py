@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,9 +18,10 @@ from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint
 from milepost.protocol.manifest.transaction.events import CheckpointTriggered
-from milepost.protocol.records.errors import Fenced
+from milepost.protocol.records.errors import CommitConflict, Fenced
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.local.local_runner import LocalRunner
+from milepost.storage.fetched_ahead import MOST_AHEAD, Wanted, fetched_ahead
 from milepost.storage.log_records import Landed
 from milepost.storage.open import open_store
 from tests.harness.jobs.side_by_side_runner import SideBySideRunner
@@ -37,7 +39,7 @@ TASKS, IN_TASKS = "data plane", 3
 """Of them, of an epoch that joins small files, which are read side by side before what they become is written."""
 
 JOINING = 6
-"""The epoch that does, counted from 0: from seven epochs each subtask has so many files."""
+"""The epoch that does is the sixth behind the first: from seven epochs each subtask has so many files."""
 
 
 @pytest.fixture
@@ -54,17 +56,23 @@ def master(ministack: Ministack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return JobMaster(load_job(str(tmp_path / "trips.yaml")))
 
 
+def epoch(master: JobMaster, ministack: Ministack, number: int) -> RequestChain:
+    """Run the epoch of one file; return its requests."""
+    bucket, chain, runner = master.context.store.config.url.split("/")[2], RequestChain(), SideBySideRunner()
+    body = pa.BufferOutputStream()
+    pq.write_table(rows_of(number), body)
+    ministack.client.put_object(Bucket=bucket, Key=f"landing/{number}.parquet", Body=body.getvalue().to_pybytes())
+    with chain.recording():
+        chain.clear()
+        report = master.run(Session.cli(), runner, progress=lambda step: chain(step.partition(":")[0]))
+    assert report.status == "completed"
+    return chain
+
+
 def test_of_a_warm_epoch_so_many_requests_at_most_wait_for_one_another(master: JobMaster, ministack: Ministack) -> None:
     """Counted by what waits for what in the process, not by a clock: the same on every run."""
-    bucket, chain, runner = master.context.store.config.url.split("/")[2], RequestChain(), SideBySideRunner()
     for number in range(JOINING + 2):
-        body = pa.BufferOutputStream()
-        pq.write_table(rows_of(number), body)
-        ministack.client.put_object(Bucket=bucket, Key=f"landing/{number}.parquet", Body=body.getvalue().to_pybytes())
-        chain.clear()
-        with chain.recording():
-            report = master.run(Session.cli(), runner, progress=lambda step: chain(step.partition(":")[0]))
-        assert report.status == "completed"
+        chain = epoch(master, ministack, number)
         tasks = [one for one in longest_chain(chain.requests) if one.step == TASKS]
         read_here = [one for one in chain.requests if one.step == TASKS and one.method == "GET"]
         assert number != JOINING or len(read_here) > 8
@@ -114,6 +122,31 @@ def tables(server: Ministack, bucket: str) -> dict[str, str]:
     """All objects but those of the job's own storage and what was staged, by their etags."""
     listed = server.client.list_objects_v2(Bucket=bucket).get("Contents", [])
     return {one["Key"]: one["ETag"] for one in listed if "/data/" not in one["Key"] and "/trips/" not in one["Key"]}
+
+
+def test_small_objects_are_fetched_ahead_of_their_reading(asked: tuple[ObjectStore, DelayingProxy]) -> None:
+    """Whoever reads them one after another waits for the first alone; each is of the version that was planned."""
+    store, _ = asked
+    objects = []
+    for number in range(MOST_AHEAD + 1):
+        stat = store.put(f"ahead/{number}", b"%d" % number)
+        objects.append(Wanted(stat.key, stat.etag, stat.size))
+    store.put("ahead/3", b"another version")
+    chain = RequestChain()
+    with chain.recording():
+        chain.clear()
+        ahead = fetched_ahead(store, objects, 1 << 20)
+        for number, obj in enumerate(objects):
+            with nullcontext() if number != 3 else pytest.raises(CommitConflict):
+                assert ahead.get_if_match(obj.key, obj.etag) == b"%d" % number
+    assert [one.method for one in chain.requests] == ["GET"] * len(objects)
+    assert len(longest_chain(chain.requests)) == 1
+    with chain.recording():
+        chain.clear()
+        little = fetched_ahead(store, objects, 2)
+        bodies = [little.get_if_match(obj.key, obj.etag) for obj in objects if obj.key != "ahead/3"]
+    assert bodies == [b"%d" % number for number in range(MOST_AHEAD + 1) if number != 3]
+    assert len(longest_chain(chain.requests)) > 2, "no more than two bytes are held ahead"
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pyarrow as pa
 from milepost.dataflow.sources.bad_input import BadInputCounter, beyond_records
 from milepost.dataflow.sources.contract import BadRecord, SourceObject, SourceReader
 from milepost.dataflow.sources.event_times import EventTimes
+from milepost.dataflow.sources.readers.streams import WHOLE_BYTES
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, NotFound
@@ -21,6 +22,7 @@ from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, Ro
 from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spec.graph.edges import BAD
+from milepost.storage.fetched_ahead import Wanted, fetched_ahead
 
 _JOINED_ROWS = 65_536
 _JOINED_BYTES = 1 << 20
@@ -67,6 +69,8 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
     times = EventTimes(split.event_time, split.max_ahead_us)
     missing: list[str] = []
     small = _Joined(split.source)
+    wanted = [Wanted(obj.key, obj.etag, obj.size) for obj in split.objects]
+    store = fetched_ahead(store, wanted, min(WHOLE_BYTES, memory.budget.held_bytes))
     for obj in split.objects:
         begun = False
         try:

@@ -290,7 +290,7 @@ def restore_state(
     """
     reader = RunReader(identity, objects, cache)
     runs = references(identity, handles, objects)
-    layers = [(run.kind, reader.read(run)) for run in runs]
+    layers = [(run.kind, layer) for run, layer in zip(runs, reader.read(runs), strict=True)]
     if cache is not None:
         cache.retain(identity, runs, objects.checkpoint_id)
     bases = tuple(layer for kind, layer in layers if kind is RunKind.BASE)

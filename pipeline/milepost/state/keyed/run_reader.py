@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -54,6 +54,10 @@ def _intersection(left: range, right: range) -> range:
     return range(start, max(start, min(left.stop, right.stop)))
 
 
+_TOGETHER_BYTES = 32 << 20
+"""Of runs that are read side by side."""
+
+
 class RunReader:
     """Reads runs from the cache, else from the store with their size and checksum verified; each object once."""
 
@@ -63,24 +67,24 @@ class RunReader:
         self._cache = cache
         self._bodies = {} if objects.bodies is None else objects.bodies
 
-    def read(self, run: RunHandle) -> Layer:
-        """Return the rows of a run that count here.
+    def read(self, runs: Sequence[RunHandle]) -> list[Layer]:
+        """Return the rows of runs that count here; of those that the cache has not, the bodies are read side by side.
 
         With a cache they come out of it, mapped, also when they had to be put there first: of many runs that are
         decoded one after another, only one lies in this process's own memory.
         """
-        cache = self._cache
-        if cache is None:
-            return self._decoded(run)
-        layer = cache.load(self._identity, run)
-        if layer is None:
-            layer = self._decoded(run)
-            if cache.stage(self._identity, run, layer):
-                layer = cache.load(self._identity, run) or layer
+        cached = [None if self._cache is None else self._cache.load(self._identity, run) for run in runs]
+        self._fetch({run.key: run for run, layer in zip(runs, cached, strict=True) if layer is None}.values())
+        return [self._read(run) if layer is None else layer for run, layer in zip(runs, cached, strict=True)]
+
+    def _read(self, run: RunHandle) -> Layer:
+        layer = self._decoded(run)
+        if self._cache is not None and self._cache.stage(self._identity, run, layer):
+            return self._cache.load(self._identity, run) or layer
         return layer
 
     def _decoded(self, run: RunHandle) -> Layer:
-        identity, body = self._identity, self._body(run)
+        identity, body = self._identity, self._bodies[run.key]
         try:
             return decode_run(body, run, run.valid, identity.stored, identity.keys, identity.max_parallelism)
         except StateCorrupt as error:
@@ -88,18 +92,32 @@ class RunReader:
         except (pa.ArrowException, OSError) as error:
             raise self._corrupt(run, f"it is not a readable Parquet file ({error})") from error
 
-    def _body(self, run: RunHandle) -> bytes:
-        if run.key not in self._bodies:
-            try:
-                body = self._objects.store.get(run.key)
-            except NotFound as error:
-                raise self._corrupt(run, "it is missing") from error
-            problem = check_body(run, body)
-            if problem is not None:
-                raise self._corrupt(run, problem)
+    def _fetch(self, runs: Iterable[RunHandle]) -> None:
+        """Read and check the bodies that were not read before, of about so many bytes at a time."""
+        together, size = list[RunHandle](), 0
+        for run in runs:
+            if run.key in self._bodies:
+                continue
+            if together and size + run.size > _TOGETHER_BYTES:
+                self._fetch_at_once(together)
+                together, size = [], 0
+            together.append(run)
+            size += run.size
+        self._fetch_at_once(together)
+
+    def _fetch_at_once(self, runs: Sequence[RunHandle]) -> None:
+        for run, body in zip(runs, self._objects.each(self._body, runs), strict=True):
             self._bodies[run.key] = body
-            return body
-        return self._bodies[run.key]
+
+    def _body(self, run: RunHandle) -> bytes:
+        try:
+            body = self._objects.store.get(run.key)
+        except NotFound as error:
+            raise self._corrupt(run, "it is missing") from error
+        problem = check_body(run, body)
+        if problem is not None:
+            raise self._corrupt(run, problem)
+        return body
 
     def _corrupt(self, run: RunHandle, problem: str) -> StateCorrupt:
         return self._objects.unusable("state run", run.key, self._identity.uid, problem)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -50,6 +51,10 @@ class StateIdentity:
         return cls(uid, keys, plain, schema, key_groups, max_parallelism, table)
 
 
+def _one_by_one(ask: Callable[[Any], bytes], subjects: Sequence[Any]) -> list[bytes]:
+    return [ask(subject) for subject in subjects]
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointObjects:
     """Where the objects of a restored checkpoint lie: each at its handle's key.
@@ -57,12 +62,14 @@ class CheckpointObjects:
     Attributes:
         checkpoint_id, job: for messages, and for what the cache may forget.
         bodies: of runs that were read and checked before, by key; those read now are added. None: none are kept.
+        each: asks the store for each of some objects, and returns the answers in order.
     """
 
     store: ObjectStore
     checkpoint_id: int
     job: str
     bodies: MutableMapping[str, bytes] | None = None
+    each: Callable[[Callable[[Any], bytes], Sequence[Any]], list[bytes]] = _one_by_one
 
     def unusable(self, what: str, key: str, uid: str, problem: str) -> StateCorrupt:
         """Return the error of an object that is missing, altered or not what its handle says."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -355,6 +355,26 @@ def test_handles_that_do_not_cover_the_subtask_are_refused(tmp_path: Path) -> No
     checkpoints.handles = checkpoints.handles[:1]
     with pytest.raises(StateCorrupt, match="cover 4 of the 8 key groups"):
         checkpoints.restore()
+
+
+def test_the_runs_that_a_node_has_not_are_asked_for_together(tmp_path: Path) -> None:
+    """A store that is not near answers each after a while; of those that the cache has, none is asked for."""
+    checkpoints, asked = Checkpoints(tmp_path), list[int]()
+    for number in range(4):
+        checkpoints.epoch([row(str(key), number, key) for key in range(number, 8)])
+
+    def each(ask: Callable[[Any], bytes], subjects: Sequence[Any]) -> list[bytes]:
+        asked.append(len(subjects))
+        return [ask(subject) for subject in subjects]
+
+    def restored() -> list[Any]:
+        objects, cache = CheckpointObjects(checkpoints.store, 7, "flights", each=each), StateCache(tmp_path / "node")
+        state = restore_state(identity_of(range(GROUPS)), checkpoints.handles, objects, watermark_us=None, cache=cache)
+        return contents(state.rows())
+
+    runs = len({run.key for run in checkpoints.handles[0].runs})
+    assert restored() == restored() == contents(checkpoints.restore().rows())
+    assert runs > 1 and [count for count in asked if count] == [runs]
 
 
 def test_a_changed_schema_or_max_parallelism_is_refused(tmp_path: Path) -> None:
