@@ -35,7 +35,7 @@ from milepost.jobmaster.run.dimensions import dimensions_of
 from milepost.jobmaster.run.join_plans import join_plans
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.preparation import Preparation
-from milepost.jobmaster.run.results import Gathered, build_metadata, leave_times
+from milepost.jobmaster.run.results import Gathered, build_metadata, leave_times, times_left
 from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import Verified, verify
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, with_reason
@@ -92,26 +92,29 @@ def run_opened_epoch(
         preparation = Preparation(context, opened)
         answers = runner.run(plan)
         verified = _verify(context, pending, answers)
-        check_bad_input(context, pending, verified)
-        gathered = Gathered.begin(context, plan, opened, verified)
-        clock("gate")
-        committables = _committables(context, answers, verified, plan.filled)
-        rows_out = sum(one.rows for one in committables.values())
-        with preparation.begun(committables) as prepared:
-            verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
-            clock("prepare", f"{counted(rows_out, 'row')} out")
-            opened.leads()
-            tables: dict[str, TableContents] = {}
-            if not verdict.vetoes:
-                with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
-                    tables = prepared()
-        metadata = build_metadata(context, plan, opened, answers.operators, gathered, committables, tables, verdict)
-        metadata = replace(metadata, signatures=signed(metadata.signatures, answers.spark))
-        rows_in = sum(source.rows for source in metadata.sources.values())
-        clock("write", f"{counted(rows_in, 'row')} in, {counted(rows_out, 'row')} out")
-        metadata = replace(metadata, **_times(context.store, clock, answers, planned))
-        with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
-            handle = context.write_metadata(metadata)
+        with times_left(context, pending, verified.acknowledgements):
+            check_bad_input(context, pending, verified)
+            gathered = Gathered.begin(context, plan, opened, verified)
+            clock("gate")
+            committables = _committables(context, answers, verified, plan.filled)
+            rows_out = sum(one.rows for one in committables.values())
+            with preparation.begun(committables) as prepared:
+                verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
+                clock("prepare", f"{counted(rows_out, 'row')} out")
+                opened.leads()
+                tables: dict[str, TableContents] = {}
+                if verdict.vetoes:
+                    leave_times(context, pending, verified.acknowledgements)
+                else:
+                    with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
+                        tables = prepared()
+            metadata = build_metadata(context, plan, opened, answers.operators, gathered, committables, tables, verdict)
+            metadata = replace(metadata, signatures=signed(metadata.signatures, answers.spark))
+            rows_in = sum(source.rows for source in metadata.sources.values())
+            clock("write", f"{counted(rows_in, 'row')} in, {counted(rows_out, 'row')} out")
+            metadata = replace(metadata, **_times(context.store, clock, answers, planned))
+            with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
+                handle = context.write_metadata(metadata)
     clock.end()
     return EpochReport(metadata, handle, clock.ms("write"))
 

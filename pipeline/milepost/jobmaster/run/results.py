@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -36,7 +37,7 @@ from milepost.protocol.codec.records import encode, from_json
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer, Verified
 from milepost.protocol.exchange.watermarks import latest, source_watermark
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import ProtocolViolation
+from milepost.protocol.records.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
@@ -335,3 +336,16 @@ def leave_times(context: JobContext, pending: PendingCheckpoint, answers: Iterab
         context.store.put(f"{directory}{one.level}-{one.subtask}-a{one.attempt}.json", encode(one))
 
     at_once(context.store, put, acknowledged_times(one for one in answers if isinstance(one, Acknowledgement)))
+
+
+@contextmanager
+def times_left(
+    context: JobContext, pending: PendingCheckpoint, acknowledgements: Sequence[Acknowledgement]
+) -> Iterator[None]:
+    """Leave what tasks measured when the block fails."""
+    try:
+        yield
+    except BaseException:
+        with suppress(CheckpointError):  # what has failed has to be told
+            leave_times(context, pending, acknowledgements)
+        raise
