@@ -20,8 +20,10 @@ from tests.harness.servers.processes import REPOSITORY
 
 PAGES = [page for folder in ("tutorial", "how-to") for page in sorted((REPOSITORY / "docs" / folder).glob("*.md"))]
 PAGES_BY_NAME = [pytest.param(page, id=page.name) for page in PAGES]
-INSTALLING = re.compile(r'pip install "milepost\[([a-z0-9,]+)\]"|python3 -m venv ~/\w+|source ~/\w+/bin/activate')
-"""What `tests/integration/installed` does, with the wheel in place of a name in PyPI."""
+INSTALLING = re.compile(
+    r'pip install "(?:milepost|/path/to/clone)\[([a-z0-9,]+)\]"|python3 -m venv ~/\w+|source ~/\w+/bin/activate'
+)
+"""What `tests/integration/installed` does, with the wheel in place of a clone or of a name in an index."""
 
 SECRET = re.compile(r"export AIRFLOW_CONN_[A-Z_]+='[^']+'")
 """A setting whose values are the reader's own."""

@@ -87,7 +87,7 @@ def test_the_readme_names_the_versions_of_the_project_file() -> None:
 
 
 def test_the_extras_of_the_quickstart_are_there() -> None:
-    (wanted,) = re.findall(r"milepost\[([\w,]+)\]", README)
+    (wanted,) = re.findall(r'pip install "/path/to/clone\[([\w,]+)\]"', README)
     assert set(wanted.split(",")) <= set(PROJECT["optional-dependencies"])
 
 
