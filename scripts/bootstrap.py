@@ -160,7 +160,7 @@ def build(environment: Environment) -> None:
     say(f"{environment.folder}: {environment.says}; a few minutes the first time")
     make_venv(environment)
     pip = (environment.python, "-m", "pip", "--no-input")
-    run(*pip, "install", "--progress-bar", "off", "-r", environment.requirements)
+    run(*pip, "install", "--progress-bar", "off", "--quiet", "-r", environment.requirements)  # hundreds of lines else
     if environment.editable:
         install_clone(environment.python)
     run(*pip, "check")

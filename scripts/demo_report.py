@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
+from scripts.airflow_home import PASSWORDS
 from scripts.stack import ROOT, Stack
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class Report:
         if self._console.is_terminal:
             print(f"log in:   {login} / {password}")
         else:
-            print(f"log in:   {login}; the password is shown on a terminal, and lies in .milepost/airflow/")
+            print(f"log in:   {login}; the password is shown on a terminal, and lies in {stack.home / PASSWORDS}")
         print(f"command line, from {ROOT}:")
         print(f"  export MILEPOST_S3_ENDPOINT={stack.s3_url}")
         print("  export AWS_ACCESS_KEY_ID=milepost AWS_SECRET_ACCESS_KEY=milepost-on-loopback")
