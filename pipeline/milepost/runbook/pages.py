@@ -27,7 +27,7 @@ def page_files() -> dict[str, Path]:
 
 
 def read_page(name: str) -> RunbookPage:
-    """Return a page, with the links that lead to pages of the runbook alone; of others their words are left.
+    """Return a page, with the links that lead to pages of the runbook alone; others are a path in the repository.
 
     Raises: NotFound: there is none of this name.
     """
@@ -39,7 +39,7 @@ def read_page(name: str) -> RunbookPage:
 
 
 def _as_carried(link: re.Match[str]) -> str:
-    """Return a link to another page of the runbook by its name; of one that leads out of the package, its words."""
+    """Return a link to another page of the runbook by its name; one that leads out of the package as words and path."""
     target = PurePosixPath(link[2])
     carried = target.parent.name in ("errors", "states", "") and target.stem in page_files()
-    return f"[{link[1]}]({target.stem})" if carried else link[1]
+    return f"[{link[1]}]({target.stem})" if carried else f"{link[1]} ({link[2].replace('../', '')})"

@@ -100,7 +100,15 @@ def test_a_page_leads_to_pages_that_are_there(file: Path) -> None:
 def test_a_page_that_is_carried_has_no_link_that_leads_out() -> None:
     page = read_page("job-not-runnable")
     assert "[correct the cause](failed)" in page.text and "../" not in page.text
-    assert not [one for one in FILES if "](.." in read_page(one).text or "docs/" in read_page(one).text]
+    assert not [one for one in FILES if "../" in read_page(one).text or "](docs/" in read_page(one).text]
+
+
+def test_where_a_page_leads_out_it_names_the_document() -> None:
+    shown = read_page("failed").text
+    assert "abort reasons (docs/reference/abort-reasons.md)." in " ".join(shown.split())
+    assert "alerts (docs/reference/alerts.yaml)." in " ".join(milepost("runbook", "failed").stdout.split())
+    named = {path for one in FILES for path in re.findall(r"\((docs/[^)\s]+)\)", read_page(one).text)}
+    assert named and [path for path in named if not (REPOSITORY / path).is_file()] == []
 
 
 def test_an_error_that_callers_do_not_know_by_itself_has_the_page_of_the_nearest_that_they_know() -> None:
