@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
+from typer._click.exceptions import ClickException, MissingParameter, NoArgsIsHelpError, UsageError
 from typer.core import TyperGroup
 from typer.main import get_command_name
 from typer.models import CommandInfo
@@ -79,7 +79,16 @@ class MilepostGroup(TyperGroup):
 
 def _usage_hint(error: UsageError) -> str:
     path = error.ctx.command_path if error.ctx is not None else "milepost"
-    return f"`{path} --help` shows how it is used."
+    told = f"`{path} --help` shows how it is used."
+    if not isinstance(error, MissingParameter) or error.param is None or error.ctx is None:
+        return told
+    there = [one.value for one in error.param.shell_complete(error.ctx, "")]
+    more = f", and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
+    return f"there is {', '.join(there[:_NAMED])}{more}; {told}" if there else told
+
+
+_NAMED = 20
+"""Of what could have been typed where a word is missing: so many are shown."""
 
 
 _SETTINGS: dict[str, Any] = {

@@ -90,6 +90,19 @@ def test_a_usage_error_exits_2_and_says_what_is_wrong(words: list[str], reason: 
     assert as_json["error"]["exit_code"] == 2
 
 
+def test_where_a_word_is_missing_those_that_could_stand_there_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = SparklessJob.create(tmp_path)
+    monkeypatch.chdir(job.folder)
+    for words, there in ((["list"], "small"), (["state", "small"], "latest"), (["read", "small"], "table")):
+        refused = milepost(*words)
+        shown = f"There is {there}; `milepost {words[0]} --help` shows how it is used."
+        assert (refused.exit_code, refused.stderr.splitlines()[-1]) == (2, shown)
+    nothing = "`milepost state --help` shows how it is used."
+    assert milepost("state", "unknown").stderr.splitlines()[-1] == nothing
+
+
 def test_an_unknown_job_exits_3(workdir: Path) -> None:
     result = milepost("list", "flights", "--json")
     assert result.exit_code == 3

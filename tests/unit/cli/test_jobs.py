@@ -45,6 +45,13 @@ def test_another_folder_of_specs_is_named_by_its_path(folder: Path) -> None:
     assert found[-1]["spec"] == str(folder / "jobs" / "small0.yaml")
 
 
+def test_a_folder_that_is_typed_like_a_job_is_offered_with_its_slash(folder: Path) -> None:
+    refused = milepost("jobs", "store")
+    assert refused.exit_code == 3 and "there is no job store" in refused.error[0]
+    assert refused.error[-1] == "milepost jobs store/ lists the jobs of that folder"
+    assert "`milepost init stoer` writes a new one" in milepost("jobs", "stoer").error[-1]
+
+
 def test_jobs_of_the_folder_are_all_its_specs_also_those_that_never_ran_or_are_wrong(folder: Path) -> None:
     found = {one["job"]: one for one in milepost("jobs", "--json").document()["jobs"]}
     assert list(found) == ["broken", "new", "small", "small0"]

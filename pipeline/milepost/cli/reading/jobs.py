@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,10 @@ from milepost.cli.terminal.completion import job_names
 from milepost.cli.terminal.metrics import Form, Format, check_form, print_metrics
 from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output, show_time
+from milepost.protocol.records.errors import NotFound
+
+if TYPE_CHECKING:
+    from milepost.spec.load.load import LoadedJob
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +38,7 @@ def jobs(
 ) -> None:
     """List jobs with their head checkpoint, status and last success."""
     from milepost.jobmaster.jobmaster import jobs_beside, jobs_of_folder, jobs_under, listed_samples
-    from milepost.spec.load.load import CONFIG_FOLDER, is_spec, load_job
+    from milepost.spec.load.load import CONFIG_FOLDER, is_spec
 
     output: Output = ctx.obj
     if form is Form.PROMETHEUS:
@@ -43,7 +47,7 @@ def jobs(
     if place is None:
         found = jobs_of_folder(here / CONFIG_FOLDER)
     else:
-        found = jobs_beside(load_job(place)) if is_spec(place) else jobs_under(place, here)
+        found = jobs_beside(_job(place, here)) if is_spec(place) else jobs_under(place, here)
     if form is Form.PROMETHEUS:
         for one in found:
             if one.problem is not None:
@@ -62,3 +66,15 @@ def jobs(
         optional=("timeline", "epoch"),
         notes=[one.problem or (f"last epoch failed: {one.last_failure}" if one.last_failure else "") for one in found],
     )
+
+
+def _job(name: str, here: Path) -> LoadedJob:
+    """Return the job of that name. Raises NotFound: there is none; where a folder is called so, the hint says how."""
+    from milepost.spec.load.load import load_job
+
+    try:
+        return load_job(name)
+    except NotFound as error:
+        if not (here / name).is_dir():
+            raise
+        raise NotFound(error.message, hint=f"milepost jobs {name}/ lists the jobs of that folder") from error

@@ -39,9 +39,11 @@ def source_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def operator_uids(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the stateful operators of the job that was typed."""
+    from milepost.spec.job.spec import RowWiseSpec
+
     job = _typed_job(ctx)
     operators = job.spec.operators if job is not None else ()
-    return _beginning(incomplete, (one.uid for one in operators if one.kind != "sql"))
+    return _beginning(incomplete, (one.uid for one in operators if not isinstance(one, RowWiseSpec)))
 
 
 def checkpoint_ids(ctx: typer.Context, incomplete: str) -> list[str]:
