@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost.airflow.operate.registry import ACTS, asked, operate_form
 from milepost.airflow.operators.approval import as_markdown
-from milepost.protocol.records.errors import NotFound
+from milepost.protocol.records.errors import InvalidRequest, NotFound
+from milepost.spec.load.load import LoadedJob, load_job
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.servers.kept_dags import jobs_on_the_page, keep_dags
 
@@ -23,6 +26,7 @@ def dags(tmp_path: Path) -> dict[str, DAG]:
 
 
 def refuses(dag: DAG, name: str, value: Any) -> bool:
+    """Say whether Airflow does, before a run exists; its dialog does not say why."""
     try:
         dag.params.get_param(name).resolve(value=value)
     except ParamValidationError:
@@ -30,38 +34,84 @@ def refuses(dag: DAG, name: str, value: Any) -> bool:
     return False
 
 
-MOMENTS = ([None, "2026-03-01", "2026-03-01T06:00Z"], ["", "march", "now", "2026-03", "41"])
-NAMES = ([None, "v1", "before-the-fix"], ["", "12", "V1", "../x", "a/b", "-a", "a" * 64])
-SWITCH: tuple[list[Any], list[Any]] = ([True, False], ["yes", None])
+def refusal(job: LoadedJob, name: str, value: Any) -> str:
+    """Return why the first task refuses a field of an act, whose required fields are filled in; "": it does not."""
+    presets = {field: param.value for field, param in operate_form(job).items()}
+    act = next(act for act in ACTS.values() if name.startswith(f"{act.name}_"))
+    needed = {act.field(short): REQUIRED[act.field(short)] for short in act.required}
+    if name == "backfill_to":
+        needed["backfill_from"] = "2026-01-01"
+    try:
+        asked(presets | needed | {"what": act.name, name: value}, job)
+    except InvalidRequest as error:
+        return error.message
+    return ""
 
-FORM: dict[str, tuple[list[Any], list[Any]]] = {
-    "what": (["rollback", "savepoint_create", "gc"], ["", "undo", "list", None]),
+
+REQUIRED = {"rollback_to": "41", "savepoint_dispose_name": "v1", "realign_sink": "table"}
+
+MOMENTS = (
+    ["2026-03-01", "2026-03-01T06:00Z"],
+    ["", "march", "now", "2026-03", "41", "2026-03-01\n", "2026-02-30", "2026-03-01T25:00", "٢٠٢٦-03-01"],
+    [41],
+)
+NAMES = (["v1", "before-the-fix"], ["", "12", "V1", "../x", "a/b", "-a", "a" * 64, "sp one!", "v1\n"], [1])
+IDS = ([None, 1, 41], [0, -1], ["41", 1.5, True])
+SWITCH: tuple[list[Any], list[Any], list[Any]] = ([True, False], [], ["yes", None])
+
+FORM: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
+    "what": (["rollback", "savepoint_create", "gc"], [], ["", "undo", "list", None]),
     "rollback_to": (
-        [None, "0", "41", "2026-07-01", "2026-07-01T12:00", "2026-07-01 12:00:07.5", "2026-07-01T12:00:00+02:00"],
-        ["", "head", "-1", "4.0", "41; rm", "2026-7-1", "2026-07-01T", "2026-07-01T12", "{{ ds }}", 41],
+        ["0", "41", "2026-07-01", "2026-07-01T12:00", "2026-07-01 12:00:07.5", "2026-07-01T12:00:00+02:00"],
+        ["", "head", "-1", "4.0", "41; rm", "2026-7-1", "2026-07-01T", "2026-07-01T12", "{{ ds }}", "4" * 19, "41\n"],
+        [41],
     ),
     "rollback_take_over": SWITCH,
     "backfill_from": MOMENTS,
-    "backfill_to": MOMENTS,
-    "backfill_from_checkpoint": ([None, 0, 41], [-1, "41", 1.5]),
-    "savepoint_create_name": NAMES,
-    "savepoint_create_at": ([None, 1, 41], [0, -1, "41", 1.5]),
+    "backfill_to": ([None, *MOMENTS[0]], *MOMENTS[1:]),
+    "backfill_from_checkpoint": ([0, 41], [-1], ["41", 1.5]),
+    "savepoint_create_name": ([None, *NAMES[0]], *NAMES[1:]),
+    "savepoint_create_at": IDS,
     "savepoint_dispose_name": NAMES,
     "cancel_savepoint": SWITCH,
-    "start_from": ([None, "41", "v1"], ["", "s3://elsewhere/savepoint", "../x", "V1", 41]),
-    "realign_sink": ([None, "table"], ["", "tables", 1]),
-    "verify_checkpoint": ([None, 1, 41], [0, -1, "41", 1.5]),
+    "start_from": ([None, "41", "v1"], ["", "s3://elsewhere/savepoint", "../x", "V1", "4" * 19, "v1\n"], [41]),
+    "realign_sink": (["table"], [], ["", "tables", 1]),
+    "verify_checkpoint": IDS,
     "verify_deep": SWITCH,
     "dry_run": SWITCH,
     "approve": SWITCH,
 }
+"""Field -> values that it takes, that the first task refuses, and that Airflow refuses: another type, no known word."""
 
 
 @pytest.mark.parametrize("name", FORM)
-def test_a_form_takes_what_can_be_meant_and_refuses_the_rest(dags: dict[str, DAG], name: str) -> None:
-    good, bad = FORM[name]
-    assert [value for value in good if refuses(dags["small__operate"], name, value)] == []
-    assert [value for value in bad if not refuses(dags["small__operate"], name, value)] == []
+def test_airflow_refuses_of_a_field_another_type_and_an_unknown_word_alone(dags: dict[str, DAG], name: str) -> None:
+    good, bad, untyped = FORM[name]
+    assert [value for value in [*good, *bad] if refuses(dags["small__operate"], name, value)] == []
+    assert [value for value in untyped if not refuses(dags["small__operate"], name, value)] == []
+
+
+@pytest.mark.parametrize("name", [name for name, (_, bad, _) in FORM.items() if bad])
+def test_what_else_cannot_be_meant_the_first_task_refuses_by_the_name_and_title_of_its_field(
+    dags: dict[str, DAG], tmp_path: Path, name: str
+) -> None:
+    job = load_job(tmp_path / "config" / "small.yaml")
+    good, bad, _ = FORM[name]
+    title = re.escape(dags["small__operate"].params.get_param(name).schema["title"])
+    assert [value for value in good if refusal(job, name, value)] == []
+    for value in bad:
+        told = rf"field {name} \({title}\): expected .+, got {re.escape(repr(value))}\. Nothing was done\."
+        assert re.fullmatch(told, refusal(job, name, value)), (value, refusal(job, name, value))
+
+
+def test_each_field_without_a_list_of_words_says_itself_what_it_takes(tmp_path: Path, dags: dict[str, DAG]) -> None:
+    """None has what Airflow's dialog would refuse without a reason."""
+    job = load_job(tmp_path / "config" / "small.yaml")
+    for act in ACTS.values():
+        own = {short: param.schema for short, param in act.fields(job).items()}
+        free = {short for short, schema in own.items() if schema["type"] != "boolean" and "enum" not in schema}
+        assert free == set(act.takes)
+        assert not {"pattern", "minimum", "maximum"} & {word for schema in own.values() for word in schema}
 
 
 def test_every_field_of_the_form_has_a_title_a_description_a_section_and_a_test(dags: dict[str, DAG]) -> None:

@@ -47,7 +47,9 @@ def test_a_link_carries_the_values_that_airflow_takes_as_they_are(pages: PageCli
     ("url", "why"),
     [
         (form_url("small", "rollback", take_over=True), "field rollback_to (Back to) is not filled in"),
-        (form_url("small", "rollback", to="latest"), "is not what it takes: A checkpoint id"),
+        (form_url("small", "rollback", to="latest"), "field rollback_to (Back to): expected a checkpoint id, or"),
+        (form_url("small", "savepoint_create", name="sp one!"), "field savepoint_create_name (Name): expected 1 to 63"),
+        (form_url("small", "savepoint_create", at="head"), "savepoint_create_at: 'head' is not what it takes: It is"),
         (form_url("small", "verify") + "&rollback_to=41", "that are not of verify were filled in: rollback_to (41)"),
         (form_url("small", "undo"), "field what (What to do): expected one of rollback"),
     ],

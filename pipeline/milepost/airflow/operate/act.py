@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from milepost.airflow.operate.field_values import Takes
 from milepost.airflow.operators.planned import ShownPlan
 from milepost.protocol.records.errors import InvalidRequest, NotFound, PlanOutdated
 
@@ -58,6 +59,7 @@ class Act:
     Attributes:
         name: in the form, and before each of its fields. title: in the form's list, and over its section.
         fields: of its own, by their short names, for a job. required: those that must be filled in.
+        takes: what they take, of those that Airflow has no list of words for.
         asks: whether it waits for an approval unless the form says otherwise: it changes what is there.
         check: refuses fields that do not go together; it is told them by short name, and how a field is called.
         plan: returns what would be done, and changes nothing. carry_out: does it.
@@ -68,6 +70,7 @@ class Act:
     fields: Callable[[LoadedJob], dict[str, Param]]
     plan: Callable[[JobMaster, Mapping[str, Any]], ShownPlan]
     carry_out: Callable[[Doing], Done]
+    takes: Mapping[str, Takes] = field(default_factory=dict)
     required: tuple[str, ...] = ()
     asks: bool = True
     check: Callable[[Mapping[str, Any]], None] = lambda form: None

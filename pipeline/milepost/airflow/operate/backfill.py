@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from milepost.airflow.operate.act import Act, Doing, Done, refuse
+from milepost.airflow.operate.field_values import MOMENT, MOMENT_EXAMPLES, checkpoint_from
 from milepost.airflow.operate.switch import switched_before
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.planned import ShownPlan
@@ -29,18 +30,15 @@ def _fields(job: LoadedJob) -> dict[str, Param]:
     return {
         FROM: forms.optional_text(
             "From",
-            f"Event time from which rows are processed again: {forms.MOMENT_EXAMPLES}. Either this or a checkpoint.",
-            forms.MOMENT_PATTERN,
+            f"Event time from which rows are processed again: {MOMENT_EXAMPLES}. Either this or a checkpoint.",
         ),
         UNTIL: forms.optional_text(
             "To",
             "Event time before which the quality gate judges and the plan counts. Replay always goes on to the head.",
-            forms.MOMENT_PATTERN,
         ),
         FROM_CHECKPOINT: forms.optional_id(
             "From checkpoint",
             "Replay what was read after this checkpoint; 0: everything. Either this or a time.",
-            lowest=0,
         ),
     }
 
@@ -87,4 +85,12 @@ def _carry_out(doing: Doing) -> Done:
     return Done(result.outcome, (said,), result.checkpoint_id, result.timeline, follows=True)
 
 
-BACKFILL = Act("backfill", "Backfill: process recorded input again", _fields, _plan, _carry_out, check=_check)
+BACKFILL = Act(
+    "backfill",
+    "Backfill: process recorded input again",
+    _fields,
+    _plan,
+    _carry_out,
+    takes={FROM: MOMENT, UNTIL: MOMENT, FROM_CHECKPOINT: checkpoint_from(0)},
+    check=_check,
+)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from milepost.airflow.operate.act import Act, Doing, Done, Standing, no_fields, standing, subject
+from milepost.airflow.operate.field_values import ID_OR_SAVEPOINT
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.planned import ShownPlan
 from milepost.protocol.codec.records import to_json
@@ -99,7 +100,6 @@ def _start_fields(job: LoadedJob) -> dict[str, Param]:
             "From",
             "A checkpoint id, or the name of a savepoint of this job. Empty: the head at which it ended. A savepoint "
             "that lies elsewhere takes the command line.",
-            forms.ID_OR_SAVEPOINT_PATTERN,
         )
     }
 
@@ -172,5 +172,5 @@ def _abort(doing: Doing) -> Done:
 
 RESUME = Act("resume", "Resume a FAILED job", no_fields, _plan_resume, _resume)
 CANCEL = Act("cancel", "Cancel: end the job", _cancel_fields, _plan_cancel, _cancel)
-START = Act("start", "Start a job that has ended", _start_fields, _plan_start, _start)
+START = Act("start", "Start a job that has ended", _start_fields, _plan_start, _start, takes={FROM: ID_OR_SAVEPOINT})
 ABORT = Act("abort", "Abort the running epoch", no_fields, _plan_abort, _abort)

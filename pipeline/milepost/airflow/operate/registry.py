@@ -1,7 +1,7 @@
 """The acts of a job, their one form, and what a filled-in form asks for.
 
-Airflow checks each field alone, before a run exists. What fields mean together is checked here, by the first task and
-before anything is done: what is missing, what belongs to another act, what is no field at all.
+Airflow checks the type of each field, before a run exists. All else is checked here, by the first task and before
+anything is done: what a field does not take, what is missing, what belongs to another act, what is no field at all.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def operate_form(job: LoadedJob) -> dict[str, Param]:
 
 
 def asked(form: Mapping[str, Any], job: LoadedJob) -> Asked:
-    """Return what a form asks for. Raises InvalidRequest: fields that are none, are missing, or are not this act's."""
+    """Return what a form asks for.
+
+    Raises InvalidRequest: fields that are none, are missing, or are not this act's; a value that a field does not take.
+    """
     act = ACTS.get(str(form.get(forms.WHAT)))
     if act is None:
         raise refuse(forms.WHAT, forms.WHAT_TITLE, f"one of {', '.join(ACTS)}", form.get(forms.WHAT))
@@ -68,6 +71,10 @@ def asked(form: Mapping[str, Any], job: LoadedJob) -> Asked:
             param = params[act.field(short)]
             name = f"{act.field(short)} ({param.schema['title']})"
             raise InvalidRequest(f"field {name} is not filled in. Nothing was done. What it is: {param.description}")
+    for short, takes in act.takes.items():
+        if own[short] is not None and not takes.admits(own[short]):
+            field = act.field(short)
+            raise refuse(field, params[field].schema["title"], takes.words, own[short])
     act.check(own)
     return Asked(act, own, bool(form[forms.DRY_RUN]), act.asks and bool(form[forms.APPROVE]))
 

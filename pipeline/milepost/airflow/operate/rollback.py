@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from milepost.airflow.operate.act import Act, Doing, Done
+from milepost.airflow.operate.field_values import ID_OR_MOMENT, MOMENT_EXAMPLES
 from milepost.airflow.operate.switch import switched_before
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.planned import ShownPlan
@@ -29,8 +30,7 @@ def _fields(job: LoadedJob) -> dict[str, Param]:
         TO: forms.optional_text(
             "Back to",
             "A checkpoint id (0: the empty state), or a time: the newest checkpoint triggered at or before it. "
-            f"As in 41, {forms.MOMENT_EXAMPLES}.",
-            forms.ID_OR_MOMENT_PATTERN,
+            f"As in 41, {MOMENT_EXAMPLES}.",
         ),
         TAKE_OVER: forms.take_over(),
     }
@@ -79,4 +79,12 @@ def _carry_out(doing: Doing) -> Done:
     return Done(result.outcome, (said,), result.checkpoint_id, result.timeline, follows=result.outcome != NOTHING)
 
 
-ROLLBACK = Act("rollback", "Roll back to a checkpoint", _fields, _plan, _carry_out, required=(TO,))
+ROLLBACK = Act(
+    "rollback",
+    "Roll back to a checkpoint",
+    _fields,
+    _plan,
+    _carry_out,
+    takes={TO: ID_OR_MOMENT},
+    required=(TO,),
+)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from milepost.airflow.operate.act import Act, Doing, Done, subject
+from milepost.airflow.operate.field_values import SAVEPOINT_NAME, checkpoint_from
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.planned import ShownPlan
 from milepost.epoch.quantities import counted
@@ -30,14 +31,13 @@ def _new(job: LoadedJob) -> dict[str, Param]:
         NAME: forms.optional_text(
             "Name",
             "Of the savepoint: a-z, 0-9, _ and -, not digits alone. Empty: it is named after its checkpoint.",
-            forms.SAVEPOINT_NAME_PATTERN,
         ),
-        AT: forms.optional_id("Checkpoint", "It is made of this retained checkpoint. Empty: of the head.", lowest=1),
+        AT: forms.optional_id("Checkpoint", "It is made of this retained checkpoint. Empty: of the head."),
     }
 
 
 def _listed(job: LoadedJob) -> dict[str, Param]:
-    return {NAME: forms.optional_text("Name", "Of the savepoint that goes.", forms.SAVEPOINT_NAME_PATTERN)}
+    return {NAME: forms.optional_text("Name", "Of the savepoint that goes.")}
 
 
 def _plan_new(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
@@ -110,5 +110,21 @@ def _dispose(doing: Doing) -> Done:
     return Done("disposed", (said, *filter(None, (gone.left,))))
 
 
-CREATE = Act("savepoint_create", "Savepoint: make one", _new, _plan_new, _create, asks=False)
-DISPOSE = Act("savepoint_dispose", "Savepoint: dispose of one", _listed, _plan_gone, _dispose, required=(NAME,))
+CREATE = Act(
+    "savepoint_create",
+    "Savepoint: make one",
+    _new,
+    _plan_new,
+    _create,
+    takes={NAME: SAVEPOINT_NAME, AT: checkpoint_from(1)},
+    asks=False,
+)
+DISPOSE = Act(
+    "savepoint_dispose",
+    "Savepoint: dispose of one",
+    _listed,
+    _plan_gone,
+    _dispose,
+    takes={NAME: SAVEPOINT_NAME},
+    required=(NAME,),
+)

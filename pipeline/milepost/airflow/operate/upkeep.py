@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from milepost.airflow.operate.act import Act, Doing, Done, no_fields, subject
+from milepost.airflow.operate.field_values import checkpoint_from
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.planned import ShownPlan
 from milepost.epoch.quantities import counted
@@ -54,7 +55,7 @@ def _realign(doing: Doing) -> Done:
 
 def _verify_fields(job: LoadedJob) -> dict[str, Param]:
     return {
-        CHECKPOINT: forms.optional_id("Checkpoint", "Empty: all that are retained.", lowest=1),
+        CHECKPOINT: forms.optional_id("Checkpoint", "Empty: all that are retained."),
         DEEP: forms.switch(False, "Deep", "Read and decode everything, not only look that it is there."),
     }
 
@@ -118,6 +119,14 @@ def _gc(doing: Doing) -> Done:
 
 
 REALIGN = Act("realign", "Realign a table with the head", _realign_fields, _plan_realign, _realign, required=(SINK,))
-VERIFY = Act("verify", "Verify checkpoints", _verify_fields, _plan_verify, _verify, asks=False)
+VERIFY = Act(
+    "verify",
+    "Verify checkpoints",
+    _verify_fields,
+    _plan_verify,
+    _verify,
+    takes={CHECKPOINT: checkpoint_from(1)},
+    asks=False,
+)
 FSCK = Act("fsck", "Fsck: what is missing or unreachable", no_fields, _plan_fsck, _fsck, asks=False)
 GC = Act("gc", "Collect garbage", no_fields, _plan_gc, _gc)

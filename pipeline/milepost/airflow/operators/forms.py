@@ -1,6 +1,7 @@
-"""The forms of a job's DAGs, as JSON schemas: what the trigger form shows, and refuses before a run exists.
+"""The forms of a job's DAGs, as JSON schemas: what the trigger form shows.
 
-A pattern says what a value looks like; whether it names something of this job is for the first task to say.
+They say types and lists of words, which Airflow checks before a run exists, without a word of why in its dialog. All
+else about a value is for the first task to say.
 """
 
 from __future__ import annotations
@@ -16,15 +17,6 @@ TAKE_OVER = "take_over"
 DRY_RUN = "dry_run"
 APPROVE = "approve"
 
-_ID = r"[0-9]{1,18}"
-_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_MOMENT = _DAY + r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?"
-MOMENT_PATTERN = f"^{_MOMENT}$"
-ID_OR_MOMENT_PATTERN = f"^({_ID}|{_MOMENT})$"
-SAVEPOINT_NAME_PATTERN = r"^(?![0-9]+$)[a-z0-9][a-z0-9_-]{0,62}$"
-ID_OR_SAVEPOINT_PATTERN = rf"^({_ID}|{SAVEPOINT_NAME_PATTERN.strip('^$')})$"
-MOMENT_EXAMPLES = "2026-07-01 or 2026-07-01T12:00:00Z; UTC unless it says otherwise"
-
 HOW = "How"
 
 
@@ -33,14 +25,14 @@ def switch(value: bool, title: str, description: str) -> Param:
     return Param(value, type="boolean", title=title, description=description)
 
 
-def optional_text(title: str, description: str, pattern: str) -> Param:
+def optional_text(title: str, description: str) -> Param:
     """Return a text that may be left out."""
-    return Param(None, type=["null", "string"], title=title, description=description, pattern=pattern)
+    return Param(None, type=["null", "string"], title=title, description=description)
 
 
-def optional_id(title: str, description: str, *, lowest: int) -> Param:
+def optional_id(title: str, description: str) -> Param:
     """Return a checkpoint id that may be left out."""
-    return Param(None, type=["null", "integer"], minimum=lowest, title=title, description=description)
+    return Param(None, type=["null", "integer"], title=title, description=description)
 
 
 def optional_choice(values: list[str], title: str, description: str) -> Param:

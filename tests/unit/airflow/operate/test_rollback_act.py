@@ -176,7 +176,7 @@ def test_a_running_epoch_is_left_alone_unless_the_form_says_to_take_it_over(job:
     [
         ("99", r"retains no completed checkpoint 99; retained: 1, 2, 3\. Nothing was changed"),
         ("2020-01-01", "that was triggered at or before 2020-01-01"),
-        ("2026-02-31", "neither a checkpoint id nor a time"),
+        ("2026-02-31", r"field rollback_to \(Back to\): expected a checkpoint id, or .* got '2026-02-31'\."),
     ],
 )
 def test_what_is_no_checkpoint_fails_in_the_first_task_in_one_line(job: SparklessJob, to: str, why: str) -> None:

@@ -57,6 +57,12 @@ def test_making_one_asks_nobody_and_disposing_of_one_does(job: SparklessJob) -> 
         ("create", {"at": 99}, "checkpoint 99"),
         (
             "create",
+            {"at": 0},
+            r"field savepoint_create_at \(Checkpoint\): expected a checkpoint id, 1 or more, got 0\.",
+        ),
+        ("create", {"name": "sp one!"}, r"savepoint_create_name \(Name\): expected 1 to 63 .* got 'sp one!'\. Nothing"),
+        (
+            "create",
             {"name": "v1", "at": 1},
             r"field savepoint_create_name \(Name\): expected a name that is free, got v1",
         ),
