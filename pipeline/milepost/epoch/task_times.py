@@ -22,6 +22,9 @@ _PARTS = {
 JOB_PHASES = (*_PARTS, "spark")
 """What a Spark job's time is divided into; `spark` is what no task measured: planning, scheduling, starting."""
 
+COMPLETE, INCOMPLETE = ".json", "-incomplete.json"
+"""How the name of an object with task times ends: of an attempt that acknowledges, and of one that may not."""
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorTimes:
@@ -122,3 +125,8 @@ def divided(tasks: Sequence[TaskTimes], job_ms: int | None) -> dict[str, int | N
 def _span_ms(tasks: Sequence[TaskTimes]) -> int:
     """From the first start to the last end."""
     return max(task.started_ms + task.total_ms for task in tasks) - min(task.started_ms for task in tasks)
+
+
+def attempts_prefix(level: int, subtask: int) -> str:
+    """Return how the names of the measurements of every attempt of a subtask begin."""
+    return f"{level}-{subtask}-a"

@@ -29,13 +29,13 @@ from tests.harness.servers.delaying_proxy import CONTINUE, DelayingProxy
 from tests.harness.servers.s3_servers import Ministack
 from tests.harness.stores.request_chain import RequestChain, longest_chain
 
-IN_LINE = 12
+IN_LINE = 13
 """Of driver and tasks, with two operators and sinks, a gate, and a checkpoint that is subsumed: head and listing,
-input record, trigger; source object, runs of state and staged files; staged rows, metadata; completion; head and mark,
-table; confirmation with subsumption, measurements. More of them need a reason: see the decision on what goes beside
-what."""
+input record, trigger; source object, its measurements; runs of state and staged files; staged rows, metadata;
+completion; head and mark, table; confirmation with subsumption, measurements. More of them need a reason: see the
+decision on what goes beside what."""
 
-TASKS, IN_TASKS = "data plane", 3
+TASKS, IN_TASKS = "data plane", 4
 """Of them, of an epoch that joins small files, which are read side by side before what they become is written."""
 
 JOINING = 6

@@ -10,15 +10,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.step_clock import StepClock
-from milepost.epoch.task_times import TaskTimes, divided
+from milepost.epoch.task_times import COMPLETE, INCOMPLETE, TaskTimes, attempts_prefix, divided
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.errors import CheckpointError, NotFound
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.at_once import at_once
 from milepost.storage.layout import after_commit_key, after_commit_prefix, metrics_prefix
@@ -206,11 +207,33 @@ def notified_of(after: Sequence[AfterCommit]) -> dict[str, int]:
 
 
 def task_times(context: JobContext, pending: PendingCheckpoint) -> tuple[TaskTimes, ...]:
-    """Return what the attempts of a checkpoint's tasks measured, incomplete ones too. Raises what the store does."""
-    directory = metrics_prefix(pending.checkpoint_id, pending.token)
+    """Return what attempts of a checkpoint's tasks left of what they measured, incomplete ones too.
 
-    def times(key: str) -> TaskTimes:
-        return decode(TaskTimes, context.store.get(key), key)
+    Raises what the store does.
+    """
+    keys = [stat.key for stat in context.store.list(metrics_prefix(pending.checkpoint_id, pending.token))]
+    return tuple(at_once(context.store, partial(_task_times, context), keys))
 
-    keys = [stat.key for stat in context.store.list(directory)]
-    return tuple(at_once(context.store, times, keys))
+
+def task_times_of(
+    context: JobContext, pending: PendingCheckpoint, subtasks: Iterable[tuple[int, int]]
+) -> tuple[TaskTimes, ...]:
+    """Return what subtasks that acknowledged left of what they measured: level and subtask of each.
+
+    Their first attempts are asked for by name; where Spark has repeated one it is looked for.
+    Raises what the store does.
+    """
+
+    def times(subtask: tuple[int, int]) -> TaskTimes | None:
+        attempts = metrics_prefix(pending.checkpoint_id, pending.token) + attempts_prefix(*subtask)
+        try:
+            return _task_times(context, f"{attempts}0{COMPLETE}")
+        except NotFound:
+            left = [stat.key for stat in context.store.list(attempts) if not stat.key.endswith(INCOMPLETE)]
+            return _task_times(context, left[0]) if left else None
+
+    return tuple(filter(None, at_once(context.store, times, subtasks)))
+
+
+def _task_times(context: JobContext, key: str) -> TaskTimes:
+    return decode(TaskTimes, context.store.get(key), key)

@@ -17,6 +17,7 @@ from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, is_la
 from milepost.jobmaster.retention.job_tables import job_tables, staging_tables
 from milepost.jobmaster.retention.left_tables import records_of_left_tables
 from milepost.jobmaster.retention.log_compaction import compact_some, record_backlog
+from milepost.jobmaster.retention.table_pruning import is_look_due
 from milepost.jobmaster.retention.table_references import share_of
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed
@@ -62,12 +63,14 @@ class Ahead:
     """What a subsumption reads and writes before its transition.
 
     Attributes:
+        look_due: whether the tables are looked at afterwards, which is judged by what was retained before.
         compacted: up to this version all entries of the log are tombstones. request: None: planned when it is time.
         subsumed: what has been subsumed with it already.
     """
 
+    look_due: bool
     compacted: int
-    request: SubsumeRequest | None
+    request: SubsumeRequest | None = None
     subsumed: tuple[CheckpointId, ...] = ()
 
 
@@ -89,7 +92,7 @@ def look_ahead(
         state: of the completion.
     """
     planned = begun(context.store, lambda: _early(context, session_id, state, completed), "subsumption")
-    return Ahead(compact_some(context, state), planned())
+    return Ahead(is_look_due(state, context.timeout_ms), compact_some(context, state), planned())
 
 
 def _early(
@@ -122,17 +125,21 @@ def confirm_and_subsume(context: JobContext, confirms: ConfirmSinksRequest, ahea
     return replace(ahead, request=None, subsumed=ahead.request.checkpoint_ids if dropped else ())
 
 
-def subsume_old(context: JobContext, session_id: SessionId, ahead: Ahead | None = None) -> tuple[CheckpointId, ...]:
+def looked_ahead(context: JobContext) -> Ahead:
+    """Return what `look_ahead` does, as of the head of now and without a plan: for who subsumes by itself."""
+    state = context.head().state
+    return Ahead(is_look_due(state, context.timeout_ms), compact_some(context, state))
+
+
+def subsume_old(context: JobContext, session_id: SessionId, ahead: Ahead) -> tuple[CheckpointId, ...]:
     """Drop the checkpoints that the retention no longer keeps. Returns their ids.
 
     Entries of the log that are older than everything retained become tombstones before, some at once, and the same
     transition records how far that is (I6).
 
     Args:
-        ahead: what was done for it beside the sinks' commits; None: nothing.
+        ahead: what was done for it before.
     """
-    if ahead is None:
-        ahead = Ahead(compact_some(context, context.head().state), None)
     if ahead.subsumed:
         return ahead.subsumed
     state = context.lately()

@@ -78,9 +78,9 @@ class PrunePlan:
         )
 
 
-def is_look_due(context: JobContext, timeout_ms: int) -> bool:
-    """Return whether the epoch that has just completed looks at the tables; asked before it subsumes anything."""
-    return look_is_due(context.lately(), minimum_grace_ms(timeout_ms))
+def is_look_due(state: ManifestState, timeout_ms: int) -> bool:
+    """Return whether the epoch that has just completed looks at the tables; asked of the state before it subsumes."""
+    return look_is_due(state, minimum_grace_ms(timeout_ms))
 
 
 def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) -> int:

@@ -29,8 +29,15 @@ from milepost.jobmaster.leadership.sink_commits import Completion, Published, wa
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.jobmaster.reports.history.history import History
 from milepost.jobmaster.reports.timings import keep, post_commit_times
-from milepost.jobmaster.retention.subsumption import Ahead, confirm_and_subsume, delete_garbage, look_ahead, subsume_old
-from milepost.jobmaster.retention.table_pruning import is_look_due, prune_tables
+from milepost.jobmaster.retention.subsumption import (
+    Ahead,
+    confirm_and_subsume,
+    delete_garbage,
+    look_ahead,
+    looked_ahead,
+    subsume_old,
+)
+from milepost.jobmaster.retention.table_pruning import prune_tables
 from milepost.jobmaster.retention.vetoes import collect_vetoes
 from milepost.jobmaster.run.attempt import run_opened_epoch
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch, leads_after, open_again, require_token
@@ -179,15 +186,16 @@ class Epochs:
         per grace period the tables, and failing rows of vetoed epochs, are looked at too.
 
         Args:
-            ahead: as `subsume_old` has it.
+            ahead: what was done for it beside the sinks' commits; None: nothing.
         """
         context, timeout_ms = self._context, self._context.timeout_ms
         sweep_forks(context, session)
-        look = is_look_due(context, timeout_ms)
+        if ahead is None:
+            ahead = looked_ahead(context)
         subsumed = subsume_old(context, session.session_id, ahead)
         deleted = delete_garbage(context, session.session_id, timeout_ms)
-        pruned = prune_tables(context, session.session_id, timeout_ms) if look else 0
-        deleted += collect_vetoes(context) if look else 0
+        pruned = prune_tables(context, session.session_id, timeout_ms) if ahead.look_due else 0
+        deleted += collect_vetoes(context) if ahead.look_due else 0
         return Subsumption(tuple(subsumed), deleted, pruned)
 
     def abort(

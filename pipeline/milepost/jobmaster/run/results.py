@@ -26,9 +26,10 @@ from milepost.epoch.metadata import (
     SourceSnapshot,
 )
 from milepost.epoch.plan import EpochPlan
-from milepost.epoch.task_times import TaskTimes
+from milepost.epoch.task_times import COMPLETE, TaskTimes, attempts_prefix
 from milepost.epoch.throughput import ThroughputEstimate, Work, measure
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.reports.timings import task_times_of
 from milepost.jobmaster.run.acknowledged import acknowledged
 from milepost.jobmaster.run.bad_input import bad_input
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
@@ -51,25 +52,25 @@ _MICROSECONDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The acknowledgements of an epoch, and what the driver writes for them beside the gate.
+    """The acknowledgements of an epoch, and what the driver reads and writes for them beside the gate.
 
     Attributes:
-        sources: waits for the sources after the epoch, whose runs of consumed objects are written.
-        tasks: what its tasks measured.
+        sources: waits for the sources after the epoch, whose runs of consumed objects are written. tasks: for what its
+            tasks measured.
     """
 
     verified: Verified
     sources: Callable[[], dict[str, SourceSnapshot]]
-    tasks: tuple[TaskTimes, ...]
+    tasks: Callable[[], tuple[TaskTimes, ...]]
 
     @classmethod
     def begin(cls, context: JobContext, plan: EpochPlan, opened: OpenedEpoch, verified: Verified) -> Gathered:
-        """Begin to write it."""
+        """Begin to read and to write it."""
         pending, base = opened.pending, opened.base
         return cls(
             verified,
             begun(context.store, partial(_sources, context, plan, pending, base, verified), "consumed"),
-            acknowledged_times(verified.acknowledgements),
+            begun(context.store, partial(measured, context, pending, verified.acknowledgements), "task-times"),
         )
 
 
@@ -94,7 +95,7 @@ def build_metadata(
     pending, base = opened.pending, opened.base
     verified = gathered.verified
     snapshots = _operators(plan, operators, verified)
-    tasks = gathered.tasks
+    tasks = gathered.tasks()
     left_tables = dict(base.tables) if base is not None else {}
     return CheckpointMetadata(
         job=context.spec.name,
@@ -322,20 +323,31 @@ def _replayed_bytes(base: CheckpointMetadata | None, uid: str, parallelism: int)
     return stored if len(stored) == parallelism else [sum(stored) // parallelism] * parallelism
 
 
-def acknowledged_times(acknowledgements: Iterable[Acknowledgement]) -> tuple[TaskTimes, ...]:
-    """Return what the attempts that acknowledged have measured, in their order."""
-    measured = [ack.measured for ack in acknowledgements if ack.measured]
-    return tuple(from_json(TaskTimes, one, "what a task measured") for one in measured)
+def measured(
+    context: JobContext, pending: PendingCheckpoint, acknowledgements: Sequence[Acknowledgement]
+) -> tuple[TaskTimes, ...]:
+    """Return what tasks that acknowledged have measured: the last level says it there, others left it in the store.
+
+    Raises what the store does.
+    """
+    left = task_times_of(context, pending, [(one.level, one.subtask) for one in acknowledgements if not one.measured])
+    return tuple(sorted((*left, *_told(acknowledgements)), key=lambda one: (one.level, one.subtask)))
+
+
+def _told(answers: Iterable[SubtaskAnswer]) -> tuple[TaskTimes, ...]:
+    """Return what acknowledgements say that their attempts have measured."""
+    told = [one.measured for one in answers if isinstance(one, Acknowledgement) and one.measured]
+    return tuple(from_json(TaskTimes, one, "what a task measured") for one in told)
 
 
 def leave_times(context: JobContext, pending: PendingCheckpoint, answers: Iterable[SubtaskAnswer]) -> None:
-    """Store what the tasks of an epoch measured that will have no `_metadata`, for who tells of it (`task_times`)."""
+    """Store what acknowledgements of an epoch say that will have no `_metadata`, for who tells of it (`task_times`)."""
     directory = metrics_prefix(pending.checkpoint_id, pending.token)
 
     def put(one: TaskTimes) -> None:
-        context.store.put(f"{directory}{one.level}-{one.subtask}-a{one.attempt}.json", encode(one))
+        context.store.put(f"{directory}{attempts_prefix(one.level, one.subtask)}{one.attempt}{COMPLETE}", encode(one))
 
-    at_once(context.store, put, acknowledged_times(one for one in answers if isinstance(one, Acknowledgement)))
+    at_once(context.store, put, _told(answers))
 
 
 @contextmanager

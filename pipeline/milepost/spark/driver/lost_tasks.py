@@ -12,10 +12,10 @@ import re
 from collections.abc import Sequence
 
 from milepost.epoch.plan import EpochPlan
+from milepost.epoch.task_times import INCOMPLETE, attempts_prefix
 from milepost.protocol.records.errors import CheckpointError, SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.source_task import SourceSplit
-from milepost.spark.worker.task_metrics import INCOMPLETE, attempts_prefix
 from milepost.storage.layout import metrics_prefix
 from milepost.storage.open import open_store
 
@@ -68,8 +68,9 @@ def _is_reading(plan: EpochPlan, splits: Sequence[SourceSplit], task: int, attem
         return False
     prefix = metrics_prefix(plan.checkpoint_id, plan.token) + attempts_prefix(0, task)
     try:
-        begun = [stat.key.removeprefix(prefix) for stat in open_store(plan.job_store).list(prefix)]
-        return any(int(one.removesuffix(INCOMPLETE)) >= attempt > 0 for one in begun)
+        left = [stat.key.removeprefix(prefix) for stat in open_store(plan.job_store).list(prefix)]
+        begun = [int(one.removesuffix(INCOMPLETE)) for one in left if one.endswith(INCOMPLETE)]
+        return any(number >= attempt > 0 for number in begun)
     except CheckpointError as error:  # the task's end is what has to be told
         _LOG.warning("checkpoint %s: cannot tell what task %s was at: %s", plan.checkpoint_id, task, error)
         return False

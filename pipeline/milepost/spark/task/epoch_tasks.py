@@ -19,6 +19,7 @@ from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.epoch.code_hash import code_hash_of
 from milepost.epoch.plan import EpochPlan
+from milepost.epoch.task_times import COMPLETE, INCOMPLETE
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, decode_answer
 from milepost.protocol.exchange.barrier import AckEvent, EventKind, SubtaskIdentity, acknowledgement, carry
@@ -64,7 +65,9 @@ class OperatorStage:
     """Runs the operator stage of one level in a task: a source split, or the level's stateful operators.
 
     Attributes:
-        metrics_prefix: where an attempt that does not acknowledge leaves its measurements, relative to the job's root.
+        metrics_prefix: where attempts leave what they measured, relative to the job's root.
+        is_last: whether its acknowledgements go to the driver, and carry what was measured. Others cross an exchange,
+            whose rows are equal of equal attempts (I12): Spark fails the job when a lost task repeats other ones.
         functions: code of every process operator of the job. code_hash: of the package and them, as recorded.
     """
 
@@ -74,6 +77,7 @@ class OperatorStage:
     stateful: LevelPlan | None
     job_store: StoreConfig
     metrics_prefix: str
+    is_last: bool
     functions: Mapping[str, UserFunction]
     code_hash: str
 
@@ -97,22 +101,32 @@ class OperatorStage:
         metrics = TaskMetrics(self.level, attempt.subtask, attempt.number)
         store = attempt.open_store(self.job_store)
         if attempt.number and self.stateful is None:  # should its worker die as well, this says what it was at
-            self._leave(store, metrics)
+            self._leave_incomplete(store, metrics)
         for item in self._bounded(identity, self._produce(attempt, batches, store, metrics), attempt.memory.budget):
             if isinstance(item, OperatorStageEnd):
-                item = replace(item, measured=to_json(metrics.times()))
+                if self.is_last:
+                    item = replace(item, measured=to_json(metrics.times()))
+                else:
+                    try:
+                        self._leave(store, metrics, COMPLETE)
+                    except CheckpointError as error:
+                        yield Declined(identity.decline_for(error, "metrics", CheckpointFailureReason.IO_EXCEPTION))
+                        return
             elif metrics.incomplete:
-                self._leave(store, metrics)
+                self._leave_incomplete(store, metrics)
             handed = time.monotonic()
             yield item
             # The output stage, and Spark behind it, do their part before this goes on.
             part = "stage_ms" if isinstance(item, SnapshotStarted) else "emit_ms"
             metrics.apart(part, time.monotonic() - handed)
 
-    def _leave(self, store: ObjectStore, metrics: TaskMetrics) -> None:
-        """Store what was measured so far of an attempt that may not come to tell it."""
+    def _leave_incomplete(self, store: ObjectStore, metrics: TaskMetrics) -> None:
+        """Store what was measured so far of an attempt that may not come to acknowledge."""
         with contextlib.suppress(CheckpointError):  # there is something else that has to be told
-            store.put(self.metrics_prefix + metrics.file_name, metrics.encode(own_put(store)))
+            self._leave(store, metrics, INCOMPLETE)
+
+    def _leave(self, store: ObjectStore, metrics: TaskMetrics, ended: str) -> None:
+        store.put(self.metrics_prefix + metrics.file_name(ended), metrics.encode(own_put(store)))
 
     def _bounded(
         self, identity: SubtaskIdentity, items: Iterator[TaskOutput], budget: MemoryBudget
@@ -173,6 +187,7 @@ def epoch_tasks(plan: EpochPlan, epoch: EpochLevels) -> Iterator[tuple[Level, Op
             stateful=level.stateful,
             job_store=plan.job_store,
             metrics_prefix=metrics_prefix(plan.checkpoint_id, plan.token),
+            is_last=not level.output.receivers,
             functions={uid: function.code for uid, function in plan.functions.items()},
             code_hash=plan.code_hash,
         )

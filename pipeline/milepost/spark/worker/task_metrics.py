@@ -1,9 +1,10 @@
 """Task metrics record what one task measured.
 
-They travel beside its acknowledgement, and are no part of its digest: attempts that are otherwise the same differ in
-them (I12). An attempt whose snapshot is not acknowledged leaves what it had measured in an object,
-`chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>-incomplete.json`; so does, when it begins, one that repeats a
-source's reading.
+Times differ between attempts that are otherwise the same (I12). Those of the last level travel to the driver beside the
+acknowledgement, and are no part of its digest. What crosses an exchange has none, because Spark compares the rows of a
+repeated task with those it replaces: each attempt of an earlier level leaves an object,
+`chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>.json`. One whose snapshot is not acknowledged leaves what it had
+measured as `…-incomplete.json`; so does, when it begins, one that repeats a source's reading.
 """
 
 from __future__ import annotations
@@ -13,16 +14,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from milepost.epoch.task_times import OperatorTimes, TaskTimes
+from milepost.epoch.task_times import OperatorTimes, TaskTimes, attempts_prefix
 from milepost.protocol.codec.records import to_json
 from milepost.storage.requests import MADE, StoreRequests
 
 NOTHING_ASKED = StoreRequests()
 
 _OF_OPERATORS = ("restore_ms", "process_ms", "emit_ms", "sync_ms")
-
-INCOMPLETE = "-incomplete.json"
-"""How the name of measurements ends that no acknowledgement tells; nobody counts them as a checkpoint's."""
 
 
 @dataclass(slots=True)
@@ -84,9 +82,9 @@ class TaskMetrics:
         self.alignment_ms = max(self.alignment_ms, duration_ms)
         self.in_flight_bytes += in_flight_bytes
 
-    @property
-    def file_name(self) -> str:
-        return f"{attempts_prefix(self.level, self.subtask)}{self.attempt}{INCOMPLETE}"
+    def file_name(self, ended: str) -> str:
+        """Return how the object is called that stores it. Args: ended: `COMPLETE` or `INCOMPLETE`."""
+        return f"{attempts_prefix(self.level, self.subtask)}{self.attempt}{ended}"
 
     def times(self, own_put: StoreRequests = NOTHING_ASKED) -> TaskTimes:
         """Return what was measured; a part that the task does not have is None.
@@ -143,8 +141,3 @@ class TaskMetrics:
 
     def _ms(self, name: str) -> int | None:
         return round(self.marks[name] * 1000) if name in self.marks else None
-
-
-def attempts_prefix(level: int, subtask: int) -> str:
-    """Return how the names of the measurements of every attempt of a subtask begin."""
-    return f"{level}-{subtask}-a"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,10 @@ from milepost.jobmaster.job.table_contents import target_of
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.jobmaster.retention.subsumption import (
-    Ahead,
     confirm_and_subsume,
     delete_garbage,
     look_ahead,
+    looked_ahead,
     subsume_old,
 )
 from milepost.protocol.manifest.transaction.requests import (
@@ -149,7 +150,7 @@ def test_each_tier_of_the_spec_keeps_the_newest_of_its_intervals(
     session = Session.cli()
     job.land("last.csv")
     job.trigger(session)
-    dropped = subsume_old(job.context, session.session_id)
+    dropped = subsume_old(job.context, session.session_id, looked_ahead(job.context))
     assert [int(one.checkpoint_id) for one in job.context.head().state.checkpoints] == kept
     assert sorted([*dropped, *kept]) == [1, 2, 3, 4, 5, 6]
 
@@ -172,7 +173,7 @@ def test_what_a_sink_has_committed_is_confirmed_although_the_subsumption_beside_
     job.context.transact(PinRequest(session.session_id, "reader", CheckpointId(1), DAY_MS))
     confirms = ConfirmSinksRequest(session.session_id, completed.checkpoint_id, ("table",))
     left = confirm_and_subsume(job.context, confirms, ahead)
-    assert left == Ahead(ahead.compacted, None)
+    assert left == replace(ahead, request=None)
     assert [(one.checkpoint_id, one.unconfirmed) for one in job.context.head().state.checkpoints] == [(1, ()), (2, ())]
 
 

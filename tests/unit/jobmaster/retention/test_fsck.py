@@ -241,8 +241,8 @@ def test_whole_epochs_aborts_and_rescales_leave_nothing_that_is_not_accounted_fo
             job.master.run(Session.cli(), SparklessRunner(after=_broken))
         report = job.master.fsck()
         assert (report.missing, report.damaged, report.unreachable, report.foreign) == ((), (), (), ())
-    measured = 2 + (1 + 3) + (1 + 1)
-    assert report.objects["owned"] == measured, "of each retained epoch: by the driver, and by each subtask"
+    measured = 2 * (1 + 1)
+    assert report.objects["owned"] == measured, "of each retained epoch: by the driver, and by the subtask that reads"
     assert report.objects["unclaimed"] >= 1, "what an aborted epoch was to read is in the input record of no epoch"
     assert report.garbage.objects > 0
 
