@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from milepost.airflow.operators.tasks import Ran
+from milepost.airflow.operators.tasks import Ran, figures_of
 from milepost.airflow.runs.facts import Left, facts_of, keys_of
 from milepost.airflow.runs.notes import MAX_NOTE_CHARS, with_line
 from milepost.airflow.task_output.outcome import FAILURE_KEY, failure_of
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import QualityGateFailed
+from tests.harness.jobs.sparkless_job import SparklessJob
 
 VALUE = "return_value"
 IDLE = {("trigger_checkpoint", VALUE): {"nothing_to_do": "up_to_date"}}
@@ -77,6 +81,23 @@ def test_the_step_of_a_veto_that_failed_the_job_ends_with_its_resume() -> None:
 def test_a_run_whose_tasks_left_nothing_says_so() -> None:
     facts = facts_of("flights__epoch", True, {})
     assert "ended without saying why" in facts.detail
+
+
+@pytest.mark.parametrize(
+    ("behind_ms", "lag"), [(0, "0 ms"), (-5, "0 ms"), (120_000, "2 min"), (436_568_820_000, "5,052 d 21 h")]
+)
+def test_how_far_an_epoch_was_behind_is_told_in_two_units_at_most(tmp_path: Path, behind_ms: int, lag: str) -> None:
+    job, kept = SparklessJob.create(tmp_path), []
+
+    def change(metadata: CheckpointMetadata) -> CheckpointMetadata:
+        started = 2_000_000_000_000
+        source = replace(metadata.sources["rows"], watermark_us=(started - behind_ms) * 1000)
+        kept.append(replace(metadata, sources={"rows": source}, started_ms=started))
+        return kept[0]
+
+    job.land("a.csv")
+    job.epoch(change)
+    assert figures_of(kept[0]) == f"1 rows in, 1 out, 0 late, 0 bad, lag {lag}"
 
 
 def test_nothing_is_read_of_other_dags() -> None:

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
@@ -30,10 +29,10 @@ from milepost.airflow.operators.checkpoint_link import CheckpointLink
 from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
 from milepost.airflow.operators.job_specs import operate_dag_id
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Aborted, Failure
+from milepost.epoch.quantities import lasting
 from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spec.values.durations import format_duration
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -192,8 +191,7 @@ def figures_of(metadata: CheckpointMetadata) -> str:
     watermark_us = watermark_of(metadata)
     if watermark_us is None or metadata.final or metadata.started_ms is None:
         return counts
-    lag = timedelta(milliseconds=max(0, metadata.started_ms - watermark_us // 1000))
-    return f"{counts}, lag {format_duration(timedelta(seconds=round(lag.total_seconds())))}"
+    return f"{counts}, lag {lasting(max(0, metadata.started_ms - watermark_us // 1000))}"
 
 
 class ValidateOperator(EpochOperator):

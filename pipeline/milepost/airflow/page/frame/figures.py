@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-_SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
+from milepost.epoch.quantities import counted, lasting
+
 UNKNOWN = "–"
 
 
@@ -29,31 +30,12 @@ def size(value: Any) -> str:
 
 def duration(value: Any) -> str:
     """Return milliseconds in the two largest units that they have."""
-    if not isinstance(value, (int, float)):
-        return ""
-    if value < _SECOND:
-        return f"{value:.0f} ms"
-    if value < _MINUTE:
-        return f"{value / _SECOND:.1f} s"
-    if value < _HOUR:
-        return _two(value, _MINUTE, "min", _SECOND, "s")
-    if value < _DAY:
-        return _two(value, _HOUR, "h", _MINUTE, "min")
-    return _two(value, _DAY, "d", _HOUR, "h")
-
-
-def _two(value: float, large: int, large_unit: str, small: int, small_unit: str) -> str:
-    whole, rest = divmod(int(value), large)
-    return f"{whole:,} {large_unit} {rest // small} {small_unit}" if rest // small else f"{whole:,} {large_unit}"
+    return lasting(value) if isinstance(value, (int, float)) else ""
 
 
 def moment(value: Any) -> str:
     """Return an ISO 8601 time in UTC, to the second."""
     return str(value)[:19].replace("T", " ") if value else ""
-
-
-def plural(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 FILTERS = {
@@ -62,5 +44,5 @@ FILTERS = {
     "size": size,
     "duration": duration,
     "moment": moment,
-    "plural": plural,
+    "plural": counted,
 }
