@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from milepost.storage.layout import manifest_key
 from milepost.storage.open import open_store
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.servers.page_client import PageClient, page_client
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.hooked_store import HookedStore
@@ -69,6 +71,26 @@ def fenced(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
 
 def refused(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
     (job.folder / "landing" / "a.csv").write_text("k,v\n1,a\n2,changed\n")
+
+
+def respecified(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
+    spec = job.folder / "config" / "small.yaml"
+    spec.write_text(spec.read_text().replace("key: [k]", "key: [v]"))
+
+
+@pytest.mark.parametrize("happens", [refused, respecified])
+def test_why_the_next_epoch_would_be_refused_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[SparklessJob, pytest.MonkeyPatch], None]
+) -> None:
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    job.master.run(Session.cli(), SparklessRunner())
+    happens(job, monkeypatch)
+    status = job.master.status()
+    reason = status.spec_refused or status.next_step
+    page = html.unescape(overview(job, monkeypatch))
+    assert page.count(reason) == 1 and page.index('class="banner') < page.index(reason) < page.index("What to do</h2>")
+    assert ("<p>milepost lint small says the way out</p>" in page) is (happens is respecified)
 
 
 @pytest.mark.parametrize(

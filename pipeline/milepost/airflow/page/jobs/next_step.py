@@ -10,6 +10,7 @@ from milepost.airflow.operate.lifecycle import CANCEL, RESUME, START
 from milepost.airflow.operate.rollback import ROLLBACK, TO
 from milepost.airflow.operate.upkeep import VERIFY
 from milepost.airflow.page.frame.commands import names_command
+from milepost.airflow.page.jobs.standing import standing_of
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.jobmaster import Condition, Status
 from milepost.protocol.records.errors import CheckpointError, StateCorrupt
@@ -26,7 +27,8 @@ class NextStep:
 
     Attributes:
         act: what does it: an act, by its name in the form, or `EPOCH`; "" where nothing of the job's does.
-        fields: of the act, by their short names. command: the same from a shell; "" where there is none.
+        fields: of the act, by their short names. command: the same from a shell, without the reason that a job's
+            standing tells; "" where there is none.
     """
 
     words: str
@@ -40,8 +42,8 @@ def next_step(status: Status) -> NextStep:
     act, words = _STEPS[status.condition]
     if status.condition is Condition.FAILED and status.last_failure == CheckpointFailureReason.STATE_CORRUPT.value:
         act, words = VERIFY.name, _corrupt
-    told, command = words(status), status.next_step if names_command(status.next_step) else ""
-    return NextStep(told, act or _of_input(status), command=command)
+    step = status.next_step.removeprefix(f"{standing_of(status).reason}: ")
+    return NextStep(words(status), act or _of_input(status), command=step if names_command(step) else "")
 
 
 def step_of_error(error: CheckpointError | None) -> NextStep:
