@@ -9,6 +9,7 @@ import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart, ceiling
+from milepost.airflow.page.frame.figures import duration
 from milepost.airflow.page.routes.charts import GROUPS, phases_in_groups
 from milepost.jobmaster.reports.timings import PHASES
 from tests.harness.jobs.counted_job import CountedJob
@@ -90,6 +91,18 @@ def test_parts_of_a_bar_stand_on_each_other_and_fill_what_their_sum_says() -> No
     assert other[0] + other[1] == pytest.approx(plan[0], abs=0.02) and 'class="read"' not in svg
     full = float(re.findall(r'class="column" x="[^"]+" y="[^"]+" width="[^"]+" height="([^"]+)"', svg)[0])
     assert plan[1] + other[1] == pytest.approx(full, abs=0.02), "50 of 50"
+
+
+@pytest.mark.parametrize("behind_ms", [90_000, 0.9 * 2893.5 * 86_400_000, 40_000 * 86_400_000])
+def test_a_label_of_the_axis_has_room_left_of_the_chart_however_long_it_is(behind_ms: float) -> None:
+    """Of 11 units per character's height none is wider than 6.5."""
+    chart = Chart("Watermark behind the trigger", [Bar("a", {"whole": behind_ms}, "", "/a")], duration)
+    svg = bar_chart(chart, "c")
+    labels = re.findall(r'<text x="([^"]+)" y="[^"]+" text-anchor="end">([^<]+)</text>', svg)[:3]
+    (ground, *_) = re.findall(r'class="grid" d="M ([0-9.]+) ', svg)
+    (bar,) = re.findall(r'class="column" x="([^"]+)"', svg)
+    assert len(labels) == 3 and all(float(x) - 6.5 * len(told) >= 0 for x, told in labels)
+    assert float(bar) == pytest.approx(float(ground), abs=0.01) and all(float(x) < float(bar) for x, _ in labels)
 
 
 def test_what_an_epoch_cost_is_drawn_where_the_spec_has_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost.airflow.page.frame.prose import prose
 from milepost.airflow.page.routes.configuration import sections_of
 from milepost.spec.load.load import load_job
 from tests.harness.jobs.sparkless_job import SparklessJob
@@ -37,6 +38,13 @@ def test_what_differs_from_its_default_is_marked_beside_it(tmp_path: Path, monke
     assert "<code>0</code>" in hourly and "the same" in hourly and "changed" not in hourly
     assert "must be written" in row_of(page, "path") and "&lt;b&gt;" in row_of(page, "path") and "<b>" not in page
     assert "no checkpoint yet" in page
+    assert "below <code>timeout</code>; null" in row_of(page, "epoch_budget")
+    assert "`" not in page[: page.index("The spec, as it is written")]
+
+
+def test_what_is_code_in_our_prose_is_told_as_such_and_the_rest_is_escaped() -> None:
+    assert prose("`a<b>` and <i> `c`, `d") == "<code>a&lt;b&gt;</code> and &lt;i&gt; <code>c</code>, `d"
+    assert prose("") == "" and prose("it's") == "it&#39;s"
 
 
 def test_it_says_whether_the_head_was_made_with_this_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

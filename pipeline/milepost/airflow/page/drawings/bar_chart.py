@@ -9,7 +9,11 @@ from xml.etree.ElementTree import Element, SubElement
 
 WIDTH, HEIGHT = 400, 168
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 6, 10, 24
+_GAP, _CHARACTER = 6, 6.5
+"""Between a label of the axis and the chart; the width of one of its characters, at most, at the size of the style."""
 _STEPS = (1, 2, 5, 10)
+_LABELED = (0.0, 0.5, 1.0)
+"""Parts of the axis that have a label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +68,14 @@ def bar_chart(chart: Chart, ident: str) -> str:
         f"{chart.title} of {len(chart.bars)} epochs, at most {chart.in_words(most)}, {chart.newest} in the newest one"
     )
     top = ceiling(most)
-    _draw_grid(svg, chart, top)
-    room = WIDTH - _LEFT - _RIGHT
-    step = room / max(1, len(chart.bars))
+    labels = [chart.in_words(part * top) for part in _LABELED]
+    left = max(_LEFT, _GAP + _CHARACTER * max(map(len, labels)))
+    _draw_grid(svg, labels, left, top)
+    step = (WIDTH - left - _RIGHT) / max(1, len(chart.bars))
     for place, bar in enumerate(chart.bars):
-        _draw_bar(svg, bar, (_LEFT + place * step, step), top)
+        _draw_bar(svg, bar, (left + place * step, step), top)
     for place, anchor in ((0, "start"), (len(chart.bars) - 1, "end")):
-        x = _LEFT if anchor == "start" else WIDTH - _RIGHT
+        x = left if anchor == "start" else WIDTH - _RIGHT
         SubElement(svg, "text", {"x": f"{x}", "y": str(HEIGHT - 8), "text-anchor": anchor}).text = chart.bars[
             place
         ].name
@@ -89,12 +94,11 @@ def ceiling(value: float) -> float:
     return next(step * power for step in _STEPS if step * power >= value)
 
 
-def _draw_grid(svg: Element, chart: Chart, top: float) -> None:
-    for part in (0.0, 0.5, 1.0):
+def _draw_grid(svg: Element, labels: Sequence[str], left: float, top: float) -> None:
+    for part, label in zip(_LABELED, labels, strict=True):
         y = _y(part * top, top)
-        SubElement(svg, "path", {"class": "grid", "d": f"M {_LEFT} {y:.1f} H {WIDTH - _RIGHT}"})
-        label = SubElement(svg, "text", {"x": str(_LEFT - 6), "y": f"{y + 4:.1f}", "text-anchor": "end"})
-        label.text = chart.in_words(part * top)
+        SubElement(svg, "path", {"class": "grid", "d": f"M {left} {y:.1f} H {WIDTH - _RIGHT}"})
+        SubElement(svg, "text", {"x": f"{left - _GAP}", "y": f"{y + 4:.1f}", "text-anchor": "end"}).text = label
 
 
 def _draw_bar(svg: Element, bar: Bar, place: tuple[float, float], top: float) -> None:

@@ -20,6 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from milepost.airflow.page.frame.commands import names_command
 from milepost.airflow.page.frame.figures import FILTERS
+from milepost.airflow.page.frame.prose import prose
 from milepost.airflow.page_urls import URL_PREFIX, form_path
 from milepost.spec.picture.graph_picture import STYLE as GRAPH_STYLE
 
@@ -33,7 +34,7 @@ templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-templates.filters.update(FILTERS)
+templates.filters.update(FILTERS, prose=prose)
 templates.globals["names_command"] = names_command
 templates.globals["m"] = templates.get_template("macros.html").module  # what all pages are built of
 
