@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, MonthCost
     from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
     from milepost.jobmaster.reports.health.conditions import Condition
-    from milepost.jobmaster.reports.health.sources import SourceHealth, source_checks
+    from milepost.jobmaster.reports.health.sources import SourceHealth, source_checks, unfed
     from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth
     from milepost.jobmaster.reports.health.status import Status
     from milepost.jobmaster.reports.history.page import HistoryPage, TimelineSwitch
@@ -96,7 +96,7 @@ _HOMES = {
     "reports.history.page": ("HistoryPage", "TimelineSwitch"),
     "reports.job_report": ("JobState", "TimelineReport"),
     "reports.history.series": ("EpochFigures",),
-    "reports.health.sources": ("SourceHealth", "source_checks"),
+    "reports.health.sources": ("SourceHealth", "source_checks", "unfed"),
     "reports.health.static_sources": ("StaticSourceHealth",),
     "reports.checkpoint.static_sources": ("StaticSourceDetails",),
     "reports.health.status": ("Status",),

@@ -49,6 +49,14 @@ def test_unread_input_is_a_reason_to_run_an_epoch(status: Status) -> None:
     assert next_step(replace(status, in_flight_bytes=9)).act == EPOCH
 
 
+def test_a_path_that_never_matched_anything_is_a_reason_to_look_at_it(tmp_path: Path, status: Status) -> None:
+    assert next_step(status).words == "Nothing: all input is read."
+    unfed = SparklessJob.create(tmp_path / "unfed").master.status()
+    assert next_step(unfed).words == (
+        "Source rows: no object matches ../landing/*.csv: land objects there, or correct the path."
+    )
+
+
 def test_a_job_that_failed_for_damage_is_looked_at_before_it_is_resumed(status: Status) -> None:
     step = next_step(replace(status, condition=Condition.FAILED, last_failure="STATE_CORRUPT"))
     assert step.act == "verify" and "Then resume" in step.words

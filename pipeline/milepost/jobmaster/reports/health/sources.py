@@ -46,7 +46,7 @@ class SourceHealth:
     Attributes:
         settling: objects that may still be written. newest_object: when it landed.
         event_time: its column; None: it has none. newest_event_time: that was delivered.
-        no_match: why its path names nothing; None when it does.
+        no_match: why its path names nothing; None when it does. never_any: nor has it ever.
         overdue: that nothing lands, where something is expected; None where it does, or is not.
         horizon: what was modified before may have been forgotten; None: nothing was.
         not_remembered: objects that are left out, because nobody knows whether they were read; None: none is.
@@ -63,6 +63,7 @@ class SourceHealth:
     newest_event_time: str | None
     event_time_age_ms: int | None
     no_match: str | None
+    never_any: bool
     bad_names: BadNames
     bad_records: BadRecords
     overdue: str | None
@@ -128,6 +129,12 @@ def silent(sources: Mapping[str, SourceHealth]) -> str | None:
     return None if first is None else f"source {first[0]}: {first[1]}: see what writes it"
 
 
+def unfed(sources: Mapping[str, SourceHealth]) -> str | None:
+    """Return which source never had an object, and what to do: its path may be a slip. None: each has had one."""
+    first = next(((name, one.no_match) for name, one in sources.items() if one.never_any), None)
+    return None if first is None else f"source {first[0]}: {first[1]}: land objects there, or correct the path"
+
+
 @dataclass(frozen=True, slots=True)
 class SourceCheck:
     """What a source's path names.
@@ -177,6 +184,7 @@ def _sources(
             newest_event_time=watermark_text(newest_event_us),
             event_time_age_ms=None if newest_event_us is None else max(0, now_ms - newest_event_us // 1000),
             no_match=None if plan.listed else no_match(context, name, plan),
+            never_any=not plan.listed and plan.newest_seen_ms is None,
             bad_names=BadNames(len(plan.bad_names), tuple(bad.name for bad in plan.bad_names[:NAMED_BAD_NAMES])),
             bad_records=BadRecords(bad.records, bad.total),
             overdue=overdue(context, name, plan) if plan.overdue else None,

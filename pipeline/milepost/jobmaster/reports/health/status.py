@@ -13,7 +13,7 @@ from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.session import provably_dead
 from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
 from milepost.jobmaster.reports.health.conditions import Condition
-from milepost.jobmaster.reports.health.sources import SourceHealth, backlog, silent, stale
+from milepost.jobmaster.reports.health.sources import SourceHealth, backlog, silent, stale, unfed
 from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth, static_sources
 from milepost.jobmaster.reports.health.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
 from milepost.jobmaster.reports.job_report import JobReport, ResultReport, ended_step, report_job
@@ -208,7 +208,7 @@ def _waiting(status: Status) -> str:
         return f"{unread} unread object{'' if unread == 1 else 's'}: milepost run {job}"
     if status.in_flight_bytes:
         return f"{status.in_flight_bytes} bytes in flight: milepost run {job}"
-    return "nothing to do"
+    return unfed(status.sources or {}) or "nothing to do"
 
 
 def _frozen(state: ManifestState | None, now_ms: int) -> FreezeReport | None:
