@@ -84,7 +84,8 @@ def _show_head(report: CheckpointReport, output: Output) -> None:
     output.text(f"{report.kind} {report.checkpoint_id}: {word}{left}")
     where = f", timeline {report.timeline}" if report.timeline is not None else ""
     _fact("epoch", f"{printable(report.epoch)}{where}", output)
-    took = f", took {report.duration_ms / 1000:.1f} s" if report.duration_ms is not None else ""
+    end = "abort" if report.status == "aborted" else "commit"
+    took = f", took {report.duration_ms / 1000:.1f} s to its {end}" if report.duration_ms is not None else ""
     _fact("triggered", f"{show_time(report.trigger_time)}{took}", output)
     if report.failure_reason:
         detail = " ".join(str(report.failure_detail or "").split())
@@ -167,7 +168,8 @@ def _show_flow(report: CheckpointDetails, output: Output) -> None:
             optional=("kind", "written", "watermark", "runs"),
             figures=("state", "written"),
         )
-    _section("Time", output)
+    measured = report.phases["total_ms"] is not None
+    _section("Time, from its plan before the trigger to its last step after the commit" if measured else "Time", output)
     show_phases(report.phases, output)
     if report.requests:
         _section("Requests: to S3, by who made them", output)

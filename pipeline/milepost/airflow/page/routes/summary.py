@@ -17,7 +17,7 @@ router = APIRouter()
 
 _FIGURES = (
     ("duration_ms", "Trigger to commit", "duration"),
-    ("total_ms", "Trigger to last step", "duration"),
+    ("total_ms", "Plan to last step", "duration"),
     ("lag_ms", "Lag of the watermark", "duration"),
     ("rows_in", "Rows in", "count"),
     ("rows_out", "Rows out", "count"),
