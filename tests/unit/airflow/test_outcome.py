@@ -103,6 +103,7 @@ def test_a_message_leads_to_the_page_that_this_airflow_has(monkeypatch: pytest.M
         (errors.SubtaskDeclined("x", reason="BAD_RECORD"), "BAD_RECORD"),
         (errors.SubtaskDeclined("x", reason="no such reason"), "CHECKPOINT_DECLINED"),
         (errors.StateCorrupt("x"), "STATE_CORRUPT"),
+        (errors.InvalidRequest("x", reason="SPEC_REFUSED"), "SPEC_REFUSED"),
         (AirflowTaskTimeout("x"), "CHECKPOINT_EXPIRED"),
         (RuntimeError("spark is gone"), "TASK_FAILURE"),
     ],

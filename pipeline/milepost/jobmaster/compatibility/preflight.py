@@ -28,9 +28,10 @@ from milepost.epoch.plan import are_continued, other_tables
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, operators_that_begin
 from milepost.jobmaster.compatibility.recorded_types import recorded_types
 from milepost.jobmaster.compatibility.rows_in_flight import is_known, refusals
-from milepost.jobmaster.job.code import JobCode, LoadedCode, check_locations
+from milepost.jobmaster.job.code import JobCode, LoadedCode, check_locations, from_here
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.graph.compatibility import (
     BEGINS_EMPTY,
     COMPATIBLE,
@@ -100,6 +101,8 @@ def preflight(
                 row |= {"verdict": NEW_UID, "detail": f"{stuck[row['name']].message} {stuck[row['name']].hint}"}
         elif row["kind"] == "sink" and outcome == RESTORED:
             _sink(row, context, base, graph)
+        elif row["kind"] == "source" and row["verdict"] == NEW_UID:
+            row["detail"] += from_here(context, base.signatures["sources"][row["name"]]["root"])
         if row["kind"] == "sink" and row["name"] in filled and row["verdict"] == COMPATIBLE:
             row["detail"] = f"the next epoch publishes every key of {graph.sink_inputs[row['name']].uid} to it"
         if row["kind"] == "operator" and row["name"] in begin and row["detail"] == BEGINS_EMPTY:
@@ -193,6 +196,7 @@ def check_compatible(
             "Nothing was written.",
             hint=advice(context.spec.name, refused, rebuild=rebuild),
             preflight=report,
+            reason=CheckpointFailureReason.SPEC_REFUSED.value,
         )
 
 
@@ -361,6 +365,7 @@ def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, gr
     if before is not None and before.address != said and (before.address.format, before.location) != here:
         lines = "; ".join(before.address.spec_lines())
         detail = f"{_ITS_TABLE}{str(before.address).removeprefix('format: ')}, the spec says {said}: write {lines}"
+        detail += from_here(context, before.address.path)
         row |= {"verdict": OTHER_TABLE, "detail": detail}
         return
     if before is None:

@@ -21,6 +21,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import InvalidRequest, SubtaskDeclined
+from milepost.protocol.records.locations import SCHEME
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import ProcessOperator
@@ -148,14 +149,27 @@ def check_locations(context: JobContext, base: CheckpointMetadata | None) -> Non
                 f"{sink.place} now leads to another place. Nothing was run or published.",
                 hint="set path, environment or endpoint back, or give the sink a new name to begin a new table",
                 sink=sink.name,
+                reason=CheckpointFailureReason.SPEC_REFUSED.value,
             )
         raise InvalidRequest(
             f"sink {sink.name}: the spec says {said}; its table was left elsewhere at checkpoint "
             f"{left.checkpoint_id}: {left.address}. Nothing was run or published.",
             hint=f"write in the spec, in sink {sink.name}: {'; '.join(left.address.spec_lines())}"
+            + from_here(context, left.address.path)
             + _elsewhere(context.spec.name, sink.name, left.address),
             sink=sink.name,
+            reason=CheckpointFailureReason.SPEC_REFUSED.value,
         )
+
+
+def from_here(context: JobContext, path: str | None) -> str:
+    """Say which place a recorded path is for this spec: where the spec itself was moved, that is another one.
+
+    A relative path alone depends on where the spec lies; one with `${env:…}` may hold a secret.
+    """
+    if path is None or "${" in path or path.startswith("/") or SCHEME.fullmatch(path):
+        return ""
+    return f" (for a spec in this folder {path} is {context.job.url(path)}; one that was moved goes back to its folder)"
 
 
 def _elsewhere(job: str, sink: str, left: TableAddress) -> str:

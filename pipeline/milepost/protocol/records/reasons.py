@@ -48,6 +48,7 @@ class CheckpointFailureReason(Enum):
     OPERATOR_ERROR = "OPERATOR_ERROR"
     SINK_PREPARE_FAILED = "SINK_PREPARE_FAILED"
     CODE_MISMATCH = "CODE_MISMATCH"
+    SPEC_REFUSED = "SPEC_REFUSED"
     CHANNEL_INCOMPLETE = "CHANNEL_INCOMPLETE"
     CHANNEL_DIGEST_MISMATCH = "CHANNEL_DIGEST_MISMATCH"
     ATTEMPTS_MIXED = "ATTEMPTS_MIXED"
@@ -133,7 +134,7 @@ MEANINGS: dict[CheckpointFailureReason, str] = {
     _R.CHECKPOINT_DECLINED_SUBSUMED: "a subtask saw the barrier of a newer checkpoint",
     _R.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER: "a subtask received a cancel marker",
     _R.CHECKPOINT_COORDINATOR_SHUTDOWN: "the job ended",
-    _R.TASK_FAILURE: "the Spark job failed, or the spec and the epoch do not fit each other",
+    _R.TASK_FAILURE: "the Spark job failed, or what was asked of the epoch is not valid",
     _R.FINALIZE_CHECKPOINT_FAILURE: "all acknowledged, but `_metadata` or the commit itself could not be written",
     _R.TRIGGER_CHECKPOINT_FAILURE: "the trigger was lost after it had recorded the checkpoint",
     _R.QUALITY_GATE_FAILED: "a critical expectation failed on the rows about to be published",
@@ -145,6 +146,7 @@ MEANINGS: dict[CheckpointFailureReason, str] = {
     _R.OPERATOR_ERROR: "an operator raised on the rows it was given",
     _R.SINK_PREPARE_FAILED: "a sink refused the staged output before the commit point",
     _R.CODE_MISMATCH: "a subtask ran other code than the recorded one",
+    _R.SPEC_REFUSED: "the spec does not fit the head, or a sink's table was left elsewhere; nothing was run",
     _R.CHANNEL_INCOMPLETE: "a channel lacks buffers that its barrier states, its barrier, or the acknowledgement",
     _R.CHANNEL_DIGEST_MISMATCH: "the buffers of a channel do not have the digest its barrier states",
     _R.ATTEMPTS_MIXED: "two attempts of one subtask were consumed in one epoch",

@@ -8,10 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.jobmaster.reports.health.sources import stale
+from milepost.protocol.failure.abort_reasons import reason_for
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.runbook.addresses import address, page_of
+from milepost.spec.load.load import load_job
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 
@@ -42,13 +49,28 @@ def test_a_job_is_not_healthy_before_its_first_success(tmp_path: Path) -> None:
     """Nobody knows yet whether it can succeed."""
     job = SparklessJob.create(tmp_path)
     status = job.master.status()
-    assert (status.exit_code, status.healthy, status.next_step) == (1, False, "nothing to do")
+    assert (status.exit_code, status.healthy) == (1, False)
     assert status.sources["rows"].no_match == "no object matches ../landing/*.csv"
     job.land("a.csv")
     status = job.master.status()
     assert (status.exit_code, status.next_step) == (1, "1 unread object: milepost run small")
     job.epoch()
     assert job.master.status().exit_code == 0
+
+
+def test_a_source_that_never_had_an_object_is_the_next_step_and_one_that_was_emptied_is_not(tmp_path: Path) -> None:
+    """Its path may be a slip, and then nothing would ever be said; what was read may be moved away."""
+    job = SparklessJob.create(tmp_path)
+    said = "source rows: no object matches ../landing/*.csv: land objects there, or correct the path"
+    status = job.master.status()
+    assert (status.next_step, status.sources["rows"].never_any) == (said, True)
+    path = job.land("a.csv")
+    job.epoch()
+    assert job.master.status().next_step == "nothing to do"
+    path.unlink()
+    status = job.master.status()
+    assert (status.next_step, status.sources["rows"].never_any) == ("nothing to do", False)
+    assert status.sources["rows"].no_match is not None
 
 
 def test_a_job_whose_spec_does_not_continue_its_head_is_not_healthy(tmp_path: Path) -> None:
@@ -64,6 +86,29 @@ def test_a_job_whose_spec_does_not_continue_its_head_is_not_healthy(tmp_path: Pa
     assert (status.exit_code, status.healthy) == (1, False)
     assert status.next_step == f"{status.spec_refused}: milepost lint small says the way out"
     assert status.spec_refused.startswith("the spec does not fit checkpoint 1: ")
+    with pytest.raises(InvalidRequest, match="the spec does not fit checkpoint 1") as refused:
+        job.master.run(Session.cli(), SparklessRunner())
+    assert reason_for(refused.value) is CheckpointFailureReason.SPEC_REFUSED
+    assert address(page_of(refused.value)) == status.runbook == "milepost runbook spec-refused"
+
+
+def test_a_spec_that_was_moved_with_its_text_changed_is_told_which_place_each_path_is(tmp_path: Path) -> None:
+    """A relative path is another place from another folder; what is pinned is its text."""
+    job = SparklessJob.create(tmp_path / "project")
+    job.land("a.csv")
+    job.master.run(Session.cli(), SparklessRunner())
+    away = tmp_path / "away" / "specs"
+    away.mkdir(parents=True)
+    text = (job.folder / "config" / "small.yaml").read_text()
+    moved = away / "small.yaml"
+    moved.write_text(text.replace("../", f"{job.folder}/"))
+    with pytest.raises(InvalidRequest, match="its table was left elsewhere at checkpoint 1") as refused:
+        JobMaster(load_job(moved)).run(Session.cli(), SparklessRunner())
+    assert f"for a spec in this folder ../lake/table is file://{tmp_path}/away/lake/table;" in refused.value.hint
+    assert reason_for(refused.value) is CheckpointFailureReason.SPEC_REFUSED
+    rows = {row["uid"]: row["detail"] for row in JobMaster(load_job(moved)).compatibility()}
+    assert f"../landing/ is file://{tmp_path}/away/landing;" in rows["source rows"]
+    assert f"../lake/table is file://{tmp_path}/away/lake/table;" in rows["sink table"]
 
 
 def test_what_matches_but_cannot_be_read_is_no_match(tmp_path: Path) -> None:
