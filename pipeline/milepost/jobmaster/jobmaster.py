@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.metrics.telemetry import Telemetry
     from milepost.jobmaster.migration.migration import MigratedTable, Migrations
     from milepost.jobmaster.migration.plan import MigrationPlan
-    from milepost.jobmaster.observers.observers import Observers
+    from milepost.jobmaster.observers.delivery import Delivery
     from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails, SourceDetails
     from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
     from milepost.jobmaster.reports.checkpoint.static_sources import StaticSourceDetails
@@ -161,7 +161,7 @@ class JobMaster:
         self.context = JobContext(job)
         self.telemetry = telemetry
         self.aborted_epochs = AbortedEpochs(self.context, telemetry)
-        self.observers: Observers | None = None
+        self.observers: Delivery | None = None
         if (settings := asked(lineage)) is not None:
             from milepost.jobmaster.observers.observers import observe
 

@@ -113,10 +113,7 @@ def standing(master: JobMaster, *of: str, failure: bool = False) -> Standing:
     """Return how a job stands. Raises NotFound: it has never run."""
     state = master.job_state()
     if state.incarnation is None:
-        raise NotFound(
-            f"job {state.job} has never run: there is nothing to do. Nothing was changed.",
-            hint=f"run an epoch of {state.job} first",
-        )
+        raise _never_run(state.job)
     why = f"last failure {state.last_failure}: {state.last_failure_detail}" if failure and state.last_failure else ""
     return Standing(state.incarnation, state.job_status, why, of)
 
@@ -164,10 +161,17 @@ def subject(master: JobMaster, what: str, checkpoint_id: int | None = None) -> S
     history = master.history(limit=1)
     state = master.job_state()
     if not history or state.timeline is None:
-        raise NotFound(f"job {state.job} has never run: there is nothing to do. Nothing was changed.")
+        raise _never_run(state.job)
     head = next((one.head for one in state.timelines if one.timeline == state.timeline), None) or 0
     chosen = head if checkpoint_id is None else checkpoint_id
     return Subject(what, state.job, chosen, state.timeline, history[0]["version"])
+
+
+def _never_run(job: str) -> NotFound:
+    return NotFound(
+        f"job {job} has never run: there is nothing to do. Nothing was changed.",
+        hint=f"run an epoch of {job} first",
+    )
 
 
 def refuse(field: str, title: str, expected: str, got: object) -> InvalidRequest:

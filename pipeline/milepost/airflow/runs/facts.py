@@ -65,10 +65,9 @@ def facts_of(dag_id: str, failed: bool, left: Left) -> RunFacts:
     job = dag_id.removesuffix(EPOCH_SUFFIX if epoch else OPERATE_SUFFIX)
     failure = _failure(_EPOCH_TASKS if epoch else _OPERATE_TASKS, left) if failed else None
     what, checkpoint_id, line = _epoch(left, failed) if epoch else _act(left, failed)
-    if failure is not None:
-        line = f"{line}: {failure.reason}: {failure.detail}"
     if failure is None:
         return RunFacts(job, what, checkpoint_id, line)
+    line = f"{line}: {failure.reason}: {failure.detail}"
     step = "; ".join(filter(None, (failure.step, _step_after(failure, left) if epoch else "")))
     why = (failure.reason, failure.detail, step, failure.runbook)
     return RunFacts(job, what, checkpoint_id, line, *why)

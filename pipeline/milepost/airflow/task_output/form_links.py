@@ -15,7 +15,7 @@ _OF_THE_FORM = re.compile(
 """A command that the form of a job's DAG has too, its job and its options, as hints name it."""
 
 _OPTION = re.compile(r"--([a-z-]+)(?: ([^\s-]\S*))?")
-_PLACEHOLDERS = ("ID", "TIME", "NAME")
+_PLACEHOLDERS = ("ID", "TIME")
 _FIELDS = {
     "rollback": ("to", "take_over"),
     "backfill": ("from", "to", "from_checkpoint"),
@@ -40,8 +40,6 @@ def airflow_address(path: str) -> str:
 def _in_the_form(match: re.Match[str]) -> str:
     act, job, options = match[1], match[2], match[3]
     fields = {name.replace("-", "_"): value or True for name, value in _OPTION.findall(options)}
-    own = {
-        name: value for name, value in fields.items() if name in _FIELDS.get(act, ()) and value not in ("ID", "TIME")
-    }
+    own = {name: value for name, value in fields.items() if name in _FIELDS.get(act, ()) and value not in _PLACEHOLDERS}
     address = airflow_address(form_url(job, act, **own))
     return f"trigger {job}__operate: {act} ({address}{'; ' if address else ''}on a shell: {match[0]})"

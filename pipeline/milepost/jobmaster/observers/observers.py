@@ -1,9 +1,8 @@
-"""The observers of an opened job: who is configured hears of every transition that this process makes."""
+"""The observers of an opened job hear of every transition that this process makes."""
 
 from __future__ import annotations
 
 import logging
-from typing import TypeVar
 
 from milepost.extras import install_command, missing_libraries
 from milepost.jobmaster.job.context import JobContext
@@ -11,13 +10,9 @@ from milepost.jobmaster.observers.delivery import Delivery
 from milepost.lineage.settings import LineageSettings
 
 _LOG = logging.getLogger(__name__)
-T = TypeVar("T")
-
-Observers = Delivery
-"""Who hears of a job."""
 
 
-def observe(context: JobContext, lineage: LineageSettings) -> Observers | None:
+def observe(context: JobContext, lineage: LineageSettings) -> Delivery | None:
     """Let who is configured hear of the job from now on. None: nobody can."""
     if missing_libraries("lineage"):
         _LOG.warning("OpenLineage is configured, and no event is sent: %s is missing", install_command("lineage"))

@@ -7,5 +7,5 @@ _OURS = ("milepost ", "--")
 
 
 def names_command(text: str | None) -> bool:
-    """Say whether a hint is for somebody who has a shell."""
+    """Return whether a hint is for somebody who has a shell."""
     return text is not None and any(part in text for part in _OURS)
