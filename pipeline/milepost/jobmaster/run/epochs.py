@@ -104,9 +104,7 @@ class Epochs:
         """
         context, clock = self._context, StepClock(progress)
         clock("begin")
-        request = RebindRequest(
-            session.session_id, session.holder, CheckpointId(checkpoint_id), self._context.timeout_ms
-        )
+        request = RebindRequest(session.session_id, session.holder, CheckpointId(checkpoint_id), context.timeout_ms)
         rebound = context.begin(request)
         if isinstance(rebound.outcome, AlreadyDone):
             completed = self._leadership.completed(rebound.state, checkpoint_id)
@@ -256,24 +254,12 @@ class Epochs:
         self._context.clocks.clear()
         self._context.clocks[checkpoint_id] = clock
         try:
-            if triggered.opened is None:
-                report = self.run_epoch(session, checkpoint_id, runner, clock, planned=triggered.times)
-            else:
-                report = self.run_opened(triggered.opened, runner, clock, planned=triggered.times)
-            clock("validate")
-            report.verdict.raise_if_vetoed(self._context.spec.name, checkpoint_id)
-            clock("complete")
-            if triggered.opened is None:
-                completed = self.complete(session, checkpoint_id, report)
-                state = self._context.head().state
-                completion = Completion(completed, state, lambda: state)
-            else:
-                completion = self._complete(session, triggered.opened.pending, report)
-                completed = completion.checkpoint
+            completion, write_ms = self._run_to_commit(session, triggered, runner, clock)
         except BaseException as error:
             again = restarts is not None and restarts(error)
             self._abort_for(session, triggered, error, again=again)
             raise
+        completed = completion.checkpoint
         clock("notify", ", ".join(completed.unconfirmed))
         planned = begun(
             self._context.store,
@@ -289,12 +275,33 @@ class Epochs:
             self.subsume(session, ahead)
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
-        measured = post_commit_times(clock, report.write_ms)
+        measured = post_commit_times(clock, write_ms)
         times = keep(self._context, completed.checkpoint_id, completed.token, "run", measured)
         if self._context.metadata(completed).final:
             clock("finish")
             self._lifecycle.finish(session, completed.checkpoint_id)
         return History(self._context).show(checkpoint_id, (times,), self._context.lately())
+
+    def _run_to_commit(
+        self, session: Session, triggered: Triggered, runner: EpochRunner, clock: StepClock
+    ) -> tuple[Completion, int]:
+        """Run a triggered epoch, under the trigger's token where that is this process's, and complete its checkpoint.
+
+        Returns: the completion, and how long `_metadata` took to write, ms.
+        """
+        checkpoint_id, opened = triggered.checkpoint_id, triggered.opened
+        if opened is None:
+            report = self.run_epoch(session, checkpoint_id, runner, clock, planned=triggered.times)
+        else:
+            report = self.run_opened(opened, runner, clock, planned=triggered.times)
+        clock("validate")
+        report.verdict.raise_if_vetoed(self._context.spec.name, checkpoint_id)
+        clock("complete")
+        if opened is not None:
+            return self._complete(session, opened.pending, report), report.write_ms
+        completed = self.complete(session, checkpoint_id, report)
+        state = self._context.head().state
+        return Completion(completed, state, lambda: state), report.write_ms
 
     def _confirmed(self, session: Session, published: Published, planned: Callable[[], Ahead]) -> Ahead | None:
         """Record that the sinks have committed, with what is subsumed then. Returns what is done of the subsumption."""

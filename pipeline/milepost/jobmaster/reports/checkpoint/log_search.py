@@ -78,7 +78,7 @@ def confirmations_after(
 
 
 def leads_to(log: ManifestLog, newest: int, descendant: CheckpointId, checkpoint_id: CheckpointId) -> bool | None:
-    """Say whether a completed checkpoint is, or continues, an older one, from parent to parent.
+    """Return whether a completed checkpoint is, or continues, an older one, from parent to parent.
 
     Returns: None: not known after `_PARENTS` of them.
     """

@@ -1,4 +1,4 @@
-"""The cost of an epoch, and of a month, is what was measured, times the prices of the spec: an estimate, not a bill."""
+"""The cost of an epoch, or of a month, is what was measured times prices: an estimate, not a bill."""
 
 from __future__ import annotations
 

@@ -6,14 +6,12 @@ from collections.abc import Callable
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.cost.epoch_cost import GB, EpochCost, MonthCost, epoch_cost, total
-from milepost.jobmaster.reports.cost.pace import pace_of
+from milepost.jobmaster.reports.cost.pace import MEASURED_EPOCHS, pace_of
 from milepost.jobmaster.reports.timings import kept, requests_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.retention.lineage import lineage
 from milepost.spec.values.cron import DAYS_OF_MONTH
 from milepost.storage.at_once import at_once
-
-MEASURED_EPOCHS = 10
 
 
 def month_cost(context: JobContext) -> MonthCost | None:

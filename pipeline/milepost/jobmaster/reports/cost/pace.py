@@ -9,6 +9,9 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.spec.values.cron import runs_per_day
 
+MEASURED_EPOCHS = 10
+"""An estimate is of so many epochs, the newest."""
+
 LEAST_PACE_MS = 3_600_000
 """Epochs that follow one another within less than this are a person's at work: they say nothing of a day."""
 

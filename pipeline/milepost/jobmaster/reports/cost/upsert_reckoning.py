@@ -12,13 +12,12 @@ from itertools import pairwise
 
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.reports.cost.pace import pace_of
+from milepost.jobmaster.reports.cost.pace import MEASURED_EPOCHS, pace_of
 from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.retention.lineage import lineage
 from milepost.spec.job.checkpointing_spec import Retained
 
-MEASURED_EPOCHS = 10
 AMPLIFIED = 10
 MUCH_BYTES = 10 * 10**9
 """Where a table writes or keeps more than this, and writes `AMPLIFIED` times the bytes of the rows that changed,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.quantities import counted
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
@@ -131,7 +132,7 @@ def _spec_refused(context: JobContext, base: CheckpointMetadata | None) -> str |
 
 
 def _lease_over(context: JobContext, state: ManifestState | None, now_ms: int) -> str | None:
-    """Why nobody works on the pending checkpoint any more, in words; None when somebody may, or none is pending."""
+    """Return why nobody works on the pending checkpoint any more; None when somebody may, or none is pending."""
     timeline = state.timeline() if state is not None else None
     if timeline is None or timeline.pending is None or timeline.leader is None:
         return None
@@ -204,8 +205,7 @@ def _waiting(status: Status) -> str:
     if status.pending is not None:
         return f"checkpoint {status.pending} is running: wait for it (milepost abort {job} gives it up)"
     if status.unread_objects:
-        unread = status.unread_objects
-        return f"{unread} unread object{'' if unread == 1 else 's'}: milepost run {job}"
+        return f"{counted(status.unread_objects, 'unread object')}: milepost run {job}"
     if status.in_flight_bytes:
         return f"{status.in_flight_bytes} bytes in flight: milepost run {job}"
     return unfed(status.sources or {}) or "nothing to do"
