@@ -91,7 +91,7 @@ class AbortedEpochs:
         return aborted_span(self._context.spec.name, event, error_type, steps, self._tasks(event))
 
     def _tasks(self, event: CheckpointAborted) -> Sequence[TaskTimes]:
-        from milepost.jobmaster.reports.timings import task_times
+        from milepost.jobmaster.job.measurements import task_times
 
         try:
             return task_times(self._context, event.pending)

@@ -1,35 +1,14 @@
-"""Timings divide an epoch's time into the phases that people read.
-
-What is known before the commit point is part of `_metadata`. What follows it (commit, notify, subsume) lies beside it,
-in one small object per process that did some of it, among the measurements of the completing token: nothing depends on
-it, it goes with them, and writing it may fail.
-"""
+"""Timings divide an epoch's time, and its requests, into the phases that people read."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.step_clock import StepClock
-from milepost.epoch.task_times import COMPLETE, INCOMPLETE, TaskTimes, attempts_prefix, divided
-from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.codec.records import decode, encode
-from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import CheckpointError, NotFound
-from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.storage.at_once import at_once
-from milepost.storage.layout import after_commit_key, after_commit_prefix, metrics_prefix
-from milepost.storage.requests import StoreRequests, own_put
-
-_LOG = logging.getLogger(__name__)
-
-_NOTIFY = "notify "
-
-_PHASE_OF_STEP = {"validate": "commit", "complete": "commit", "notify": "notify", "subsume": "subsume"}
+from milepost.epoch.task_times import divided
+from milepost.jobmaster.job.measurements import AfterCommit
+from milepost.storage.requests import StoreRequests
 
 PHASES = (
     "plan", "begin", "session", "copy",
@@ -44,89 +23,8 @@ commit: the metadata, the verdict, the transition.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class AfterCommit:
-    """What one process measured of an epoch's steps from its commit on.
-
-    Attributes:
-        ended_ms: wall clock, ms since the epoch. commit_ms, subsume_ms: None when another process did it.
-        notify_ms: by sink. notified_ms: of several that were committed side by side; None: the sum of those.
-        requests: to S3, by phase.
-    """
-
-    stored_format: ClassVar[str] = "milepost.times/2"
-
-    ended_ms: int
-    commit_ms: int | None = None
-    notify_ms: dict[str, int] = field(default_factory=dict)
-    subsume_ms: int | None = None
-    requests: dict[str, StoreRequests] = field(default_factory=dict)
-    notified_ms: int | None = None
-
-
-def post_commit_times(clock: StepClock, written_ms: int = 0) -> AfterCommit:
-    """What a clock measured of the steps ``validate``, ``complete``, ``notify`` and ``subsume``; ends its step.
-
-    A step ``notify <sink>`` is of one sink: alone, or as a part of ``notify``.
-
-    Args:
-        written_ms: of `_metadata`, which cannot say it itself: part of the commit.
-    """
-    clock.end()
-    steps = clock.steps
-    commit_ms = written_ms + clock.ms("validate", "complete") if "complete" in steps else None
-    notify_ms = {step.removeprefix(_NOTIFY): ms for step, ms in steps.items() if step.startswith(_NOTIFY)}
-    requests = {phase: clock.requests(*named) for phase, named in _steps_of_phases(steps).items()}
-    return AfterCommit(clock.now_ms, commit_ms, notify_ms, steps.get("subsume"), requests, steps.get("notify"))
-
-
-def _steps_of_phases(steps: Iterable[str]) -> dict[str, list[str]]:
-    """Return the steps of a clock that belong to each phase after the commit point, of those that have one."""
-    found: dict[str, list[str]] = {}
-    for step in steps:
-        phase = _PHASE_OF_STEP.get(step.partition(" ")[0])
-        if phase is not None:
-            found.setdefault(phase, []).append(step)
-    return found
-
-
-def keep(
-    context: JobContext, checkpoint_id: CheckpointId, token: FencingToken, by: str, times: AfterCommit
-) -> AfterCommit:
-    """Store what was measured after the commit; one request. Never fails: it is a measurement, and the epoch is done.
-
-    Args:
-        by: which step, or steps, of the epoch the process was for; a later try of them replaces it.
-    Returns: what was measured, that request among it.
-    """
-    if times.requests:
-        last = [*times.requests][-1]
-        times = replace(times, requests={**times.requests, last: times.requests[last] + own_put(context.store)})
-    try:
-        context.store.put(after_commit_key(checkpoint_id, token, by), encode(times))
-    except CheckpointError as error:
-        _LOG.warning("checkpoint %s: the times of %s were not kept: %s", checkpoint_id, by, error.message)
-    return times
-
-
-def kept(context: JobContext, checkpoint_id: CheckpointId, token: FencingToken) -> tuple[AfterCommit, ...]:
-    """Return what was measured after the commit; what cannot be read is left out."""
-    found = []
-    for stat in context.store.list(after_commit_prefix(checkpoint_id, token)):
-        try:
-            found.append(decode_after_commit(context.store.get(stat.key), stat.key))
-        except CheckpointError as error:
-            _LOG.warning("checkpoint %s: %s", checkpoint_id, error.message)
-    return tuple(found)
-
-
-def decode_after_commit(body: bytes, key: str) -> AfterCommit:
-    """Raises StateCorrupt: unreadable, or of another format."""
-    return decode(AfterCommit, body, key)
-
-
 def phases_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> dict[str, int | None]:
-    """Milliseconds by phase, ``<phase>_ms``, with ``total_ms``: from the trigger's start to the end of the last step.
+    """Return milliseconds by phase, ``<phase>_ms``, and ``total_ms``: from the trigger to the end of the last step.
 
     None: not measured. Without a total there is no `other` either.
     """
@@ -202,38 +100,5 @@ def steps_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> tupl
 
 
 def notified_of(after: Sequence[AfterCommit]) -> dict[str, int]:
-    """Milliseconds of the commit of each sink's part."""
+    """Return milliseconds of the commit of each sink's part."""
     return {sink: ms for times in after for sink, ms in sorted(times.notify_ms.items())}
-
-
-def task_times(context: JobContext, pending: PendingCheckpoint) -> tuple[TaskTimes, ...]:
-    """Return what attempts of a checkpoint's tasks left of what they measured, incomplete ones too.
-
-    Raises what the store does.
-    """
-    keys = [stat.key for stat in context.store.list(metrics_prefix(pending.checkpoint_id, pending.token))]
-    return tuple(at_once(context.store, partial(_task_times, context), keys))
-
-
-def task_times_of(
-    context: JobContext, pending: PendingCheckpoint, subtasks: Iterable[tuple[int, int]]
-) -> tuple[TaskTimes, ...]:
-    """Return what subtasks that acknowledged left of what they measured: level and subtask of each.
-
-    Their first attempts are asked for by name; where Spark has repeated one it is looked for.
-    Raises what the store does.
-    """
-
-    def times(subtask: tuple[int, int]) -> TaskTimes | None:
-        attempts = metrics_prefix(pending.checkpoint_id, pending.token) + attempts_prefix(*subtask)
-        try:
-            return _task_times(context, f"{attempts}0{COMPLETE}")
-        except NotFound:
-            left = [stat.key for stat in context.store.list(attempts) if not stat.key.endswith(INCOMPLETE)]
-            return _task_times(context, left[0]) if left else None
-
-    return tuple(filter(None, at_once(context.store, times, subtasks)))
-
-
-def _task_times(context: JobContext, key: str) -> TaskTimes:
-    return decode(TaskTimes, context.store.get(key), key)

@@ -26,8 +26,8 @@ from milepost.jobmaster.compatibility.filled_sinks import operators_that_begin
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.job.code import check_locations
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.measurements import leave_times, leaving_times, task_times
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
-from milepost.jobmaster.reports.timings import task_times
 from milepost.jobmaster.retention.vetoes import stage_veto
 from milepost.jobmaster.run.bad_input import check_bad_input
 from milepost.jobmaster.run.bucket_plans import bucket_plans
@@ -35,7 +35,7 @@ from milepost.jobmaster.run.dimensions import dimensions_of
 from milepost.jobmaster.run.join_plans import join_plans
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.preparation import Preparation
-from milepost.jobmaster.run.results import Gathered, build_metadata, leave_times, times_left
+from milepost.jobmaster.run.results import Gathered, build_metadata
 from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import Verified, verify
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, with_reason
@@ -92,7 +92,7 @@ def run_opened_epoch(
         preparation = Preparation(context, opened)
         answers = runner.run(plan)
         verified = _verify(context, pending, answers)
-        with times_left(context, pending, verified.acknowledgements):
+        with leaving_times(context, pending, verified.acknowledgements):
             check_bad_input(context, pending, verified)
             gathered = Gathered.begin(context, plan, opened, verified)
             clock("gate")

@@ -20,6 +20,7 @@ from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.jobmaster.compatibility.preflight import Tell
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.measurements import keep, post_commit_times
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.fork_sweep import sweep_forks
 from milepost.jobmaster.leadership.leadership import Leadership
@@ -28,7 +29,6 @@ from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAbo
 from milepost.jobmaster.leadership.sink_commits import Completion, Published, waits_for
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.jobmaster.reports.history.history import History
-from milepost.jobmaster.reports.timings import keep, post_commit_times
 from milepost.jobmaster.retention.subsumption import (
     Ahead,
     confirm_and_subsume,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -26,26 +25,25 @@ from milepost.epoch.metadata import (
     SourceSnapshot,
 )
 from milepost.epoch.plan import EpochPlan
-from milepost.epoch.task_times import COMPLETE, TaskTimes, attempts_prefix
+from milepost.epoch.task_times import TaskTimes
 from milepost.epoch.throughput import ThroughputEstimate, Work, measure
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.reports.timings import task_times_of
+from milepost.jobmaster.job.measurements import gather_times
 from milepost.jobmaster.run.acknowledged import acknowledged
 from milepost.jobmaster.run.bad_input import bad_input
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.shares import subtask_shares
-from milepost.protocol.codec.records import encode, from_json
-from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer, Verified
+from milepost.protocol.codec.records import from_json
+from milepost.protocol.exchange.acknowledgements import Verified
 from milepost.protocol.exchange.watermarks import latest, source_watermark
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import CheckpointError, ProtocolViolation
+from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
-from milepost.storage.at_once import at_once
 from milepost.storage.background import begun
-from milepost.storage.layout import consumed_prefix, contents_prefix, metrics_prefix
+from milepost.storage.layout import consumed_prefix, contents_prefix
 
 _MICROSECONDS = 1_000_000
 
@@ -70,7 +68,7 @@ class Gathered:
         return cls(
             verified,
             begun(context.store, partial(_sources, context, plan, pending, base, verified), "consumed"),
-            begun(context.store, partial(measured, context, pending, verified.acknowledgements), "task-times"),
+            begun(context.store, partial(gather_times, context, pending, verified.acknowledgements), "task-times"),
         )
 
 
@@ -321,43 +319,3 @@ def _replayed_bytes(base: CheckpointMetadata | None, uid: str, parallelism: int)
         return [0] * parallelism
     stored = _bytes_in_flight(snapshot)
     return stored if len(stored) == parallelism else [sum(stored) // parallelism] * parallelism
-
-
-def measured(
-    context: JobContext, pending: PendingCheckpoint, acknowledgements: Sequence[Acknowledgement]
-) -> tuple[TaskTimes, ...]:
-    """Return what tasks that acknowledged have measured: the last level says it there, others left it in the store.
-
-    Raises what the store does.
-    """
-    left = task_times_of(context, pending, [(one.level, one.subtask) for one in acknowledgements if not one.measured])
-    return tuple(sorted((*left, *_told(acknowledgements)), key=lambda one: (one.level, one.subtask)))
-
-
-def _told(answers: Iterable[SubtaskAnswer]) -> tuple[TaskTimes, ...]:
-    """Return what acknowledgements say that their attempts have measured."""
-    told = [one.measured for one in answers if isinstance(one, Acknowledgement) and one.measured]
-    return tuple(from_json(TaskTimes, one, "what a task measured") for one in told)
-
-
-def leave_times(context: JobContext, pending: PendingCheckpoint, answers: Iterable[SubtaskAnswer]) -> None:
-    """Store what acknowledgements of an epoch say that will have no `_metadata`, for who tells of it (`task_times`)."""
-    directory = metrics_prefix(pending.checkpoint_id, pending.token)
-
-    def put(one: TaskTimes) -> None:
-        context.store.put(f"{directory}{attempts_prefix(one.level, one.subtask)}{one.attempt}{COMPLETE}", encode(one))
-
-    at_once(context.store, put, _told(answers))
-
-
-@contextmanager
-def times_left(
-    context: JobContext, pending: PendingCheckpoint, acknowledgements: Sequence[Acknowledgement]
-) -> Iterator[None]:
-    """Leave what tasks measured when the block fails."""
-    try:
-        yield
-    except BaseException:
-        with suppress(CheckpointError):  # what has failed has to be told
-            leave_times(context, pending, acknowledgements)
-        raise

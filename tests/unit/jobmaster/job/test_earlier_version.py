@@ -15,8 +15,8 @@ from milepost.dataflow.sinks.formats.parquet_format import TableHead
 from milepost.dataflow.sinks.records.table_garbage import list_from_bytes
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.plan import decode_input_record
+from milepost.jobmaster.job.measurements import decode_after_commit
 from milepost.jobmaster.job.savepoint_document import decode_document
-from milepost.jobmaster.reports.timings import decode_after_commit
 from milepost.protocol.codec.entries import decode_entry
 from milepost.protocol.codec.records import decode, from_json
 from milepost.protocol.records.errors import StateCorrupt

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.step_clock import StepClock
 from milepost.epoch.task_times import JOB_PHASES, TaskTimes, divided
+from milepost.jobmaster.job.measurements import AfterCommit, decode_after_commit, kept
 from milepost.jobmaster.jobmaster import Session, Triggered
-from milepost.jobmaster.reports.timings import AfterCommit, decode_after_commit, kept, phases_of
+from milepost.jobmaster.reports.timings import phases_of
 from milepost.protocol.codec.records import encode
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.storage.layout import after_commit_key, after_commit_prefix

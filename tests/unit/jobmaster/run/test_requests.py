@@ -30,7 +30,7 @@ and what goes on beside it replaces the entries of the log, two requests each, t
 def bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a directory the newest version is found by name, of a bucket by one listing: the latter is paid for."""
     monkeypatch.setattr(StoreConfig, "is_local", False)
-    for module in ("jobmaster.reports.timings", "jobmaster.run.attempt", "spark.task.epoch_tasks"):
+    for module in ("jobmaster.job.measurements", "jobmaster.run.attempt", "spark.task.epoch_tasks"):
         monkeypatch.setattr(f"milepost.{module}.own_put", lambda store: StoreRequests())  # a directory is asked by none
 
 

@@ -16,21 +16,14 @@ from milepost.epoch.task_times import TaskTimes
 from milepost.jobmaster.job.code import code_differences
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
+from milepost.jobmaster.job.measurements import AfterCommit, kept
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.jobmaster.reports.checkpoint.input_read import InputRead, input_read
 from milepost.jobmaster.reports.checkpoint.sinks import SinkDetails, sink_details, sinks_confirmed
 from milepost.jobmaster.reports.checkpoint.static_sources import StaticSourceDetails, static_source_details
 from milepost.jobmaster.reports.checkpoint.subtasks import Spread, SubtaskDetails, Subtasks, spreads, uploaded_bytes
 from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
-from milepost.jobmaster.reports.timings import (
-    AfterCommit,
-    StepTimes,
-    kept,
-    notified_of,
-    phases_of,
-    requests_of,
-    steps_of,
-)
+from milepost.jobmaster.reports.timings import StepTimes, notified_of, phases_of, requests_of, steps_of
 from milepost.protocol.exchange.declines import recreated
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.measurements import kept
 from milepost.jobmaster.reports.cost.epoch_cost import GB, EpochCost, MonthCost, epoch_cost, total
 from milepost.jobmaster.reports.cost.pace import MEASURED_EPOCHS, pace_of
-from milepost.jobmaster.reports.timings import kept, requests_of
+from milepost.jobmaster.reports.timings import requests_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.retention.lineage import lineage
 from milepost.spec.values.cron import DAYS_OF_MONTH

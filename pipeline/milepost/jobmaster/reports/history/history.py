@@ -37,7 +37,7 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.lineage import continues, lineage
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.reports.timings import AfterCommit
+    from milepost.jobmaster.job.measurements import AfterCommit
 
 
 _PASSED = 400

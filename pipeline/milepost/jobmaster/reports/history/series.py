@@ -10,10 +10,11 @@ from typing import Any
 
 from milepost.epoch.iso_times import watermark_us
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.measurements import kept
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
 from milepost.jobmaster.reports.history.history import History
-from milepost.jobmaster.reports.timings import kept, phases_of, requests_of
+from milepost.jobmaster.reports.timings import phases_of, requests_of
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import StateCorrupt
