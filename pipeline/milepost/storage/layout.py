@@ -7,7 +7,7 @@
     chk-<id>/t<token>/consumed/<source>-<sha256>.parquet    object versions that a source consumed
     chk-<id>/t<token>/dimensions/<source>-<sha256>.arrow    what a static source held
     chk-<id>/t<token>/contents/<sink>-<sha256>.json     what the checkpoint did to the files of a table
-    chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>*.json    what tasks of an earlier level measured, or incomplete
+    chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>*.json    what tasks measured of earlier levels, or incomplete
     chk-<id>/t<token>/metrics/after-<step>.json         what the driver measured from the commit on
     chk-<id>/t<token>/_heartbeat, _metadata             the lease's sign of life; acks, verdict and all references
     chk-<id>/t<token>/_aborted                          to subtasks that still run: the checkpoint was aborted
