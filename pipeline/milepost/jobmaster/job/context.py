@@ -320,16 +320,17 @@ class JobContext:
 
     def metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
         """Return the checked metadata of a retained checkpoint, kept in memory once read. Raises StateCorrupt."""
-        handle = checkpoint.metadata
-        if handle not in self._metadata:
-            self.know_metadata(handle, _read_metadata(self.store, handle))
-        return self._metadata[handle]
+        metadata = self._metadata.get(checkpoint.metadata)
+        if metadata is None:
+            metadata = _read_metadata(self.store, checkpoint.metadata)
+            self.know_metadata(checkpoint.metadata, metadata)
+        return metadata
 
     def know_metadata(self, handle: ObjectHandle, metadata: CheckpointMetadata) -> None:
         """Keep what was read under a handle: it names the content by its hash, so what was read stays true."""
         self._metadata[handle] = metadata
-        while len(self._metadata) > 1 and sum(known.size for known in self._metadata) > _METADATA_BYTES:
-            del self._metadata[next(iter(self._metadata))]  # the oldest
+        while len(kept := tuple(self._metadata)) > 1 and sum(one.size for one in kept) > _METADATA_BYTES:
+            self._metadata.pop(kept[0], None)  # the oldest, unless another thread has dropped it
 
     def write_metadata(self, metadata: CheckpointMetadata) -> ObjectHandle:
         """Make the metadata of a try durable under its token. Returns its handle, of the bytes that were put."""

@@ -12,12 +12,13 @@ import pytest
 from milepost.dataflow.sinks.records.committables import encode_schema
 from milepost.dataflow.sources.bad_input import BadInput, BadPlace
 from milepost.dataflow.sources.event_times import RowsAhead
-from milepost.epoch.metadata import decode_metadata
+from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.subtask_shares import SubtaskShare
 from milepost.epoch.task_times import OperatorTimes, TaskTimes
 from milepost.epoch.throughput import ThroughputEstimate
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.codec.packing import packed, unpacked
+from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.storage.requests import StoreRequests
@@ -156,6 +157,27 @@ def test_a_document_that_does_not_fit_together_is_corrupt(path: tuple[Any, ...],
         del place[path[-1]]
     with pytest.raises(StateCorrupt, match=message):
         decode_metadata(json.dumps(document).encode(), "golden")
+
+
+def test_metadata_that_another_thread_pushes_out_at_once_is_returned_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checkpoints are read side by side, and only so many bytes of them are kept."""
+    job = SparklessJob.create(tmp_path)
+    for name in ("a.csv", "b.csv"):
+        job.land(name)
+        job.epoch()
+    context, keep = JobContext(job.loaded()), JobContext.know_metadata
+    older, newer = sorted(context.head().state.checkpoints, key=lambda one: one.checkpoint_id)
+    newest = context.stored_metadata(newer)
+
+    def overtaken(self: JobContext, handle: ObjectHandle, metadata: CheckpointMetadata) -> None:
+        keep(self, handle, metadata)
+        keep(self, newer.metadata, newest)
+
+    monkeypatch.setattr("milepost.jobmaster.job.context._METADATA_BYTES", 0)
+    monkeypatch.setattr(JobContext, "know_metadata", overtaken)
+    assert context.metadata(older).checkpoint_id == older.checkpoint_id
 
 
 def test_metadata_is_read_once_and_verify_reads_what_is_stored(tmp_path: Path) -> None:
