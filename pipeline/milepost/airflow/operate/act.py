@@ -85,7 +85,7 @@ def no_fields(job: LoadedJob) -> dict[str, Param]:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Premise:
     """What a plan about a job as a whole takes for granted.
 
     Attributes:
@@ -98,7 +98,7 @@ class Standing:
     failure: str = ""
     of: tuple[str, ...] = ()
 
-    def require(self, now: Standing) -> None:
+    def require(self, now: Premise) -> None:
         """Refuse an act whose plan does not hold any more. Raises PlanOutdated."""
         if now != self:
             raise PlanOutdated(f"then: {self.in_words()}; now: {now.in_words()}. Nothing was changed.")
@@ -109,13 +109,13 @@ class Standing:
         return ", ".join(filter(None, facts))
 
 
-def standing(master: JobMaster, *of: str, failure: bool = False) -> Standing:
-    """Return how a job stands. Raises NotFound: it has never run."""
+def premise(master: JobMaster, *of: str, failure: bool = False) -> Premise:
+    """Return what holds of a job now. Raises NotFound: it has never run."""
     state = master.job_state()
     if state.incarnation is None:
         raise _never_run(state.job)
     why = f"last failure {state.last_failure}: {state.last_failure_detail}" if failure and state.last_failure else ""
-    return Standing(state.incarnation, state.job_status, why, of)
+    return Premise(state.incarnation, state.job_status, why, of)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from milepost.airflow.operate.act import Act, Doing, Done, Standing, no_fields, standing, subject
+from milepost.airflow.operate.act import Act, Doing, Done, Premise, no_fields, premise, subject
 from milepost.airflow.operate.field_values import ID_OR_SAVEPOINT
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.planned import ShownPlan
@@ -29,7 +29,7 @@ FAILED, ENDED = "failed", ("canceled", "finished")
 
 
 def _plan_resume(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
-    now = standing(master, failure=True)
+    now = premise(master, failure=True)
     idle = now.status != FAILED
     step = "it is not FAILED: there is nothing to resume" if idle else "it would run again with its next epoch"
     text = tuple(filter(None, (f"incarnation {now.incarnation} is {now.status}", now.failure, step)))
@@ -37,7 +37,7 @@ def _plan_resume(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
 
 
 def _resume(doing: Doing) -> Done:
-    approved, now = doing.plan.approval(Standing), standing(doing.master, failure=True)
+    approved, now = doing.plan.approval(Premise), premise(doing.master, failure=True)
     if doing.retried and (now.incarnation, now.status == FAILED) == (approved.incarnation, False):
         return Done("resumed", (f"an earlier try did it: the job is {now.status}",))
     approved.require(now)
@@ -54,7 +54,7 @@ def _cancel_fields(job: LoadedJob) -> dict[str, Param]:
 
 
 def _plan_cancel(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
-    about, now, state = subject(master, CANCEL.name), standing(master), master.job_state()
+    about, now, state = subject(master, CANCEL.name), premise(master), master.job_state()
     dirty = state.result is not None and state.result.clean_up == "dirty"
     idle = now.status in ENDED and not dirty
     pending = next((one.pending for one in state.timelines if one.timeline == state.timeline), None)
@@ -75,13 +75,13 @@ def _plan_cancel(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
     return about.plan("cancel", text, to_json(_ending(now)), idle=idle)
 
 
-def _ending(now: Standing) -> Standing:
+def _ending(now: Premise) -> Premise:
     """Return what a cancel depends on: which incarnation ends. Whether an epoch runs, or failed, does not matter."""
-    return Standing(now.incarnation, "ended" if now.status in ENDED else "open")
+    return Premise(now.incarnation, "ended" if now.status in ENDED else "open")
 
 
 def _cancel(doing: Doing) -> Done:
-    approved, now = doing.plan.approval(Standing), standing(doing.master)
+    approved, now = doing.plan.approval(Premise), premise(doing.master)
     if not doing.retried or now.incarnation != approved.incarnation:
         approved.require(_ending(now))
     result = doing.master.cancel(savepoint=bool(doing.form[SAVEPOINT]), session=doing.session, detail=doing.decided_by)
@@ -106,7 +106,7 @@ def _start_fields(job: LoadedJob) -> dict[str, Param]:
 
 def _plan_start(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
     place, checkpoint_id, source = _source(master, form[FROM])
-    about, now = subject(master, START.name, checkpoint_id), standing(master, place)
+    about, now = subject(master, START.name, checkpoint_id), premise(master, place)
     if now.status not in ENDED:
         raise InvalidRequest(
             f"job {about.job} is {now.status}: only a job that has ended is started. Nothing was changed.",
@@ -133,10 +133,10 @@ def _source(master: JobMaster, from_: str | None) -> tuple[str, int | None, str]
 
 
 def _start(doing: Doing) -> Done:
-    approved = doing.plan.approval(Standing)
-    now = standing(doing.master)
+    approved = doing.plan.approval(Premise)
+    now = premise(doing.master)
     if not (doing.retried and now.incarnation == approved.incarnation + 1):
-        approved.require(standing(doing.master, _source(doing.master, doing.form[FROM])[0]))
+        approved.require(premise(doing.master, _source(doing.master, doing.form[FROM])[0]))
         doing.master.start(doing.form[FROM])
     state = doing.master.job_state()
     about = subject(doing.master, START.name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
@@ -165,16 +165,19 @@ def _told(answers: Iterable[SubtaskAnswer]) -> tuple[TaskTimes, ...]:
 
 
 def leave_times(context: JobContext, pending: PendingCheckpoint, answers: Iterable[SubtaskAnswer]) -> None:
-    """Store what the acknowledgements of an epoch without `_metadata` say of times, for who tells of it.
+    """Store what the acknowledgements of an epoch that will not complete say of times, where `task_times` reads it.
 
-    Raises what the store does. Read by `task_times`.
+    Never fails: why the epoch does not complete is what has to be told.
     """
     directory = metrics_prefix(pending.checkpoint_id, pending.token)
 
     def put(one: TaskTimes) -> None:
         context.store.put(f"{directory}{attempts_prefix(one.level, one.subtask)}{one.attempt}{COMPLETE}", encode(one))
 
-    at_once(context.store, put, _told(answers))
+    try:
+        at_once(context.store, put, _told(answers))
+    except CheckpointError as error:
+        _LOG.info("checkpoint %s: what its tasks measured was not left: %s", pending.checkpoint_id, error.message)
 
 
 @contextmanager
@@ -185,6 +188,5 @@ def leaving_times(
     try:
         yield
     except BaseException:
-        with suppress(CheckpointError):  # what has failed has to be told
-            leave_times(context, pending, acknowledgements)
+        leave_times(context, pending, acknowledgements)
         raise

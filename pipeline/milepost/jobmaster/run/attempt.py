@@ -132,15 +132,15 @@ def _verify(context: JobContext, pending: PendingCheckpoint, answers: EpochAnswe
     try:
         return verify(pending.checkpoint_id, pending.token, pending.expected, answers.answers)
     except CheckpointError:
+        leave_times(context, pending, answers.answers)
         with suppress(CheckpointError):  # the decline is what has to be told
-            leave_times(context, pending, answers.answers)
             for task in task_times(context, pending):
                 _LOG.info("checkpoint %s: a task had measured %s", pending.checkpoint_id, task)
         raise
 
 
 def _times(store: ObjectStore, clock: StepClock, answers: EpochAnswers, planned: PlanTimes | None) -> dict[str, Any]:
-    """The metadata's `started_ms`, `timings` and `requests`. What the data plane did around its job is the job's."""
+    """Return `started_ms`, `timings` and `requests`; what the data plane did around its job counts to the job."""
     timings = {
         "began_ms": clock.started_ms,
         "begin_ms": clock.ms("begin"),
@@ -226,7 +226,7 @@ def _milliseconds(duration: timedelta | None) -> int | None:
 def _committables(
     context: JobContext, answers: EpochAnswers, verified: Verified, filled: frozenset[str]
 ) -> dict[str, Committable]:
-    """What each sink would publish: the staged files that the verified acknowledgements name, in subtask order."""
+    """Return what each sink would publish: the staged files that verified acknowledgements name, in subtask order."""
     committables = {}
     for name, sink_input in context.graph.sink_inputs.items():
         parts = []
