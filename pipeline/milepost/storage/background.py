@@ -26,7 +26,7 @@ def in_background(ask: Callable[[], T], thread_name: str) -> Future[T]:
     return answer
 
 
-def begun(store: ObjectStore, ask: Callable[[], T], thread_name: str) -> Callable[[], T]:
+def begin_beside(store: ObjectStore, ask: Callable[[], T], thread_name: str) -> Callable[[], T]:
     """Begin to ask beside what the caller does next; return what waits for the answer, or raises its error.
 
     A directory answers at once: it is asked when the answer is waited for.

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, cast
 
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.background import begun
+from milepost.storage.background import begin_beside
 
 MOST_AHEAD = 8
 """Objects on their way or held, beyond the one that is read."""
@@ -52,7 +52,7 @@ class _Ahead:
             one = self._waiting.popleft()
             if one.key != key:
                 ask = partial(self._store.get_if_match, one.key, one.etag)
-                self._ahead[one.key, one.etag] = one.size, begun(self._store, ask, "object-ahead")
+                self._ahead[one.key, one.etag] = one.size, begin_beside(self._store, ask, "object-ahead")
         return body()
 
     def _has_room(self, one: Wanted) -> bool:

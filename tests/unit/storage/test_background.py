@@ -11,7 +11,7 @@ import pytest
 
 from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.storage.background import begun, in_background
+from milepost.storage.background import begin_beside, in_background
 from milepost.storage.open import open_store
 
 
@@ -43,8 +43,8 @@ def test_a_bucket_is_asked_beside_what_comes_next_and_a_directory_when_it_is_wai
         asked.set()
         return current_thread().name
 
-    later = begun(directory, ask, "asks")
+    later = begin_beside(directory, ask, "asks")
     assert not asked.is_set() and later() == current_thread().name
     asked.clear()
-    beside = begun(bucket, ask, "asks")
+    beside = begin_beside(bucket, ask, "asks")
     assert asked.wait(60) and beside() == "asks"

@@ -45,7 +45,7 @@ from milepost.protocol.retention.retention import (
     unreferenced,
 )
 from milepost.storage.at_once import at_once
-from milepost.storage.background import begun
+from milepost.storage.background import begin_beside
 from milepost.storage.layout import checkpoint_prefix, require_own_prefix
 from milepost.storage.notices import AbortNotice, write_notice
 
@@ -91,7 +91,7 @@ def look_ahead(
     Args:
         state: of the completion.
     """
-    planned = begun(context.store, lambda: _early(context, session_id, state, completed), "subsumption")
+    planned = begin_beside(context.store, lambda: _early(context, session_id, state, completed), "subsumption")
     return Ahead(is_look_due(state, context.timeout_ms), compact_some(context, state), planned())
 
 
@@ -171,7 +171,9 @@ def _plan(
     if any(item.checkpoint_id not in needed for item in kept):
         return None  # what it shares with the others is unknown, so all of it stays
     _check_shared(state.job, needed)
-    own = begun(context.store, lambda: at_once(context.store, partial(_own_objects, context), gone), "own-objects")
+    own = begin_beside(
+        context.store, lambda: at_once(context.store, partial(_own_objects, context), gone), "own-objects"
+    )
     try:
         tables = job_tables(context, state)
         if in_force_only and not all(table.in_force for table in tables):

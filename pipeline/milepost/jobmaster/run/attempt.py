@@ -98,7 +98,7 @@ def run_opened_epoch(
             clock("gate")
             committables = _committables(context, answers, verified, plan.filled)
             rows_out = sum(one.rows for one in committables.values())
-            with preparation.begun(committables) as prepared:
+            with preparation.begin(committables) as prepared:
                 verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
                 clock("prepare", f"{counted(rows_out, 'row')} out")
                 opened.leads()

@@ -50,7 +50,7 @@ from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import reason_of
-from milepost.storage.background import begun
+from milepost.storage.background import begin_beside
 
 _LOG = logging.getLogger(__name__)
 
@@ -261,7 +261,7 @@ class Epochs:
             raise
         completed = completion.checkpoint
         clock("notify", ", ".join(completed.unconfirmed))
-        planned = begun(
+        planned = begin_beside(
             self._context.store,
             partial(look_ahead, self._context, session.session_id, completion.state, completed),
             "subsumption",

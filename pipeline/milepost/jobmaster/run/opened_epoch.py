@@ -19,7 +19,7 @@ from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import Fenced
 from milepost.protocol.records.ids import FencingToken
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
-from milepost.storage.background import begun
+from milepost.storage.background import begin_beside
 from milepost.storage.checked import read_handle
 
 
@@ -111,8 +111,8 @@ def open_again(
     Raises: SubtaskDeclined: code or spec is not what the trigger recorded (I13). StateCorrupt: a record is broken.
     """
     check_recorded_spec(context, pending)
-    life = begun(context.store, lambda: context.identity, "identity")
-    continued = begun(context.store, lambda: context.base_metadata(state, pending.base), "base")
+    life = begin_beside(context.store, lambda: context.identity, "identity")
+    continued = begin_beside(context.store, lambda: context.base_metadata(state, pending.base), "base")
     record = decode_input_record(read_handle(context.store, pending.plan))
     base = continued()
     life()

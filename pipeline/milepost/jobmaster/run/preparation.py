@@ -22,7 +22,7 @@ from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.results import contents_after
 from milepost.protocol.records.manifest_state import TimelineRole
 from milepost.storage.at_once import at_once
-from milepost.storage.background import begun
+from milepost.storage.background import begin_beside
 
 _FRESH_S = 5.0
 """For so long a look at a table counts; its commit compares and sets on what is there then."""
@@ -35,7 +35,7 @@ class _BegunLook:
 
 
 class Preparation:
-    """The preparation of all tables of one epoch: made before its tasks run, and `begun` once they have.
+    """The preparation of all tables of one epoch: made before its tasks run; its work begins once they have.
 
     On a fork the tables themselves do not matter: it moves them as a whole, later.
     """
@@ -47,7 +47,7 @@ class Preparation:
         self._passed: Future[None] = Future()
 
     @contextmanager
-    def begun(self, committables: Mapping[str, Committable]) -> Iterator[Callable[[], dict[str, TableContents]]]:
+    def begin(self, committables: Mapping[str, Committable]) -> Iterator[Callable[[], dict[str, TableContents]]]:
         """Prepare beside the block; what still waits for the gate at its end is given up.
 
         Yields: to be called once the gate has let the epoch pass: what each table consists of after it, by sink. Raises
@@ -57,10 +57,10 @@ class Preparation:
             if time.monotonic() - look.begun_s > _FRESH_S:
                 self._looks[name] = self._look(name)
         checked = [
-            begun(self._context.store, partial(self._context.sink(name).check_staged, one), "staged-files")
+            begin_beside(self._context.store, partial(self._context.sink(name).check_staged, one), "staged-files")
             for name, one in committables.items()
         ]
-        prepared = begun(self._context.store, partial(self._tables, committables), "tables")
+        prepared = begin_beside(self._context.store, partial(self._tables, committables), "tables")
 
         def tables() -> dict[str, TableContents]:
             self._passed.set_result(None)
@@ -74,7 +74,7 @@ class Preparation:
             self._passed.cancel()
 
     def _look(self, name: str) -> _BegunLook:
-        return _BegunLook(begun(self._context.store, self._context.sink(name).look, "table"), time.monotonic())
+        return _BegunLook(begin_beside(self._context.store, self._context.sink(name).look, "table"), time.monotonic())
 
     def _tables(self, committables: Mapping[str, Committable]) -> dict[str, TableContents]:
         contents = at_once(self._context.store, lambda name: self._contents(name, committables[name]), committables)

@@ -42,7 +42,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
-from milepost.storage.background import begun
+from milepost.storage.background import begin_beside
 from milepost.storage.layout import consumed_prefix, contents_prefix
 
 _MICROSECONDS = 1_000_000
@@ -67,8 +67,10 @@ class Gathered:
         pending, base = opened.pending, opened.base
         return cls(
             verified,
-            begun(context.store, partial(_sources, context, plan, pending, base, verified), "consumed"),
-            begun(context.store, partial(gather_times, context, pending, verified.acknowledgements), "task-times"),
+            begin_beside(context.store, partial(_sources, context, plan, pending, base, verified), "consumed"),
+            begin_beside(
+                context.store, partial(gather_times, context, pending, verified.acknowledgements), "task-times"
+            ),
         )
 
 

@@ -36,7 +36,7 @@ from milepost.protocol.manifest.transaction.runs import covered
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CommitConflict, Fenced
 from milepost.protocol.records.manifest_state import ENDED, ManifestState
-from milepost.storage.background import begun
+from milepost.storage.background import begin_beside
 
 _PLAN_ATTEMPTS = 5
 
@@ -147,7 +147,7 @@ class Trigger:
         base = None if known is None else context.known_base(known.state, known.state.timeline().head)
         if known is None or base is None or _is_left_undone(known.state):
             return None
-        return _ListedAhead(known.state, begun(context.store, partial(plan_sources, context, base), "sources"))
+        return _ListedAhead(known.state, begin_beside(context.store, partial(plan_sources, context, base), "sources"))
 
     def _open_next(
         self, asked: _Asked, state: ManifestState, ahead: _ListedAhead | None

@@ -14,7 +14,7 @@ from milepost.dataflow.sinks.records.committables import JoinedFile, RowsPiece, 
 from milepost.dataflow.sinks.staging.small_files import JoinPlan, Run, cut_by_bytes, rows_identity
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.storage.at_once import at_once
-from milepost.storage.background import begun
+from milepost.storage.background import begin_beside
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,7 +47,9 @@ class JoinStaging:
 
         runs, store = self._plan.runs, self._files.store
         is_little = sum(file.size for run in runs for file in run) <= _TOGETHER_BYTES
-        joining = begun(store, lambda: at_once(store, join, runs) if is_little else [*map(join, runs)], "small-files")
+        joining = begin_beside(
+            store, lambda: at_once(store, join, runs) if is_little else [*map(join, runs)], "small-files"
+        )
         staged = self._staging.stage_pieces(
             pieces, checkpoint_id=checkpoint_id, token=token, subtask=subtask, held_bytes=held_bytes
         )
