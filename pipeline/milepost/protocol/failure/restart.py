@@ -115,6 +115,7 @@ _SAME_AGAIN = frozenset(
         CheckpointFailureReason.SQL_ERROR,
         CheckpointFailureReason.OPERATOR_ERROR,
         CheckpointFailureReason.CODE_MISMATCH,
+        CheckpointFailureReason.SPEC_REFUSED,
         CheckpointFailureReason.STATE_CORRUPT,
         CheckpointFailureReason.ENVIRONMENT_UNUSABLE,
     }

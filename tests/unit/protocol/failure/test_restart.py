@@ -108,5 +108,6 @@ def test_every_reason_is_either_curable_or_not_on_purpose() -> None:
     not_restarted = {
         reason for reason in CheckpointFailureReason if not is_curable(SubtaskDeclined("x", reason=reason.value))
     }
-    named = {"BAD_RECORD", "SQL_ERROR", "OPERATOR_ERROR", "QUALITY_GATE_FAILED", "QUALITY_GATE_ERROR", "CODE_MISMATCH"}
+    of_code = {"CODE_MISMATCH", "SPEC_REFUSED"}
+    named = of_code | {"BAD_RECORD", "SQL_ERROR", "OPERATOR_ERROR", "QUALITY_GATE_FAILED", "QUALITY_GATE_ERROR"}
     assert named <= {reason.value for reason in not_restarted}
