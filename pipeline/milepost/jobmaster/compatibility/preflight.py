@@ -365,7 +365,8 @@ def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, gr
     if before is not None and before.address != said and (before.address.format, before.location) != here:
         lines = "; ".join(before.address.spec_lines())
         detail = f"{_ITS_TABLE}{str(before.address).removeprefix('format: ')}, the spec says {said}: write {lines}"
-        detail += from_here(context, before.address.path)
+        if before.address.format == said.format:  # else it was migrated: its path is another one for that
+            detail += from_here(context, before.address.path)
         row |= {"verdict": OTHER_TABLE, "detail": detail}
         return
     if before is None:

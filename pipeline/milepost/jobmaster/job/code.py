@@ -155,7 +155,7 @@ def check_locations(context: JobContext, base: CheckpointMetadata | None) -> Non
             f"sink {sink.name}: the spec says {said}; its table was left elsewhere at checkpoint "
             f"{left.checkpoint_id}: {left.address}. Nothing was run or published.",
             hint=f"write in the spec, in sink {sink.name}: {'; '.join(left.address.spec_lines())}"
-            + from_here(context, left.address.path)
+            + (from_here(context, left.address.path) if left.address.format == said.format else "")
             + _elsewhere(context.spec.name, sink.name, left.address),
             sink=sink.name,
             reason=CheckpointFailureReason.SPEC_REFUSED.value,
