@@ -6,10 +6,12 @@ import html
 import re
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost.airflow.page.jobs import readings
 from milepost.jobmaster.job import next_input
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.checkpoint.log_search import end_of
@@ -195,6 +197,32 @@ def test_a_source_that_does_not_answer_hides_nothing_of_what_the_manifest_says(
     hook_stores(monkeypatch, before=refuse)
     answer = client.get(OVERVIEW)
     assert answer.status_code == 503 and "the landing zone is down." in answer.text and "<h1>small</h1>" in answer.text
+
+
+@pytest.mark.parametrize("slow", ["store", "sources"])
+def test_while_a_job_is_not_answered_for_its_page_says_who_is_waited_for_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str
+) -> None:
+    job, answers = CountedJob.with_epochs(tmp_path / "job", 2).small, Event()
+
+    def hold(operation: str, key: str) -> None:
+        assert answers.wait(60)
+
+    client = client_of(job, monkeypatch)
+    monkeypatch.setattr(readings, "LIMIT_S", 0.4 if slow == "store" else 2.0)
+    with pytest.MonkeyPatch.context() as held:
+        if slow == "store":
+            hook_stores(held, before=hold)
+        else:
+            held.setattr(next_input, "open_store", lambda config: HookedStore(open_store(config), hold))
+        answer = client.get(OVERVIEW)
+        answers.set()
+        for reading in readings.READINGS._under_way.values():
+            reading.running.result(timeout=60)
+    assert answer.status_code == (503 if slow == "store" else 200)
+    assert f"No answer of its {slow} within" in answer.text and "<p>Load this page again. If there is" in answer.text
+    assert "<h1>small</h1>" in answer.text and f'href="{OVERVIEW}/checkpoints?job=small"' in answer.text
+    assert "<p></p>" not in answer.text
 
 
 def test_a_damaged_entry_of_the_log_ends_the_list_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

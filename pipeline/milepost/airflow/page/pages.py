@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from milepost.airflow.page.frame.access import READS_DAG
 from milepost.airflow.page.frame.rendering import STATIC, page
 from milepost.airflow.page.jobs.job_page import JobPage
+from milepost.airflow.page.jobs.next_step import step_of_error
 from milepost.airflow.page.routes import (
     charts,
     checkpoint,
@@ -43,7 +44,8 @@ pages.include_router(runbook.router)
 def refused(request: Request, error: CheckpointError) -> HTMLResponse:
     """Return the page of why there is nothing to see: 404 for what does not exist, 503 for what cannot be read now."""
     status_code = 404 if isinstance(error, NotFound) else 503
-    return _problem(request, status_code, error.message, error.hint, runbook=page_of(error))
+    hint = error.hint or step_of_error(error).words
+    return _problem(request, status_code, error.message, hint, runbook=page_of(error))
 
 
 @pages.exception_handler(HTTPException)

@@ -13,7 +13,7 @@ from milepost.airflow.page.frame.commands import names_command
 from milepost.airflow.page.jobs.standing import standing_of
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.jobmaster import Condition, Status, unfed
-from milepost.protocol.records.errors import CheckpointError, StateCorrupt
+from milepost.protocol.records.errors import CheckpointError, StateCorrupt, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId, checkpoint_name
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
@@ -48,7 +48,7 @@ def next_step(status: Status) -> NextStep:
 
 def step_of_error(error: CheckpointError | None) -> NextStep:
     """Return the next step of a job whose status cannot be told, for this error; None: for want of an answer."""
-    if error is None:
+    if error is None or (isinstance(error, StoreUnavailable) and not error.hint):
         return NextStep("Load this page again. If there is no answer then, look at what the store and the sources do.")
     command = error.hint if names_command(error.hint) else ""
     target = error.details.get("rollback_to")
