@@ -72,7 +72,14 @@ class PlannedOperator(JobOperator):
     if_busy = Reaction.FAIL
 
     def planned(self, context: Context, wanted: Asked) -> ShownPlan:
-        """Return the plan of this run. Raises AirflowFailException: it is not the one that was approved."""
+        """Return the plan of this run. Raises AirflowFailException: it is not the one that was approved, or only that.
+
+        A task that its plan has skipped is run all the same by Airflow when a person clears it.
+        """
+        if wanted.dry_run:
+            raise AirflowFailException(
+                "this run was asked to only plan. Nothing was changed. Trigger a new run to have it done."
+            )
         plan = plan_of(context["ti"], PLAN)
         if wanted.approve:
             answer: dict[str, Any] = context["ti"].xcom_pull(task_ids=APPROVAL) or {}

@@ -64,6 +64,18 @@ def test_an_approved_plan_is_carried_out_and_the_table_tells_who_follows_it(job:
     assert table(job) == TABLES[2], "the next epoch takes up what the rollback gave back"
 
 
+@pytest.mark.parametrize("approve", [True, False])
+def test_a_run_that_only_plans_does_nothing_either_when_its_act_is_cleared(job: SparklessJob, approve: bool) -> None:
+    """Airflow runs a task that a person clears, also one that its plan had skipped."""
+    run = asked(job, to="1", dry_run=True, approve=approve)
+    run.execute("plan")
+    run.skipped.clear()
+    for task in ("act", "reconcile"):
+        with pytest.raises(AirflowFailException, match=r"Nothing was changed"):
+            run.execute(task, try_number=2)
+    assert table(job) == TABLES[3]
+
+
 def test_only_planning_changes_nothing_and_skips_what_would(job: SparklessJob) -> None:
     history = job.master.history()
     run = asked(job, to="2", dry_run=True)
