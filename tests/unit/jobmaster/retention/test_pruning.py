@@ -149,6 +149,23 @@ def test_a_look_costs_a_few_requests_and_only_the_first_epoch_of_a_grace_period_
     assert [call for call in calls if call[1].startswith(OWN)] == []
 
 
+def test_a_job_that_keeps_one_checkpoint_looks_no_oftener(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an epoch subsumes with its sinks' confirmation is gone when it comes to the look."""
+    listings: list[str] = []
+
+    def count(operation: str, key: str) -> None:
+        listings.extend(key for _ in range(operation == "list" and key in (DATA, GARBAGE)))
+
+    job.edit("last: 2", "last: 1")
+    at_hour(monkeypatch, HOURS * 8, before=count)
+    job.land([8, 9])
+    job.run()
+    assert listings, "the first of a grace period looks"
+    listings.clear()
+    job.run()
+    assert listings == []
+
+
 def subsuming(job: CountedJob, number: int) -> Session:
     """A session whose epoch is published, and whose subsumption is still to come."""
     job.land([number])
