@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.reports import Reports
     from milepost.jobmaster.reports.tables.diff import Difference
     from milepost.jobmaster.reports.tables.state_sizes import StateSize
+    from milepost.jobmaster.reports.timings import PHASE_GROUPS, in_groups
     from milepost.jobmaster.retention.fsck import Audit, StoredObject
     from milepost.jobmaster.retention.garbage_collection import Collection
     from milepost.jobmaster.rollback.plan import ApprovedRollback, RollbackPlan
@@ -101,6 +102,7 @@ _HOMES = {
     "reports.checkpoint.static_sources": ("StaticSourceDetails",),
     "reports.health.status": ("Status",),
     "reports.tables.state_sizes": ("StateSize",),
+    "reports.timings": ("PHASE_GROUPS", "in_groups"),
     "reports.cost.upsert_price": ("UpsertPrice",),
     "retention.fsck": ("Audit", "StoredObject"),
     "retention.garbage_collection": ("Collection",),

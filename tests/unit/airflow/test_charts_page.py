@@ -10,8 +10,8 @@ import pytest
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart, ceiling
 from milepost.airflow.page.frame.figures import duration
-from milepost.airflow.page.routes.charts import GROUPS, phases_in_groups
-from milepost.jobmaster.reports.timings import PHASES
+from milepost.airflow.page.routes.charts import phases_in_groups
+from milepost.jobmaster.reports.timings import PHASE_GROUPS, PHASES
 from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.servers.page_client import page_client
@@ -20,7 +20,7 @@ CHARTS = "/jobs/small__epoch/charts"
 
 
 def test_every_phase_of_an_epoch_is_in_one_group() -> None:
-    assert sorted(phase for phases in GROUPS.values() for phase in phases) == sorted(PHASES)
+    assert sorted(phase for phases in PHASE_GROUPS.values() for phase in phases) == sorted(PHASES)
 
 
 def test_the_page_draws_each_figure_and_has_it_as_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

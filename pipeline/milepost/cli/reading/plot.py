@@ -37,15 +37,16 @@ _HEIGHT = 4
 _PHASES_HEIGHT = 8
 _MARGIN = 2
 
-_GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "plan": ("░", "blue", ("plan", "begin")),
-    "session": ("▒", "magenta", ("session",)),
-    "data": ("█", "green", ("copy", "read", "exchange", "restore", "process", "sync", "stage", "async", "spark")),
-    "gate": ("▓", "yellow", ("gate",)),
-    "commit": ("◆", "cyan", ("prepare", "commit", "notify", "subsume")),
-    "other": ("·", "dim", ("other",)),
+_GLYPHS = {
+    "plan": ("░", "blue"),
+    "read": ("▒", "magenta"),
+    "process": ("█", "green"),
+    "spark": ("▚", "red"),
+    "gate": ("▓", "yellow"),
+    "publish": ("◆", "cyan"),
+    "other": ("·", "dim"),
 }
-"""Part of a column -> its glyph, its colour, and the phases that it consists of."""
+"""Group of phases -> its glyph and its colour in a column."""
 
 
 def register(app: typer.Typer) -> None:
@@ -110,13 +111,14 @@ def _lines(figures: Sequence[EpochFigures], width: int) -> Iterator[Text]:
     from rich.text import Text
 
     from milepost.cli.terminal.charts import column_width, columns, stacked
+    from milepost.jobmaster.jobmaster import in_groups
 
     shown = figures[-(width - _MARGIN) :]
     column = column_width(len(shown), width - _MARGIN)
     first, last = shown[0], shown[-1]
     yield Text(f"epochs of checkpoints {first.checkpoint_id} to {last.checkpoint_id}")
     yield Text(f"{show_time(first.trigger_time)} to {show_time(last.trigger_time)}")
-    grouped = [None if one.phases is None else _grouped(one.phases) for one in shown]
+    grouped = [None if one.phases is None else in_groups(one.phases) for one in shown]
     if any(grouped):
         parts = _parts()
         yield from _titled("phases", [sum(one.values()) if one else None for one in grouped], _seconds)
@@ -157,11 +159,7 @@ def _legend(parts: Mapping[str, Part]) -> Text:
 def _parts() -> dict[str, Part]:
     from milepost.cli.terminal.charts import Part
 
-    return {name: Part(glyph, style) for name, (glyph, style, _) in _GROUPS.items()}
-
-
-def _grouped(phases: Mapping[str, int | None]) -> dict[str, float]:
-    return {name: sum(phases.get(f"{phase}_ms") or 0 for phase in members) for name, (_, _, members) in _GROUPS.items()}
+    return {name: Part(glyph, style) for name, (glyph, style) in _GLYPHS.items()}
 
 
 def _seconds(ms: float) -> str:

@@ -22,6 +22,22 @@ checkpoint. read to spark: the Spark job, `task_times.JOB_PHASES`. prepare: the 
 commit: the metadata, the verdict, the transition.
 """
 
+PHASE_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "plan": ("plan", "begin", "session", "copy"),
+    "read": ("read", "exchange"),
+    "process": ("restore", "process", "sync", "stage", "async"),
+    "spark": ("spark",),
+    "gate": ("gate", "prepare"),
+    "publish": ("commit", "notify", "subsume"),
+    "other": ("other",),
+}
+"""What a picture of an epoch tells apart -> the phases in it: each of them once."""
+
+
+def in_groups(phases: Mapping[str, int | None]) -> dict[str, int]:
+    """Return milliseconds by group of phases. Args: phases: as `phases_of` returns them."""
+    return {group: sum(phases.get(f"{one}_ms") or 0 for one in members) for group, members in PHASE_GROUPS.items()}
+
 
 def phases_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> dict[str, int | None]:
     """Return milliseconds by phase, ``<phase>_ms``, and ``total_ms``: from the trigger to the end of the last step.

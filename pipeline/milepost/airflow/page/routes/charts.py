@@ -13,21 +13,10 @@ from fastapi.responses import HTMLResponse
 from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart
 from milepost.airflow.page.frame.figures import count, duration, moment, size
 from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
-from milepost.jobmaster.jobmaster import EpochFigures
+from milepost.jobmaster.jobmaster import PHASE_GROUPS, EpochFigures, in_groups
 
 SHOWN_EPOCHS = 60
 CHOICES = (30, 60, 120, 240)
-
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "plan": ("plan", "begin", "session", "copy"),
-    "read": ("read", "exchange"),
-    "process": ("restore", "process", "sync", "stage", "async"),
-    "spark": ("spark",),
-    "gate": ("gate", "prepare"),
-    "publish": ("commit", "notify", "subsume"),
-    "other": ("other",),
-}
-"""What is told apart in a bar -> the phases of an epoch in it."""
 
 WHOLE = "whole"
 """The part of an epoch of which only the whole time is known: it is not retained."""
@@ -61,7 +50,7 @@ def charts(at: OpenedJob, epochs: Annotated[int, Query(ge=1, le=1000)] = SHOWN_E
         charts=drawn,
         series=series[::-1],
         unreadable=[one for one in reversed(series) if one.unreadable is not None],
-        groups=[*GROUPS, *([WHOLE] if len(known) < len(series) else [])] if series else [],
+        groups=[*PHASE_GROUPS, *([WHOLE] if len(known) < len(series) else [])] if series else [],
         epochs=epochs,
         choices=CHOICES,
     )
@@ -86,10 +75,9 @@ def _charts(at: JobPage, series: Sequence[EpochFigures]) -> Iterator[Chart]:
 
 def phases_in_groups(figures: EpochFigures) -> dict[str, float]:
     """Return the milliseconds of an epoch by group of phases; of one that is not retained the whole of them."""
-    spent = {name.removesuffix("_ms"): ms for name, ms in (figures.phases or {}).items() if ms is not None}
-    if not spent:
+    if figures.phases is None:
         return {} if figures.duration_ms is None else {WHOLE: figures.duration_ms}
-    return {group: sum(spent.get(phase, 0) for phase in phases) for group, phases in GROUPS.items()}
+    return dict(in_groups(figures.phases))
 
 
 def _plain(value: object) -> dict[str, float]:
