@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,6 +95,42 @@ class KillFirst:
             if KillOnce(self.level, None, str(Path(self.folder) / f"killed-{number}"))._first():
                 os.kill(os.getpid(), signal.SIGKILL)
         yield from batches
+
+
+@dataclass
+class KillExecutor:
+    """kill -9 of the executor that runs subtask 1 of a level, with what it had shuffled, once subtask 0 has ended.
+
+    Attributes:
+        folder: where the markers of both moments lie.
+    """
+
+    level: int
+    folder: str
+
+    def __call__(self, part: Part, subtask: int, batches: Batches) -> Batches:
+        ended = Path(self.folder) / "ended"
+        if part.level != self.level or subtask > 1:
+            yield from batches
+        elif subtask == 0:
+            yield from batches
+            ended.touch()
+        else:
+            for batch in batches:
+                if not (Path(self.folder) / "killed").exists():
+                    while not ended.exists():
+                        time.sleep(0.05)
+                    time.sleep(1)  # Spark hears that subtask 0 has ended
+                    if KillOnce(self.level, None, str(Path(self.folder) / "killed"))._first():
+                        _kill_java_above(os.getpid())
+                yield batch
+
+
+def _kill_java_above(pid: int) -> None:
+    """kill -9 of the JVM that has started a worker, by way of its daemon."""
+    while "java" not in Path(f"/proc/{pid}/exe").readlink().name:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(pid, signal.SIGKILL)
 
 
 @dataclass

@@ -1,0 +1,35 @@
+"""An executor that is lost with what it had shuffled: Spark makes its rows again, and the epoch goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.kill_chain import without_quality
+from tests.harness.tasks.worker_faults import KillExecutor, Workers
+
+
+@pytest.mark.referee
+def test_rows_of_a_lost_executor_are_made_again_and_the_epoch_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I12: Spark compares what it makes again with what was there: one time in a row of the exchange fails the job."""
+    edit = {
+        without_quality(): "",
+        "max_files: 4": "max_files: 2",
+        "parallelism: 2": "parallelism: 2, conf: {spark.driver.memory: 600m}",
+        'master: "local[2]"': 'master: "local-cluster[2,1,1024]"',
+    }
+    job = FlightsJob.create(tmp_path / "job", edit)
+    job.land(range(1, 3))
+    workers = Workers(monkeypatch, tmp_path / "executions")
+    workers.fault = KillExecutor(2, str(tmp_path))
+    job.run()
+    assert (tmp_path / "killed").exists()
+    again = [
+        (level, one.subtask) for level in (0, 1) for one in workers.executions(level, "both", "output") if one.ended
+    ]
+    assert len(again) > len(set(again)), "rows of an earlier level were made again"
+    job.assert_tables_equal_the_oracle()
