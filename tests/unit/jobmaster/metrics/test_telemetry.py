@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 from itertools import pairwise
@@ -290,3 +292,24 @@ def test_a_collector_hears_of_an_epoch_as_its_variables_say(job: SparklessJob) -
     assert (root.status.code, aborted.status.code) == (0, 2) and "ABORTED_BY_USER" in aborted.status.message
     assert {one.trace_id.hex() for one in receiver.spans} == {trace} and len(receiver.spans) > 10
     assert {"milepost.job.num_records_in", "milepost.operator.num_rows_total"} <= receiver.metrics
+
+
+def test_a_collector_that_takes_connections_and_never_answers_keeps_no_process_from_its_end(job: SparklessJob) -> None:
+    """By its own variables an exporter would wait for ten minutes."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        environ = {
+            "PYTHONPATH": f"{REPOSITORY}/pipeline:{REPOSITORY}",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "600",
+            "NO_PROXY": "127.0.0.1",
+        }
+        subprocess.run([sys.executable, "-c", _RUN, str(job.folder)], env=environ, check=True, timeout=60)
+    assert [one.status for one in job.master.list_checkpoints("completed")][:1] == ["completed"]
+
+
+def test_variables_that_opentelemetry_refuses_are_told_before_anything_runs() -> None:
+    environ = {**os.environ, "OTEL_TRACES_EXPORTER": "console", "OTEL_BSP_MAX_QUEUE_SIZE": "0"}
+    code = "from milepost.jobmaster.metrics.open_telemetry import telemetry_of_environment as asked; asked()"
+    run = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
+    assert "EnvironmentUnusable: OpenTelemetry refuses what its variables OTEL_… say: max_queue_size" in run.stderr
