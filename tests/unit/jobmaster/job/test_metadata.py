@@ -19,11 +19,13 @@ from milepost.epoch.throughput import ThroughputEstimate
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.codec.packing import packed, unpacked
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.errors import StateCorrupt, StoreUnavailable
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.storage.requests import StoreRequests
 from tests.harness.jobs.job_log import KEY_HASH_SECRET
 from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.stores.faulty_store import Effect, Fault
+from tests.harness.stores.job_stores import break_store
 from tests.harness.tasks.key_hashes import KEYED
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -195,3 +197,16 @@ def test_metadata_is_read_once_and_verify_reads_what_is_stored(tmp_path: Path) -
         context.stored_metadata(checkpoint)
     with pytest.raises(StateCorrupt):
         job.master.verify()
+
+
+@pytest.mark.parametrize("object_", ["_metadata", "consumed/"])
+def test_an_outage_is_not_told_as_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, object_: str) -> None:
+    """Whoever believes that an object is broken goes back to an older checkpoint."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    job.epoch()
+    outage = Fault(lambda operation, key: operation == "get" and f"/{object_}" in key, Effect.UNAVAILABLE)
+    break_store(monkeypatch, job.context.store_config.url, outage)
+    with pytest.raises(StoreUnavailable):
+        job.master.verify(deep=True)
+    assert outage.reached.is_set() and job.master.verify(deep=True).problems == ()

@@ -14,7 +14,7 @@ from milepost.jobmaster.job.table_contents import contents_at, is_known_table, s
 from milepost.jobmaster.reports.tables.row_changes import ordered
 from milepost.jobmaster.reports.tables.state_values import counted_rows, state_values, without_total
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import CheckpointError, NotFound, StateCorrupt
+from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore
@@ -116,7 +116,8 @@ class Tables:
     def verify(self, at: int | None, *, deep: bool) -> VerifiedObjects:
         """Check one checkpoint, or all retained ones: existence and size; with `deep`, every checksum and state row.
 
-        Raises: StateCorrupt, naming each broken object and the checkpoint that needs it.
+        Raises: StateCorrupt, naming each broken object and the checkpoint that needs it. StoreUnavailable,
+            EnvironmentUnusable: nobody knows; what cannot be asked for is not broken.
         """
         state = self._context.head().state
         checkpoints = [_retained(state, at)] if at is not None else list(state.checkpoints)
@@ -156,7 +157,7 @@ class Tables:
         """Return what the checkpoint refers to in the job's own store, and what is wrong with it."""
         try:
             metadata = self._context.stored_metadata(checkpoint)
-        except CheckpointError as error:
+        except (NotFound, StateCorrupt) as error:
             return [], [error.message]
         store, handles = self._context.store, metadata.handles()
         check = read_handle if deep else stat_handle
@@ -164,7 +165,7 @@ class Tables:
         def problem(handle: ObjectHandle) -> str | None:
             try:
                 check(store, handle)
-            except CheckpointError as error:
+            except (NotFound, StateCorrupt) as error:
                 return error.message
             return None
 
@@ -173,8 +174,8 @@ class Tables:
         for found in at_once(store, lambda name: self._verify_sink(name, metadata, deep=deep), metadata.tables):
             problems += found
         if deep and not problems:
-            for name in metadata.state_tables:
-                self.state(name, checkpoint.checkpoint_id)
+            for table in metadata.state_tables.values():
+                operator_rows(store, metadata, table)
         return handles, problems
 
     def _verify_sink(self, name: str, metadata: CheckpointMetadata, *, deep: bool) -> list[str]:
