@@ -30,6 +30,7 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.layout import manifest_key
 from milepost.storage.manifest_log import ManifestLog
 from milepost.storage.open import open_store
+from milepost.storage.read_ahead import AT_ONCE
 from tests.harness.servers.processes import run_python
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.stores.hooked_store import HookedStore
@@ -421,7 +422,7 @@ def test_entries_are_read_side_by_side_and_no_further_than_needed(store) -> None
     assert (first.version, len(read)) == (40, 1)
     assert [next(entries).version for _ in range(4)] == [39, 38, 37, 36]
     entries.close()
-    assert len(read) <= 5 + 8
+    assert len(read) <= 5 + AT_ONCE
     read.clear()
     assert [found.version for found in hooked.entries()] == list(range(40, 0, -1))
     assert len(read) == 40

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
@@ -23,6 +23,7 @@ from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, NotFound
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.at_once import at_once
+from milepost.storage.background import begin_beside
 from milepost.storage.layout import after_commit_key, after_commit_prefix, metrics_prefix
 from milepost.storage.requests import StoreRequests, own_put
 
@@ -126,21 +127,30 @@ def task_times(context: JobContext, pending: PendingCheckpoint) -> tuple[TaskTim
 def task_times_of(
     context: JobContext, pending: PendingCheckpoint, subtasks: Iterable[tuple[int, int]]
 ) -> tuple[TaskTimes, ...]:
-    """Return what subtasks that acknowledged left of what they measured: level and subtask of each.
+    """Return what subtasks that acknowledged left of what they measured, each of its last attempt.
 
-    Their first attempts are asked for by name; where Spark has repeated one it is looked for.
-    Raises what the store does.
+    First attempts are asked for by name, beside a look for those that Spark has made again.
+    Args: subtasks: level and subtask of each. Raises what the store does.
     """
+    directory = metrics_prefix(pending.checkpoint_id, pending.token)
+    firsts = [f"{directory}{attempts_prefix(*one)}0{COMPLETE}" for one in subtasks]
+    if not firsts:
+        return ()
 
-    def times(subtask: tuple[int, int]) -> TaskTimes | None:
-        attempts = metrics_prefix(pending.checkpoint_id, pending.token) + attempts_prefix(*subtask)
-        try:
-            return _task_times(context, f"{attempts}0{COMPLETE}")
-        except NotFound:
-            left = [stat.key for stat in context.store.list(attempts) if not stat.key.endswith(INCOMPLETE)]
-            return _task_times(context, left[0]) if left else None
+    def first(key: str) -> TaskTimes | None:
+        with suppress(NotFound):
+            return _task_times(context, key)
+        return None
 
-    return tuple(filter(None, at_once(context.store, times, subtasks)))
+    left = begin_beside(context.store, lambda: [stat.key for stat in context.store.list(directory)], "attempts")
+    known = dict(zip(firsts, at_once(context.store, first, firsts), strict=True))
+    complete = [key for key in left() if not key.endswith(INCOMPLETE)]
+    newest = {key.rpartition("-a")[0]: key for key in sorted(complete, key=_attempt)}
+    return tuple(known.get(key) or _task_times(context, key) for key in newest.values())
+
+
+def _attempt(key: str) -> int:
+    return int(key.rpartition("-a")[2].removesuffix(COMPLETE))
 
 
 def _task_times(context: JobContext, key: str) -> TaskTimes:

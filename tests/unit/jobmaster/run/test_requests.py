@@ -16,7 +16,7 @@ from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.stores.counted_stores import count_requests
 
 EMPTY = 6
-NORMAL = {"trigger": 7, "run": 8, "complete": 3, "after": 16}
+NORMAL = {"trigger": 7, "run": 9, "complete": 3, "after": 16}
 """One source, one sink, one level, a checkpoint subsumed; of the driver: tasks have stores of their own.
 
 Seven of them read the clock, which a bucket that has just answered is not asked for. `run` reads what the task of the

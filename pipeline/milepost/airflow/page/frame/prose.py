@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from markupsafe import Markup
+from jinja2.runtime import Markup
 
 _CODE = re.compile(r"`([^`]+)`")
 
