@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from milepost.protocol.records.object_store import ObjectStore
 
-_AT_ONCE = 16
+AT_ONCE = 16
+"""Requests of one process that do not wait for one another."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -24,7 +25,7 @@ def at_once(store: ObjectStore, ask: Callable[[T], R], subjects: Iterable[T], *,
         locally: how many at once where the store is a directory.
     """
     every = list(subjects)
-    width = min(locally if store.config.is_local else _AT_ONCE, len(every))
+    width = min(locally if store.config.is_local else AT_ONCE, len(every))
     if width < 2:
         return [ask(subject) for subject in every]
     pool = ThreadPoolExecutor(width)

@@ -35,12 +35,13 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.at_once import AT_ONCE
 from milepost.storage.background import in_background
 from milepost.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_version
 from milepost.storage.log_records import Begun, Head, Landed, Transacted
 from milepost.storage.newest import newest_object
 from milepost.storage.patience import patiently
-from milepost.storage.read_ahead import AT_ONCE, read_ahead
+from milepost.storage.read_ahead import read_ahead
 
 _LOG = logging.getLogger(__name__)
 

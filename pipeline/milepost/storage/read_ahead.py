@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-AT_ONCE = 16
+from milepost.storage.at_once import AT_ONCE
 
 T = TypeVar("T")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +12,11 @@ import pytest
 from airflow.providers.standard.operators import hitl
 from airflow.sdk import DAG, Asset
 from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped, TaskAwaitingInput
+from airflow.sdk.execution_time.context import set_current_context
 
+from milepost.airflow.operators import tasks
 from milepost.airflow.operators.base import RETURN_VALUE
+from tests.harness.jobs.sparkless_runner import SparklessRunner
 
 
 class TaskInstance:
@@ -40,6 +45,34 @@ class OutletEvents:
 
     def add(self, asset: Asset, extra: dict[str, Any]) -> None:
         self.emitted.append((asset.uri, extra))
+
+
+def run_epoch_tasks(
+    spec: Path, run: SimpleNamespace, lake: str, before: Callable[[str], None] = lambda task_id: None
+) -> None:
+    """Execute the operators of an epoch with one sink, `table`, each with a job master of its own; Spark is left out.
+
+    Args:
+        run: the DAG run. lake: asset URI of the sink. before: is told the id of each task that begins.
+    """
+    pushed: dict[tuple[str, str], Any] = {}
+
+    def execute(kind: type[tasks.EpochOperator], task_id: str, **more: Any) -> Any:
+        before(task_id)
+        context: Any = {"ti": TaskInstance(task_id, pushed), "dag_run": run, "params": {}}
+        context["outlet_events"] = OutletEvents()
+        with set_current_context(context):
+            pushed[task_id, RETURN_VALUE] = kind(task_id=task_id, spec_path=str(spec), **more).execute(context)
+        return pushed[task_id, RETURN_VALUE]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
+        execute(tasks.TriggerCheckpointOperator, tasks.TRIGGER)
+        execute(tasks.RunEpochOperator, tasks.RUN)
+        execute(tasks.ValidateOperator, tasks.VALIDATE)
+        (committed,) = execute(tasks.CompleteCheckpointOperator, tasks.COMPLETE)
+        execute(tasks.NotifyCompleteOperator, tasks.NOTIFY, sink_assets={"table": lake}, committed=committed)
+        execute(tasks.SubsumeOperator, tasks.SUBSUME)
 
 
 class InProcessRun:

@@ -11,11 +11,9 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from airflow.sdk.execution_time.context import set_current_context
 
 from milepost.airflow.operators import tasks
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
@@ -24,7 +22,7 @@ from tests.harness.jobs.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.servers.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.servers.s3_servers import Ministack
-from tests.harness.servers.task_runs import OutletEvents, TaskInstance
+from tests.harness.servers.task_runs import run_epoch_tasks
 
 LANDED = 1_001
 """More than a page of a listing has: each listing of the source is two requests."""
@@ -93,36 +91,20 @@ def assert_is_the_bill(report: CheckpointDetails, proxy: HeaderDroppingProxy) ->
     assert not [path for _, path in asked if "uploads" in path or "uploadId" in path], "no object goes in parts"
 
 
-def run_as_airflow_does(job: SparklessJob, proxy: HeaderDroppingProxy, monkeypatch: pytest.MonkeyPatch) -> slice:
+def run_as_airflow_does(job: SparklessJob, proxy: HeaderDroppingProxy) -> slice:
     """The operators of an epoch's DAG, each with a job master of its own. Returns where `validate` asked."""
-    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
-    pushed: dict[tuple[str, str], Any] = {}
     run = SimpleNamespace(dag_id="small__epoch", run_id="manual__1", run_type="manual", logical_date=None)
-    spec = str(job.folder / "config" / "small.yaml")
-
-    def execute(kind: type[tasks.EpochOperator], task_id: str, **more: Any) -> Any:
-        context: Any = {"ti": TaskInstance(task_id, pushed), "dag_run": run, "params": {}}
-        context["outlet_events"] = OutletEvents()
-        with set_current_context(context):
-            pushed[task_id, "return_value"] = kind(task_id=task_id, spec_path=spec, **more).execute(context)
-        return pushed[task_id, "return_value"]
-
-    execute(tasks.TriggerCheckpointOperator, tasks.TRIGGER)
-    execute(tasks.RunEpochOperator, tasks.RUN)
-    before = len(proxy.requests)
-    execute(tasks.ValidateOperator, tasks.VALIDATE)
-    after = len(proxy.requests)
-    (committed,) = execute(tasks.CompleteCheckpointOperator, tasks.COMPLETE)
-    execute(tasks.NotifyCompleteOperator, tasks.NOTIFY, sink_assets={"table": "s3://lake"}, committed=committed)
-    execute(tasks.SubsumeOperator, tasks.SUBSUME)
-    return slice(before, after)
+    made: dict[str, int] = {}
+    spec = job.folder / "config" / "small.yaml"
+    run_epoch_tasks(spec, run, "s3://lake", lambda task_id: made.update({task_id: len(proxy.requests)}))
+    return slice(made[tasks.VALIDATE], made[tasks.COMPLETE])
 
 
 def test_an_epoch_of_airflow_s_tasks_costs_what_the_server_s_log_says(
     job: SparklessJob, proxy: HeaderDroppingProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But for `validate`, which leaves no measurement: a listing and two reads."""
-    validated = run_as_airflow_does(job, proxy, monkeypatch)
+    validated = run_as_airflow_does(job, proxy)
     assert [(method, is_listing(path)) for method, path in proxy.requests[validated]] == [
         ("GET", True), ("GET", False), ("GET", False)]  # fmt: skip
     del proxy.requests[validated], proxy.replied_bytes[validated]

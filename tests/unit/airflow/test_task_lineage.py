@@ -9,19 +9,16 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from airflow.sdk.execution_time.context import set_current_context
 
-from milepost.airflow.operators import tasks
 from milepost.airflow.task_output.lineage import lineage_settings
 from milepost.lineage.settings import asked
 from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
 from tests.harness.lineage_schemas import assert_valid
 from tests.harness.servers.lineage_receiver import LineageReceiver
-from tests.harness.servers.task_runs import OutletEvents, TaskInstance
+from tests.harness.servers.task_runs import run_epoch_tasks
 
 DUE = datetime(2026, 11, 25, 10, 30, tzinfo=UTC)
 RUN = SimpleNamespace(dag_id="small__epoch", run_id="scheduled__1", run_type="scheduled", logical_date=DUE,
@@ -49,24 +46,8 @@ def receiver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Lineag
         assert_valid(event)
 
 
-def run_epoch_dag(job: SparklessJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
-    pushed: dict[tuple[str, str], Any] = {}
-    spec = str(job.folder / "config" / "small.yaml")
-
-    def execute(kind: type[tasks.EpochOperator], task_id: str, **more: Any) -> Any:
-        context: Any = {"ti": TaskInstance(task_id, pushed), "dag_run": RUN, "params": {}}
-        context["outlet_events"] = OutletEvents()
-        with set_current_context(context):
-            pushed[task_id, "return_value"] = kind(task_id=task_id, spec_path=spec, **more).execute(context)
-        return pushed[task_id, "return_value"]
-
-    execute(tasks.TriggerCheckpointOperator, tasks.TRIGGER)
-    execute(tasks.RunEpochOperator, tasks.RUN)
-    execute(tasks.ValidateOperator, tasks.VALIDATE)
-    (committed,) = execute(tasks.CompleteCheckpointOperator, tasks.COMPLETE)
-    execute(tasks.NotifyCompleteOperator, tasks.NOTIFY, sink_assets={"table": "file:///lake"}, committed=committed)
-    execute(tasks.SubsumeOperator, tasks.SUBSUME)
+def run_epoch_dag(job: SparklessJob) -> None:
+    run_epoch_tasks(job.folder / "config" / "small.yaml", RUN, "file:///lake")
 
 
 def test_the_tasks_of_an_epoch_are_one_run_below_their_dag_run(
@@ -74,7 +55,7 @@ def test_the_tasks_of_an_epoch_are_one_run_below_their_dag_run(
 ) -> None:
     job = SparklessJob.create(tmp_path / "job")
     job.land("a.csv", "k,v\n1,x\n2,y\n")
-    run_epoch_dag(job, monkeypatch)
+    run_epoch_dag(job)
     start, complete = receiver.wait_for(2)
     assert [start["eventType"], complete["eventType"]] == ["START", "COMPLETE"]
     assert start["run"]["runId"] == complete["run"]["runId"]

@@ -14,38 +14,21 @@ import pytest
 import structlog
 from airflow.sdk._shared.logging.structlog import structlog_processors
 
-from milepost.airflow.operators import tasks
 from milepost.airflow.operators.base import JobOperator
 from milepost.protocol.records import errors
 from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.servers.task_runs import OutletEvents, TaskInstance
+from tests.harness.servers.task_runs import TaskInstance, run_epoch_tasks
 
 
 @pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> str:
+def log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> str:
     """The log of an epoch of two rows, task by task."""
-    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
     gate = "quality: [{sink: table, expectations: [{type: expect_column_to_exist, column: k}]}]\ncheckpointing:"
     job = SparklessJob.create(tmp_path, {"checkpointing:": gate})
     job.land("a.csv", "k,v\n1,x\n2,y\n")
     run = SimpleNamespace(dag_id="small__epoch", run_id="manual__1", run_type="manual", logical_date=None)
-    pushed: dict[tuple[str, str], Any] = {}
-    spec = str(job.folder / "config" / "small.yaml")
-
-    def execute(kind: type[tasks.EpochOperator], task_id: str, **more: Any) -> Any:
-        context: Any = {"ti": TaskInstance(task_id, pushed), "dag_run": run, "params": {}}
-        context["outlet_events"] = OutletEvents()
-        pushed[task_id, "return_value"] = kind(task_id=task_id, spec_path=spec, **more).execute(context)
-        return pushed[task_id, "return_value"]
-
     with caplog.at_level(logging.INFO):
-        execute(tasks.TriggerCheckpointOperator, tasks.TRIGGER)
-        execute(tasks.RunEpochOperator, tasks.RUN)
-        execute(tasks.ValidateOperator, tasks.VALIDATE)
-        (committed,) = execute(tasks.CompleteCheckpointOperator, tasks.COMPLETE)
-        execute(tasks.NotifyCompleteOperator, tasks.NOTIFY, sink_assets={"table": "file:///lake"}, committed=committed)
-        execute(tasks.SubsumeOperator, tasks.SUBSUME)
+        run_epoch_tasks(job.folder / "config" / "small.yaml", run, "file:///lake")
         for name in ("great_expectations", "botocore.credentials", "urllib3.connectionpool"):
             logging.getLogger(name).info("noise of %s", name)
     return caplog.text

@@ -27,10 +27,10 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.storage.at_once import AT_ONCE
 from milepost.storage.layout import manifest_key
 from milepost.storage.manifest_log import ManifestLog
 from milepost.storage.open import open_store
-from milepost.storage.read_ahead import AT_ONCE
 from tests.harness.servers.processes import run_python
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.stores.hooked_store import HookedStore

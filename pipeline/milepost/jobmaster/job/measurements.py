@@ -133,24 +133,25 @@ def task_times_of(
     Args: subtasks: level and subtask of each. Raises what the store does.
     """
     directory = metrics_prefix(pending.checkpoint_id, pending.token)
-    firsts = [f"{directory}{attempts_prefix(*one)}0{COMPLETE}" for one in subtasks]
-    if not firsts:
+    attempts = [directory + attempts_prefix(*one) for one in subtasks]
+    if not attempts:
         return ()
 
-    def first(key: str) -> TaskTimes | None:
+    def first(of: str) -> TaskTimes | None:
         with suppress(NotFound):
-            return _task_times(context, key)
+            return _task_times(context, f"{of}0{COMPLETE}")
         return None
 
     left = begin_beside(context.store, lambda: [stat.key for stat in context.store.list(directory)], "attempts")
-    known = dict(zip(firsts, at_once(context.store, first, firsts), strict=True))
+    firsts = at_once(context.store, first, attempts)
     complete = [key for key in left() if not key.endswith(INCOMPLETE)]
-    newest = {key.rpartition("-a")[0]: key for key in sorted(complete, key=_attempt)}
-    return tuple(known.get(key) or _task_times(context, key) for key in newest.values())
 
+    def last(of: str, known: TaskTimes | None) -> TaskTimes | None:
+        numbers = [int(key.removeprefix(of).removesuffix(COMPLETE)) for key in complete if key.startswith(of)]
+        newest = max(numbers, default=0)
+        return _task_times(context, f"{of}{newest}{COMPLETE}") if newest else known
 
-def _attempt(key: str) -> int:
-    return int(key.rpartition("-a")[2].removesuffix(COMPLETE))
+    return tuple(filter(None, map(last, attempts, firsts)))
 
 
 def _task_times(context: JobContext, key: str) -> TaskTimes:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.observers.use_case_end import followed_by
 from milepost.protocol.failure.abort_reasons import reason_for
 from milepost.protocol.manifest.transaction.events import CheckpointAborted, aborts_of
 from milepost.protocol.records.errors import CheckpointError
@@ -50,20 +50,7 @@ class AbortedEpochs:
 
     def heard(self, use_case: T) -> T:
         """Return a use case that ends when what it gave up is told."""
-        call = cast(Callable[..., Any], use_case)
-
-        @functools.wraps(call)
-        def told(*args: Any, **options: Any) -> Any:
-            failure: BaseException | None = None
-            try:
-                return call(*args, **options)
-            except BaseException as error:
-                failure = error
-                raise
-            finally:
-                self._tell(failure)
-
-        return cast(T, told)
+        return followed_by(use_case, self._tell)
 
     def _hear(self, landed: Landed) -> None:
         self._untold.extend(aborts_of(landed.transition.event))

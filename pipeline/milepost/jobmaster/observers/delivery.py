@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import logging
 import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
+from milepost.jobmaster.observers.use_case_end import followed_by
 from milepost.storage.log_records import Landed
 
 _LOG = logging.getLogger(__name__)
@@ -57,18 +57,12 @@ class Delivery:
 
     def heard(self, use_case: T) -> T:
         """Return a use case that ends when what it did is told, or patience is at its end."""
-        call = cast(Callable[..., Any], use_case)
+        return followed_by(use_case, self._spend_patience)
 
-        @functools.wraps(call)
-        def told(*args: Any, **options: Any) -> Any:
-            try:
-                return call(*args, **options)
-            finally:
-                since = time.monotonic()
-                self._wait(self._left_s)
-                self._left_s -= time.monotonic() - since
-
-        return cast(T, told)
+    def _spend_patience(self, failure: BaseException | None) -> None:
+        since = time.monotonic()
+        self._wait(self._left_s)
+        self._left_s -= time.monotonic() - since
 
     def _wait(self, most_s: float) -> None:
         with self._all_told:
