@@ -49,7 +49,8 @@ class PlainModel:
         stored: reads an object of the job's store; None: it is not there.
     Attributes:
         ended: by checkpoint id: the winning token, 0: aborted. lineage: (checkpoint id, objects it consumed).
-        chains: per sink, the checkpoint ids in the order of their commits. numbers: the mark that each table carries.
+        chains: per sink, the checkpoint ids in the order of their commits. files: what its table then consisted of.
+        numbers: the mark that each table carries.
         versions: by completed checkpoint: the version that completed it.
         answers: by (checkpoint, token): whether what reached the driver allows to complete.
         listings: by key or prefix: version and time of each time that it was listed as garbage. A heartbeat may be
@@ -85,6 +86,7 @@ class PlainModel:
         self.lineage: list[tuple[int, list[str]]] = []
         self.final: int | None = None
         self.chains: dict[str, list[int]] = {sink: [] for sink in self._sinks}
+        self.files: dict[str, dict[int, list[str]]] = {sink: {} for sink in self._sinks}
         self.numbers: dict[str, int] = dict.fromkeys(self._sinks, 0)
         self.versions: dict[int, int] = {}
         self.answers: dict[tuple[int, int], bool] = {}
@@ -125,7 +127,8 @@ class PlainModel:
         require(number == due, f"I14: {sink} publishes checkpoint {number}, {due} is next")
         require(head["number"] == self.versions[number], f"I14: {sink}: checkpoint {number} under {head['number']}")
         require(head["number"] > self.numbers[sink], f"I14: {sink} goes back from mark {self.numbers[sink]}")
-        for key in files_of(self._stored, mark["contents"]):
+        files = self.files[sink][number] = files_of(self._stored, mark["contents"])
+        for key in files:
             owner, token = self._owner(key)
             require(owner in (*chain, number), f"I14: {sink}: {key} of no epoch that is published")
             require(token == self.ended[owner], f"I3: {sink}: {key} of another try is published")
@@ -141,8 +144,13 @@ class PlainModel:
             return
         if sink is not None:
             number, token = self._owner(key)
-            winner = self.ended.get(number)
-            require(winner is not None and winner != token, f"I8: {key} is deleted, and may still be published")
+            winner, chain = self.ended.get(number), self.chains[sink]
+            over = winner is not None and (winner != token or number in chain)
+            require(over, f"I8: {key} is deleted, and may still be published")
+            for one in (chain[-1], *self.retained) if winner == token else ():
+                require(
+                    key not in self.files[sink].get(one, ()), f"I8: {key} is deleted, and checkpoint {one} shows it"
+                )
             return
         listed = [since for entry, known in self.listings.items() if covers(entry, key) for _, since in known]
         require(listed, f"I8: {key} is deleted, and was never listed as garbage")
