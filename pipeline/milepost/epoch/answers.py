@@ -15,6 +15,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.epoch.spark_answers import SparkAnswers
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.storage.requests import NOTHING_ASKED, StoreRequests
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,13 @@ class EpochReport:
     Attributes:
         handle: of `_metadata`, from the bytes that were put.
         write_ms: of making it durable; 0 for a try that found the checkpoint completed.
+        unrecorded: requests beside that, which `_metadata` could not know of: its own bytes, and the heartbeat's.
     """
 
     metadata: CheckpointMetadata
     handle: ObjectHandle
     write_ms: int = 0
+    unrecorded: StoreRequests = NOTHING_ASKED
 
     @property
     def verdict(self) -> GateVerdict:

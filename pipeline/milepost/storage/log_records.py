@@ -35,12 +35,12 @@ class Transacted:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A transition that has landed, while the head after it is read; or an answer without one.
+    """A transition that has landed, and a look for the head after it; or an answer without one.
 
     Attributes:
         outcome: what `decide` answered last. state: of the version that landed, else of the head of the answer.
-        head: waits for the head that is read after the transition, and raises what reading it raises. Act only on
-            this: another session may have moved on since (I1).
+        head: reads the head after the transition, and raises what reading it raises. Act only on this: another session
+            may have moved on since (I1).
     """
 
     outcome: Transition | AlreadyDone

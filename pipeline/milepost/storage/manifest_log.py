@@ -228,20 +228,16 @@ class ManifestLog:
         return Transacted(landed, outcome, head if landed is None else self._head_from(landed))
 
     def begin(self, decide: Decide) -> Begun:
-        """Make one transition as `transact` does, and begin to read the head after it beside what the caller does next.
+        """Make one transition as `transact` does; the head after it is read when it is asked for.
 
-        Until that head is there, nothing is done outside the log that is not below the granted token's own prefix.
+        Until it was, nothing is done outside the log that is not below the granted token's own prefix.
 
         Raises: as `transact`, but for what reading that head raises.
         """
         landed, outcome, head = self._raced(decide)
         if landed is None or isinstance(outcome, AlreadyDone):
             return Begun(outcome, head.state if head else None, lambda: head)
-        read = partial(self._head_from, landed)
-        if self._store.config.is_local:
-            after = read()
-            return Begun(outcome, after.state, lambda: after)
-        return Begun(outcome, outcome.state, in_background(read, "head-afterwards").result)
+        return Begun(outcome, outcome.state, partial(self._head_from, landed))
 
     def _raced(self, decide: Decide) -> tuple[int | None, Transition | AlreadyDone, Head | None]:
         """Attempt until no race is lost. Raises: as `transact`."""
@@ -259,13 +255,6 @@ class ManifestLog:
                 "writing to this job. Nothing of this transition landed.",
                 hint="find out who else runs this job (`milepost history`), then try again",
             ) from error
-
-    def record(self, decide: Decide) -> Transition | AlreadyDone:
-        """Make one transition after which nothing is done that depends on it: the head is not read again for it.
-
-        Raises: as `transact`.
-        """
-        return self._raced(decide)[1]
 
     def _attempt(self, decide: Decide) -> tuple[int | None, Transition | AlreadyDone, Head | None]:
         """Decide and put. Returns the version that landed, what was decided, and on which head."""

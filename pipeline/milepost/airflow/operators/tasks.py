@@ -12,7 +12,7 @@ import hashlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
@@ -33,6 +33,7 @@ from milepost.epoch.quantities import lasting
 from milepost.epoch.step_clock import PlanTimes, StepClock
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.storage.requests import NOTHING_ASKED, StoreRequests
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -53,7 +54,6 @@ BEFORE_THE_COMMIT_POINT = (TRIGGER, RUN, VALIDATE, COMPLETE)
 _ANEW = f"clear the run from {TRIGGER} on, or trigger a new run"
 _LEFT = f"what {COMPLETE} left"
 
-
 _TOLD = ("rows_in", "rows_out", "late_rows", "bad_records", "full_bytes", "checkpointed_bytes", "in_flight_bytes",
          "watermark", "sync_ms", "async_ms", "alignment_ms")  # fmt: skip
 """What the log of an epoch says of the checkpoint that it has completed."""
@@ -72,12 +72,17 @@ class Acting:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """The token under which the newest try of `run_epoch` ran, and what it did, in words for the run's note."""
+    """The token under which the newest try of `run_epoch` ran, and what it did, in words for the run's note.
+
+    Attributes:
+        unrecorded: requests that are on nobody's bill yet, handed on to the task that records them.
+    """
 
     checkpoint_id: int
     timeline: str
     token: int
     figures: str
+    unrecorded: StoreRequests = NOTHING_ASKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,10 @@ class EpochOperator(JobOperator):
         """
         ran = context["ti"].xcom_pull(task_ids=self.beside(RUN))
         return from_json(Ran, ran, f"what {RUN} left", hint=_ANEW) if ran else self.triggered(context)
+
+    def left_by(self, task: str, context: Context) -> Ran:
+        """Return what `run_epoch`, or `validate` after it, left of the newest try. Raises: as `triggered`."""
+        return from_json(Ran, context["ti"].xcom_pull(task_ids=self.beside(task)), f"what {task} left", hint=_ANEW)
 
     def say_for(self, acting: Acting | Ran | Unpublished) -> int:
         """Log the first line of a task, see `say_for_whom`. Returns the checkpoint id."""
@@ -173,7 +182,8 @@ class RunEpochOperator(CheckpointOperator):
         report = self.jobmaster().run_epoch(session, checkpoint_id, runner, planned=acting.times)
         done = {"rows_in": report.rows_in, "rows_out": report.rows_out, "quality": report.verdict.status.value}
         log.info("every subtask has acknowledged checkpoint %d: %s", checkpoint_id, in_words(done))
-        return to_json(Ran(checkpoint_id, acting.timeline, report.metadata.token, figures_of(report.metadata)))
+        figures = figures_of(report.metadata)
+        return to_json(Ran(checkpoint_id, acting.timeline, report.metadata.token, figures, report.unrecorded))
 
     def on_kill(self) -> None:
         """Airflow asked the task to stop: unwind, so that the runner stops its Spark session on the way out."""
@@ -197,14 +207,16 @@ def figures_of(metadata: CheckpointMetadata) -> str:
 class ValidateOperator(EpochOperator):
     """Reads the quality verdict that `run_epoch` stored beside the acknowledgements, and decides."""
 
-    def act(self, context: Context) -> dict[str, Any]:
-        checkpoint_id = self.say_for(self.pending(context))
-        verdict = self.jobmaster().validate(self.session(context), checkpoint_id)
+    def act(self, context: Context) -> Any:
+        ran = self.left_by(RUN, context)
+        checkpoint_id = self.say_for(ran)
+        with self.timed("validate") as (master, clock):
+            verdict = master.validate(self.session(context), checkpoint_id)
         log.info("quality verdict of checkpoint %d: %s", checkpoint_id, verdict.summary())
         for sink in verdict.verdicts:
             judged = {"rows": sink.rows, "expectations": len(sink.expectations)}
             log.info("sink %s: %s, %s", sink.sink, sink.status.value, in_words(judged))
-        return {"checkpoint_id": checkpoint_id}
+        return to_json(replace(ran, unrecorded=ran.unrecorded + clock.requests("validate")))
 
 
 class CompleteCheckpointOperator(CheckpointOperator):
@@ -214,15 +226,15 @@ class CompleteCheckpointOperator(CheckpointOperator):
     """
 
     def act(self, context: Context) -> Any:
-        acting = self.pending(context)
-        checkpoint_id = self.say_for(acting)
+        judged = self.left_by(VALIDATE, context)
+        checkpoint_id = self.say_for(judged)
         with self.timed("complete") as (master, clock):
             completed = master.complete(self.session(context), checkpoint_id)
-        master.keep_times(checkpoint_id, completed.token, clock)
+        master.keep_times(checkpoint_id, completed.token, clock, judged.unrecorded)
         sinks = sorted(completed.unconfirmed)
         log.info("checkpoint %d is completed; sinks to publish: %s", checkpoint_id, ", ".join(sinks) or "none")
         log.info("%s", in_words({name: completed.summary.get(name) for name in _TOLD}))
-        return to_json([Unpublished(checkpoint_id, acting.timeline, acting.token, sink) for sink in sinks])
+        return to_json([Unpublished(checkpoint_id, judged.timeline, judged.token, sink) for sink in sinks])
 
 
 class NotifyCompleteOperator(EpochOperator):

@@ -66,10 +66,10 @@ class TransactResult:
 
 @dataclass(frozen=True, slots=True)
 class BegunTransaction:
-    """What the protocol answered, and the state that it led to, while the head after it is read.
+    """What the protocol answered, and the state that it led to.
 
     Attributes:
-        head: waits for that head; outside the manifest, and the token's own prefix, act only on it.
+        head: reads the head after it; outside the manifest, and the token's own prefix, act only on that.
     """
 
     outcome: Answer
@@ -298,7 +298,7 @@ class JobContext:
         return TransactResult(result.outcome, _present(head))
 
     def begin(self, request: Request) -> BegunTransaction:
-        """As `transact`, for what begins below the granted token's own prefix: the head after it is read meanwhile."""
+        """As `transact`, for what begins below the granted token's own prefix: the head after it is not read yet."""
         begun = self.log.begin(_decision(request, None, 0))
 
         def head() -> ManifestState:
@@ -309,7 +309,7 @@ class JobContext:
 
     def record(self, request: Request) -> Answer:
         """As `transact`, where nothing that follows depends on the head: it is not read again."""
-        return self.log.record(_decision(request, None, 0))
+        return self.log.begin(_decision(request, None, 0)).outcome
 
     def heartbeat_ms(self, pending: PendingCheckpoint) -> int | None:
         """When the driver of the pending token gave its last sign of life; None when it has not begun."""

@@ -25,13 +25,13 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.at_once import at_once
 from milepost.storage.background import begin_beside
 from milepost.storage.layout import after_commit_key, after_commit_prefix, metrics_prefix
-from milepost.storage.requests import StoreRequests, own_put
+from milepost.storage.requests import NOTHING_ASKED, StoreRequests, own_put
 
 _LOG = logging.getLogger(__name__)
 
 _NOTIFY = "notify "
-
-_PHASE_OF_STEP = {"validate": "commit", "complete": "commit", "notify": "notify", "subsume": "subsume"}
+_COMMIT = "commit"
+_PHASE_OF_STEP = {"validate": _COMMIT, "complete": _COMMIT, "notify": "notify", "subsume": "subsume"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +54,21 @@ class AfterCommit:
     notified_ms: int | None = None
 
 
-def post_commit_times(clock: StepClock, written_ms: int = 0) -> AfterCommit:
+def post_commit_times(clock: StepClock, written_ms: int = 0, unrecorded: StoreRequests = NOTHING_ASKED) -> AfterCommit:
     """Return what a clock measured of the steps ``validate``, ``complete``, ``notify`` and ``subsume``; ends its step.
 
     A step ``notify <sink>`` is of one sink: alone, or as a part of ``notify``.
 
     Args:
-        written_ms: of `_metadata`, which cannot say it itself: part of the commit.
+        written_ms: of `_metadata`, which cannot say it itself: part of the commit. unrecorded: requests of the same.
     """
     clock.end()
     steps = clock.steps
     commit_ms = written_ms + clock.ms("validate", "complete") if "complete" in steps else None
     notify_ms = {step.removeprefix(_NOTIFY): ms for step, ms in steps.items() if step.startswith(_NOTIFY)}
     requests = {phase: clock.requests(*named) for phase, named in _steps_of_phases(steps).items()}
+    if unrecorded != NOTHING_ASKED:
+        requests[_COMMIT] = requests.get(_COMMIT, NOTHING_ASKED) + unrecorded
     return AfterCommit(clock.now_ms, commit_ms, notify_ms, steps.get("subsume"), requests, steps.get("notify"))
 
 

@@ -245,7 +245,7 @@ class Leadership:
         *,
         swept: bool = False,
     ) -> Completion:
-        """Make the transition that is the commit point; the head after it is read beside what the caller does next."""
+        """Make the transition that is the commit point; the head after it is read when it is asked for."""
         request = CompleteRequest(
             session_id=session.session_id,
             checkpoint_id=pending.checkpoint_id,

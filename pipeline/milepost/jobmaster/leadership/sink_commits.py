@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from milepost.dataflow.sinks.contract import Sink
@@ -27,6 +27,7 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.at_once import at_once
+from milepost.storage.background import begin_beside
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,8 +37,8 @@ class Completion:
     """A completed checkpoint, whose tables may be prepared.
 
     Attributes:
-        state: of a version in which it is completed. head: waits for the head that is read after the completion; a
-            table is moved, and anything deleted, by that alone (I1).
+        state: of a version in which it is completed. head: reads the head after the completion; a table is moved, and
+            anything deleted, by that alone (I1).
     """
 
     checkpoint: CompletedCheckpoint
@@ -103,8 +104,8 @@ class SinkCommits:
             spent: told the seconds of each sink.
         Raises: the first sink's error, which also says what is true: the checkpoint is completed.
         """
-
         completed = completion.checkpoint
+        completion = replace(completion, head=begin_beside(self._context.store, completion.head, "head-afterwards"))
 
         def commit(sink: str) -> tuple[Sink | None, CheckpointError | None, float]:
             started = time.monotonic()

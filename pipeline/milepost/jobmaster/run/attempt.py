@@ -116,7 +116,7 @@ def run_opened_epoch(
             with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
                 handle = context.write_metadata(metadata)
     clock.end()
-    return EpochReport(metadata, handle, clock.ms("write"))
+    return EpochReport(metadata, handle, clock.ms("write"), clock.requests("write") - own_put(context.store))
 
 
 def _planned(record: InputRecord) -> str:

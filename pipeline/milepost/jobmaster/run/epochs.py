@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from milepost.dataflow.quality.verdict import GateVerdict
@@ -51,6 +51,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import reason_of
 from milepost.storage.background import begin_beside
+from milepost.storage.requests import NOTHING_ASKED, StoreRequests
 
 _LOG = logging.getLogger(__name__)
 
@@ -112,6 +113,7 @@ class Epochs:
         pending = self._leadership.require_own(rebound.state, session, checkpoint_id)
         require_token(pending, rebound.outcome.token)
         leads = partial(leads_after, self._leadership, rebound, session, pending)
+        leads = begin_beside(context.store, leads, "head-afterwards")
         opened = open_again(context, rebound.state, pending, leads)
         return run_opened_epoch(context, opened, runner, clock, planned, judged=judged)
 
@@ -128,6 +130,7 @@ class Epochs:
         """Run an epoch in the process that triggered it, under the trigger's token. Otherwise as `run_epoch`."""
         clock = StepClock(progress)
         clock("begin")
+        opened = replace(opened, leads=begin_beside(self._context.store, opened.leads, "head-afterwards"))
         return run_opened_epoch(self._context, opened, runner, clock, planned, judged=judged)
 
     def validate(self, session: Session, checkpoint_id: int) -> GateVerdict:
@@ -254,7 +257,7 @@ class Epochs:
         self._context.clocks.clear()
         self._context.clocks[checkpoint_id] = clock
         try:
-            completion, write_ms = self._run_to_commit(session, triggered, runner, clock)
+            completion, report = self._run_to_commit(session, triggered, runner, clock)
         except BaseException as error:
             again = restarts is not None and restarts(error)
             self._abort_for(session, triggered, error, again=again)
@@ -275,7 +278,7 @@ class Epochs:
             self.subsume(session, ahead)
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
-        measured = post_commit_times(clock, write_ms)
+        measured = post_commit_times(clock, report.write_ms, report.unrecorded)
         times = keep(self._context, completed.checkpoint_id, completed.token, "run", measured)
         if self._context.metadata(completed).final:
             clock("finish")
@@ -284,11 +287,8 @@ class Epochs:
 
     def _run_to_commit(
         self, session: Session, triggered: Triggered, runner: EpochRunner, clock: StepClock
-    ) -> tuple[Completion, int]:
-        """Run a triggered epoch, under the trigger's token where that is this process's, and complete its checkpoint.
-
-        Returns: the completion, and how long `_metadata` took to write, ms.
-        """
+    ) -> tuple[Completion, EpochReport]:
+        """Run a triggered epoch, under the trigger's token if this process has it, and complete its checkpoint."""
         checkpoint_id, opened = triggered.checkpoint_id, triggered.opened
         if opened is None:
             report = self.run_epoch(session, checkpoint_id, runner, clock, planned=triggered.times)
@@ -298,10 +298,10 @@ class Epochs:
         report.verdict.raise_if_vetoed(self._context.spec.name, checkpoint_id)
         clock("complete")
         if opened is not None:
-            return self._complete(session, opened.pending, report), report.write_ms
+            return self._complete(session, opened.pending, report), report
         completed = self.complete(session, checkpoint_id, report)
         state = self._context.head().state
-        return Completion(completed, state, lambda: state), report.write_ms
+        return Completion(completed, state, lambda: state), report
 
     def _confirmed(self, session: Session, published: Published, planned: Callable[[], Ahead]) -> Ahead | None:
         """Record that the sinks have committed, with what is subsumed then. Returns what is done of the subsumption."""
@@ -319,13 +319,16 @@ class Epochs:
         published.maintain()
         return ahead
 
-    def keep_times(self, checkpoint_id: int, token: int, clock: StepClock) -> None:
+    def keep_times(
+        self, checkpoint_id: int, token: int, clock: StepClock, unrecorded: StoreRequests = NOTHING_ASKED
+    ) -> None:
         """Store what a task measured of an epoch's steps from its commit on, for `show`. Never fails.
 
         Args:
-            token: of the checkpoint. clock: was told its steps, as `run` names them.
+            token: of the checkpoint. clock: was told its steps, as `run` names them. unrecorded: requests of the tasks
+                before it that nothing has recorded.
         """
-        times = post_commit_times(clock)
+        times = post_commit_times(clock, unrecorded=unrecorded)
         by = "-".join(clock.steps).replace(" ", "-")
         keep(self._context, CheckpointId(checkpoint_id), FencingToken(token), by, times)
 

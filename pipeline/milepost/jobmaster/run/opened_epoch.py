@@ -32,8 +32,8 @@ class OpenedEpoch:
     Attributes:
         state: the version that granted the token. record: what the epoch reads. base: what it continues; None: nothing.
         code, loaded: what runs, as the trigger recorded it (I13).
-        leads: waits for the head that was read after the grant; raises Fenced if somebody took the checkpoint at once.
-            Asked before anything is done that is not below the token's own prefix (I1).
+        leads: reads the head after the grant; raises Fenced if somebody took the checkpoint at once. Asked
+            before anything is done that is not below the token's own prefix (I1).
     """
 
     state: ManifestState
@@ -88,7 +88,7 @@ def granted(leadership: Leadership, claim: BegunTransaction, session: Session) -
 
 
 def leads_after(leadership: Leadership, rebound: BegunTransaction, session: Session, mine: PendingCheckpoint) -> None:
-    """Wait for the head that was read after a rebind. Raises Fenced: another try, or session, has the checkpoint."""
+    """Read the head after a rebind. Raises Fenced: another try, or session, has the checkpoint."""
     require_token(leadership.require_own(rebound.head(), session, mine.checkpoint_id), mine.token)
 
 

@@ -16,9 +16,7 @@ from dataclasses import dataclass, field
 
 from milepost.epoch.task_times import OperatorTimes, TaskTimes, attempts_prefix
 from milepost.protocol.codec.records import to_json
-from milepost.storage.requests import MADE, StoreRequests
-
-NOTHING_ASKED = StoreRequests()
+from milepost.storage.requests import MADE, NOTHING_ASKED, StoreRequests
 
 _OF_OPERATORS = ("restore_ms", "process_ms", "emit_ms", "sync_ms")
 
