@@ -24,7 +24,7 @@ from bench.machine import OthersMeter
 from bench.old_job import rows_of, spec_of
 from bench.rounds import Say, own_cpu_s
 from scripts.processes import PYTHON_PATH
-from tests.harness.servers.delaying_proxy import DelayingProxy, longest_line
+from tests.harness.servers.proxies.delaying_proxy import DelayingProxy, longest_line
 from tests.harness.servers.s3_servers import Seaweed
 
 DELAY_MS = 20

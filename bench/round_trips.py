@@ -28,7 +28,7 @@ from bench.old_job import ROWS, rows_of, spec_of
 from bench.rounds import Say, own_cpu_s
 from milepost.storage.requests import class_of
 from scripts.processes import PYTHON_PATH
-from tests.harness.servers.delaying_proxy import CONTINUE, Answered, DelayingProxy, line_of
+from tests.harness.servers.proxies.delaying_proxy import CONTINUE, Answered, DelayingProxy, line_of
 from tests.harness.servers.s3_servers import Seaweed
 from tests.harness.stores.request_chain import RequestChain, longest_chain
 

@@ -13,7 +13,7 @@ _OPERATIONS = ("get", "get_if_match", "stat", "put", "create", "list", "delete")
 @contextlib.contextmanager
 def counted_requests() -> Iterator[Counter[str]]:
     """Count the requests of this process to local stores while the context is open; each list or delete is one."""
-    from milepost.storage.local import LocalStore
+    from milepost.storage.local.store import LocalStore
 
     counts: Counter[str] = Counter()
     originals = {name: getattr(LocalStore, name) for name in _OPERATIONS}

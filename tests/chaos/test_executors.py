@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.jobs.flights_job import FlightsJob
-from tests.harness.jobs.kill_chain import without_quality
+from tests.harness.jobs.flights.flights_job import FlightsJob
+from tests.harness.jobs.flights.kill_chain import without_quality
 from tests.harness.tasks.worker_faults import KillExecutor, Workers
 
 

@@ -17,7 +17,7 @@ from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknow
 from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from milepost.storage.probe import probe_store, require_preconditions
+from milepost.storage.s3.probe import probe_store, require_preconditions
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.stores.manifest_logs import create_job, new_log
 

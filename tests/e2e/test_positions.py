@@ -5,7 +5,7 @@ from __future__ import annotations
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.layout import checkpoint_prefix, metadata_key
-from tests.harness.servers.airflow_instance import STEPS, AirflowInstance, E2eJob, step_pool
+from tests.harness.servers.airflow.airflow_instance import STEPS, AirflowInstance, E2eJob, step_pool
 
 TASKS = (
     "trigger_checkpoint",

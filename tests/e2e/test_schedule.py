@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.servers.airflow_instance import AirflowInstance, E2eJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.servers.airflow.airflow_instance import AirflowInstance, E2eJob
 
 
 def just_past(moment: datetime) -> str:

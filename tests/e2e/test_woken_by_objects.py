@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.servers.airflow_instance import AirflowInstance, E2eJob
+from tests.harness.servers.airflow.airflow_instance import AirflowInstance, E2eJob
 from tests.harness.servers.s3_servers import Ministack
 
 LEFT = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]

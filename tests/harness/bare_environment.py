@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.harness.servers.processes import LOOPBACK, accepts, free_ports, stop_tree, wait_until
+from tests.harness.servers.processes.processes import LOOPBACK, accepts, free_ports, stop_tree, wait_until
 
 DISK = "/var/tmp"
 """Not in memory, where tests write what is small: Spark and Airflow are 2 GB."""

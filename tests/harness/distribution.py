@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.processes.processes import REPOSITORY
 
 SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE", "pipeline")
 """What of the repository a distribution is made of."""

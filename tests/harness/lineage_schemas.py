@@ -19,7 +19,7 @@ from typing import Any
 from jsonschema import Draft202012Validator, FormatChecker
 from referencing import Registry, Resource
 
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.processes.processes import REPOSITORY
 
 BASE = "https://openlineage.io/spec/"
 OWN = "pipeline/milepost/lineage/checkpoint_facet.schema.json"

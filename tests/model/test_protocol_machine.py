@@ -20,7 +20,7 @@ from milepost.protocol.retention.retention import minimum_grace_ms
 from tests.harness.models.command_machine import STRUCK, CommandMachine, in_the_suite
 from tests.harness.models.plain_model import MAX_UNCONFIRMED, TIMEOUT_MS, require
 from tests.harness.models.protocol_world import SINKS, Answers, DagRun, World
-from tests.harness.servers.stepped_processes import Fault, Process
+from tests.harness.servers.processes.stepped_processes import Fault, Process
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from tests.harness.models.plain_model import require
 from tests.harness.models.protocol_world import SINKS, Answers
 from tests.harness.models.timeline_stories import HOUR_MS, KEYS, PICKS, SCENE, TimelineStories
 from tests.harness.models.timeline_world import POLICIES
-from tests.harness.servers.stepped_processes import Fault, Process
+from tests.harness.servers.processes.stepped_processes import Fault, Process
 
 JUMPS = st.sampled_from([61_000, HOUR_MS, HOUR_MS, 3 * HOUR_MS, 26 * HOUR_MS, -HOUR_MS])
 WRITES = st.integers(0, 24)

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from tests.harness.import_rules import FOLDER, PACKAGE, Import, imports_in
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.processes.processes import REPOSITORY
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
@@ -29,10 +29,10 @@ ROOMS = {
     "spark": "spark",
     "airflow": "airflow",
     "lineage": "lineage",
-    "storage/s3.py": "s3",
-    "storage/s3_access.py": "s3",
-    "storage/s3_errors.py": "s3",
-    "storage/s3_queue.py": "s3",
+    "storage/s3/store.py": "s3",
+    "storage/s3/access.py": "s3",
+    "storage/s3/errors.py": "s3",
+    "storage/s3/queue.py": "s3",
     "dataflow/sinks/formats/delta": "delta",
     "dataflow/sinks/formats/iceberg": "iceberg",
     "dataflow/sinks/formats/postgres": "postgres",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.harness.import_rules import FOLDER, files
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.processes.processes import REPOSITORY
 
 DESIGN = (REPOSITORY / "docs" / "DESIGN.md").read_text(encoding="utf-8")
 PROTOCOL = REPOSITORY / FOLDER / "protocol"

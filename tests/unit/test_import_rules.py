@@ -33,7 +33,7 @@ from tests.harness.import_rules import (
     thick,
     upward,
 )
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.processes.processes import REPOSITORY
 
 MAX_LINES = 400
 MAX_LINES_WITH_REASON = 600

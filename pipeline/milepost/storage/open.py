@@ -5,7 +5,7 @@ from __future__ import annotations
 from milepost.extras import require
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.keys import LocalRoot, parse_root
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 
 
 def open_store(config: StoreConfig) -> ObjectStore:
@@ -21,6 +21,6 @@ def open_store(config: StoreConfig) -> ObjectStore:
     if isinstance(root, LocalRoot):
         return LocalStore(config)
     require("s3", f"the store {config.url}")
-    from milepost.storage.s3 import S3Store  # boto3 is only loaded by jobs that use it
+    from milepost.storage.s3.store import S3Store  # boto3 is only loaded by jobs that use it
 
     return S3Store(config)

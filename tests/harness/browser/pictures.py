@@ -9,8 +9,8 @@ from milepost.airflow.operators.job_specs import epoch_dag_id, operate_dag_id
 from milepost.airflow.page_urls import job_url, jobs_url
 from tests.harness.browser.shown_jobs import FAILED, WELL, shown_airflow
 from tests.harness.browser.tours import tour_of
-from tests.harness.servers.airflow_instance import AirflowInstance
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.airflow.airflow_instance import AirflowInstance
+from tests.harness.servers.processes.processes import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
 PAGES = {

@@ -13,11 +13,11 @@ from milepost.airflow.operators.job_specs import epoch_dag_id
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import QualityGateFailed
 from milepost.spec.load.load import load_job
-from tests.harness.jobs.counted_job import SEEN_SINK
-from tests.harness.jobs.sparkless_job import SPEC
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.counted_job import SEEN_SINK
+from tests.harness.jobs.sparkless.sparkless_job import SPEC
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.jobs.spec_edits import edited
-from tests.harness.servers.airflow_instance import AirflowInstance
+from tests.harness.servers.airflow.airflow_instance import AirflowInstance
 
 WELL, FAILED, FRESH = "orders", "payments", "sensors"
 GATE = """quality:

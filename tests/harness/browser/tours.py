@@ -9,7 +9,7 @@ from scripts import airflow_home
 from scripts.browser.environment import chromium
 from scripts.browser.touring import toured
 from scripts.browser.visits import Report, Tour
-from tests.harness.servers.airflow_instance import AirflowInstance
+from tests.harness.servers.airflow.airflow_instance import AirflowInstance
 
 
 def tour_of(airflow: AirflowInstance, **wanted: Any) -> Report:

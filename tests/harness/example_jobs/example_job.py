@@ -13,7 +13,7 @@ import yaml
 from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.spec.load.load import load_job
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.processes.processes import REPOSITORY
 
 EXAMPLES = REPOSITORY / "config" / "examples"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from milepost.protocol.records.object_store import Credentials, ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from tests.harness.jobs.flights_job import FLIGHTS_SPEC, FlightsJob
-from tests.harness.jobs.recovering_job import quality_section
+from tests.harness.jobs.flights.flights_job import FLIGHTS_SPEC, FlightsJob
+from tests.harness.jobs.flights.recovering_job import quality_section
 from tests.harness.servers.s3_servers import Seaweed
 
 OWN_STORE = 'store: {endpoint_url: "${env:MILEPOST_S3_ENDPOINT:-}", region: us-east-1}'

@@ -21,7 +21,7 @@ from milepost.protocol.codec.log_entries import completion_of
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spec.load.load import LoadedJob, load_job
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.law.captured import Captured
 from tests.harness.law.oracle import check
 from tests.harness.law.plane import ticking

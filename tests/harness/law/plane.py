@@ -39,7 +39,7 @@ from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.handles import StateHandle
 from tests.harness.jobs.graphs import build_graph
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.law.captured import Captured
 from tests.harness.law.lookups import STATIC, copy_of, static_rows
 from tests.harness.stores.memory_store import MemoryStore

@@ -22,7 +22,7 @@ from milepost.protocol.records.errors import (
 )
 from tests.harness.models.plain_model import require
 from tests.harness.models.protocol_world import Answers, SteppedJob
-from tests.harness.servers.stepped_processes import Crashed, Process
+from tests.harness.servers.processes.stepped_processes import Crashed, Process
 
 REFUSED = (Busy, Fenced, CommitConflict, JobNotRunnable, NotFound, Subsumed, Crashed)
 """How a command may end whatever it meets."""

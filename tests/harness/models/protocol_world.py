@@ -27,11 +27,11 @@ from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.load.load import LoadedJob
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.models.plain_model import PlainModel, require
 from tests.harness.models.stored_tables import HEADS
-from tests.harness.servers.stepped_processes import Crashed, Process, SteppedStores, Watchers
+from tests.harness.servers.processes.stepped_processes import Crashed, Process, SteppedStores, Watchers
 
 SINKS = ("counts", "seen")
 RETAINED, TOLERABLE = 2, 1
@@ -114,7 +114,7 @@ class SteppedJob:
         )
         self.patch.setattr("os.fsync", lambda descriptor: None)  # processes die here, no machine loses its power
         # What was decoded once is the same when it is decoded again, which takes a third of a machine's time.
-        self.patch.setattr("milepost.storage.manifest_log.decode_entry", cache(decode_entry))
+        self.patch.setattr("milepost.storage.log.manifest_log.decode_entry", cache(decode_entry))
         self.patch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
         self._urls: dict[str, str | None] = {self.loaded.job_store.url: None} | {
             self.job.context.sink_config(sink).url: sink for sink in SINKS

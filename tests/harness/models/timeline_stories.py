@@ -19,7 +19,7 @@ from tests.harness.models.plain_model import TIMEOUT_MS, require
 from tests.harness.models.protocol_world import SINKS, Answers
 from tests.harness.models.timeline_model import TimelineModel
 from tests.harness.models.timeline_world import COUNT, MAX_FILES, POLICIES, SUM, TimelineWorld
-from tests.harness.servers.stepped_processes import Process
+from tests.harness.servers.processes.stepped_processes import Process
 
 HOUR_MS = 3_600_000
 KEYS = st.lists(st.integers(1, 4), min_size=1, max_size=3)

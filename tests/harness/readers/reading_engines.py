@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from scripts import spark_readers
-from tests.harness.servers.processes import LOOPBACK, REPOSITORY
+from tests.harness.servers.processes.processes import LOOPBACK, REPOSITORY
 from tests.harness.servers.s3_servers import S3Server
 
 ENGINES = ("duckdb", "polars")

@@ -12,7 +12,7 @@ from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.manifest_log import Decide, ManifestLog
+from milepost.storage.log.manifest_log import Decide, ManifestLog
 
 
 def new_log(store: ObjectStore) -> ManifestLog:

@@ -25,7 +25,7 @@ def main(folder: str, limit_mb: int, budget: str) -> int:
     from milepost.protocol.records.errors import EnvironmentUnusable
     from milepost.protocol.records.object_store import StoreConfig
     from milepost.spark.worker.task_memory import task_memory, told
-    from milepost.storage.local import LocalStore
+    from milepost.storage.local.store import LocalStore
 
     store = LocalStore(StoreConfig(url=Path(folder, "store").as_uri()))
     limit = limit_mb << 20

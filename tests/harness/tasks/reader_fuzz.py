@@ -33,7 +33,7 @@ from milepost.dataflow.sources.contract import BadObject, BadRecord, SalvagingRe
 from milepost.dataflow.sources.dead_letters import dead_letters
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import SourceSpec
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from scripts.processes import PYTHON_PATH
 
 MEMORY_BYTES = 768 << 20

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.flights.flights_job import FlightsJob
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
 
 SPEC = """\

@@ -16,9 +16,9 @@ from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
-from tests.harness.jobs.flights_job import FlightsJob
-from tests.harness.jobs.kill_chain import without_quality
-from tests.harness.servers.mortal_processes import MortalProcesses
+from tests.harness.jobs.flights.flights_job import FlightsJob
+from tests.harness.jobs.flights.kill_chain import without_quality
+from tests.harness.servers.processes.mortal_processes import MortalProcesses
 from tests.harness.tasks.tables import assert_same_rows
 from tests.harness.tasks.worker_faults import Workers
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milepost.protocol.records.errors import CheckpointExpired
-from tests.harness.jobs.flights import EMPTY_KEY, facts
-from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.flights.flights import EMPTY_KEY, facts
+from tests.harness.jobs.flights.flights_job import FlightsJob
 from tests.harness.readers.reading_engines import ReadingEngines
 from tests.harness.tasks.tables import assert_same_rows
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.jobs.watched_flights import begun, there_and_back
+from tests.harness.jobs.flights.watched_flights import begun, there_and_back
 from tests.harness.readers.reading_engines import ReadingEngines, all_engines
 
 

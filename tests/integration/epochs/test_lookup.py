@@ -13,7 +13,7 @@ from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.tasks.tables import assert_same_rows
 
 SPEC = """\

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pytest
 
-from tests.harness.jobs.flights import DAYS, day_body
-from tests.harness.jobs.flights_job import FLIGHTS_SPEC, FlightsJob, local_spec
+from tests.harness.jobs.flights.flights import DAYS, day_body
+from tests.harness.jobs.flights.flights_job import FLIGHTS_SPEC, FlightsJob, local_spec
+from tests.harness.jobs.flights.recovering_job import RecoveringJob
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
-from tests.harness.jobs.recovering_job import RecoveringJob
 from tests.harness.tasks.tables import assert_same_rows
 
 BETWEEN = "{type: expect_column_values_to_be_between, column: worst, min_value: -120, max_value: %s, severity: %s}"

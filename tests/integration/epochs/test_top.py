@@ -15,7 +15,7 @@ from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.job.spec import SparkSpec
 from milepost.spec.load.load import load_job
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.tasks.tables import assert_same_rows
 
 EXAMPLES = REPOSITORY / "config" / "examples"

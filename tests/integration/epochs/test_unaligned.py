@@ -14,7 +14,7 @@ import pytest
 from milepost.jobmaster.jobmaster import CheckpointReport
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.flights.flights_job import FlightsJob
 from tests.harness.tasks.tables import assert_same_rows
 
 BUDGET_MS = 4_000

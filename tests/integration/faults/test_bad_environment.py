@@ -13,10 +13,10 @@ import pytest
 
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from tests.harness.jobs.flights import day_key
-from tests.harness.jobs.flights_job import FLIGHTS_SPEC, FlightsJob
+from tests.harness.jobs.flights.flights import day_key
+from tests.harness.jobs.flights.flights_job import FLIGHTS_SPEC, FlightsJob
+from tests.harness.jobs.flights.recovering_job import RecoveringJob, quality_section
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost, milepost_process
-from tests.harness.jobs.recovering_job import RecoveringJob, quality_section
 from tests.harness.servers.s3_servers import Seaweed
 from tests.harness.stores.full_disk import no_room, python_workers
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.harness.jobs.flights import day_body, day_key
-from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.flights.flights import day_body, day_key
+from tests.harness.jobs.flights.flights_job import FlightsJob
+from tests.harness.jobs.flights.recovering_job import RecoveringJob
 from tests.harness.jobs.milepost_cli import Outcome, assert_clear_error, milepost, milepost_process
-from tests.harness.jobs.recovering_job import RecoveringJob
 
 RESUME = "FAILED now: before it runs again, milepost resume {job}"
 SQL = "SELECT carrier, flight, origin, dest, dep_delay, distance, time_hour FROM flights WHERE dep_delay IS NOT NULL"

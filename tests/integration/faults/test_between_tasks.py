@@ -14,8 +14,8 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.layout import metadata_key
 from milepost.storage.open import open_store
-from tests.harness.jobs.flights_job import FlightsJob
-from tests.harness.jobs.kill_chain import SINKS, without_quality
+from tests.harness.jobs.flights.flights_job import FlightsJob
+from tests.harness.jobs.flights.kill_chain import SINKS, without_quality
 from tests.harness.stores.hooked_store import HookedStore
 
 

@@ -16,10 +16,10 @@ from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.open import open_store
-from tests.harness.jobs.flights import day_body, day_key
-from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.flights.flights import day_body, day_key
+from tests.harness.jobs.flights.flights_job import FlightsJob
+from tests.harness.jobs.flights.recovering_job import RecoveringJob, key_of
 from tests.harness.jobs.milepost_cli import Outcome, assert_clear_error, milepost
-from tests.harness.jobs.recovering_job import RecoveringJob, key_of
 from tests.harness.tasks.oracle import expected_tables
 from tests.harness.tasks.tables import assert_same_rows
 

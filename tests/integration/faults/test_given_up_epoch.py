@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.servers.processes import stop_tree, wait_until
+from tests.harness.servers.processes.processes import stop_tree, wait_until
 
 SPEC = """\
 name: held

@@ -13,7 +13,7 @@ import psutil
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.load.load import load_job
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.servers.processes import wait_until
+from tests.harness.servers.processes.processes import wait_until
 
 SPEC = """\
 name: small

@@ -10,7 +10,7 @@ import pytest
 
 from tests.harness.bare_environment import BareEnvironment, bare_environment
 from tests.harness.distribution import build, copy_sources
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.servers.s3_servers import S3Server
 
 TOKEN = "of-this-test"

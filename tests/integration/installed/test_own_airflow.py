@@ -13,7 +13,7 @@ import pytest
 from scripts.airflow_rest import AirflowRest
 from tests.harness.bare_environment import BareEnvironment, bare_environment
 from tests.harness.distribution import build, copy_sources
-from tests.harness.servers.processes import REPOSITORY, free_ports, stop_tree, wait_until
+from tests.harness.servers.processes.processes import REPOSITORY, free_ports, stop_tree, wait_until
 from tests.integration.installed.test_constraints import constraint
 
 THREE_LINES = """\

@@ -17,11 +17,11 @@ import pytest
 
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.servers.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.servers.airflow.task_runs import run_epoch_tasks
+from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.servers.s3_servers import Ministack
-from tests.harness.servers.task_runs import run_epoch_tasks
 
 LANDED = 1_001
 """More than a page of a listing has: each listing of the source is two requests."""

@@ -9,7 +9,7 @@ import pytest
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
 from milepost.protocol.records.layout import token_prefix
-from tests.harness.jobs.sparkless_job import TIMEOUT_MS, SparklessJob
+from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
 from tests.harness.servers.s3_servers import Ministack
 from tests.harness.stores.job_stores import LaterStore
 

@@ -13,7 +13,7 @@ from milepost.storage.open import open_store
 from tests.harness.jobs.connected_job import ConnectedJob, lake_connection
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost, milepost_process
 from tests.harness.servers.connect_server import ConnectServer, connect_server
-from tests.harness.servers.processes import free_ports
+from tests.harness.servers.processes.processes import free_ports
 from tests.harness.servers.s3_servers import Seaweed
 
 

@@ -14,8 +14,8 @@ from milepost.airflow.provider.new_objects import WatchedQueue
 from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.protocol.records.object_store import Credentials
 from milepost.spec.job.connections import Connection, connection_of
-from milepost.storage.s3_queue import NewObjectsQueue
-from tests.harness.servers.processes import free_ports
+from milepost.storage.s3.queue import NewObjectsQueue
+from tests.harness.servers.processes.processes import free_ports
 from tests.harness.servers.s3_servers import Ministack
 
 REGION = "us-east-1"

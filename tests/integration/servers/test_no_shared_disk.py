@@ -46,7 +46,7 @@ class Machines:
         own = {"HOME": "home", "TMPDIR": "tmp", "MILEPOST_CACHE_DIR": "cache", "AIRFLOW_HOME": "airflow"}
         asked = {"dag_id": "flights__epoch", "run_id": self.run_id, "xcoms": self.xcoms, "mapped": mapped}
         ran = subprocess.run(
-            [sys.executable, "-m", "tests.harness.servers.lone_task", task_id],
+            [sys.executable, "-m", "tests.harness.servers.airflow.lone_task", task_id],
             input=json.dumps(asked),
             capture_output=True,
             text=True,

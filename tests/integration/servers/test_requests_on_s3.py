@@ -13,9 +13,9 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.requests import MADE, RequestClass, StoreRequests, class_of
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.servers.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.servers.s3_servers import Ministack
 
 

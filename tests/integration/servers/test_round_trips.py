@@ -21,11 +21,11 @@ from milepost.protocol.manifest.transaction.events import CheckpointTriggered
 from milepost.protocol.records.errors import CommitConflict, Fenced
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.local.local_runner import LocalRunner
-from milepost.storage.fetched_ahead import MOST_AHEAD, Wanted, fetched_ahead
-from milepost.storage.log_records import Landed
+from milepost.storage.concurrency.fetched_ahead import MOST_AHEAD, Wanted, fetched_ahead
+from milepost.storage.log.records import Landed
 from milepost.storage.open import open_store
-from tests.harness.jobs.side_by_side_runner import SideBySideRunner
-from tests.harness.servers.delaying_proxy import CONTINUE, DelayingProxy
+from tests.harness.jobs.sparkless.side_by_side_runner import SideBySideRunner
+from tests.harness.servers.proxies.delaying_proxy import CONTINUE, DelayingProxy
 from tests.harness.servers.s3_servers import Ministack
 from tests.harness.stores.request_chain import RequestChain, longest_chain
 
@@ -176,6 +176,6 @@ def test_the_clock_of_a_store_that_has_just_answered_is_not_asked_for(
     stat = store.put("clock", b"")
     told_ms = store.clock_ms()
     assert len(proxy.answered) == 1 and 0 <= told_ms - stat.last_modified_ms < 60_000
-    monkeypatch.setattr("milepost.storage.s3._HEARD_S", 0.0)
+    monkeypatch.setattr("milepost.storage.s3.store._HEARD_S", 0.0)
     assert store.clock_ms() >= told_ms
     assert [one.method for one in proxy.answered] == ["PUT", "HEAD"]

@@ -23,11 +23,11 @@ from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
 from milepost.spec.values.spark_remote import parse_remote
 from scripts.stack import SPARK
-from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.flights.flights_job import FlightsJob
+from tests.harness.jobs.flights.recovering_job import quality_section
 from tests.harness.jobs.milepost_cli import Outcome, assert_clear_error, milepost, milepost_process
-from tests.harness.jobs.recovering_job import quality_section
 from tests.harness.servers.connect_server import ConnectServer, connect_server
-from tests.harness.servers.processes import stop_tree, wait_until
+from tests.harness.servers.processes.processes import stop_tree, wait_until
 
 LOCAL = 'spark: {master: "local[2]", remote: "${env:MILEPOST_SPARK_REMOTE:-}", parallelism: 2}'
 CLUSTER = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.flights.flights_job import FlightsJob
+from tests.harness.jobs.flights.recovering_job import SINKS, key_of
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.recovering_job import SINKS, key_of
 from tests.harness.tasks.tables import assert_same_rows
 
 

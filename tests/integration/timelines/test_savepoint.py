@@ -7,9 +7,9 @@ from pathlib import Path
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.storage.open import open_store
-from tests.harness.jobs.flights_job import FlightsJob
+from tests.harness.jobs.flights.flights_job import FlightsJob
+from tests.harness.jobs.flights.recovering_job import SINKS, key_of
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.recovering_job import SINKS, key_of
 from tests.harness.tasks.oracle import expected_tables
 from tests.harness.tasks.tables import assert_same_rows
 

@@ -23,7 +23,7 @@ from milepost.airflow.operators import tasks
 from milepost.airflow.parsed_specs import parsed_spec
 from milepost.protocol.records.errors import NotFound
 from milepost.spec.load.load import LoadedJob, load_job
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.processes.processes import REPOSITORY
 
 SPEC = """
 name: {name}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness.distribution import build, copy_sources, link_libraries, run_installed, unpack
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.processes.processes import REPOSITORY
 
 LOADED = """
 import json

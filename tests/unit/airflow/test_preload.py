@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from milepost.airflow.preload import OFF
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.processes.processes import REPOSITORY
 
 STARTED = """
 import json, os, sys
@@ -52,7 +52,7 @@ from pathlib import Path
 from airflow.sdk.execution_time.task_runner import TaskRunnerMarker
 from airflow.sdk.listener import get_listener_manager
 import milepost
-from tests.harness.servers.task_imports import in_a_fork
+from tests.harness.servers.airflow.task_imports import in_a_fork
 
 def task():
     get_listener_manager().hook.on_starting(component=TaskRunnerMarker())

@@ -14,10 +14,10 @@ from milepost.airflow.dags import MilepostTaskGroup
 from milepost.airflow.operators.base import RETURN_VALUE
 from milepost.airflow.task_output.outcome import FAILURE_KEY
 from milepost.protocol.records.errors import InvalidRequest, NotFound
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.servers.kept_dags import jobs_on_the_page, keep_dags
-from tests.harness.servers.task_runs import InProcessRun
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.servers.airflow.kept_dags import jobs_on_the_page, keep_dags
+from tests.harness.servers.airflow.task_runs import InProcessRun
 
 
 class TeamTask(BaseOperator):

@@ -22,9 +22,9 @@ from milepost.protocol.records.errors import CheckpointError, InvalidRequest, Qu
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
 from milepost.spec.picture.graph_picture import graph_picture
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.servers.processes.processes import REPOSITORY
 
 COMMANDS = (
     "init lint schema doctor run list show history status read state verify abort cancel rollback start resume".split()  # noqa: SIM905

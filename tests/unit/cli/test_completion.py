@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from milepost.cli.main import app
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from milepost.cli.terminal import progress as module
 from milepost.cli.terminal.progress import EpochProgress
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 
 
 def test_each_phase_of_an_epoch_is_told_with_objects_and_rows(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from milepost.cli.running import epochs
 from milepost.spark.driver import runner as spark_runner
 from tests.harness.jobs.milepost_cli import Outcome, milepost
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from milepost.storage import probe
+from milepost.storage.s3.store import probe
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.servers.processes import free_ports
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.servers.processes.processes import free_ports
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 
 GOLDEN = Path(__file__).parent / "golden"
 EDIT = {

@@ -14,8 +14,8 @@ from milepost.cli.terminal.output import Output
 from milepost.jobmaster.jobmaster import Session, Status
 from milepost.protocol.records.errors import StoreUnavailable
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 
 
 class Ended(Exception):

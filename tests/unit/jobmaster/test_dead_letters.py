@@ -14,8 +14,8 @@ import pytest
 
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
 from milepost.protocol.records.errors import CheckpointError, SubtaskDeclined
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.tasks.tables import assert_same_rows
 
 SINKS = (

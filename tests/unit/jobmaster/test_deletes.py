@@ -11,8 +11,8 @@ from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.ids import CheckpointId
 from milepost.spec.load.load import load_job
-from tests.harness.jobs.deleting_job import PARQUET, DeletingJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.deleting_job import PARQUET, DeletingJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.readers.reading_engines import ReadingEngines
 from tests.harness.servers.postgres_server import PostgresServer
 from tests.harness.tasks.tables import assert_same_rows

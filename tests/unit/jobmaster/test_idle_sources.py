@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.jobmaster import NothingToDo
-from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.jobs.two_feeds import HOUR_S, TwoFeeds
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.two_feeds import HOUR_S, TwoFeeds
 from tests.harness.tasks.tables import assert_same_rows
 
 SPEC = """\

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.cli.main import app
 from milepost.jobmaster.jobmaster import CheckpointDetails, NothingToDo, Session
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.servers.page_client import page_client
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.servers.airflow.page_client import page_client
 
 EVERY = {"settle: 0s": "settle: 0s\n    expect_every: 1h", "last: 1": "last: 20"}
 OTHER = {
@@ -69,7 +69,7 @@ def test_a_feed_that_stopped_is_seen_from_when_it_is_expected_on(
     path.unlink()  # cleared away: what was consumed counts
     assert job.master.status().exit_code == 0
     real = time.time
-    monkeypatch.setattr("milepost.storage.local.LocalStore.clock_ms", lambda _: round((real() + 720) * 1000))
+    monkeypatch.setattr("milepost.storage.local.store.LocalStore.clock_ms", lambda _: round((real() + 720) * 1000))
     status = job.master.status()
     assert status.exit_code == 6
     assert "nothing has landed at ../landing/*.csv since" in status.next_step

@@ -22,8 +22,8 @@ from milepost.runbook.addresses import UNEXPECTED, VARIABLE, address, name_of, p
 from milepost.runbook.pages import page_files, read_page
 from scripts.site_pages import ELSEWHERE
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.servers.processes.processes import REPOSITORY
 
 FILES = page_files()
 PAGES = [pytest.param(file, id=name) for name, file in FILES.items()]

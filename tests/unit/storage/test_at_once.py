@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from milepost.storage.at_once import at_once
+from milepost.storage.concurrency.at_once import at_once
 
 FAR: Any = SimpleNamespace(config=SimpleNamespace(is_local=False))
 """A store that is asked by several threads."""

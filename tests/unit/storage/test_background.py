@@ -11,7 +11,7 @@ import pytest
 
 from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.storage.background import begin_beside, in_background
+from milepost.storage.concurrency.background import begin_beside, in_background
 from milepost.storage.open import open_store
 
 
@@ -19,7 +19,7 @@ def test_nobody_has_to_wait_for_an_answer() -> None:
     """A store that is away does not keep a process that has its work done."""
     code = (
         "from threading import Event\n"
-        "from milepost.storage.background import in_background\n"
+        "from milepost.storage.concurrency.background import in_background\n"
         "in_background(lambda: Event().wait(120), 'asks')\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

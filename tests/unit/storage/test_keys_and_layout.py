@@ -14,7 +14,7 @@ from milepost.protocol.records.locations import absolute_url, child_url, databas
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage import layout
 from milepost.storage.keys import LocalRoot, S3Root, is_loopback, parse_root, validate_prefix
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from milepost.storage.open import open_store
 
 CHECKPOINT, TOKEN, UID = CheckpointId(42), FencingToken(7), OperatorUid("carriers")

@@ -23,8 +23,8 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.storage.local import STAGING, LocalStore
-from tests.harness.servers.processes import run_python
+from milepost.storage.local.store import STAGING, LocalStore
+from tests.harness.servers.processes.processes import run_python
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_a_write_past_a_real_limit_of_the_system_leaves_nothing(root) -> None:
 import resource, sys
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 store = LocalStore(StoreConfig(sys.argv[1]))
 store.put("small", b"1")
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))

@@ -27,11 +27,11 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.storage.at_once import AT_ONCE
+from milepost.storage.concurrency.at_once import AT_ONCE
 from milepost.storage.layout import manifest_key
-from milepost.storage.manifest_log import ManifestLog
+from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
-from tests.harness.servers.processes import run_python
+from tests.harness.servers.processes.processes import run_python
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.stores.hooked_store import HookedStore
 from tests.harness.stores.manifest_logs import create_job, new_log, trigger_checkpoint
@@ -132,7 +132,7 @@ def test_a_head_that_was_seen_long_ago_is_looked_for_again(store, monkeypatch: p
     log.transact(create_job("flights"))
     log.transact(trigger_checkpoint("cli:1"))
     store.delete([manifest_key(2)])
-    monkeypatch.setattr("milepost.storage.manifest_log._FRESH_S", 0.0)
+    monkeypatch.setattr("milepost.storage.log.manifest_log._FRESH_S", 0.0)
     calls.clear()
     assert log.transact(trigger_checkpoint("cli:2")).landed_version == 2
     assert calls[0] != "create" and versions(store) == [2, 1]
@@ -330,7 +330,7 @@ import sys
 from milepost.protocol.manifest.transaction.events import JobResumed
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.storage.manifest_log import ManifestLog
+from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
 from tests.harness.stores.faulty_store import *
 from tests.harness.stores.manifest_logs import *

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.protocol.records.object_store import Credentials, StoreConfig
-from milepost.storage.s3 import S3Store
+from milepost.storage.s3.store import S3Store
 
 
 def client_of(url: str, credentials: Credentials | None = None) -> object:

@@ -22,7 +22,7 @@ from milepost.protocol.records.errors import CheckpointError
 from milepost.spec.job.connections import s3_access
 
 if TYPE_CHECKING:
-    from milepost.storage.s3_queue import NewObjectsQueue
+    from milepost.storage.s3.queue import NewObjectsQueue
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class WatchedQueue(SharedStreamProducer):
 
     async def _opened(self) -> NewObjectsQueue:
         require("s3", f"the queue {self._url}")
-        from milepost.storage.s3_queue import NewObjectsQueue
+        from milepost.storage.s3.queue import NewObjectsQueue
 
         if self._conn_id is None:
             return await asyncio.to_thread(NewObjectsQueue, self._url)

@@ -31,11 +31,11 @@ from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.environment import resolve_sink
 from milepost.spec.job.spec import JobSpec, SinkSpec
 from milepost.spec.load.load import LoadedJob
-from milepost.storage.at_once import at_once
 from milepost.storage.checked import handle_of, read_handle
+from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.layout import heartbeat_key, metadata_key
-from milepost.storage.log_records import Head, Landed
-from milepost.storage.manifest_log import Decide, ManifestLog
+from milepost.storage.log.manifest_log import Decide, ManifestLog
+from milepost.storage.log.records import Head, Landed
 from milepost.storage.open import open_store
 
 if TYPE_CHECKING:

@@ -8,6 +8,6 @@ from milepost.dataflow.quality.gate import load_quietly
 def make_ready() -> None:
     """Do it, without a connection and without a look for credentials. Raises ImportError: the extra `s3` is missing."""
     load_quietly()
-    from milepost.storage.s3 import read_service_model
+    from milepost.storage.s3.store import read_service_model
 
     read_service_model()

@@ -22,8 +22,8 @@ from milepost.protocol.exchange.acknowledgements import Acknowledgement, Subtask
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, NotFound
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.storage.at_once import at_once
-from milepost.storage.background import begin_beside
+from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.background import begin_beside
 from milepost.storage.layout import after_commit_key, after_commit_prefix, metrics_prefix
 from milepost.storage.requests import NOTHING_ASKED, StoreRequests, own_put
 

@@ -14,9 +14,9 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.keys import LocalRoot, parse_root
-from milepost.storage.log_records import Head
+from milepost.storage.log.records import Head
 from milepost.storage.open import open_store
-from milepost.storage.probe import (
+from milepost.storage.s3.probe import (
     ProbeCheck,
     first_answer,
     probe_store,

@@ -26,8 +26,8 @@ from milepost.protocol.records.errors import (
     Superseded,
 )
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.storage.at_once import at_once
-from milepost.storage.background import begin_beside
+from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.background import begin_beside
 
 _LOG = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from milepost.protocol.records.errors import (
     PlanOutdated,
     StoreUnavailable,
 )
-from milepost.storage.at_once import at_once
+from milepost.storage.concurrency.at_once import at_once
 
 SINK_UNAVAILABLE = (StoreUnavailable, CommitOutcomeUnknown, EnvironmentUnusable)
 """What a sink raises that does not answer: it follows later, and delays the next epoch until then."""

@@ -13,7 +13,7 @@ from milepost.jobmaster.observers.use_case_end import followed_by
 from milepost.protocol.failure.abort_reasons import reason_for
 from milepost.protocol.manifest.transaction.events import CheckpointAborted, aborts_of
 from milepost.protocol.records.errors import CheckpointError
-from milepost.storage.manifest_log import Landed
+from milepost.storage.log.manifest_log import Landed
 
 if TYPE_CHECKING:
     from milepost.epoch.task_times import TaskTimes

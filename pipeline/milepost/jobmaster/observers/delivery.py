@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from milepost.jobmaster.observers.use_case_end import followed_by
-from milepost.storage.log_records import Landed
+from milepost.storage.log.records import Landed
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -30,7 +30,7 @@ from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.manifest_state import ManifestState, Reconciliation
 from milepost.spec.job.spec import BUCKET_FORMATS
 from milepost.storage.checked import read_handle
-from milepost.storage.log_records import Landed
+from milepost.storage.log.records import Landed
 
 if TYPE_CHECKING:
     from milepost.lineage.client import OpenLineageClient, RunEvent

@@ -14,7 +14,7 @@ from milepost.protocol.records.locations import absolute_url, child_url, locatio
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.load.load import LoadedJob, load_job, spec_files
-from milepost.storage.manifest_log import ManifestLog
+from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
 
 _AT_ONCE = 8

@@ -13,7 +13,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import is_known_table
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.storage.at_once import at_once
+from milepost.storage.concurrency.at_once import at_once
 
 
 @dataclass(frozen=True, slots=True)

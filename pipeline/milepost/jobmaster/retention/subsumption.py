@@ -44,8 +44,8 @@ from milepost.protocol.retention.retention import (
     subsumable,
     unreferenced,
 )
-from milepost.storage.at_once import at_once
-from milepost.storage.background import begin_beside
+from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.background import begin_beside
 from milepost.storage.layout import checkpoint_prefix, require_own_prefix
 from milepost.storage.notices import AbortNotice, write_notice
 

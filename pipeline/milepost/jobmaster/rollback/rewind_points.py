@@ -30,7 +30,7 @@ from milepost.protocol.records.errors import Busy, CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState, TimelineRole
 from milepost.protocol.retention.lineage import ancestry, lineage
-from milepost.storage.at_once import at_once
+from milepost.storage.concurrency.at_once import at_once
 
 _VERSION = ["key", "etag"]
 

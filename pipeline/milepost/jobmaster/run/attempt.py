@@ -48,7 +48,7 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spec.graph.in_flight import input_signatures
 from milepost.state.layers.key_hash import KeyHash
-from milepost.storage.at_once import at_once
+from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.requests import own_put
 
 _LOG = logging.getLogger(__name__)

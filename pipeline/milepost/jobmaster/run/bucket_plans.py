@@ -8,7 +8,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.records.manifest_state import TimelineRole
 from milepost.spec.job.spec import SinkSpec
-from milepost.storage.at_once import at_once
+from milepost.storage.concurrency.at_once import at_once
 
 
 def bucket_plans(context: JobContext, opened: OpenedEpoch) -> dict[str, BucketPlan]:

@@ -50,7 +50,7 @@ from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import reason_of
-from milepost.storage.background import begin_beside
+from milepost.storage.concurrency.background import begin_beside
 from milepost.storage.requests import NOTHING_ASKED, StoreRequests
 
 _LOG = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from milepost.dataflow.sinks.staging.small_files import JoinPlan, plan_joins
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.records.manifest_state import TimelineRole
-from milepost.storage.at_once import at_once
+from milepost.storage.concurrency.at_once import at_once
 
 
 def join_plans(context: JobContext, opened: OpenedEpoch) -> dict[str, JoinPlan]:

@@ -19,8 +19,8 @@ from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import Fenced
 from milepost.protocol.records.ids import FencingToken
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
-from milepost.storage.background import begin_beside
 from milepost.storage.checked import read_handle
+from milepost.storage.concurrency.background import begin_beside
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.results import contents_after
 from milepost.protocol.records.manifest_state import TimelineRole
-from milepost.storage.at_once import at_once
-from milepost.storage.background import begin_beside
+from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.background import begin_beside
 
 _FRESH_S = 5.0
 """For so long a look at a table counts; its commit compares and sets on what is there then."""

@@ -42,7 +42,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
-from milepost.storage.background import begin_beside
+from milepost.storage.concurrency.background import begin_beside
 from milepost.storage.layout import consumed_prefix, contents_prefix
 
 _MICROSECONDS = 1_000_000

@@ -36,7 +36,7 @@ from milepost.protocol.manifest.transaction.runs import covered
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CommitConflict, Fenced
 from milepost.protocol.records.manifest_state import ENDED, ManifestState
-from milepost.storage.background import begin_beside
+from milepost.storage.concurrency.background import begin_beside
 
 _PLAN_ATTEMPTS = 5
 

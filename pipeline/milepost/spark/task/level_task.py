@@ -43,7 +43,7 @@ from milepost.state.keyed.slices import EncodedSlices
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.at_once import at_once
+from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.notices import AbortNotice, read_notice
 
 

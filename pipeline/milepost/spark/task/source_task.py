@@ -22,7 +22,7 @@ from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, Ro
 from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spec.graph.edges import BAD
-from milepost.storage.fetched_ahead import Wanted, fetched_ahead
+from milepost.storage.concurrency.fetched_ahead import Wanted, fetched_ahead
 
 _JOINED_ROWS = 65_536
 _JOINED_BYTES = 1 << 20

@@ -17,8 +17,8 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKe
 from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.jobs.job_log import EXPECTED, A, JobLog, refused
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 
 TWO_SOURCES = {
     "operators:": """\

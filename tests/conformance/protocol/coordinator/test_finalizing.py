@@ -14,8 +14,8 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.retention.retention import minimum_grace_ms
 from milepost.storage.layout import MANIFEST_PREFIX, checkpoint_prefix
-from tests.harness.jobs.sparkless_job import TIMEOUT_MS, SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.stores.faulty_store import Effect, Fault, at
 from tests.harness.stores.job_stores import break_store, later
 
@@ -98,7 +98,7 @@ def test_a_commit_that_cannot_be_made_is_a_counted_failure(job: SparklessJob, mo
 
     Case: CheckpointCoordinatorTest.testExceptionInStoringCompletedCheckpointIsReportedToFailureManager
     """
-    monkeypatch.setattr("milepost.storage.manifest_log._FRESH_S", 0.0)
+    monkeypatch.setattr("milepost.storage.log.manifest_log._FRESH_S", 0.0)
     outage = Fault(at("stat", MANIFEST_PREFIX), Effect.UNAVAILABLE)
     fails(job, monkeypatch, StoreUnavailable, outage)
     assert_given_up(job, "FINALIZE_CHECKPOINT_FAILURE")

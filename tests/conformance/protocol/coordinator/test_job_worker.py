@@ -33,9 +33,9 @@ from milepost.protocol.subtask.subtask_commands import (
 )
 from milepost.protocol.subtask.task_lifecycle import TaskLifecycle
 from milepost.storage.layout import MANIFEST_PREFIX, state_prefix
-from milepost.storage.local import LocalStore
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from milepost.storage.local.store import LocalStore
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.stores.job_stores import break_store
 from tests.harness.tasks.dataplane import FIRST, DataPlane

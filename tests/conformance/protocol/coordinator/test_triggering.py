@@ -23,8 +23,8 @@ from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.storage.layout import INPUTS_PREFIX, MANIFEST_PREFIX, abort_notice_key
 from tests.harness.jobs.job_log import MINUTE_MS, A, B, JobLog, airflow_run, refused
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.stores.faulty_store import Effect, Fault, at
 from tests.harness.stores.job_stores import break_store
 

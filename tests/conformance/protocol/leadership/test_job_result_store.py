@@ -29,7 +29,7 @@ from milepost.protocol.records.errors import JobNotRunnable, NotFound, ProtocolV
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import CleanUp, JobResult, JobStatus
 from tests.harness.jobs.job_log import A, B, JobLog, refused
-from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 
 End = Callable[[JobLog], object]
 

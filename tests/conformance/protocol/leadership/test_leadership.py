@@ -34,8 +34,8 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.jobs.job_log import AIR_1, AIR_2, RUN_1, RUN_2, A, B, JobLog, refused
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.stores.hooked_store import HookedStore
 
 LONG_S = 240.0

@@ -43,7 +43,7 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.storage.manifest_log import ManifestLog
+from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
 from tests.harness.jobs.job_log import JobLog
 from tests.harness.servers.s3_servers import Seaweed

@@ -14,7 +14,7 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.retention import RetentionPolicy, collectable, deletable, minimum_grace_ms, subsumable
 from tests.harness.jobs.job_log import A, B, JobLog
-from tests.harness.jobs.sparkless_job import TIMEOUT_MS, SparklessJob
+from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.stores.job_stores import LaterStore
 

@@ -24,10 +24,10 @@ from milepost.state.buffers.channel_state import ChannelStateHandle, encode_chan
 from milepost.state.layers.key_groups import key_group, key_group_range
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.local import LocalStore
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.jobs.state_lineage import GROUPS, KEYS, SCHEMA, StateLineage, table
+from milepost.storage.local.store import LocalStore
+from tests.harness.jobs.models.state_lineage import GROUPS, KEYS, SCHEMA, StateLineage, table
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.tasks.key_hashes import KEYED
 
 Handles = list[ChannelStateHandle | None]

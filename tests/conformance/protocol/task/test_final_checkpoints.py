@@ -17,7 +17,7 @@ from milepost.protocol.subtask.subtask_commands import (
     DeclineCheckpoint,
 )
 from milepost.protocol.subtask.task_lifecycle import TaskState
-from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.tasks.input_gate import Data, End, InputGate, timeoutable, unaligned
 from tests.harness.tasks.input_gate import barrier as aligned
 from tests.harness.tasks.subtask_driver import barrier

@@ -33,10 +33,10 @@ from milepost.protocol.subtask.subtask_commands import Notification as Told
 from milepost.protocol.subtask.task_lifecycle import TaskLifecycle, TaskState
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.storage.layout import MANIFEST_PREFIX
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from milepost.storage.requests import StoreRequests
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.stores.faulty_store import Effect, Fault, at
 from tests.harness.stores.job_stores import break_store
 from tests.harness.tasks.dataplane import SCHEMA, DataPlane

@@ -9,7 +9,7 @@ import pytest
 
 from milepost.airflow.operate.registry import ACTS, asked, operate_form
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from milepost.airflow.operators import tasks
 from milepost.airflow.runs.facts import facts_of
 from milepost.airflow.task_output.outcome import FAILURE_KEY
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.servers.task_runs import InProcessRun, TaskInstance
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.servers.airflow.task_runs import InProcessRun, TaskInstance
 
 VETO = {
     "reason": "QUALITY_GATE_FAILED",

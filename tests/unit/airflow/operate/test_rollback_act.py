@@ -12,9 +12,9 @@ from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators.planned import PLAN_DIGEST, digest_of
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
-from tests.harness.servers.task_runs import InProcessRun
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.servers.airflow.task_runs import InProcessRun
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.job_stores import break_store
 

@@ -14,7 +14,7 @@ from milepost.dataflow.operators.contract import ONLY_TABLE, WEIGHT_COLUMN, Oper
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.values.aggregates import parse_aggregate
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.subtasks import OperatorRun
 
 SCHEMA = pa.schema(

@@ -20,7 +20,7 @@ from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorInput
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.subtasks import OperatorRun
 
 NAN = float("nan")

@@ -18,7 +18,7 @@ from milepost.dataflow.operators.contract import OperatorInput
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.spec import WindowOperator
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.subtasks import OperatorRun
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.string()), ("b", pa.bool_()), ("t", pa.timestamp("us", "UTC"))])

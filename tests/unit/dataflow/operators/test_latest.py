@@ -19,7 +19,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.operators.latest import LatestOperator
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.subtasks import OperatorRun
 
 UTC = pa.timestamp("us", "UTC")

@@ -25,7 +25,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.state.runs.evolution import compare_schemas
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.subtasks import OperatorRun
 from tests.harness.tasks.timers import next_timer
 

@@ -20,7 +20,7 @@ from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import OperatorInput
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.subtasks import OperatorRun
 from tests.harness.tasks.timers import next_timer
 

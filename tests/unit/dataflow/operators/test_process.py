@@ -24,7 +24,7 @@ from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import ProcessOperator
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.subtasks import OperatorRun
 from tests.harness.tasks.timers import next_timer
 

@@ -14,7 +14,7 @@ from milepost.dataflow.operators.rows.retractions import count_rows, retractions
 from milepost.dataflow.operators.rows.row_order import same_values
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.values.aggregates import parse_aggregate
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.key_hashes import KEYED, WEAK
 from tests.harness.tasks.subtasks import OperatorRun
 

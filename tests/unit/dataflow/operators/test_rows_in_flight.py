@@ -24,7 +24,7 @@ from milepost.dataflow.operators.functions.user_code import read_function
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, firing_watermark, source_watermark
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec, WindowOperator
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.subtasks import OperatorRun
 
 MINUTE_US = 60_000_000

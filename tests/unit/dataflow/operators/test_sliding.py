@@ -19,7 +19,7 @@ from milepost.spec.job.spec import WindowOperator
 from milepost.state.keyed.keyed_state import restore_state
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.subtasks import OperatorRun
 from tests.harness.tasks.timers import next_timer
 

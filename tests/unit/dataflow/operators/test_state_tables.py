@@ -10,7 +10,7 @@ from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
 from milepost.dataflow.operators.contract import ONLY_TABLE
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.values.aggregates import parse_aggregate
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.dataplane import operators
 from tests.harness.tasks.subtasks import OperatorRun
 

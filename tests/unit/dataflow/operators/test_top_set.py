@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from milepost.dataflow.operators.contract import ONLY_TABLE, WEIGHT_COLUMN, OperatorInput
 from milepost.dataflow.operators.top import TopByKey
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.stores.memory_store import MemoryStore
 from tests.harness.tasks.subtasks import OperatorRun
 

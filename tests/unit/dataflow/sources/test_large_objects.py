@@ -27,7 +27,7 @@ from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows
 from milepost.spark.worker.task_memory import task_memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spec.values.types import parse_type
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.stores.called_store import CalledStore, T
 
 ROWS = 100_000

@@ -41,9 +41,9 @@ from milepost.state.buffers.channel_state import encode_channel_state
 from milepost.state.layers.key_groups import key_group_range
 from milepost.storage.layout import channel_prefix
 from milepost.storage.open import open_store
-from tests.harness.jobs.backfill_job import BackfillJob, mortal_session
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.backfill_job import BackfillJob, mortal_session
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 
 DAYS = 5
 

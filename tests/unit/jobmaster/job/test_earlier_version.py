@@ -26,7 +26,7 @@ from milepost.state.runs.handles import RunHandle
 from milepost.state.runs.identity import StateIdentity
 from milepost.state.runs.runs import decode_run
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
-from tests.harness.jobs.saved_job import stored
+from tests.harness.jobs.sparkless.saved_job import stored
 from tests.harness.tasks.key_hashes import KEYED
 
 EARLIER = Path(__file__).parent / "golden" / "earlier"

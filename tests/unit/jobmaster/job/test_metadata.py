@@ -23,7 +23,7 @@ from milepost.protocol.records.errors import StateCorrupt, StoreUnavailable
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.storage.requests import StoreRequests
 from tests.harness.jobs.job_log import KEY_HASH_SECRET
-from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.job_stores import break_store
 from tests.harness.tasks.key_hashes import KEYED

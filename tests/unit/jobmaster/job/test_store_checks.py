@@ -9,8 +9,8 @@ import pytest
 
 from milepost.jobmaster.job.store_checks import probe_stores, require_stores
 from milepost.protocol.records.errors import EnvironmentUnusable
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.servers.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.servers.s3_servers import Ministack
 
 LOCAL = {"path: ../landing/*.csv": "path: s3://{landing}/in/*.csv", "path: ../lake/table": "path: s3://{lake}/table"}

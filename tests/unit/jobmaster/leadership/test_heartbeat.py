@@ -12,7 +12,7 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.protocol.records.errors import Fenced, StateCorrupt, StoreUnavailable, SubtaskDeclined
 from milepost.storage.layout import heartbeat_key
-from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.stores.hooked_store import HookedStore
 
 SOON_S = 0.01

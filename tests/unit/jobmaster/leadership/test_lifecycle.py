@@ -16,7 +16,7 @@ from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
 from tests.harness.jobs.milepost_cli import milepost, milepost_on_terminal
-from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ from milepost.jobmaster.metrics.open_telemetry import MeteredInstruments, teleme
 from milepost.jobmaster.metrics.telemetry import Telemetry
 from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails
 from milepost.protocol.records.errors import QualityGateFailed, SubtaskDeclined
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.servers.otlp_receiver import otlp_receiver
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.processes.processes import REPOSITORY
 
 NS_PER_MS = 1_000_000
 GATE = """\
@@ -264,8 +264,8 @@ import json, sys
 from itertools import pairwise
 from pathlib import Path
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 job = SparklessJob(Path(sys.argv[1]))
 master = job.master
 master.telemetry().completed("small", master.run(Session.cli(), SparklessRunner()))

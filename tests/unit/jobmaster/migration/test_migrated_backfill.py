@@ -9,7 +9,7 @@ import pytest
 from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.jobs.backfill_job import BackfillJob
+from tests.harness.jobs.sparkless.backfill_job import BackfillJob
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
 from tests.harness.tasks.tables import assert_same_rows
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress
-from tests.harness.jobs.counted_job import CountedJob
-from tests.harness.jobs.migrating_job import MigratingJob
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.migrating_job import MigratingJob
 
 TARGET = TableAddress(
     "iceberg", "../lake/ice-seen", "small.seen", CatalogAddress("sql", "sqlite:///../catalog.db", "milepost", {})

@@ -12,8 +12,8 @@ from milepost.dataflow.sinks.table import table_sink
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from tests.harness.jobs.counted_job import CountedJob
-from tests.harness.jobs.migrating_job import SINKS, MigratingJob
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.migrating_job import SINKS, MigratingJob
 from tests.harness.readers.reading_engines import ReadingEngines
 from tests.harness.stores.job_stores import LaterStore
 

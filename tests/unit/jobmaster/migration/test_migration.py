@@ -12,10 +12,10 @@ from milepost.jobmaster.compatibility.preflight import advice
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.rollback.plan import SinkRollback
 from milepost.protocol.records.errors import Busy, InvalidRequest, PlanOutdated, StoreUnavailable
-from tests.harness.jobs.counted_job import CountedJob
-from tests.harness.jobs.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
-from tests.harness.jobs.saved_job import OtherJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
+from tests.harness.jobs.sparkless.saved_job import OtherJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.readers.reading_engines import ENGINES, CatalogTable, ReadingEngines
 from tests.harness.stores.job_stores import hook_stores
 from tests.harness.tasks.tables import assert_same_rows

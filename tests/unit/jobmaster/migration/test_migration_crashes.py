@@ -10,8 +10,8 @@ import pytest
 from milepost.protocol.manifest.transaction.requests import ThawRequest
 from milepost.protocol.records.errors import CheckpointError, CommitConflict
 from milepost.protocol.records.ids import SessionId
-from tests.harness.jobs.counted_job import CountedJob
-from tests.harness.jobs.migrating_job import MigratingJob, delta
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.migrating_job import MigratingJob, delta
 from tests.harness.stores.job_stores import hook_stores
 
 pytestmark = pytest.mark.long

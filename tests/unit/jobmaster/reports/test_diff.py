@@ -20,9 +20,9 @@ from milepost.jobmaster.reports.tables.diff import Difference
 from milepost.jobmaster.reports.tables.row_changes import changes_by_key, changes_of_rows
 from milepost.protocol.records.errors import NotFound
 from milepost.storage.open import open_store
-from tests.harness.jobs.changing_job import SINK, SPEC, ChangingJob
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.changing_job import SINK, SPEC, ChangingJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.stores.hooked_store import HookedStore
 
 RENAMED = SPEC.replace("uid: sums,", "uid: totals, renamed_from: sums,")

@@ -19,10 +19,10 @@ from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import manifest_key
-from milepost.storage.manifest_log import ManifestLog
+from milepost.storage.log.manifest_log import ManifestLog
 from tests.harness.jobs.job_log import A, JobLog
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 
 EPOCHS = 60
 

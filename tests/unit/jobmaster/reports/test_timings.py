@@ -19,8 +19,8 @@ from milepost.protocol.codec.records import encode
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.storage.layout import after_commit_key, after_commit_prefix
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.job_stores import break_store
 from tests.unit.jobmaster.job.test_metadata import golden

@@ -11,8 +11,8 @@ import pytest
 from milepost.jobmaster.reports.cost import pace, upsert_reckoning
 from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
 from milepost.spec.values.cron import runs_per_day
-from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.sparkless.counted_job import CountedJob
 
 BUCKETS = {"format: parquet, path: ../lake/table": "format: delta, buckets: 4, path: ../lake/table"}
 EPOCHS = 5

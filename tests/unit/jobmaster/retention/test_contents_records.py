@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.dataflow.sinks.records.contents import MAX_RECORDS
-from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.stores.job_stores import later
 
 DAY_MS = 24 * 3_600_000

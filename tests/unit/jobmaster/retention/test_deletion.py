@@ -28,8 +28,8 @@ from milepost.protocol.records.checkpoints import Run, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import TimelineRole
 from milepost.storage.layout import checkpoint_prefix, metrics_prefix
-from milepost.storage.local import LocalStore
-from tests.harness.jobs.sparkless_job import TIMEOUT_MS, SparklessJob
+from milepost.storage.local.store import LocalStore
+from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
 from tests.harness.stores.hooked_store import HookedStore
 
 DAY_MS = 24 * 3_600_000

@@ -16,8 +16,8 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.layout import metadata_key, token_prefix
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 
 
 def job_with_epochs(folder: Path, count: int, last: int = 3) -> SparklessJob:

@@ -23,8 +23,8 @@ from milepost.protocol.records.errors import CommitConflict, StateCorrupt, Store
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import PROBE_PREFIX, token_prefix, token_prefix_of_key
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.manifest_log import ManifestLog
-from tests.harness.jobs.sparkless_job import TIMEOUT_MS, SparklessJob
+from milepost.storage.log.manifest_log import ManifestLog
+from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.stores.hooked_store import HookedStore
 

@@ -16,8 +16,8 @@ from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.layout import manifest_key
-from milepost.storage.manifest_log import ManifestLog
-from tests.harness.jobs.sparkless_job import TIMEOUT_MS, SparklessJob
+from milepost.storage.log.manifest_log import ManifestLog
+from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
 from tests.harness.stores.hooked_store import HookedStore
 
 HOUR_MS = 3_600_000

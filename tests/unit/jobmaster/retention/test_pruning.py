@@ -19,8 +19,8 @@ from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.layout import SINKS_PREFIX, marks_prefix
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from tests.harness.jobs.counted_job import CountedJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.stores.hooked_store import Hook
 from tests.harness.stores.job_stores import LaterStore
 

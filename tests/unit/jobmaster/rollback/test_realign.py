@@ -12,8 +12,8 @@ from milepost.dataflow.sinks.records.reservation import RESERVATION
 from milepost.jobmaster.jobmaster import NothingToDo, Session
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt, StoreUnavailable
-from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.stores.job_stores import hook_stores
 
 

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.jobs.counted_job import CountedJob
+from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
 from tests.harness.tasks.tables import assert_same_rows
 

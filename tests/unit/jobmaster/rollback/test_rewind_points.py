@@ -8,8 +8,8 @@ import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster, RewindPoint
 from milepost.protocol.records.errors import CheckpointError
-from tests.harness.jobs.counted_job import SEEN_SINK, CountedJob
 from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from tests.harness.stores.job_stores import hook_stores
 
 EPOCHS = 5

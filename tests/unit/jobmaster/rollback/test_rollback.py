@@ -28,8 +28,8 @@ from milepost.protocol.records.errors import (
     Superseded,
 )
 from milepost.protocol.records.manifest_state import JobStatus
-from tests.harness.jobs.counted_job import SEEN_SINK, CountedJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.stores.job_stores import hook_stores, later
 
 EPOCHS = 5

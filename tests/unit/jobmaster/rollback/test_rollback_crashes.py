@@ -18,8 +18,8 @@ from milepost.protocol.records.errors import (
     InvalidRequest,
     StoreUnavailable,
 )
-from tests.harness.jobs.counted_job import SEEN_SINK, CountedJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.hooked_store import Hook
 from tests.harness.stores.job_stores import break_store, hook_stores

@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
-from tests.harness.jobs.backfill_job import BackfillJob
-from tests.harness.jobs.counted_job import CountedJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.backfill_job import BackfillJob
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
 from tests.harness.tasks.tables import assert_same_rows
 

@@ -10,7 +10,7 @@ import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spec.load.load import load_job
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.tasks.tables import assert_same_rows
 
 SPEC = """\

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 
 SPEC = """\
 name: stock

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.harness.jobs.counted_job import CountedJob
-from tests.harness.jobs.migrating_job import MigratingJob
-from tests.harness.jobs.saved_job import OtherJob
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.migrating_job import MigratingJob
+from tests.harness.jobs.sparkless.saved_job import OtherJob
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
 from tests.harness.tasks.tables import assert_same_rows
 

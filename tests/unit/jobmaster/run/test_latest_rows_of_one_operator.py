@@ -8,9 +8,9 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.jobs.counted_job import CountedJob
-from tests.harness.jobs.saved_job import OtherJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.saved_job import OtherJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.tasks.tables import assert_same_rows
 
 TABLE = "  - {name: table, input: latest, format: parquet, path: ../lake/table, mode: upsert}\n"

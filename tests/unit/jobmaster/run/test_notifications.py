@@ -11,8 +11,8 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 
 LISTENER = """
 class Listener:

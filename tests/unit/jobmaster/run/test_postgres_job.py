@@ -13,9 +13,9 @@ from milepost.dataflow.sinks.table.table_sink import COMPACT_FILES
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest, StoreUnavailable
 from milepost.protocol.records.layout import staged_files_prefix
-from tests.harness.jobs.counted_job import CountedJob
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.saved_job import OtherJob, moved
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.saved_job import OtherJob, moved
 from tests.harness.servers.postgres_server import Database, PostgresServer
 
 IN_POSTGRES = {

@@ -10,8 +10,8 @@ import pytest
 from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StoreUnavailable
-from tests.harness.jobs.counted_job import CountedJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.stores.job_stores import hook_stores
 
 

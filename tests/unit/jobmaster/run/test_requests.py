@@ -11,8 +11,8 @@ from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.requests import StoreRequests
-from tests.harness.jobs.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.stores.counted_stores import count_requests
 
 EMPTY = 6

@@ -13,8 +13,8 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.conformance.sink_case import nothing
-from tests.harness.jobs.counted_job import CountedJob
-from tests.harness.jobs.sparkless_runner import SparklessRunner
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
 from tests.harness.stores.job_stores import LaterStore
 from tests.harness.tasks.tables import assert_same_rows

@@ -11,9 +11,9 @@ import pytest
 
 from milepost.cli.terminal.tables import write_file
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound
-from tests.harness.jobs.counted_job import CountedJob
-from tests.harness.jobs.saved_job import OtherJob
-from tests.harness.jobs.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.saved_job import OtherJob
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.stores.faulty_store import Effect, Fault, at
 from tests.harness.stores.job_stores import break_store
 from tests.harness.tasks.tables import assert_same_rows

@@ -22,7 +22,7 @@ from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, Ta
 from milepost.spark.worker.task_memory import task_memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spec.values.types import parse_type
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 
 _BATCH_ROWS = 65_536
 _SCHEMA = pa.schema([("value", pa.int64())])

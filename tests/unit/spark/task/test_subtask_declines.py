@@ -15,7 +15,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spark.task.processing import Processing
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from milepost.storage.notices import AbortNotice, write_notice
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.tasks.dataplane import FIRST, DataPlane, ticking

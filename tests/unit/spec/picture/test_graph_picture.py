@@ -13,7 +13,7 @@ import pytest
 from milepost.spec.load.lint import lint_report
 from milepost.spec.load.load import from_text, load_job
 from milepost.spec.picture.graph_picture import PALETTES, graph_picture
-from tests.harness.servers.processes import REPOSITORY
+from tests.harness.servers.processes.processes import REPOSITORY
 
 EXAMPLES = REPOSITORY / "config" / "examples"
 SVG = "{http://www.w3.org/2000/svg}"

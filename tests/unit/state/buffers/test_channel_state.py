@@ -27,7 +27,7 @@ from milepost.state.buffers.channel_state import (
 from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.key_hashes import KEYED
 
 GROUPS = 16

@@ -23,7 +23,7 @@ from milepost.state.runs.evolution import STORED_AS
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.runs.runs import encode_run
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.key_hashes import KEYED
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])

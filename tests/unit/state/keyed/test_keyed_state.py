@@ -28,7 +28,7 @@ from milepost.state.runs.compaction import BASE_FACTOR, MAX_DELTAS, Choice, Snap
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.statistics import row_statistics
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.key_hashes import KEYED, WEAK
 
 SCHEMA = pa.schema(

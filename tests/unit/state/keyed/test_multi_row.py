@@ -28,7 +28,7 @@ from milepost.state.layers.row_identity import identity_of, plain_columns
 from milepost.state.runs.evolution import compare_schemas
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.key_hashes import KEYED, WEAK
 
 GROUPS = 8

@@ -18,7 +18,7 @@ from milepost.state.layers.integer_packing import narrowed, numbers_at, widened
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.key_hashes import KEYED
 
 ROWS = 1500

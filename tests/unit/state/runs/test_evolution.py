@@ -31,7 +31,7 @@ from milepost.state.runs.evolution import (
 )
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.key_hashes import KEYED
 
 GROUPS = 4

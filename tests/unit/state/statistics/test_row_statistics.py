@@ -20,7 +20,7 @@ from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.statistics import row_statistics
 from milepost.state.statistics.row_statistics import TIMER_EVERY, RowStatistics
-from milepost.storage.local import LocalStore
+from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.key_hashes import KEYED
 
 GROUPS = 8

@@ -23,7 +23,7 @@ from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
 from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.edges import DELETED_COLUMN
-from milepost.storage.at_once import at_once
+from milepost.storage.concurrency.at_once import at_once
 
 _PARALLEL_READS = 8
 _PIECE_BYTES = 8 << 20

@@ -33,7 +33,7 @@ from milepost.dataflow.sinks.staging.table_buckets import (
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.edges import DELETED_COLUMN
-from milepost.storage.at_once import at_once
+from milepost.storage.concurrency.at_once import at_once
 
 _BUCKETS_AT_ONCE = 4
 """In a directory: while some wait until the disk has a bucket for good, others are read, sorted and encoded."""

@@ -13,8 +13,8 @@ from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import JoinedFile, RowsPiece, StagedRows
 from milepost.dataflow.sinks.staging.small_files import JoinPlan, Run, cut_by_bytes, rows_identity
 from milepost.protocol.records.errors import StateCorrupt
-from milepost.storage.at_once import at_once
-from milepost.storage.background import begin_beside
+from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.background import begin_beside
 
 _LOG = logging.getLogger(__name__)
 

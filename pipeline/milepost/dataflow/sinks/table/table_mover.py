@@ -39,7 +39,7 @@ from milepost.protocol.records.errors import (
     Superseded,
 )
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.background import begin_beside
+from milepost.storage.concurrency.background import begin_beside
 
 LOST_RACES = 10
 """How often a move decides again after another writer changed the table."""

@@ -43,7 +43,7 @@ from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.job.spec import BUCKET_FORMATS
-from milepost.storage.background import in_background
+from milepost.storage.concurrency.background import in_background
 
 COMPACT_FILES = 64
 """A table of the latest rows with at least so many files is compacted by the next epoch that can."""

@@ -28,7 +28,7 @@ from milepost.protocol.exchange.declines import recreated
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.stored_fields import Known
-from milepost.storage.at_once import at_once
+from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.requests import StoreRequests
 
 

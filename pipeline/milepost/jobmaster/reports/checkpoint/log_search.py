@@ -11,7 +11,7 @@ from milepost.protocol.manifest.transaction.events import TimelineSwitched, conf
 from milepost.protocol.manifest.transaction.transitions import checkpoints_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId
-from milepost.storage.manifest_log import ManifestLog
+from milepost.storage.log.manifest_log import ManifestLog
 
 _PARENTS = 16
 """Checkpoints that a lineage is followed through: each costs a search of the log."""

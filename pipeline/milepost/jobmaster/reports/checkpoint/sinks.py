@@ -10,7 +10,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.reports.checkpoint.log_search import confirmations_after
 from milepost.jobmaster.reports.checkpoint.subtasks import Spread, SubtaskDetails, Subtasks, spreads
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.storage.manifest_log import ManifestLog
+from milepost.storage.log.manifest_log import ManifestLog
 
 _SOON = 3
 """Entries per sink behind a completion that are searched for when each of them had it."""

@@ -12,7 +12,7 @@ from milepost.jobmaster.reports.timings import requests_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.retention.lineage import lineage
 from milepost.spec.values.cron import DAYS_OF_MONTH
-from milepost.storage.at_once import at_once
+from milepost.storage.concurrency.at_once import at_once
 
 
 def month_cost(context: JobContext) -> MonthCost | None:

@@ -20,7 +20,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.storage.at_once import at_once
+from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.requests import StoreRequests
 
 

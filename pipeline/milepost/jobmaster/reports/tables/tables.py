@@ -23,8 +23,8 @@ from milepost.state.keyed.keyed_state import restore_state
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.at_once import at_once
 from milepost.storage.checked import read_handle, stat_handle
+from milepost.storage.concurrency.at_once import at_once
 
 
 def operator_rows(

@@ -21,7 +21,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.object_store import Credentials, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
-from tests.harness.servers.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.servers.s3_servers import S3Server, Seaweed
 from tests.harness.stores.delta_table import OWNER, SCHEMA, DeltaTableUnderTest, rows, write_id
 

@@ -17,8 +17,8 @@ from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusabl
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
-from tests.harness.servers.header_dropping_proxy import HeaderDroppingProxy
-from tests.harness.servers.processes import free_ports, run_python
+from tests.harness.servers.processes.processes import free_ports, run_python
+from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.servers.s3_servers import SeaweedTables
 from tests.harness.stores.iceberg_lake import IcebergLake, lake_on_disk, lake_on_server, move
 

@@ -17,9 +17,9 @@ from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     ProtocolViolation,
 )
-from tests.harness.servers.header_dropping_proxy import HeaderDroppingProxy
-from tests.harness.servers.holding_proxy import HoldingProxy
-from tests.harness.servers.repeating_proxy import RepeatingProxy
+from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.proxies.holding_proxy import HoldingProxy
+from tests.harness.servers.proxies.repeating_proxy import RepeatingProxy
 from tests.harness.servers.s3_servers import SeaweedTables
 from tests.harness.stores.iceberg_lake import OWNER, SCHEMA, IcebergLake, lake_on_server, move
 

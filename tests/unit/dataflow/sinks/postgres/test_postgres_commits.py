@@ -13,8 +13,8 @@ from milepost.protocol.records.errors import CommitOutcomeUnknown, StoreUnavaila
 from milepost.protocol.records.object_store import ObjectStore
 from tests.conformance.postgres_sink import PostgresCase
 from tests.conformance.sink_case import rows
-from tests.harness.servers.cutting_proxy import Cut, CuttingProxy
 from tests.harness.servers.postgres_server import Database, PostgresServer
+from tests.harness.servers.proxies.cutting_proxy import Cut, CuttingProxy
 
 
 class TestCommits(PostgresCase):

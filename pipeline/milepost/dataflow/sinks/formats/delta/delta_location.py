@@ -74,7 +74,7 @@ def _s3_options(config: StoreConfig) -> dict[str, str]:
 
     As it is told an endpoint, it makes no search for credentials of its own, which would ask the machine's cloud.
     """
-    from milepost.storage.s3_access import s3_access  # boto3 is only loaded by jobs that use it
+    from milepost.storage.s3.access import s3_access  # boto3 is only loaded by jobs that use it
 
     access = s3_access(config)
     options = {

@@ -15,7 +15,7 @@ from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.dataflow.sinks.table_format import ForeignCommit
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.at_once import at_once
+from milepost.storage.concurrency.at_once import at_once
 
 LOG = "_delta_log/"
 LAST_CHECKPOINT = f"{LOG}_last_checkpoint"

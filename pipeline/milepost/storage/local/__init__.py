@@ -1,0 +1,1 @@
+"""A directory as an object store, and its errors in our terms."""

@@ -1,0 +1,1 @@
+"""The manifest log: one commit point per job."""

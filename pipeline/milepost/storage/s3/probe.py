@@ -1,0 +1,214 @@
+"""Trust an endpoint only after it refused what it must refuse: several S3 servers ignore preconditions.
+
+The manifest log is only safe on a store whose create fails when the key exists (I1), and a planned input version is
+only safe to read where `If-Match` is honoured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NoAnswer
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import uuid4
+
+from milepost.protocol.records.errors import (
+    CheckpointError,
+    CommitConflict,
+    EnvironmentUnusable,
+    NotFound,
+    StoreUnavailable,
+)
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.concurrency.background import in_background
+from milepost.storage.keys import storage_fault
+from milepost.storage.layout import PROBE_PREFIX
+
+T = TypeVar("T")
+
+_RACERS = 8
+_LISTED = 100
+_ANSWER_S = 20.0
+"""How long a store may take for its first answer. Later requests wait, and try again, for minutes."""
+
+_WRONG_ETAG = "00000000000000000000000000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeCheck:
+    """One thing that was asked of the store.
+
+    Attributes:
+        check: the rule, e.g. ``If-None-Match on PutObject over a created object``.
+        ok: whether the store kept it.
+        detail: what it did, one clause, e.g. ``ignored If-None-Match on PutObject: a second create was accepted``.
+    """
+
+    check: str
+    ok: bool
+    detail: str
+
+
+def probe_store(store: ObjectStore) -> list[ProbeCheck]:
+    """Try each property the protocol relies on, below ``_probe/<random>/``, and clean up.
+
+    Returns:
+        All checks, in order, the failed ones included.
+    Raises:
+        EnvironmentUnusable, StoreUnavailable: the store could not even be asked.
+    """
+    prefix = f"{PROBE_PREFIX}{uuid4().hex}/"
+    first_answer(store, lambda: list(store.list(prefix, limit=1)))
+    keys = created, put, raced = [f"{prefix}{name}" for name in ("created", "put", "raced")]
+    try:
+        checks = [
+            _create_over_created(store, created),
+            _create_over_put(store, put),
+            _create_race(store, raced),
+            _read_other_version(store, created),
+            _listing(store, prefix, keys),
+        ]
+    except BaseException:
+        with contextlib.suppress(CheckpointError):  # it is the first error that says what is wrong
+            store.delete(keys)
+        raise
+    store.delete(keys)
+    return checks
+
+
+def first_answer(store: ObjectStore, ask: Callable[[], T]) -> T:
+    """Return what a store answers, which nobody knows yet to answer at all.
+
+    Raises: StoreUnavailable: it has not answered in `_ANSWER_S`; or what `ask` raises.
+    """
+    try:
+        return in_background(ask, "store-probe").result(_ANSWER_S)
+    except NoAnswer:
+        at = f" at {store.config.endpoint}" if store.config.endpoint else ""
+        raise StoreUnavailable(
+            f"store {store.config.url}{at} has not answered in {_ANSWER_S:g} s. Nothing was changed.",
+            hint="check that it is a store, that it is up, and that no proxy swallows what it answers",
+        ) from None
+
+
+def require_preconditions(store: ObjectStore) -> None:
+    """Refuse a store that fails any check of `probe_store`.
+
+    Raises:
+        EnvironmentUnusable: names the endpoint and every rule it broke.
+        StoreUnavailable: the store could not be asked.
+    """
+    failed = [check for check in probe_store(store) if not check.ok]
+    if failed:
+        where = store.config.endpoint or store.config.url
+        raise EnvironmentUnusable(
+            f"endpoint {where} (store {store.config.url}) {'; '.join(check.detail for check in failed)}. "
+            "Two runs could both commit there. Only probe objects were written, and removed.",
+            hint="use a store that honours conditional requests, and no proxy that drops their headers",
+            failed=[check.check for check in failed],
+        )
+
+
+def probe_versioned_reads(store: ObjectStore, prefix: str) -> ProbeCheck | None:
+    """Ask a store that is only read whether it tells versions apart, without writing to it.
+
+    Args:
+        store: of a source. prefix: below which its objects lie.
+    Returns:
+        The check on one object that is there; None when there is none, and nothing to be mistaken about.
+    Raises:
+        EnvironmentUnusable, StoreUnavailable: the store could not even be asked.
+    """
+    found = store.list(prefix, limit=_LISTED, unnamable=[])
+    listed = [stat for stat in found if storage_fault(stat.key) is None]
+    if not listed:
+        return None
+    smallest = min(listed, key=lambda stat: stat.size)  # a store that ignores the condition sends the whole body
+    try:
+        return _read_other_version(store, smallest.key)
+    except NotFound:
+        return None
+
+
+def require_versioned_reads(store: ObjectStore, prefix: str, reader: str) -> bool:
+    """Refuse a store whose reads ignore the expected version: another one would be read as the planned one.
+
+    Args:
+        reader: who reads there, for the message, e.g. ``source flights``.
+    Returns:
+        Whether it could be asked: there was an object.
+    Raises:
+        EnvironmentUnusable: it ignores If-Match. StoreUnavailable: it could not be asked.
+    """
+    check = probe_versioned_reads(store, prefix)
+    if check is not None and not check.ok:
+        where = store.config.endpoint or store.config.url
+        raise EnvironmentUnusable(
+            f"endpoint {where} ({reader} at {store.config.url}) {check.detail}. An object that changes after it was "
+            "planned would be read unnoticed. Nothing was written there.",
+            hint="use a store that honours conditional requests, and no proxy that drops their headers",
+            failed=[check.check],
+        )
+    return check is not None
+
+
+def _create_over_created(store: ObjectStore, key: str) -> ProbeCheck:
+    store.create(key, b"first")
+    return _create_again(store, key, b"first", "created")
+
+
+def _create_over_put(store: ObjectStore, key: str) -> ProbeCheck:
+    store.put(key, b"first")
+    return _create_again(store, key, b"first", "put")
+
+
+def _create_again(store: ObjectStore, key: str, body: bytes, how: str) -> ProbeCheck:
+    check = f"If-None-Match on PutObject over a {how} object"
+    try:
+        store.create(key, b"second")
+    except CommitConflict:
+        if store.get(key) == body:
+            return ProbeCheck(check, True, "refused, and the object kept its content")
+        return ProbeCheck(check, False, f"refused If-None-Match on PutObject, yet replaced the {how} object")
+    return ProbeCheck(check, False, f"ignored If-None-Match on PutObject: a create over a {how} object was accepted")
+
+
+def _create_race(store: ObjectStore, key: str) -> ProbeCheck:
+    def attempt(racer: int) -> bool:
+        try:
+            store.create(key, b"%d" % racer)
+        except CommitConflict:
+            return False
+        return True
+
+    check = f"If-None-Match on PutObject by {_RACERS} writers at once"
+    with ThreadPoolExecutor(_RACERS) as pool:
+        winners = sum(pool.map(attempt, range(_RACERS)))
+    if winners == 1:
+        return ProbeCheck(check, True, "one writer won")
+    return ProbeCheck(
+        check,
+        False,
+        f"checked If-None-Match on PutObject without atomicity: {winners} of {_RACERS} "
+        "concurrent creates of one key were accepted, expected 1",
+    )
+
+
+def _read_other_version(store: ObjectStore, key: str) -> ProbeCheck:
+    check = "If-Match on GetObject"
+    try:
+        store.get_if_match(key, _WRONG_ETAG)
+    except CommitConflict:
+        return ProbeCheck(check, True, "a read of another version was refused")
+    return ProbeCheck(check, False, "ignored If-Match on GetObject: a read of another version was answered")
+
+
+def _listing(store: ObjectStore, prefix: str, keys: list[str]) -> ProbeCheck:
+    check = "ListObjectsV2 after writes, in order"
+    listed = [stat.key for stat in store.list(prefix)]
+    after = [stat.key for stat in store.list(prefix, start_after=sorted(keys)[0], limit=1)]
+    if listed == sorted(keys) and after == sorted(keys)[1:2]:
+        return ProbeCheck(check, True, "all written objects were listed in byte order")
+    return ProbeCheck(check, False, f"answered ListObjectsV2 with {len(listed)} of {len(keys)} objects or out of order")

@@ -1,0 +1,95 @@
+"""A queue of SQS to which a bucket tells of new objects.
+
+What the messages say is not read: an epoch lists what is there. A message is a reason to look; one that is delivered
+twice, or tells of something else, is an epoch with nothing to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from milepost.protocol.records.errors import StoreUnavailable
+from milepost.protocol.records.object_store import Credentials
+from milepost.storage.keys import is_loopback
+from milepost.storage.s3.store import aws_session
+
+WAIT_S = 10
+"""How long one request waits for a first message; so long a process that ends may have to wait for it."""
+
+AT_ONCE = 1000
+"""How many messages are taken together, at most: many objects that land at one time are one reason."""
+
+_REQUEST = 10
+"""How many messages SQS takes or gives in one request."""
+
+
+class NewObjectsQueue:
+    """The queue of a URL, as its messages are received and deleted.
+
+    Args:
+        credentials: None: those of the standard AWS chain.
+        region: of a queue whose URL names none; None: that of the AWS tools' configuration.
+    Raises: StoreUnavailable: no region is known.
+    """
+
+    def __init__(self, url: str, credentials: Credentials | None = None, region: str | None = None) -> None:
+        self._url = url
+        parts = urlsplit(url)
+        named = re.match(r"sqs\.([a-z0-9-]+)\.amazonaws\.", parts.netloc)
+        endpoint = f"{parts.scheme}://{parts.netloc}"
+        with self._translated_errors("opened"):
+            self._client = aws_session(credentials).client(
+                "sqs",
+                endpoint_url=endpoint,
+                region_name=named[1] if named else region,
+                config=Config(read_timeout=WAIT_S + 10, **({"proxies": {}} if is_loopback(endpoint) else {})),
+            )
+
+    def receive(self) -> list[str]:
+        """Wait for messages, at most `WAIT_S`. Returns their receipts, by which they are deleted; [] for none.
+
+        Raises: StoreUnavailable.
+        """
+        with self._translated_errors("read"):
+            receipts = self._received(WAIT_S)
+            while receipts and len(receipts) < AT_ONCE and (more := self._received(0)):
+                receipts += more
+        return receipts
+
+    def delete(self, receipts: list[str]) -> None:
+        """Delete messages, by their receipts.
+
+        Raises: StoreUnavailable: some are not deleted; those come again.
+        """
+        for begin in range(0, len(receipts), _REQUEST):
+            batch = enumerate(receipts[begin : begin + _REQUEST])
+            entries = [{"Id": str(index), "ReceiptHandle": receipt} for index, receipt in batch]
+            with self._translated_errors("emptied of what was seen"):
+                reply = self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
+            if failed := reply.get("Failed"):
+                raise self._unavailable("emptied of what was seen", failed[0]["Code"])
+
+    @contextmanager
+    def _translated_errors(self, doing: str) -> Iterator[None]:
+        """Raise what AWS' library raises as our error: without the reply, which may quote a key."""
+        try:
+            yield
+        except (BotoCoreError, ClientError, ValueError) as error:
+            reason = error.response["Error"].get("Code") if isinstance(error, ClientError) else type(error).__name__
+            raise self._unavailable(doing, reason) from error
+
+    def _unavailable(self, doing: str, reason: str | None) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"queue {self._url} could not be {doing} ({reason}).",
+            hint="check its URL and region, and that the credentials in use may receive and delete its messages",
+        )
+
+    def _received(self, wait_s: int) -> list[str]:
+        reply = self._client.receive_message(QueueUrl=self._url, MaxNumberOfMessages=_REQUEST, WaitTimeSeconds=wait_s)
+        return [message["ReceiptHandle"] for message in reply.get("Messages", ())]

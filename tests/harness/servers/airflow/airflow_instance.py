@@ -1,0 +1,388 @@
+"""One real Airflow for the end-to-end tests: its own processes, home and database, from the demo's own stack code.
+
+The specs it sees are files in its `config` folder; a test adds its own job and waits until the scheduler knows it.
+Waiting is always for a state that Airflow reports, never for time to pass.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from milepost.airflow.operators.job_specs import epoch_dag_id
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.jobmaster import JobMaster
+from milepost.spec.load.load import LoadedJob, load_job
+from scripts.airflow_rest import AirflowRest
+from scripts.processes import PYTHON_PATH
+from scripts.stack import Stack
+from tests.harness.servers.processes.processes import stop_tree
+
+TASKS = ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "notify_complete", "subsume")
+RUN_S = 420.0
+STATE_S = 420.0
+LOG_TAIL = 6000
+"""Characters of a failed task's log that are printed."""
+
+PARSE_AGAIN_S = 20.0
+"""Airflow drops a request to parse a file that is just being parsed: it is asked again after so long."""
+
+SETTINGS: dict[str, dict[str, object]] = {
+    # A loaded machine needs longer for what is quick on its own: to parse the file, and to end after the last word.
+    "core": {"dagbag_import_timeout": 240, "task_success_overtime": 240},
+    "scheduler": {
+        # A lost task is found quickly, but not one whose machine stalls for a while; the demo keeps Airflow's 300 s.
+        "task_instance_heartbeat_timeout": 20,
+        "task_instance_heartbeat_timeout_detection_interval": 2,
+        # A scheduler that was held up for longer takes itself for dead, and starts its own running tasks once more.
+        "scheduler_health_check_threshold": 12,
+        "orphaned_tasks_check_interval": 5,
+    },
+    "workers": {"min_heartbeat_interval": 2, "max_failed_heartbeats": 20},
+    # A DAG file is parsed again when a test asks for it, not all the time: two cores have other work.
+    "dag_processor": {"refresh_interval": 5, "min_file_process_interval": 3600, "dag_file_processor_timeout": 300},
+}
+
+CARRIERS = """
+name: {name}
+storage: {storage}
+sources:
+  flights:
+    format: csv
+    path: {landing}/*.csv
+    settle: 0s
+    schema: {{carrier: string, delay: int64}}
+    limits_per_epoch: {{max_files: 1}}
+operators:
+  - {{uid: carriers, kind: aggregate, inputs: [flights], key: [carrier],
+     aggregates: {{flights: count(*), delay_sum: sum(delay)}}}}
+sinks:
+  - {{name: carriers, input: carriers, format: parquet, path: {lake}, mode: upsert}}
+checkpointing: {{timeout: 20m, retained: {{last: {retained}}}, tolerable_failures: {tolerable}}}
+spark: {{{spark}, parallelism: 1}}
+airflow: {{retries: {retries}, pool: {pool}}}
+"""
+"""A job spec; further sections go below it. One subtask: what many of them do is tested without a scheduler."""
+
+ON_THE_SERVER = 'remote: "${env:MILEPOST_SPARK_REMOTE:-}"'
+"""Where a job's epochs run unless it says otherwise: on the one server of the instance, which costs no start."""
+
+OF_ITS_OWN = 'master: "local[2]"'
+"""A Spark in the process of the task."""
+
+GATE = """
+quality:
+  - sink: carriers
+    expectations:
+      - {type: expect_column_values_to_be_between, column: delay_sum, max_value: 1000000, severity: critical}
+"""
+
+
+class E2eJob:
+    """One job of the instance: a folder with its landing, storage and lake, and its spec in Airflow's config."""
+
+    def __init__(self, airflow: AirflowInstance, name: str, folder: Path, spec: str) -> None:
+        self.airflow = airflow
+        self.name = name
+        self.folder = folder
+        self.spec_path = airflow.config / f"{name}.yaml"
+        self.spec_path.write_text(spec)
+        self.dag_id = epoch_dag_id(name)
+
+    @property
+    def loaded(self) -> LoadedJob:
+        return load_job(self.spec_path)
+
+    @property
+    def master(self) -> JobMaster:
+        return JobMaster(self.loaded)
+
+    def land(self, name: str, rows: dict[str, int]) -> None:
+        """Land one object: a row per carrier with its delay."""
+        landing = self.folder / "landing"
+        landing.mkdir(parents=True, exist_ok=True)
+        body = "carrier,delay\n" + "".join(f"{carrier},{delay}\n" for carrier, delay in rows.items())
+        (landing / f"{name}.csv").write_text(body)
+
+    def trigger(self, **conf: bool) -> str:
+        return self.airflow.rest.trigger(self.dag_id, dict(conf))
+
+    def run(self, **conf: bool) -> tuple[str, str]:
+        """Trigger a run and wait for its end. Returns its run id and state."""
+        run_id = self.trigger(**conf)
+        return run_id, self.wait(run_id)
+
+    def wait(self, run_id: str) -> str:
+        return self.airflow.wait(self.dag_id, run_id)
+
+    def states(self, run_id: str) -> dict[str, str | None]:
+        return self.airflow.rest.states(self.dag_id, run_id)
+
+    def wait_for_task(self, run_id: str, task_id: str, *states: str) -> str:
+        """Wait until a task has one of the states; return it."""
+
+        def found() -> str | None:
+            own = [state for name, state in self.states(run_id).items() if name.split("[")[0] == task_id]
+            return next((state for state in own if state in states), None)
+
+        with self.airflow.explained(self.dag_id, run_id):
+            return str(self.airflow.until(found, f"{self.dag_id} {run_id}: {task_id} in {states}"))
+
+    def log(self, run_id: str, task_id: str, try_number: int | None = None, map_index: int = -1) -> str:
+        """Of the newest try, unless another is asked for: a loaded machine may lose one, and Airflow begins another."""
+        number = try_number or self.tries(run_id, task_id)
+        return self.airflow.rest.log(self.dag_id, run_id, task_id, number, map_index)
+
+    def tries(self, run_id: str, task_id: str) -> int:
+        """How often a task was started, clears included."""
+        return max(
+            task["try_number"] for task in self.airflow.rest.tasks(self.dag_id, run_id) if task["task_id"] == task_id
+        )
+
+    def token(self, run_id: str, task_id: str) -> int:
+        """The token that a task of a run acts for: that of the trigger, and from `run_epoch` on that of its try."""
+        own = "trigger_checkpoint" if task_id in ("trigger_checkpoint", "run_epoch") else "run_epoch"
+        path = f"/dags/{self.dag_id}/dagRuns/{run_id}/taskInstances/{own}/xcomEntries/return_value"
+        value = self.airflow.rest.ask("GET", path, params={"deserialize": True})["value"]
+        return int(value["token"])
+
+    def process(self, run_id: str, task_id: str) -> psutil.Process:
+        """The process of a running task. Its parent is the supervisor that Airflow gave it."""
+        found = self.airflow.rest.tasks(self.dag_id, run_id)
+        (pid,) = [task["pid"] for task in found if task["task_id"] == task_id]
+        return psutil.Process(pid)
+
+    def give_up(self, run_id: str) -> None:
+        """Mark a run as failed, as a person does who sees it hang: none of its tasks will run any more."""
+        self.airflow.rest.ask("PATCH", f"/dags/{self.dag_id}/dagRuns/{run_id}", json={"state": "failed"})
+
+    def clear(self, run_id: str, task_id: str) -> None:
+        """Clear a task and what follows, and wait until Airflow has the run going again."""
+        tries = self.tries(run_id, task_id)
+        self.airflow.rest.clear(self.dag_id, run_id, task_id)
+        self.airflow.until(lambda: self.tries(run_id, task_id) > tries, f"{task_id} of {run_id} starts again")
+
+    def finished_runs(self, count: int) -> list[dict[str, Any]] | None:
+        """The runs, oldest first, once that many are finished."""
+        runs = self.airflow.rest.runs(self.dag_id)[::-1]
+        done = [run for run in runs if run["state"] in ("success", "failed")]
+        if len(done) < count:
+            return None
+        for run in done:
+            if run["state"] == "failed":
+                self.airflow.explain(self.dag_id, run["dag_run_id"])
+        return done
+
+    def published_checkpoint(self) -> int | None:
+        """The checkpoint that the sink's table shows; None while nothing is published."""
+        return JobContext(self.loaded).sink("carriers").position().checkpoint_id or None
+
+    def table(self) -> dict[str, tuple[int, int]]:
+        """The published table: carrier -> (flights, delay_sum)."""
+        rows = self.master.read("carriers").to_pylist()
+        return {row["carrier"]: (row["flights"], row["delay_sum"]) for row in rows}
+
+    def statuses(self) -> list[tuple[int, str]]:
+        """Checkpoint id and status, oldest first."""
+        found = self.master.list_checkpoints()
+        return sorted((checkpoint.checkpoint_id, checkpoint.status) for checkpoint in found)
+
+
+STEPS = "steps"
+"""As a job's pool: each of its tasks asks for a slot of a pool of its own, which `step_pool` names."""
+
+POLICY = f"""
+def task_policy(task):
+    if task.pool == {STEPS!r}:
+        task.pool = {STEPS!r} + "-" + task.task_id
+"""
+
+
+def step_pool(task_id: str) -> str:
+    return f"{STEPS}-{task_id}"
+
+
+class AirflowInstance:
+    """A running Airflow and the jobs that tests gave it.
+
+    Attributes:
+        config: the specs of the clone's DAG file. team: the DAG files of a team that has no clone.
+    """
+
+    def __init__(
+        self, folder: Path, *, services: tuple[str, ...] = ("api-server", "scheduler", "dag-processor")
+    ) -> None:
+        self.folder = folder
+        self.config = folder / "config"
+        self.config.mkdir(parents=True)
+        self.team = folder / "team"
+        self.team.mkdir()
+        self.lineage_config = folder / "openlineage.yml"
+        self.stack = Stack(
+            folder / "stack",
+            config=self.config,
+            services=services,
+            settings=SETTINGS | {"dag_processor": SETTINGS["dag_processor"] | self._bundles()},
+            # This checkout's code, wherever the environment was made for. Lineage: once a test has written that file.
+            environ={"PYTHONPATH": PYTHON_PATH, "OPENLINEAGE_CONFIG": str(self.lineage_config)},
+            say=lambda text: None,
+        )
+
+    def _bundles(self) -> dict[str, object]:
+        """The setting of two folders of DAG files: the clone's, and one of a team."""
+        local = {"classpath": "airflow.dag_processing.bundles.local.LocalDagBundle"}
+        clone = {"name": "dags-folder", **local, "kwargs": {}}
+        team = {"name": "team", **local, "kwargs": {"path": str(self.team)}}
+        return {"dag_bundle_config_list": json.dumps([clone, team])}
+
+    def start(self) -> None:
+        """Start with one job that nobody runs: its DAG is the handle by which a parse can be asked for."""
+        (self.stack.home / "config").mkdir(parents=True)
+        (self.stack.home / "config" / "airflow_local_settings.py").write_text(POLICY)
+        (self.config / "idle.yaml").write_text(self.spec("idle"))
+        self.stack.start_spark()
+        self.stack.start_airflow()
+        self.stack.wait_for_spark()
+        self.rest: AirflowRest = self.stack.rest()
+        self.until(self.rest.dags, "the first parse of the DAG file")
+
+    def stop(self) -> None:
+        """End what was started; nobody needs what it would still write down."""
+        for started in self.stack.started.values():
+            if (process := started.process()) is not None:
+                stop_tree(process, kill=True)
+        self.stack.stop()
+
+    def _fields(self, name: str) -> dict[str, Any]:
+        folder = self.folder / "jobs" / name
+        places = {"storage": folder / "state", "landing": folder / "landing", "lake": folder / "lake"}
+        settings = {"retained": 10, "tolerable": 0, "retries": 2, "pool": "default_pool", "spark": ON_THE_SERVER}
+        return {"name": name, **places, **settings}
+
+    def spec(self, name: str) -> str:
+        """Return the text of a spec with the defaults of `_fields`."""
+        return CARRIERS.format(**self._fields(name))
+
+    def add_job(
+        self, name: str, *, spec: str = CARRIERS, more: str = "", unpaused: bool = True, **values: Any
+    ) -> E2eJob:
+        """Write a job's spec, have the DAG file parsed again, and unpause its DAG.
+
+        Args:
+            spec: a template; its fields get the defaults of `_fields`, `values` over them.
+            more: further sections of the spec.
+            unpaused: False: the DAG stays paused.
+        """
+        folder = self.folder / "jobs" / name
+        (folder / "landing").mkdir(parents=True)
+        job = E2eJob(self, name, folder, spec.format(**(self._fields(name) | values)) + more)
+        self.parsed_until(lambda: job.dag_id in self.rest.dags(), f"{job.dag_id} is listed")
+        if unpaused:
+            self.rest.set_paused(job.dag_id, False)
+        return job
+
+    def parsed_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Have the DAG file parsed now, and again and again, until a condition holds that follows from it."""
+        asked = -math.inf
+
+        def holds() -> bool:
+            nonlocal asked
+            if time.monotonic() - asked > PARSE_AGAIN_S:
+                self.reparse()
+                asked = time.monotonic()
+            return condition()
+
+        self.until(holds, what)
+
+    def add_pool(self, name: str, slots: int) -> None:
+        self.rest.ask("POST", "/pools", json={"name": name, "slots": slots})
+
+    def set_slots(self, pool: str, slots: int) -> None:
+        about = {"pool": pool, "slots": slots, "include_deferred": False}
+        self.rest.ask("PATCH", f"/pools/{pool}", params={"update_mask": "slots"}, json=about)
+
+    def kill_scheduler(self) -> None:
+        """kill -9 of the scheduler alone: its workers, their tasks and Spark live on."""
+        killed = self.stack.started.pop("scheduler")
+        process = killed.process()
+        assert process is not None, "the scheduler is not running"
+        process.kill()
+        self.until(lambda: killed.process() is None, "the scheduler is gone")
+        self.stack.started[f"scheduler killed as {killed.pid}"] = killed  # what it left is stopped with the rest
+
+    def start_scheduler(self) -> None:
+        """Start a new scheduler on what the old one left, and wait until it says that it works."""
+        self.stack.start_service("scheduler")
+        self.stack.wait_for_airflow()
+
+    def page(self, path: str, *, logged_in: bool = True) -> httpx.Response:
+        """Ask Airflow's server for a page, as a browser does."""
+        headers = self.rest.authorization() if logged_in else {}
+        return httpx.get(self.stack.airflow_url + path, headers=headers, trust_env=False, timeout=60)
+
+    def wait(self, dag_id: str, run_id: str) -> str:
+        """Wait for a run's end. Why one failed is printed: a test that expected otherwise then shows it."""
+        with self.explained(dag_id, run_id):
+            state = self.rest.wait(dag_id, run_id, timeout_s=RUN_S)
+        if state == "failed":
+            self.explain(dag_id, run_id)
+        return state
+
+    @contextmanager
+    def explained(self, dag_id: str, run_id: str) -> Iterator[None]:
+        """Print what is known of a run when what the block waits for does not come."""
+        try:
+            yield
+        except TimeoutError:
+            self.explain(dag_id, run_id)
+            raise
+
+    def explain(self, dag_id: str, run_id: str) -> None:
+        """Print what is known of a run: its tasks' tries, what each failed or hanging one logged, and who said what."""
+        tasks = self.rest.tasks(dag_id, run_id)
+        for task in tasks:
+            about = {name: task[name] for name in ("state", "try_number", "start_date", "end_date", "pid")}
+            print(f"--- {dag_id} {run_id} {task['task_id']}: {about}")
+            if task["state"] in ("failed", "running", "up_for_retry"):
+                text = self.rest.log(dag_id, run_id, task["task_id"], task["try_number"], task["map_index"])
+                print(text[-LOG_TAIL:])
+        for log in ("scheduler", "api-server"):
+            said = self.graver(log, dag_id, *(task["id"] for task in tasks))
+            print(f"--- the {log}:\n" + "\n".join(said)[-LOG_TAIL:])
+
+    def graver(self, log: str, *about: str) -> list[str]:
+        """Warnings, errors and answers of 5xx of one of Airflow's processes that name one of these: a DAG, a try's id.
+
+        A task that was given up, or that its supervisor has ended, tells nothing itself.
+        """
+        text = (self.stack.folder / "logs" / f"{log}.log").read_text(errors="replace")
+        signs = ("error", "warn", "status_code=5")
+        grave = [line for line in text.splitlines() if any(sign in line.lower() for sign in signs)]
+        return [line for line in grave if any(name in line for name in about)]
+
+    def reparse(self) -> None:
+        """Ask for the DAG file to be parsed now."""
+        token = next(iter(self.rest.dags().values()))["file_token"]
+        self.rest.ask("PUT", f"/parseDagFile/{token}")
+
+    def asset_events(self, dag_id: str) -> list[dict[str, Any]]:
+        """The asset events that a DAG's runs emitted, oldest first."""
+        events = self.rest.ask("GET", "/assets/events", params={"source_dag_id": dag_id, "limit": 100})["asset_events"]
+        return sorted(events, key=lambda event: event["id"])
+
+    def until(self, condition: Callable[[], Any], what: str, timeout_s: float = STATE_S) -> Any:
+        """Wait for something that Airflow or the store shows. Returns it. Raises TimeoutError."""
+        deadline = time.monotonic() + timeout_s
+        while not (found := condition()):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {timeout_s:.0f} s: {what}")
+            time.sleep(0.5)
+        return found

@@ -1,0 +1,150 @@
+"""The page of a checkpoint tells what its document does, by operator and subtask, and names no level."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from milepost.airflow.dags.dag_factory import job_dags
+from milepost.jobmaster.jobmaster import CheckpointDetails, Session
+from milepost.storage.requests import StoreRequests
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.servers.airflow.page_client import PageClient, page_client
+
+GATE = (
+    "quality:\n  - sink: table\n    expectations:\n"
+    "      - {type: expect_column_values_to_be_between, column: k, max_value: 90}\n"
+    "checkpointing:"
+)
+
+
+def client_of(job: SparklessJob, patch: pytest.MonkeyPatch) -> PageClient:
+    return page_client(patch, *job_dags(job.folder / "config").values())
+
+
+class _Tables(HTMLParser):
+    """The cells of a page's tables, row by row; of a row that has a table in it those of that one are apart."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self._open: list[list[str]] = []
+        self._cell = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag == "tr":
+            self._open.append([])
+        elif tag in ("td", "th") and self._open:
+            self._open[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "tr":
+            self.rows.append([" ".join(cell.split()) for cell in self._open.pop()])
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1]:
+            self._open[-1][-1] += data
+
+
+def rows_of(page: str) -> list[list[str]]:
+    return _Tables(page).rows
+
+
+def test_operators_are_rows_that_fold_out_their_subtasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the figures of the document; a level is nowhere named."""
+    job = CountedJob.with_epochs(tmp_path / "job", 2).small
+    page = client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/2")
+    assert page.status_code == 200 and not re.search(r"\blevel\b", page.text.lower())
+    report, rows = job.master.show(2), rows_of(page.text)
+    assert isinstance(report, CheckpointDetails) and report.published is not None
+    for uid, one in report.operators.items():
+        (row,) = [row for row in rows if row[0] == f"{uid} {one.kind}"]
+        assert row[1:4] == [f"{value:,}" for value in (one.rows_in, one.rows_out, one.late_rows)]
+        assert row[4].endswith(f"{one.state_rows} rows")
+        assert f"<summary>{len(one.subtasks)} subtasks of {uid}</summary>" in page.text
+    for name, sink in report.published.items():
+        (row,) = [row for row in rows if row[0] == f"{name}{sink.table}"]
+        assert row[1:3] == [str(sink.rows), str(sink.files)] and row[6].startswith("committed")
+    assert [row[0] for row in rows if row and row[0] in ("least", "median", "greatest")]
+    assert f'<a href="/jobs/small__epoch/checkpoints/{report.base}?job=small">' in page.text
+
+
+def test_a_vetoed_one_says_why_and_what_to_do_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the rows that failed, as the gate keeps them, escaped."""
+    job = SparklessJob.create(tmp_path, {"checkpointing:": GATE})
+    job.land("a.csv", "k,v\n1,a\n99,b\n")
+    with pytest.raises(Exception, match="quality gate"):
+        job.master.run(Session.cli(), SparklessRunner())
+    page = client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/1").text
+    assert "Nothing of it is published: a critical expectation failed" in page and "QUALITY_GATE_FAILED" in page
+    assert "What to do first:</b> Correct the rows where they come from, or the expectation" in page
+    assert "What the quality gate refused" in page and ["99"] in rows_of(page)
+    assert "only a retained checkpoint has its measurements" in page
+
+
+def test_an_aborted_one_has_its_remedy_in_the_document_and_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv", "k,v\nnot a number,a\n")
+    with pytest.raises(Exception, match="not a number"):
+        job.master.run(Session.cli(), SparklessRunner())
+    report = job.master.show(1)
+    assert report.meaning is not None and report.remedy is not None and "dead_letter" in report.remedy
+    page = client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/1").text
+    assert 'href="/runbook/epoch-failed"' in page
+    assert "What to do first:" in page and "a source object holds a record that cannot be read" in page
+
+
+def test_of_a_damaged_one_the_page_tells_what_the_log_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 2).small
+    next((job.folder / "store").rglob("chk-*2/t*/_metadata")).write_bytes(b"{")
+    answer = client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/2")
+    assert answer.status_code == 200 and "does not match the checkpoint that refers to it" in answer.text
+    assert "<dt>Rows in</dt><dd>3<" in answer.text and '<h2 id="operators">' not in answer.text
+    assert "only a retained checkpoint has" not in answer.text and 'href="/runbook/state-corrupt"' in answer.text
+
+
+def test_requests_and_money_are_those_of_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an epoch on S3 whose spec has prices; no subtask of it is known."""
+    job = SparklessJob.create(tmp_path, {"checkpointing:": "prices: {get_per_1000: 500.0}\ncheckpointing:"})
+    job.land("a.csv")
+    asked = StoreRequests(1, 2, 0, 700, 5_000)
+    job.epoch(lambda metadata: replace(metadata, requests={"begin": asked}))
+    rows = rows_of(client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/1").text)
+    assert ["begin", "1", "2", "0", "700 B", "5.0 kB"] in rows
+    report = job.master.show(1)
+    assert isinstance(report, CheckpointDetails) and report.cost is not None
+    page = client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/1").text
+    assert f"<dt>Cost, estimated</dt><dd>{report.cost.total:g} USD" in page
+
+
+def test_the_summary_has_the_percentiles_of_the_newest_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 3).small
+    client = client_of(job, monkeypatch)
+    rows = rows_of(client.get("/jobs/small__epoch/summary").text)
+    (row,) = [row for row in rows if row[0] == "Rows in"]
+    assert row[1:] == ["3", "3", "3", "3", "3", "3", "3"]
+    assert [row for row in rows if row[0] == "notify"]
+    empty = SparklessJob.create(tmp_path / "empty")
+    assert "there is nothing to sum up" in client_of(empty, monkeypatch).get("/jobs/small__epoch/summary").text
+
+
+def test_rewind_points_lead_to_the_form_of_a_rollback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each but the head, which changes nothing, and what cannot be used, which says why."""
+    job = CountedJob.with_epochs(tmp_path / "job", 3).small
+    keys = {int(one.checkpoint_id): one.metadata.key for one in job.context.head().state.checkpoints}
+    (job.folder / "store" / "small" / keys[1]).unlink()
+    page = client_of(job, monkeypatch).get("/jobs/small__epoch/rewind").text
+    rows = {row[0]: row for row in rows_of(page)[1:]}
+    assert list(rows) == ["3", "2", "1", "0"]
+    assert "changes nothing" in rows["3"][3] and "StateCorrupt" in rows["1"][3]
+    assert "seen: 9 → 6" in rows["2"][3] and "rows: 1 object" in rows["2"][4]
+    assert page.count("Roll back…") == 2

@@ -1,0 +1,145 @@
+"""The checkpoints of a job say which timeline is live, what a rollback has left, and which sinks have yet to follow."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from milepost.airflow.dags.dag_factory import job_dags
+from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.records.errors import StoreUnavailable
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.servers.airflow.page_client import PageClient, page_client
+from tests.harness.stores.faulty_store import Effect, Fault
+from tests.harness.stores.job_stores import break_store
+
+CHECKPOINTS = "/jobs/small__epoch/checkpoints"
+
+
+def client_of(job: CountedJob, patch: pytest.MonkeyPatch) -> PageClient:
+    return page_client(patch, *job_dags(job.small.folder / "config").values())
+
+
+def test_they_tell_the_live_timeline_and_fold_what_a_rollback_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 2)
+    client = client_of(job, monkeypatch)
+    page = client.get(CHECKPOINTS).text
+    assert "live timeline main" in page and "not live" not in page and "have yet to follow" not in page
+    assert "<h2>Timelines</h2>" not in page, "there is one"
+    url = job.small.context.sink_config("seen").url
+    with pytest.MonkeyPatch.context() as outage:
+        break_store(outage, url, Fault(lambda operation, key: True, Effect.UNAVAILABLE, times=10_000))
+        with pytest.raises(StoreUnavailable):
+            job.rollback(1, detail="<b>wrong</b>")
+    page = client.get(CHECKPOINTS).text
+    timeline = job.small.context.head().state.live
+    assert f"live timeline {timeline}" in page and f"have yet to follow timeline {timeline}: seen" in page
+    folded = page[page.index('<details class="left">') :]
+    assert page.count('<tr class="dead">') == folded.count('<tr class="dead">') == 1
+    assert "1 checkpoint of timeline main, abandoned: a rollback left it at 2" in folded
+    assert f"<td>main at 2</td><td>{timeline}</td>" in page and "&lt;b&gt;wrong&lt;/b&gt;" in page and "<b>" not in page
+
+
+def test_timelines_are_drawn_once_there_are_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 3)
+    job.rollback(2)
+    job.run(1)
+    page = client_of(job, monkeypatch).get(CHECKPOINTS).text
+    assert page.count('class="timelines"') == 1 and "↩ back to 2" in page
+    assert (
+        f'<a href="{CHECKPOINTS}/3?job=small" tabindex="-1"><title>checkpoint 3, completed, timeline main, not live'
+        in page
+    )
+
+
+def test_many_checkpoints_are_shown_a_page_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("milepost.airflow.page.routes.checkpoints.SHOWN_CHECKPOINTS", 2)
+    job = CountedJob.with_epochs(tmp_path / "job", 5)
+    client = client_of(job, monkeypatch)
+    address, told = CHECKPOINTS, []
+    while address:
+        page = client.get(address).text
+        told.append([int(one) for one in re.findall(r"/checkpoints/(\d+)\?job=small\">\d", page)])
+        earlier = re.search(r'<a href="([^"]+)">Earlier</a>', page)
+        address = earlier[1].replace("&amp;", "&") if earlier else ""
+    assert told == [[5, 4], [3, 2], [1]]
+    assert client.get(f"{CHECKPOINTS}?following=%3Cb%3E").status_code == 422
+
+
+def test_checkpoints_are_chosen_by_status_and_timeline_in_the_address_also_of_every_further_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("milepost.airflow.page.routes.checkpoints.SHOWN_CHECKPOINTS", 2)
+    job = CountedJob.with_epochs(tmp_path / "job", 4, {"last: 20": "last: 3"})
+    timeline = job.rollback(3).timeline
+    job.land([9])
+    job.run(2)
+    job.land([10])
+    job.master.abort(session := Session.cli(), job.master.trigger(session).checkpoint_id, "ABORTED_BY_USER", "no")
+    client, every = client_of(job, monkeypatch), job.master.list_checkpoints()
+    for chosen, wanted in (
+        ("status=completed", [one for one in every if one.status == "completed"]),
+        ("status=subsumed", [one for one in every if one.status == "subsumed"]),
+        ("status=aborted", [one for one in every if one.status == "aborted"]),
+        ("status=pending", []),
+        ("timeline=main", [one for one in every if one.timeline == "main"]),
+        (
+            "status=completed&timeline=main",
+            [one for one in every if (one.status, one.timeline) == ("completed", "main")],
+        ),
+    ):
+        address, told = f"{CHECKPOINTS}?{chosen}", []
+        while address:
+            page = client.get(address).text
+            told += [int(one) for one in re.findall(r"/checkpoints/(\d+)\?job=small\">\d", page)]
+            assert all(f"<strong>{one.partition('=')[2]}</strong>" in page for one in chosen.split("&"))
+            earlier = re.search(r'<a href="([^"]+)">Earlier</a>', page)
+            address = earlier[1].replace("&amp;", "&") if earlier else ""
+            assert not address or all(one in address for one in chosen.split("&"))
+        assert told == [one.checkpoint_id for one in wanted], chosen
+    assert "There is none." in client.get(f"{CHECKPOINTS}?status=pending").text
+    page = client.get(CHECKPOINTS).text
+    assert f'href="{CHECKPOINTS}?job=small&amp;timeline={timeline}">{timeline}</a>' in page
+    assert client.get(f"{CHECKPOINTS}?status=%3Cb%3E").status_code == 422
+
+
+def test_the_run_that_made_a_checkpoint_is_a_link_to_airflow_s_page_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = CountedJob.create(tmp_path / "job")
+    job.land([1])
+    job.master.trigger(Session.airflow("small__epoch", "manual__<b>/1", "manual", None))
+    page = client_of(job, monkeypatch).get(CHECKPOINTS).text
+    assert '<a href="/dags/small__epoch/runs/manual__%3Cb%3E%2F1" data-airflow>manual</a>' in page
+
+
+def test_the_log_tells_what_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 2)
+    job.rollback(1, detail="<b>wrong</b>")
+    page = client_of(job, monkeypatch).get("/jobs/small__epoch/log").text
+    assert (
+        "JobCreated" in page and "TimelineSwitched" in page and "&lt;b&gt;wrong&lt;/b&gt;" in page and "<b>" not in page
+    )
+
+
+def test_a_checkpoint_has_a_page_of_where_its_time_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one that is retained; of others the page says why there is nothing to see, and nothing fails."""
+    job = CountedJob.with_epochs(tmp_path / "job", 3, {"last: 1": "last: 2"})
+    client = client_of(job, monkeypatch)
+    assert f'<a href="{CHECKPOINTS}/3?job=small">3</a>' in client.get(CHECKPOINTS).text
+    page = client.get(f"{CHECKPOINTS}/3")
+    shown = page.text
+    phases = job.master.show(3).phases
+    assert page.status_code == 200
+    for name, spent in phases.items():
+        assert (f"<li><span>{name.removesuffix('_ms')}</span>" in shown) is (spent is not None and name != "total_ms")
+    assert f"In all {phases['total_ms']:,} ms" in shown and f'<a href="{CHECKPOINTS}?job=small" aria-current' in shown
+    retained = {int(one.checkpoint_id) for one in job.small.context.head().state.checkpoints}
+    for gone in {1, 2} - retained:
+        assert "only a retained checkpoint has its measurements" in client.get(f"{CHECKPOINTS}/{gone}").text
+    missing = client.get(f"{CHECKPOINTS}/9")
+    assert missing.status_code == 404 and "has no checkpoint 9" in missing.text and "<h1>small</h1>" in missing.text

@@ -1,0 +1,65 @@
+"""The configuration says every setting in force, and which of them somebody has changed from its default."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from milepost.airflow.dags.dag_factory import job_dags
+from milepost.airflow.page.frame.prose import prose
+from milepost.airflow.page.routes.configuration import sections_of
+from milepost.spec.load.load import load_job
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.servers.airflow.page_client import page_client
+from tests.harness.servers.processes.processes import REPOSITORY
+
+CONFIGURATION = "/jobs/small__epoch/configuration"
+
+
+def row_of(page: str, setting: str) -> str:
+    found = re.search(rf"<tr><th scope=\"row\"><code>{re.escape(setting)}</code>.*?</tr>", page, re.DOTALL)
+    assert found is not None, setting
+    return found[0]
+
+
+def test_what_differs_from_its_default_is_marked_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = SparklessJob.create(
+        tmp_path, {"timeout: 10m": "timeout: 25m", "path: ../landing/*.csv": 'path: "../landing/<b>*.csv"'}
+    )
+    client = page_client(monkeypatch, *job_dags(job.folder / "config").values())
+    page = client.get(CONFIGURATION).text
+    timeout = row_of(page, "timeout")
+    assert "<code>25m</code>" in timeout and "changed" in timeout and "<code>10m</code>" in timeout
+    last = row_of(page, "retained.last")
+    assert "<code>1</code>" in last and "<code>10</code>" in last and "the newest so many" in last
+    hourly = row_of(page, "retained.hourly")
+    assert "<code>0</code>" in hourly and "the same" in hourly and "changed" not in hourly
+    assert "must be written" in row_of(page, "path") and "&lt;b&gt;" in row_of(page, "path") and "<b>" not in page
+    assert "no checkpoint yet" in page
+    assert "below <code>timeout</code>; null" in row_of(page, "epoch_budget")
+    assert "`" not in page[: page.index("The spec, as it is written")]
+
+
+def test_what_is_code_in_our_prose_is_told_as_such_and_the_rest_is_escaped() -> None:
+    assert prose("`a<b>` and <i> `c`, `d") == "<code>a&lt;b&gt;</code> and &lt;i&gt; <code>c</code>, `d"
+    assert prose("") == "" and prose("it's") == "it&#39;s"
+
+
+def test_it_says_whether_the_head_was_made_with_this_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    job.epoch()
+    assert "this spec" in page_client(monkeypatch, *job_dags(tmp_path / "config").values()).get(CONFIGURATION).text
+    spec = tmp_path / "config" / "small.yaml"
+    spec.write_text(spec.read_text().replace("timeout: 10m", "timeout: 11m"))
+    assert "another spec" in page_client(monkeypatch, *job_dags(tmp_path / "config").values()).get(CONFIGURATION).text
+
+
+def test_every_setting_of_a_spec_with_all_keys_has_a_meaning() -> None:
+    spec = load_job(REPOSITORY / "config" / "examples" / "all_keys.yaml").spec
+    sections = list(sections_of(spec))
+    assert {section.title for section in sections} >= {"Checkpointing", "Schedule", "Spark", "Airflow", "Store"}
+    without = [f"{section.title} {one.name}" for section in sections for one in section.settings if not one.meaning]
+    assert not without

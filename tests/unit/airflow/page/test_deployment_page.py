@@ -1,0 +1,159 @@
+"""The page of all jobs: each that the user may see once, the most urgent first, and none waits for another's store."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from milepost.airflow.dags.dag_factory import job_dags
+from milepost.protocol.records.errors import StoreUnavailable
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.servers.airflow.page_client import PageClient, page_client
+from tests.harness.stores.job_stores import hook_stores
+
+
+def job_named(folder: Path, name: str, epochs: int = 0) -> SparklessJob:
+    job = SparklessJob.create(folder / name, {"name: small": f"name: {name}"})
+    for number in range(epochs):
+        job.land(f"{number}.csv")
+        run(job, name)
+    return job
+
+
+def run(job: SparklessJob, name: str) -> None:
+    """One epoch of a job that is not named `small`, as its command line would run it."""
+    from milepost.jobmaster.jobmaster import JobMaster, Session
+    from milepost.spec.load.load import load_job
+    from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+
+    JobMaster(load_job(job.folder / "config" / "small.yaml")).run(Session.cli(), SparklessRunner())
+
+
+def client_of(patch: pytest.MonkeyPatch, *jobs: SparklessJob, readable: list[str] | None = None) -> PageClient:
+    dags = [dag for job in jobs for dag in job_dags(job.folder / "config").values()]
+    return page_client(patch, *dags, readable=readable)
+
+
+def order_of(page: str) -> list[str]:
+    return re.findall(r'<th scope="row"><a href="/jobs/[^"]+">([^<]+)</a>', page)
+
+
+def test_each_job_is_there_once_with_its_freshness_and_its_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reached through the DAG of its epochs, although each of its DAGs documents its spec."""
+    fresh = job_named(tmp_path, "fresh", epochs=2)
+    fresh.land("unread.csv")
+    page = client_of(monkeypatch, fresh, job_named(tmp_path, "new")).get("/jobs").text
+    assert order_of(page) == ["fresh", "new"]
+    assert 'href="/jobs/fresh__epoch?job=fresh"' in page and 'href="/jobs/fresh__epoch/checkpoints/2?job=fresh"' in page
+    assert "healthy" in page and " ago</time>" in page and "1 unread object: the next epoch reads" in page
+    assert "initializing" in page and "never" in page and "milepost run" not in page
+
+
+def test_jobs_in_trouble_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed one, those that nobody can read, then those that somebody should look at, then the others by name."""
+    calm, failed, lost, torn = (job_named(tmp_path, name, epochs=1) for name in ("calm", "failed", "lost", "torn"))
+    fail(failed, "<b>broken</b>")
+    min((lost.folder / "store").rglob("manifest/*.json")).write_text("{")  # the head: versions count down
+    next((torn.folder / "store").rglob("chk-*1/t*/_metadata")).write_bytes(b"{")
+    page = client_of(monkeypatch, calm, failed, lost, torn).get("/jobs").text
+    assert order_of(page) == ["failed", "lost", "torn", "calm"]
+    assert "3 in trouble" in page and "1 healthy" in page
+    assert "&lt;b&gt;broken&lt;/b&gt;" in page and "<b>" not in page
+    assert page.count("unreadable</span>") == 2 and "go back to the empty state" in page
+    for form in ("/failed__operate/form?job=failed&amp;what=resume", "torn&amp;what=rollback&amp;rollback_to=0"):
+        assert f'{form}">' in page
+
+
+def fail(job: SparklessJob, detail: str) -> None:
+    """Let the job's next epoch fail, which it does not tolerate."""
+    from milepost.jobmaster.jobmaster import JobMaster, Session
+    from milepost.spec.load.load import load_job
+
+    job.land("bad.csv")
+    session, master = Session.cli(), JobMaster(load_job(job.folder / "config" / "small.yaml"))
+    pending = master.trigger(session)
+    master.abort(session, pending.checkpoint_id, "SUBTASK_DECLINED", detail)
+
+
+def test_a_store_that_does_not_answer_holds_up_no_other_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is asked once, however often the page is: the second page tells what the first one's question has found."""
+    from milepost.airflow.page.jobs import readings
+
+    slow, quick = job_named(tmp_path, "slow", epochs=1), job_named(tmp_path, "quick", epochs=1)
+    answers, asked = Event(), []
+
+    def hold(operation: str, key: str) -> None:
+        asked.append(key)
+        assert answers.wait(60)
+
+    client = client_of(monkeypatch, slow, quick)
+    monkeypatch.setattr(readings, "LIMIT_S", 0.4)
+    with pytest.MonkeyPatch.context() as held:
+        hook_stores(held, before=hold, only=str(slow.folder / "store"))
+        page = client.get("/jobs").text
+        first = len(asked)
+        again = client.get("/jobs").text
+        answers.set()
+        under_way = [one.running for one in readings.READINGS._under_way.values()]
+        for running in under_way:
+            running.result(timeout=60)
+    for shown in (page, again):
+        assert order_of(shown) == ["slow", "quick"]
+        assert "No answer of its store within 0.4 s" in shown and "healthy" in shown
+    assert first == 1 and len(asked) >= 1
+    monkeypatch.setattr(readings, "LIMIT_S", 30.0)
+    assert "No answer" not in client.get("/jobs").text
+
+
+def test_an_outage_is_told_in_the_line_of_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    down, up = job_named(tmp_path, "down", epochs=1), job_named(tmp_path, "up", epochs=1)
+
+    def refuse(operation: str, key: str) -> None:
+        raise StoreUnavailable("the store is <i>down</i>.", hint="Wait.")
+
+    client = client_of(monkeypatch, down, up)
+    hook_stores(monkeypatch, before=refuse, only=str(down.folder / "store"))
+    page = client.get("/jobs").text
+    assert order_of(page) == ["down", "up"]
+    assert "the store is &lt;i&gt;down&lt;/i&gt;.</div>" in page and ">Wait.</td>" in page and "healthy" in page
+
+
+def test_a_user_sees_the_jobs_of_the_dags_that_are_open_to_him(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a job of which only the form is open, that one leads to it."""
+    jobs = [job_named(tmp_path, name) for name in ("secret", "form", "seen")]
+    page = client_of(monkeypatch, *jobs, readable=["seen__epoch", "form__operate"]).get("/jobs").text
+    assert order_of(page) == ["form", "seen"] and "secret" not in page
+    assert 'href="/jobs/form__operate?job=form"' in page
+    nothing = client_of(monkeypatch, *jobs, readable=[]).get("/jobs").text
+    assert order_of(nothing) == [] and "No DAG that you may see is one of a job" in nothing
+
+
+def test_a_spec_that_is_refused_is_told_before_all_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = job_named(tmp_path, "fine")
+    (job.folder / "config" / "wrong.yaml").write_text("name: wrong\nstorages: <b>\n")
+    page = client_of(monkeypatch, job).get("/jobs").text
+    assert page.index("wrong.yaml is not a valid job spec") < page.index("fine__epoch")
+    assert 'href="/dags/wrong__epoch" data-airflow' in page
+
+
+def test_neither_all_jobs_nor_one_of_them_reads_its_retained_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each job the head's metadata is read: what a month costs, for which all are, stands on neither page."""
+    edit = {"name: small": "name: priced", "checkpointing:": "prices: {put_per_1000: 1}\ncheckpointing:"}
+    job = SparklessJob.create(tmp_path, {**edit, "last: 1": "last: 9"})
+    for number in range(4):
+        job.land(f"{number}.csv")
+        run(job, "priced")
+    client, read = client_of(monkeypatch, job), list[str]()
+    hook_stores(monkeypatch, before=lambda operation, key: read.append(key))
+    for address in ("/jobs", "/jobs/priced__epoch"):
+        read.clear()
+        assert "healthy" in client.get(address).text
+        (metadata,) = (key for key in read if key.endswith("_metadata"))
+        assert metadata.startswith("chk-00000000000000000004/")

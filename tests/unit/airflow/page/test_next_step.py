@@ -1,0 +1,77 @@
+"""The next step of a job is taken inside Airflow: a form, a run of a DAG, or something that is not the job's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from milepost.airflow.operate.registry import ACTS
+from milepost.airflow.page.frame.commands import names_command
+from milepost.airflow.page.jobs.acts import _PURPOSES, acts_of
+from milepost.airflow.page.jobs.dag_jobs import DagJob
+from milepost.airflow.page.jobs.next_step import EPOCH, next_step, step_of_error
+from milepost.airflow.page.jobs.readings import Reading
+from milepost.jobmaster.jobmaster import Condition, Status
+from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SparklessJob:
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    job.epoch()
+    return job
+
+
+@pytest.fixture
+def status(job: SparklessJob) -> Status:
+    return job.master.status()
+
+
+@pytest.mark.parametrize("condition", Condition)
+def test_each_condition_has_one_that_needs_no_shell(job: SparklessJob, status: Status, condition: Condition) -> None:
+    """The command is told apart; what the step is done with stands first among the acts."""
+    found = replace(status, condition=condition, next_step="milepost run small", last_failure="SUBTASK_DECLINED")
+    step = next_step(found)
+    assert step.words and not names_command(step.words) and step.command == "milepost run small"
+    assert step.act in ("", EPOCH, *ACTS) and set(_PURPOSES) <= {EPOCH, *ACTS}
+    acts = acts_of(Reading(DagJob("small__epoch", job.loaded()), job.master.job_state(), found))
+    assert [act.what or EPOCH for act in acts if act.first] == ([step.act] if step.act else [])
+    assert acts[0].first is bool(step.act) and len({act.label for act in acts}) == len(acts)
+
+
+def test_unread_input_is_a_reason_to_run_an_epoch(status: Status) -> None:
+    assert next_step(status).act == ""
+    assert next_step(replace(status, unread_objects=3)).act == EPOCH
+    assert next_step(replace(status, in_flight_bytes=9)).act == EPOCH
+
+
+def test_a_path_that_never_matched_anything_is_a_reason_to_look_at_it(tmp_path: Path, status: Status) -> None:
+    assert next_step(status).words == "Nothing: all input is read."
+    unfed = SparklessJob.create(tmp_path / "unfed").master.status()
+    assert next_step(unfed).words == (
+        "Source rows: no object matches ../landing/*.csv: land objects there, or correct the path."
+    )
+
+
+def test_a_job_that_failed_for_damage_is_looked_at_before_it_is_resumed(status: Status) -> None:
+    step = next_step(replace(status, condition=Condition.FAILED, last_failure="STATE_CORRUPT"))
+    assert step.act == "verify" and "Then resume" in step.words
+
+
+def test_an_error_has_a_step_by_what_it_says_to_do() -> None:
+    back = step_of_error(StateCorrupt("torn", hint="milepost rollback small --to 3", rollback_to=3))
+    assert (back.act, back.fields, back.command) == ("rollback", {"to": 3}, "milepost rollback small --to 3")
+    assert step_of_error(StateCorrupt("torn")).act == "verify"
+    assert step_of_error(StoreUnavailable("down", hint="Wait.")).words == "Wait."
+    refused = step_of_error(InvalidRequest("no", hint="milepost lint small"))
+    assert (refused.words, refused.command) == ("", "milepost lint small")
+    assert "Load this page again" in step_of_error(None).words
+
+
+def test_in_a_dag_of_others_there_is_that_dag_alone(job: SparklessJob, status: Status) -> None:
+    (act,) = acts_of(Reading(DagJob("theirs", job.loaded()), job.master.job_state(), replace(status, unread_objects=1)))
+    assert (act.dag_id, act.what, act.first) == ("theirs", "", True)

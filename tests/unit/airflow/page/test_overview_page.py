@@ -1,0 +1,239 @@
+"""The page of a job: its state and why come first, then how fresh it is, what to do, its epochs and its tables."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from milepost.airflow.dags.dag_factory import job_dags
+from milepost.airflow.page.jobs import readings
+from milepost.jobmaster.job import next_input
+from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.reports.checkpoint.log_search import end_of
+from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
+from milepost.protocol.records.ids import CheckpointId
+from milepost.spec.load.load import LoadedJob
+from milepost.storage.layout import manifest_key
+from milepost.storage.open import open_store
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.servers.airflow.page_client import PageClient, page_client
+from tests.harness.stores.faulty_store import Effect, Fault
+from tests.harness.stores.hooked_store import HookedStore
+from tests.harness.stores.job_stores import break_store, hook_stores, later
+
+OVERVIEW = "/jobs/small__epoch"
+
+
+def client_of(job: SparklessJob, patch: pytest.MonkeyPatch) -> PageClient:
+    return page_client(patch, *job_dags(job.folder / "config").values())
+
+
+def overview(job: SparklessJob, patch: pytest.MonkeyPatch) -> str:
+    answer = client_of(job, patch).get(OVERVIEW)
+    assert answer.status_code == 200
+    return answer.text
+
+
+def test_a_healthy_job_tells_its_freshness_its_epochs_and_its_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 2)
+    job.land([3, 4])
+    page = overview(job.small, monkeypatch)
+    assert "healthy" in page and 'class="banner' not in page
+    assert "2 objects" in page and "2 unread objects: the next epoch reads" in page and " ago</dd>" not in page
+    assert f'href="{OVERVIEW}/checkpoints/2?job=small"' in page and "checkpoint 2</span>" in page
+    assert '<strong><a href="/dags/small__epoch" data-airflow>Run an epoch</a></strong>' in page
+    assert 'href="/jobs/small__operate/form?job=small&amp;what=rollback"' in page and "resume" not in page
+
+
+def failed(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
+    job.land("b.csv")
+    session = Session.cli()
+    pending = job.master.trigger(session)
+    job.master.abort(session, pending.checkpoint_id, "SUBTASK_DECLINED", "<b>line 2</b>")
+
+
+def canceled(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
+    job.master.cancel()
+
+
+def fenced(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
+    job.land("b.csv")
+    job.master.trigger(Session.cli())
+    later(patch, 3_600_000)
+
+
+def refused(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
+    (job.folder / "landing" / "a.csv").write_text("k,v\n1,a\n2,changed\n")
+
+
+def respecified(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
+    spec = job.folder / "config" / "small.yaml"
+    spec.write_text(spec.read_text().replace("key: [k]", "key: [v]"))
+
+
+@pytest.mark.parametrize("happens", [refused, respecified])
+def test_why_the_next_epoch_would_be_refused_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[SparklessJob, pytest.MonkeyPatch], None]
+) -> None:
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    job.master.run(Session.cli(), SparklessRunner())
+    happens(job, monkeypatch)
+    status = job.master.status()
+    reason = status.spec_refused or status.next_step
+    page = html.unescape(overview(job, monkeypatch))
+    assert page.count(reason) == 1 and page.index('class="banner') < page.index(reason) < page.index("What to do</h2>")
+    assert ("<p>milepost lint small says the way out</p>" in page) is (happens is respecified)
+
+
+@pytest.mark.parametrize(
+    ("happens", "word", "told"),
+    [
+        (failed, "Failed", "CHECKPOINT_DECLINED: &lt;b&gt;line 2&lt;/b&gt;. No epoch runs until it is resumed."),
+        (canceled, "Canceled", "Incarnation 1 ended at "),
+        (fenced, "Lease over", "Nobody works on checkpoint 2 any more: "),
+        (refused, "Input refused", "a.csv"),
+    ],
+)
+def test_what_is_wrong_stands_above_all_with_its_reason(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    happens: Callable[[SparklessJob, pytest.MonkeyPatch], None],
+    word: str,
+    told: str,
+) -> None:
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    job.epoch()
+    client = client_of(job, monkeypatch)
+    happens(job, monkeypatch)
+    page = client.get(OVERVIEW).text
+    assert word in page[: page.index('<dl class="facts">')] and told in page[: page.index('<dl class="facts">')]
+    assert "<b>" not in page
+    assert f'href="/runbook/{job.master.status().condition.value}"' in page
+    outside = re.sub(r'<details class="shell">.*?</details>', "", page, flags=re.DOTALL)
+    assert not re.search(r"milepost \w+ small", outside), "inside Airflow there is no shell"
+    assert ('what=resume"' in page) is (happens is failed)
+    assert (f'<a href="{OVERVIEW}/checkpoints/2?job=small">Checkpoint 2</a> says what failed.' in page) is (
+        happens is failed
+    )
+    assert ('what=start"' in page) is (happens is canceled)
+
+
+def test_sinks_that_have_yet_to_follow_a_rollback_are_named_above_all_and_in_their_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 2)
+    url = job.small.context.sink_config("seen").url
+    with pytest.MonkeyPatch.context() as outage:
+        break_store(outage, url, Fault(lambda operation, key: True, Effect.UNAVAILABLE, times=10_000))
+        with pytest.raises(StoreUnavailable):
+            job.rollback(1)
+    timeline = job.small.context.head().state.live
+    page = overview(job.small, monkeypatch)
+    assert f"Sinks seen have yet to follow timeline {timeline}." in page
+    assert f"has yet to follow timeline {timeline}</span>" in page
+
+
+def test_a_job_that_never_ran_says_what_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = overview(SparklessJob.create(tmp_path), monkeypatch)
+    assert "Initializing" in page and "No checkpoint yet" in page and "nothing yet</span>" in page
+
+
+def test_the_graph_is_shown_and_where_it_is_refused_by_now_the_rest_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 1).small
+    page = overview(job, monkeypatch)
+    assert page.count('class="milepost-graph"') == 1 and 'aria-labelledby="milepost-graph-title' in page
+    assert "▲ grows with distinct k" in page
+
+    def refuse(self: LoadedJob) -> None:
+        raise InvalidRequest("not any more")
+
+    client = client_of(job, monkeypatch)
+    monkeypatch.setattr("milepost.airflow.page.routes.overview.lint_report", refuse)
+    page = client.get(OVERVIEW).text
+    assert "milepost-graph" not in page and "<h2>Graph</h2>" not in page and "completed" in page
+
+
+def test_a_head_that_cannot_be_read_is_told_with_the_way_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And with all that is known without it; the form of the way back is filled in."""
+    job = CountedJob.with_epochs(tmp_path / "job", 2)
+    next((job.small.folder / "store").rglob("chk-*2/t*/_metadata")).write_bytes(b"{")
+    page = overview(job.small, monkeypatch)
+    above, below = page.split('<dl class="facts">')
+    assert "Unreadable" in above and "does not match the checkpoint that refers to it" in above
+    assert 'href="/runbook/state-corrupt"' in above
+    form = "/jobs/small__operate/form?job=small&amp;what=rollback&amp;rollback_to=1"
+    assert f'<strong><a href="{form}">' in above and "go back to checkpoint 1, the newest whole one before it" in above
+    assert above.index(form) < above.index("milepost rollback small --to 1")
+    assert "checkpoint 2<small>timeline main" in below and f'href="{OVERVIEW}/checkpoints/1?job=small"' in below
+    assert "<h2>Graph</h2>" in below
+
+
+def test_a_source_that_does_not_answer_hides_nothing_of_what_the_manifest_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 2).small
+
+    def refuse(operation: str, key: str) -> None:
+        raise StoreUnavailable("the landing zone is down.", hint="Wait.")
+
+    client = client_of(job, monkeypatch)
+    monkeypatch.setattr(next_input, "open_store", lambda config: HookedStore(open_store(config), refuse))
+    answer = client.get(OVERVIEW)
+    assert answer.status_code == 200 and "the landing zone is down." in answer.text and "<p>Wait.</p>" in answer.text
+    assert f'href="{OVERVIEW}/checkpoints/2?job=small"' in answer.text and "what=rollback" in answer.text
+    hook_stores(monkeypatch, before=refuse)
+    answer = client.get(OVERVIEW)
+    assert answer.status_code == 503 and "the landing zone is down." in answer.text and "<h1>small</h1>" in answer.text
+
+
+@pytest.mark.parametrize("slow", ["store", "sources"])
+def test_while_a_job_is_not_answered_for_its_page_says_who_is_waited_for_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str
+) -> None:
+    job, answers = CountedJob.with_epochs(tmp_path / "job", 2).small, Event()
+
+    def hold(operation: str, key: str) -> None:
+        assert answers.wait(60)
+
+    client = client_of(job, monkeypatch)
+    monkeypatch.setattr(readings, "LIMIT_S", 0.4 if slow == "store" else 2.0)
+    with pytest.MonkeyPatch.context() as held:
+        if slow == "store":
+            hook_stores(held, before=hold)
+        else:
+            held.setattr(next_input, "open_store", lambda config: HookedStore(open_store(config), hold))
+        answer = client.get(OVERVIEW)
+        answers.set()
+        for reading in readings.READINGS._under_way.values():
+            reading.running.result(timeout=60)
+    assert answer.status_code == (503 if slow == "store" else 200)
+    assert f"No answer of its {slow} within" in answer.text and "<p>Load this page again. If there is" in answer.text
+    assert "<h1>small</h1>" in answer.text and f'href="{OVERVIEW}/checkpoints?job=small"' in answer.text
+    assert "<p></p>" not in answer.text
+
+
+def test_a_damaged_entry_of_the_log_ends_the_list_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what is newer, every page tells all."""
+    job = CountedJob.with_epochs(tmp_path / "job", 3)
+    entry = end_of(job.small.context.log, job.small.context.head().version, CheckpointId(2))
+    assert entry is not None
+    (job.small.folder / "store" / "small" / manifest_key(entry.version)).write_bytes(b"{")
+    client = client_of(job.small, monkeypatch)
+    for address in (OVERVIEW, f"{OVERVIEW}/checkpoints"):
+        answer = client.get(address)
+        assert answer.status_code == 200 and "The log is damaged here: what is older is not shown" in answer.text
+        assert f'{OVERVIEW}/checkpoints/3?job=small">3<' in answer.text and manifest_key(entry.version) in answer.text
+        assert f'{OVERVIEW}/checkpoints/1?job=small">1<' not in answer.text

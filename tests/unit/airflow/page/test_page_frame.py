@@ -1,0 +1,110 @@
+"""The frame of the pages: who may read them, what a browser is allowed to do with them, where their links lead."""
+
+from __future__ import annotations
+
+import base64
+import re
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from fastapi.routing import APIRoute
+
+from milepost.airflow.dags.dag_factory import job_dags
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.servers.airflow.page_client import page_client
+
+
+def test_every_route_asks_airflow_who_reads_and_only_reads() -> None:
+    from milepost.airflow.page.frame.access import may_read_dag, may_read_docs, readable_dags
+    from milepost.airflow.page.pages import pages
+
+    routes = [route for route in pages.routes if isinstance(route, APIRoute)]
+    assert routes
+    for route in routes:
+        asked = {one.call for one in route.dependant.dependencies}
+        assert asked & {may_read_dag, readable_dags, may_read_docs}, route.path
+        assert route.methods == {"GET"}, route.path
+
+
+def test_a_user_without_the_right_to_a_dag_sees_nothing_of_its_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dags = job_dags(SparklessJob.create(tmp_path).folder / "config").values()
+    client = page_client(monkeypatch, *dags, readable=["small__operate"])
+    assert client.get("/jobs/small__operate/checkpoints").status_code == 200
+    refused = client.get("/jobs/small__epoch/checkpoints")
+    assert refused.status_code == 403 and "Forbidden" in refused.text and "small" not in refused.text
+
+
+def test_a_page_runs_no_code_but_the_one_file_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither inline script nor inline style, but the style of the graph, which the policy names by its digest."""
+    job = CountedJob.with_epochs(tmp_path / "job", 1)
+    client = page_client(monkeypatch, *job_dags(job.small.folder / "config").values())
+    page = client.get("/jobs/small__epoch/checkpoints")
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "frame-ancestors 'self'" in policy and "unsafe" not in policy
+    assert page.headers["cache-control"] == "no-store" and page.headers["x-content-type-options"] == "nosniff"
+    assert not re.search(r"<[^>]+ (style|on\w+)=", page.text)
+    (script,) = re.findall(r"<script[^>]*>[^<]*", page.text)
+    assert re.fullmatch(r'<script src="/static/frame\.js\?v=\w+" defer>', script)
+    for address in re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text):
+        assert client.get(address).status_code == 200, address
+
+
+def test_the_style_of_the_graph_is_the_one_that_the_policy_allows() -> None:
+    from milepost.airflow.page.frame.rendering import HEADERS
+    from milepost.spec.load.lint import lint_report
+    from milepost.spec.load.load import load_job
+    from milepost.spec.picture.graph_picture import graph_picture
+    from tests.harness.servers.processes.processes import REPOSITORY
+
+    picture = graph_picture(lint_report(load_job(str(REPOSITORY / "config" / "flights.yaml"))))
+    (style,) = re.findall(r"<style>(.*?)</style>", picture, re.DOTALL)
+    digest = base64.b64encode(sha256(style.encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in HEADERS["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("base", ["", "/airflow/one"])
+def test_links_lead_to_where_airflow_lies(base: str) -> None:
+    """Also below a path of its own; names are escaped as a part of an address."""
+    from milepost.airflow.page.frame.rendering import Links
+
+    links = Links(f"{base}/milepost", base)
+    assert links.jobs() == f"{base}/milepost/jobs"
+    assert links.job("a/b", "x y", "checkpoints", 3) == f"{base}/milepost/jobs/a%2Fb/checkpoints/3?job=x+y"
+    assert links.run("d", "manual__2026-01-01T00:00:00+00:00") == (
+        f"{base}/dags/d/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00"
+    )
+
+
+def test_an_address_that_is_none_is_answered_by_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = page_client(monkeypatch, *job_dags(SparklessJob.create(tmp_path).folder / "config").values())
+    for address, status in (
+        ("/nowhere", 404),
+        ("/jobs/small__epoch/checkpoints/x", 422),
+        ("/jobs/%3Cb%3E/checkpoints", 404),
+        ("/jobs/small__epoch/checkpoints?job=%3Cb%3E", 404),
+        ("/jobs/small__epoch/checkpoints/1", 404),
+    ):
+        answer = client.get(address)
+        assert answer.status_code == status, address
+        assert answer.headers["content-type"].startswith("text/html") and "<b>" not in answer.text
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_the_runbook_is_read_in_airflow_and_led_to_from_what_goes_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from milepost.runbook.pages import page_files
+
+    client = page_client(monkeypatch, *job_dags(SparklessJob.create(tmp_path).folder / "config").values())
+    problem = client.get("/jobs/small__epoch/checkpoints/1")
+    assert problem.status_code == 404 and 'href="/runbook/not-found"' in problem.text
+    for name in page_files():
+        page = client.get(f"/runbook/{name}")
+        assert page.status_code == 200 and "<h2>What to do</h2>" in page.text and "](" not in page.text
+        for other in re.findall('<a href="([a-z-]+)"', page.text):
+            assert client.get(f"/runbook/{other}").status_code == 200
+    assert client.get("/runbook/..%2Fsecret").status_code == client.get("/runbook/nothing").status_code == 404

@@ -1,0 +1,124 @@
+"""What the log of an epoch's tasks says: what was read, kept and published, in words; and nothing of libraries."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import structlog
+from airflow.sdk._shared.logging.structlog import structlog_processors
+
+from milepost.airflow.operators.base import JobOperator
+from milepost.protocol.records import errors
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.servers.airflow.task_runs import TaskInstance, run_epoch_tasks
+
+
+@pytest.fixture
+def log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> str:
+    """The log of an epoch of two rows, task by task."""
+    gate = "quality: [{sink: table, expectations: [{type: expect_column_to_exist, column: k}]}]\ncheckpointing:"
+    job = SparklessJob.create(tmp_path, {"checkpointing:": gate})
+    job.land("a.csv", "k,v\n1,x\n2,y\n")
+    run = SimpleNamespace(dag_id="small__epoch", run_id="manual__1", run_type="manual", logical_date=None)
+    with caplog.at_level(logging.INFO):
+        run_epoch_tasks(job.folder / "config" / "small.yaml", run, "file:///lake")
+        for name in ("great_expectations", "botocore.credentials", "urllib3.connectionpool"):
+            logging.getLogger(name).info("noise of %s", name)
+    return caplog.text
+
+
+def test_the_log_of_an_epoch_says_what_it_did_in_words(log: str) -> None:
+    for line in ("is planned: rows (objects 1, ", "rows in 2, rows out 2, ", "full bytes ", "sink table stands at ",
+                 "every subtask has acknowledged checkpoint 1: rows in 2, rows out 2, quality passed",
+                 "quality verdict of checkpoint 1: passed", "sink table: passed, rows 2, expectations 1",
+                 "subsumed: subsumed none, deleted objects 0"):  # fmt: skip
+        assert line in log, log
+    assert not [line for line in log.splitlines() if any(mark in line for mark in ("{'", "['", "=<", "=("))], (
+        "no Python reprs"
+    )
+
+
+def test_libraries_do_not_fill_the_log_of_a_task(log: str) -> None:
+    assert "noise of" not in log
+
+
+@pytest.fixture
+def runner_log() -> Iterator[io.BytesIO]:
+    """What the logger of Airflow's task runner writes, through the processors that Airflow gives it."""
+    before, written = structlog.get_config(), io.BytesIO()
+    shared, _, last = structlog_processors(json_output=True)
+    structlog.configure(
+        processors=[*shared, last], logger_factory=structlog.BytesLoggerFactory(written), cache_logger_on_first_use=True
+    )
+    yield written
+    structlog.configure(**before)
+
+
+class Failing(JobOperator):
+    """A task whose work raises this."""
+
+    def __init__(self, *, error: Exception, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.error = error
+
+    def act(self, context: Any) -> None:
+        raise self.error from OSError("what lies below")
+
+
+def logged(error: Exception, written: io.BytesIO) -> dict[str, Any]:
+    """The event with which the task runner ends a task that raised this."""
+    runner = structlog.get_logger(logger_name="task")
+    runner.info("::group::Pre Execute")
+    context: Any = {"ti": TaskInstance("fails", {})}
+    try:
+        Failing(task_id="fails", spec_path="none.yaml", error=error).execute(context)
+    except Exception:  # noqa: BLE001
+        runner.exception("Task failed with exception")
+    event: dict[str, Any] = json.loads(written.getvalue().splitlines()[-1])
+    return event
+
+
+HINT = "milepost resume small"
+TOLD = "the epoch is vetoed. What to do: trigger small__operate: resume (on a shell: milepost resume small)."
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (errors.QualityGateFailed("the epoch is vetoed.", hint=HINT), TOLD),
+        (errors.SubtaskDeclined("object a.csv, line 2: no number", reason="BAD_RECORD"), "object a.csv, line 2"),
+        (errors.SubtaskDeclined("subtask 0/1 declined"), "subtask 0/1 declined"),
+        (errors.Fenced("token 7, current 9."), "fenced; trigger a new run: token 7, current 9."),
+        (errors.StoreUnavailable("no answer.", hint="is it up?"), "no answer. What to do: is it up?."),
+    ],
+    ids=["veto", "bad record", "decline", "fenced", "asked again"],
+)
+def test_a_foreseen_error_is_logged_by_its_words_without_frames(
+    error: Exception, told: str, runner_log: io.BytesIO
+) -> None:
+    event = logged(error, runner_log)
+    assert event["event"].startswith(f"Task failed with exception: {told}")
+    assert event["level"] == "error" and "exception" not in event and b"frames" not in runner_log.getvalue()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ZeroDivisionError("a bug"),
+        errors.ProtocolViolation("an event that is illegal here"),
+        errors.SubtaskDeclined("a Spark task failed too often", reason="TASK_FAILURE"),
+    ],
+    ids=["bug", "illegal event", "function of a user"],
+)
+def test_a_bug_keeps_its_frames(error: Exception, runner_log: io.BytesIO) -> None:
+    event = logged(error, runner_log)
+    assert event["event"] == "Task failed with exception"
+    places = [at["name"] for cause in event["exception"] for at in cause["frames"]]
+    assert "act" in places, event
