@@ -16,26 +16,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.command_times import measure_commands, render_commands
 from bench.environments import unavailable
-from bench.equality import WrongResult
 from bench.machine import commit, describe
-from bench.old_job import grow_old
-from bench.old_job_report import render_old_job
 from bench.parts import MODES, Part, parts_of, present
 from bench.processes import WorkerFailed
-from bench.report import memory, render, report_name
-from bench.results import MeasuredElsewhere, Results
-from bench.round_trips import DELAYS_MS, measure_round_trips
-from bench.round_trips_report import draw_round_trips, render_round_trips
+from bench.reports.report import memory, render, report_name
+from bench.reports.results import MeasuredElsewhere, Results
+from bench.reports.statistics import Spread
+from bench.reports.targets import Record, counted, state_bytes_per_key
 from bench.rounds import Plan, Say, run_workload
 from bench.scheduled.parts import PARTS, measure_airflow
-from bench.statistics import Spread
+from bench.studies.command_times import measure_commands, render_commands
+from bench.studies.old_job import grow_old
+from bench.studies.old_job_report import render_old_job
+from bench.studies.round_trips import DELAYS_MS, measure_round_trips
+from bench.studies.round_trips_report import draw_round_trips, render_round_trips
+from bench.studies.tables import lacking_here, table_parts
+from bench.studies.tables_report import render_tables
 from bench.systems.registry import SYSTEMS, TOOLS
-from bench.tables import lacking_here, table_parts
-from bench.tables_report import render_tables
-from bench.targets import Record, counted, state_bytes_per_key
-from bench.workloads import WORKLOADS, Workload
+from bench.workloads.equality import WrongResult
+from bench.workloads.workloads import WORKLOADS, Workload
 from scripts.processes import ROOT
 
 HOME = Path(__file__).resolve().parent
@@ -243,7 +243,7 @@ def _write_tables(document: dict[str, Any], file: Path, folder: Path) -> None:
 
 def _draw(file: Path, folder: Path) -> None:
     subprocess.run(
-        [str(PLOTTER), "-m", "bench.plots", str(file.resolve()), str((folder / "plots").resolve())],
+        [str(PLOTTER), "-m", "bench.reports.plots", str(file.resolve()), str((folder / "plots").resolve())],
         cwd=ROOT,
         check=True,
     )

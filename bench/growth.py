@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from bench.equality import changed_keys
 from bench.machine import OthersMeter
 from bench.rounds import Field, Plan, Say, input_of, own_cpu_s
-from bench.workloads import Workload
+from bench.workloads.equality import changed_keys
+from bench.workloads.workloads import Workload
 
 
 def follow_checkpoints(workload: Workload, system: str, epochs: int, folder: Path, say: Say) -> dict[str, Any]:

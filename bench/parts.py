@@ -14,7 +14,7 @@ from bench.growth import follow_checkpoints, large_state
 from bench.processes import python_of
 from bench.rounds import Plan, Say, run_workload
 from bench.systems.registry import SYSTEMS
-from bench.workloads import WORKLOADS, Workload
+from bench.workloads.workloads import WORKLOADS, Workload
 
 LONG = ("milepost", "spark-hdfs", "spark-rocksdb", "flink-hashmap", "flink-rocksdb")
 LIMITS = ("limit-numpy", "limit-duckdb", "limit-polars")

@@ -15,7 +15,7 @@ import psutil
 
 from bench.cpu_clock import CpuClock, tree_of
 from bench.systems.registry import entry_of
-from bench.workloads import Workload
+from bench.workloads.workloads import Workload
 from milepost.spark.driver.engines.java import find_java_home
 from scripts.processes import PYTHON_PATH, ROOT
 

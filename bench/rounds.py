@@ -11,11 +11,11 @@ from typing import Any, Self
 
 import psutil
 
-from bench.equality import Answer, changed_keys
-from bench.generate import write_epoch
 from bench.machine import OthersMeter
 from bench.processes import Worker
-from bench.workloads import Workload
+from bench.workloads.equality import Answer, changed_keys
+from bench.workloads.generate import write_epoch
+from bench.workloads.workloads import Workload
 
 Say = Callable[[str], None]
 

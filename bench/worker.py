@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.systems.contract import Folders, System
 from bench.systems.registry import entry_of, make_system
-from bench.workloads import Workload
+from bench.workloads.workloads import Workload
 
 _PR_SET_CHILD_SUBREAPER = 36
 _REAPED_WITHIN_S = 30.0

@@ -11,14 +11,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from bench.equality import Answer
 from bench.machine import OthersMeter
 from bench.rounds import Say, input_of, own_cpu_s
 from bench.scheduled.instance import HERE, BenchAirflow, Files
 from bench.systems.contract import Folders, link_files
 from bench.systems.milepost import write_spec
 from bench.systems.streaming import Streaming
-from bench.workloads import WORKLOADS, Workload
+from bench.workloads.equality import Answer
+from bench.workloads.workloads import WORKLOADS, Workload
 from scripts.stack import REMOTE_VARIABLE
 
 SIZES = {"100k": ("keyed-100k", 100_000), "1m": ("keyed-1m", 1_000_000)}

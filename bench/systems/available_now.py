@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.systems.contract import Folders
 from bench.systems.streaming import open_spark, start_query
-from bench.workloads import Workload
+from bench.workloads.workloads import Workload
 
 
 def main() -> None:

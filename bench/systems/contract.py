@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from bench.workloads import Workload
+from bench.workloads.workloads import Workload
 
 PARALLELISM = 2
 """Cores and tasks of every system."""

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from bench.systems.contract import Folders, NotAsked
 from bench.systems.merging import CHANGES, TableVolumes, same_key, stage_changes, updates
-from bench.workloads import Workload
+from bench.workloads.workloads import Workload
 
 
 class DeltaRs:

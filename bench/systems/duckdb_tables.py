@@ -12,7 +12,7 @@ import duckdb
 
 from bench.systems.contract import PARALLELISM, Folders, NotAsked, size_of
 from bench.systems.merging import CHANGES, merge_sql, same_key, stage_changes, updates
-from bench.workloads import Workload
+from bench.workloads.workloads import Workload
 
 
 class DuckDb:

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from bench.systems.contract import PARALLELISM, Folders, NotAsked, Volumes
 from bench.systems.static_tables import write_static
-from bench.workloads import WINDOW_S, Query, Workload
+from bench.workloads.workloads import WINDOW_S, Query, Workload
 
 _TYPES = {
     "auction": "BIGINT",

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.systems.contract import PARALLELISM, Folders, NotAsked, link_files
-from bench.workloads import Query, Workload
+from bench.workloads.workloads import Query, Workload
 
 Ints = npt.NDArray[np.int64]
 Groups = tuple[Ints, Ints, Ints, Ints]

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench.systems.contract import Folders, Written, is_data, size_of
-from bench.workloads import AGGREGATES, Workload
+from bench.workloads.workloads import AGGREGATES, Workload
 
 CHANGES = "changes.parquet"
 _COMBINED = {"bids": "t.bids + s.bids", "total": "t.total + s.total", "highest": "greatest(t.highest, s.highest)"}

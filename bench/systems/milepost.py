@@ -18,7 +18,7 @@ from bench.systems.contract import PARALLELISM, Folders, NotAsked, Written, is_d
 from bench.systems.milepost_tables import OWN, TableKind
 from bench.systems.servers import Server
 from bench.systems.static_tables import write_static
-from bench.workloads import AGGREGATES, WINDOW_S, Query, Workload
+from bench.workloads.workloads import AGGREGATES, WINDOW_S, Query, Workload
 
 _TYPES = {
     "auction": "int64",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.systems.contract import Folders
-from bench.workloads import Query, Workload
+from bench.workloads.workloads import Query, Workload
 
 _NAME = "bench.result"
 

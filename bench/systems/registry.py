@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from bench.systems.contract import System
-from bench.workloads import Query, Workload
+from bench.workloads.workloads import Query, Workload
 
 MAIN, TOOLS, FLINK, SPARK_TABLES = ".venv", ".venv-bench", ".venv-flink", ".venv-spark-readers"
 

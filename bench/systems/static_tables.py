@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from bench.generate import auctions
 from bench.systems.contract import Folders
-from bench.workloads import Workload
+from bench.workloads.generate import auctions
+from bench.workloads.workloads import Workload
 
 
 def write_static(workload: Workload, folders: Folders, *, csv: bool = False) -> None:

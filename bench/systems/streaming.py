@@ -16,7 +16,7 @@ from typing import Any
 from bench.systems.contract import PARALLELISM, PAUSED_SPARK, Folders, NotAsked, Volumes, link_files
 from bench.systems.servers import Server
 from bench.systems.static_tables import write_static
-from bench.workloads import WINDOW_S, Query, Workload
+from bench.workloads.workloads import WINDOW_S, Query, Workload
 
 _STORES = {
     "hdfs": {

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bench.old_job import rows_of, spec_of
+from bench.studies.old_job import rows_of, spec_of
 from milepost.api import JobMaster, Session, load_job
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan

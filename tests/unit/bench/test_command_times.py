@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.command_times import COMMANDS, render_commands
+from bench.studies.command_times import COMMANDS, render_commands
 
 
 def document(wall_s: float) -> dict[str, Any]:

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bench.equality import Answer, WrongResult, changed_keys
-from bench.generate import SCHEMA, START_US, auctions, bids, write_epoch
-from bench.shapes import Shape
-from bench.workloads import WORKLOADS, Workload
+from bench.workloads.equality import Answer, WrongResult, changed_keys
+from bench.workloads.generate import SCHEMA, START_US, auctions, bids, write_epoch
+from bench.workloads.shapes import Shape
+from bench.workloads.workloads import WORKLOADS, Workload
 
 SHAPE = Shape(keys=50, rows=400, files=2)
 KEYED = replace(WORKLOADS["keyed-1m"], shape=SHAPE)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bench.generate import CHANNELS, EPOCH_US, FIRST_ID, START_US, bids, digest, write_epoch
-from bench.shapes import Shape, Skew
+from bench.workloads.generate import CHANNELS, EPOCH_US, FIRST_ID, START_US, bids, digest, write_epoch
+from bench.workloads.shapes import Shape, Skew
 
 SMALL = Shape(keys=500, rows=2_000, files=3)
 

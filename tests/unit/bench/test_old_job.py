@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bench.old_job import COMPARABLE, rows_of, summary_of
-from bench.old_job_report import render_old_job
+from bench.studies.old_job import COMPARABLE, rows_of, summary_of
+from bench.studies.old_job_report import render_old_job
 
 
 def record(epochs: int, late: float = 1.0, **stored: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.parts import MODES, parts_of
-from bench.targets import TARGETS
+from bench.reports.targets import TARGETS
 
 NEEDED = {target.part for target in TARGETS if not target.part.startswith("language/")}
 

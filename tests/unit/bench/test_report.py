@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from bench.parts import FUNCTION, LANGUAGE
-from bench.plots import PLOTS, series_of
-from bench.reasons import REASONS
-from bench.report import render
-from bench.targets import TARGETS, Verdict
-from bench.workloads import WORKLOADS
+from bench.reports.plots import PLOTS, series_of
+from bench.reports.reasons import REASONS
+from bench.reports.report import render
+from bench.reports.targets import TARGETS, Verdict
+from bench.workloads.workloads import WORKLOADS
 
 STAMP = {"taken": "2026-01-01T10:00:00+00:00", "commit": "abc", "took_s": 61.2}
 

@@ -9,7 +9,7 @@ import pytest
 
 from bench.command import main
 from bench.machine import commit, describe
-from bench.results import MeasuredElsewhere, Results
+from bench.reports.results import MeasuredElsewhere, Results
 
 ORDER = ["workload/a", "workload/b", "workload/c"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bench.round_trips import TASKS
-from bench.round_trips_report import draw_round_trips, render_round_trips
+from bench.studies.round_trips import TASKS
+from bench.studies.round_trips_report import draw_round_trips, render_round_trips
 
 
 def record(driver: int) -> dict[str, Any]:

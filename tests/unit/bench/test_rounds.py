@@ -8,11 +8,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.equality import WrongResult
 from bench.processes import WorkerFailed
 from bench.rounds import Field, Plan, run_workload
-from bench.shapes import Shape
-from bench.workloads import WORKLOADS, Workload
+from bench.workloads.equality import WrongResult
+from bench.workloads.shapes import Shape
+from bench.workloads.workloads import WORKLOADS, Workload
 
 SHAPE = Shape(keys=2_000, rows=5_000, files=2)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.statistics import Spread, ratio
+from bench.reports.statistics import Spread, ratio
 
 
 def test_a_spread_is_the_median_between_the_quartiles() -> None:

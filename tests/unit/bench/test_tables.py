@@ -10,15 +10,15 @@ import duckdb
 import pytest
 
 from bench.command import main
-from bench.generate import write_epoch
-from bench.reasons import TABLE_REASONS
+from bench.reports.reasons import TABLE_REASONS
+from bench.reports.targets import Verdict
 from bench.rounds import Plan, run_workload
-from bench.shapes import Shape
+from bench.studies.tables import COMMITS, DUCKDB, TABLE_TARGETS, TABLE_WORKLOADS, table_parts
+from bench.studies.tables_report import render_tables
 from bench.systems.merging import CHANGES, aggregated, stage_changes
-from bench.tables import COMMITS, DUCKDB, TABLE_TARGETS, TABLE_WORKLOADS, table_parts
-from bench.tables_report import render_tables
-from bench.targets import Verdict
-from bench.workloads import WORKLOADS
+from bench.workloads.generate import write_epoch
+from bench.workloads.shapes import Shape
+from bench.workloads.workloads import WORKLOADS
 
 NEEDED = {target.part for target in TABLE_TARGETS}
 STAMP = {"taken": "2026-01-01T10:00:00+00:00", "commit": "abc", "took_s": 61.2, "other_busy_cores": 0.0}

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bench.language import CATEGORIES, SELLS
-from bench.shapes import SCATTER, Shape, Skew
+from bench.workloads.language import CATEGORIES, SELLS
+from bench.workloads.shapes import SCATTER, Shape, Skew
 
 Words = npt.NDArray[np.uint64]
 

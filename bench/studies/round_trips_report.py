@@ -7,7 +7,7 @@ from html import escape
 from statistics import median
 from typing import Any
 
-from bench.round_trips import DRAWN_MS, TASKS
+from bench.studies.round_trips import DRAWN_MS, TASKS
 
 TARGET = 12
 """Round trips in line of a warm epoch with two sinks."""

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.machine import OthersMeter
-from bench.old_job import rows_of, spec_of
 from bench.rounds import Say, own_cpu_s
+from bench.studies.old_job import rows_of, spec_of
 from scripts.processes import PYTHON_PATH
 from tests.harness.servers.proxies.delaying_proxy import DelayingProxy, longest_line
 from tests.harness.servers.s3_servers import Seaweed

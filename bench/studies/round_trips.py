@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.machine import OthersMeter
-from bench.old_job import ROWS, rows_of, spec_of
 from bench.rounds import Say, own_cpu_s
+from bench.studies.old_job import ROWS, rows_of, spec_of
 from milepost.storage.requests import class_of
 from scripts.processes import PYTHON_PATH
 from tests.harness.servers.proxies.delaying_proxy import CONTINUE, Answered, DelayingProxy, line_of
@@ -165,7 +165,7 @@ def _cold_tasks(number: int, spec: Path, server: Seaweed, bucket: str, proxy: De
     handed_on: list[str] = []
     for task in TASKS:
         before = len(proxy.answered)
-        words = [sys.executable, "-m", "bench.cold_task", str(spec), f"scheduled-{number}", task, *handed_on]
+        words = [sys.executable, "-m", "bench.studies.cold_task", str(spec), f"scheduled-{number}", task, *handed_on]
         done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
         handed_on = handed_on or done.stdout.split()
         figures[task] = _figures(proxy.answered[before:])

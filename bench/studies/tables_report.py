@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
-from bench.reasons import TABLE_REASONS
-from bench.report import failures, judged, quartiles, smoke, stamps, table_lines, versions
-from bench.statistics import Spread, ratio
+from bench.reports.reasons import TABLE_REASONS
+from bench.reports.report import failures, judged, quartiles, smoke, stamps, table_lines, versions
+from bench.reports.statistics import Spread, ratio
+from bench.reports.targets import Parts, Record, counted, walls
+from bench.studies.tables import TABLE_TARGETS, share, table_parts
 from bench.systems.registry import entry_of
-from bench.tables import TABLE_TARGETS, share, table_parts
-from bench.targets import Parts, Record, counted, walls
 
 _FULL = "make bench-tables MODE=full"
 _SIDES = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.machine import commit, describe
-from bench.targets import Parts, Record
+from bench.reports.targets import Parts, Record
 
 
 class MeasuredElsewhere(RuntimeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.old_job import EARLY, LATE, RETAINED, ROWS, summary_of
+from bench.studies.old_job import EARLY, LATE, RETAINED, ROWS, summary_of
 
 _TARGETS = (
     ("grown", f"median of the last {LATE} epochs over epochs {EARLY[0]} to {EARLY[1]} of a young twin", 1.1, " ×"),

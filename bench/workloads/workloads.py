@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from bench.language import ASOF, DELAY_MS, JOIN, LATEST, LOOKUP, RETRACT, SESSION, Statement
-from bench.shapes import Shape, Skew
+from bench.workloads.language import ASOF, DELAY_MS, JOIN, LATEST, LOOKUP, RETRACT, SESSION, Statement
+from bench.workloads.shapes import Shape, Skew
 
 WINDOW_S = 10
 

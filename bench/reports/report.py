@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from bench.parts import parts_of
-from bench.plots import PLOTS, series_of
-from bench.reasons import REASONS
-from bench.statistics import Spread, ratio
+from bench.reports.plots import PLOTS, series_of
+from bench.reports.reasons import REASONS
+from bench.reports.statistics import Spread, ratio
+from bench.reports.targets import TARGETS, Parts, Target, Verdict, counted, state_bytes_per_key, walls
 from bench.systems.registry import entry_of
-from bench.targets import TARGETS, Parts, Target, Verdict, counted, state_bytes_per_key, walls
 
 LOADED_CORES = 0.1
 """Above so many cores kept busy by other processes, a part is marked: its wall times mean little."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from bench.statistics import Spread, ratio
+from bench.reports.statistics import Spread, ratio
 
 Record = dict[str, Any]
 Parts = dict[str, Record]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 
-from bench.workloads import Workload
+from bench.workloads.workloads import Workload
 
 
 class WrongResult(RuntimeError):

@@ -1,4 +1,4 @@
-"""`python -m bench.cold_task SPEC RUN TASK [CHECKPOINT TOKEN]`: what one task of an epoch asks, in its own process.
+"""`python -m bench.studies.cold_task SPEC RUN TASK [CHECKPOINT TOKEN]`: what one task of an epoch asks, in a process.
 
 The trigger prints the checkpoint and the token, which a scheduler hands on to the others.
 """

@@ -13,11 +13,11 @@ from typing import Any
 
 from bench.growth import follow_checkpoints
 from bench.parts import Part, present
+from bench.reports.statistics import Spread
+from bench.reports.targets import Measure, Record, Target, against, faster
 from bench.rounds import Plan, Say, run_workload
-from bench.shapes import Skew
-from bench.statistics import Spread
-from bench.targets import Measure, Record, Target, against, faster
-from bench.workloads import WORKLOADS, Workload
+from bench.workloads.shapes import Skew
+from bench.workloads.workloads import WORKLOADS, Workload
 from scripts import spark_readers
 
 OURS = ("milepost", "milepost-delta", "milepost-iceberg", "milepost-changelog")

@@ -1,6 +1,6 @@
 """The growth plots, as SVG. What is drawn comes from the raw results alone; drawing runs in `.venv-bench`.
 
-`python -m bench.plots RESULTS.json FOLDER`
+`python -m bench.reports.plots RESULTS.json FOLDER`
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.statistics import Spread
+from bench.reports.statistics import Spread
 
 NAMES = {
     "milepost": "Milepost",

@@ -1,0 +1,1 @@
+"""From raw results to a page: ratios, targets, reasons, plots."""

@@ -1,0 +1,1 @@
+"""What is measured: queries over bids, and the answers that DuckDB gives."""
