@@ -16,8 +16,8 @@ import sqlglot
 
 from milepost.spark.driver.sql_projection import CONTROL, decode_output, encode_output
 from milepost.spark.task.outputs import SqlOutput
-from milepost.spark.task.row_wise import SqlStep
-from milepost.spark.task.sql_expression import PLACE, SqlExpression, column_of, selects
+from milepost.spark.task.row_steps.row_wise import SqlStep
+from milepost.spark.task.row_steps.sql_expression import PLACE, SqlExpression, column_of, selects
 from milepost.spark.wire.task_output import TaskOutput
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.sql.plan import ITEM

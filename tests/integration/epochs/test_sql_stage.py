@@ -24,7 +24,7 @@ from milepost.spark.driver.sql_projection import (
     wide_type,
 )
 from milepost.spark.task.outputs import sql_outputs
-from milepost.spark.task.sql_expression import level_sql
+from milepost.spark.task.row_steps.sql_expression import level_sql
 from milepost.spark.wire.task_output import Declined, Rows, RowsDone, TaskOutput
 from milepost.spec.job.spec import JobSpec, SparkSpec
 from milepost.spec.sql.moments import check_moments

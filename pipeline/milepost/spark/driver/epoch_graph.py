@@ -16,8 +16,8 @@ from milepost.spark.driver.sql_projection import decode_output, encode_output, p
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import Batches, OperatorStage, OutputStage, epoch_tasks
 from milepost.spark.task.levels import EpochLevels, Level
-from milepost.spark.task.lookup_stage import LookupStage
-from milepost.spark.task.row_wise import SqlStep
+from milepost.spark.task.row_steps.lookup_stage import LookupStage
+from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.wire.exchange import EXCHANGE_SCHEMA
 from milepost.spark.worker.task_memory import task_memory
 from milepost.spark.worker.worker_memory import worker_budget

@@ -24,7 +24,7 @@ from milepost.epoch.spark_answers import SparkAnswers, check_answers
 from milepost.spark.driver.sql_projection import CONTROL, added, wide_type
 from milepost.spark.task.levels import EpochLevels
 from milepost.spark.task.outputs import SqlOutput, sql_outputs
-from milepost.spark.task.sql_expression import Selected, column_of, selects
+from milepost.spark.task.row_steps.sql_expression import Selected, column_of, selects
 
 ROWS = 24
 """So many pinned rows are asked."""

@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException, PySparkException, PythonException
 from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spark.task.sql_expression import SqlExpression
+from milepost.spark.task.row_steps.sql_expression import SqlExpression
 
 _PLACE = re.compile(r";? line \d+,? pos(?:ition)? \d+;?\s*$")
 """Where Spark saw it: a place in the expression that we wrote, which the user has never seen."""

@@ -29,7 +29,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spark.driver.spark_errors import refusal
 from milepost.spark.task.outputs import SqlOutput
-from milepost.spark.task.sql_expression import PLACE, Selected, SqlExpression, column_of, selects
+from milepost.spark.task.row_steps.sql_expression import PLACE, Selected, SqlExpression, column_of, selects
 from milepost.spark.wire.task_output import Rows, Stamped, TaskOutput, decode_control, encode_control
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.sql.plan import ITEM

@@ -28,7 +28,7 @@ from milepost.spark.local.local_levels import run_levels
 from milepost.spark.task.epoch_tasks import epoch_tasks
 from milepost.spark.task.levels import EpochLevels, plan_levels
 from milepost.spark.task.outputs import SqlOutput
-from milepost.spark.task.row_wise import SqlStep
+from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.wire.task_output import TaskOutput
 from milepost.spec.job.spec import SparkSpec
 

@@ -27,7 +27,6 @@ from milepost.epoch.plan import EpochPlan, split_inputs
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.watermarks import latest, operator_watermark
 from milepost.protocol.records.ids import OperatorUid
-from milepost.spark.task.lookup_stage import LookupPlan
 from milepost.spark.task.output_stage import OutputPlan
 from milepost.spark.task.outputs import (
     FILL,
@@ -40,9 +39,10 @@ from milepost.spark.task.outputs import (
     sql_outputs,
     whole_outputs,
 )
-from milepost.spark.task.row_wise import RowWise, row_wise
+from milepost.spark.task.row_steps.lookup_stage import LookupPlan
+from milepost.spark.task.row_steps.row_wise import RowWise, row_wise
+from milepost.spark.task.row_steps.sql_expression import SqlExpression
 from milepost.spark.task.source_task import SourceSplit
-from milepost.spark.task.sql_expression import SqlExpression
 from milepost.spark.task.whole_objects import WholeObjects
 from milepost.spark.wire.epoch_clock import LevelShare
 from milepost.spark.wire.exchange import BufferLimits, Edge, OwnStamp, Stamp

@@ -27,7 +27,7 @@ from milepost.spark.task.attempt import wall_clock_ms
 from milepost.spark.task.epoch_tasks import epoch_tasks
 from milepost.spark.task.levels import EpochLevels, plan_levels
 from milepost.spark.task.outputs import SqlOutput, read_by
-from milepost.spark.task.row_wise import SqlStep
+from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.wire.epoch_clock import Clock
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget

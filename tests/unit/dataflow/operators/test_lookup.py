@@ -13,7 +13,7 @@ import pytest
 from milepost.dataflow.operators.contract import OperatorFailed
 from milepost.dataflow.operators.joins.lookup import Lookup
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.spark.task.prepared_rows import PreparedRows, prepare
+from milepost.spark.task.row_steps.prepared_rows import PreparedRows, prepare
 from milepost.spec.job.operators.lookup import LookupOperator
 from tests.harness.tasks.key_hashes import KEYED, WEAK
 

@@ -14,7 +14,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, SubtaskDeclined
-from milepost.spark.task.lookup_stage import read_copy
+from milepost.spark.task.row_steps.lookup_stage import read_copy
 from milepost.storage.checked import handle_of
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.spark.task.sql_expression import column_of
+from milepost.spark.task.row_steps.sql_expression import column_of
 
 
 def test_a_part_of_a_node_has_a_column_without_a_dot_that_no_node_has() -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.contract import WEIGHT_COLUMN
 from milepost.spark.task.outputs import sql_outputs
-from milepost.spark.task.sql_expression import selects
+from milepost.spark.task.row_steps.sql_expression import selects
 from milepost.spec.graph.edges import DELETED_COLUMN
 from tests.harness.jobs.graphs import build_graph
 from tests.unit.spec.graph.test_sql_rules import spec, sql, sums

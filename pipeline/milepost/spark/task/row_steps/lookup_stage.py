@@ -25,7 +25,7 @@ from milepost.protocol.records.layout import checkpoint_of_key
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.attempt import Attempt
-from milepost.spark.task.prepared_rows import PreparedRows, prepare
+from milepost.spark.task.row_steps.prepared_rows import PreparedRows, prepare
 from milepost.spark.wire.task_output import Declined, Rows, TaskOutput
 from milepost.spark.worker.task_memory import told
 from milepost.state.cache.mapped_tables import MappedTables

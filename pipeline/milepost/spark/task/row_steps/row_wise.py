@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.epoch.plan import EpochPlan
-from milepost.spark.task.lookup_stage import LookupPlan, LookupStage
 from milepost.spark.task.outputs import (
     FILL,
     WHOLE,
@@ -27,7 +26,8 @@ from milepost.spark.task.outputs import (
     sql_outputs,
     whole_outputs,
 )
-from milepost.spark.task.sql_expression import SqlExpression, column_of, level_sql
+from milepost.spark.task.row_steps.lookup_stage import LookupPlan, LookupStage
+from milepost.spark.task.row_steps.sql_expression import SqlExpression, column_of, level_sql
 from milepost.spec.graph.graph import JobGraph
 
 
