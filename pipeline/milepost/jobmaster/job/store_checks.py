@@ -2,16 +2,25 @@
 
 The manifest log and each sink's chain need a create that fails when the key exists (I1, I14): those stores are written
 to. A planned input version needs reads that honour the expected version: a source's store is only read.
+
+An endpoint that kept the rules is not asked again within the hour by processes of this user on this machine: each task
+of a scheduler is one, and a probe is more requests than most tasks make. A running process does not ask again either.
 """
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
+from typing import ClassVar
 
+from milepost.epoch.private_cache import private_cache
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.keys import LocalRoot, parse_root
 from milepost.storage.log.records import Head
@@ -25,8 +34,24 @@ from milepost.storage.s3.probe import (
     require_versioned_reads,
 )
 
-_TRUSTED: set[tuple[str, str]] = set()
-"""Places that this process has asked, and that kept every rule."""
+_TRUSTED_FOR_S = 3600.0
+"""How long a place is trusted that another process of this user has asked."""
+
+
+class _Rules(Enum):
+    """What a place was asked for; one that may be written to has been asked for reads as well."""
+
+    WRITES = "writes"
+    READS = "reads"
+
+
+_Place = tuple[str, str]
+"""What decides how a store behaves: endpoint and bucket, or the device that a folder lies on."""
+
+_DEVICE = "device"
+
+_TRUSTED: set[tuple[_Place, _Rules]] = set()
+"""Places that this process knows to keep every rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +60,7 @@ class _Written:
 
     user: str
     store: ObjectStore
+    rules: ClassVar[_Rules] = _Rules.WRITES
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +70,11 @@ class _Read:
     user: str
     store: ObjectStore
     prefix: str
+    rules: ClassVar[_Rules] = _Rules.READS
 
 
 def require_stores(context: JobContext) -> None:
-    """Refuse a job one of whose stores breaks a rule; each place is asked once per process.
+    """Refuse a job one of whose stores breaks a rule; each place is asked once per process, and hour.
 
     Raises:
         EnvironmentUnusable: names the endpoint and every rule it broke; or the extra of a table's format is not
@@ -56,13 +83,13 @@ def require_stores(context: JobContext) -> None:
     for sink in context.spec.sinks:
         context.sink(sink.name)
     for place, use in _places(context):
-        if place in _TRUSTED:
+        if _is_trusted(place, use.rules):
             continue
         if isinstance(use, _Written):
             require_preconditions(use.store)
         elif not require_versioned_reads(use.store, use.prefix, use.user):
             continue  # nothing there yet: asked again when there is
-        _TRUSTED.add(place)
+        _trust(place, use.rules)
 
 
 def first_head(context: JobContext) -> Head | None:
@@ -70,7 +97,7 @@ def first_head(context: JobContext) -> Head | None:
 
     Raises: StoreUnavailable: there was none in that time.
     """
-    if _place(context.store_config) in _TRUSTED:
+    if (_place(context.store_config), _Rules.WRITES) in _TRUSTED:
         return context.log.head()
     return first_answer(context.store, context.log.head)
 
@@ -82,7 +109,7 @@ def probe_stores(context: JobContext) -> list[ProbeCheck]:
         EnvironmentUnusable, StoreUnavailable: a store could not even be asked.
     """
     checks: list[ProbeCheck] = []
-    asked: set[tuple[str, str]] = set()
+    asked: set[_Place] = set()
     for place, use in _places(context):
         if place in asked:
             continue
@@ -92,6 +119,8 @@ def probe_stores(context: JobContext) -> list[ProbeCheck]:
         else:
             read = probe_versioned_reads(use.store, use.prefix)
             found = [] if read is None else [read]
+        if not all(check.ok for check in found):
+            _distrust(place)
         checks += [replace(check, check=f"{use.user}: {check.check}") if use.user else check for check in found]
     return checks
 
@@ -111,7 +140,7 @@ def probe_tables(context: JobContext) -> list[ProbeCheck]:
     return checks
 
 
-def _places(context: JobContext) -> Iterator[tuple[tuple[str, str], _Written | _Read]]:
+def _places(context: JobContext) -> Iterator[tuple[_Place, _Written | _Read]]:
     """Yield every use of a store with where it is; written ones first, for they answer for reads as well."""
     yield _place(context.store_config), _Written("", context.store)
     for name in sorted(sink.name for sink in context.spec.sinks):
@@ -122,11 +151,51 @@ def _places(context: JobContext) -> Iterator[tuple[tuple[str, str], _Written | _
         yield _place(config), _Read(f"source {name}", open_store(config), pattern.split("*", 1)[0])
 
 
-def _place(config: StoreConfig) -> tuple[str, str]:
-    """Return what decides how a store behaves: endpoint and bucket, or the device that a folder lies on."""
+def _is_trusted(place: _Place, rules: _Rules) -> bool:
+    """Return whether a place is known to keep rules: to this process, or to one of this user's within the hour."""
+    for asked in (rules, _Rules.WRITES):
+        if (place, asked) in _TRUSTED:
+            return True
+        with suppress(EnvironmentUnusable, OSError):
+            if place[0] != _DEVICE and _is_fresh(_mark(place, asked)):
+                _TRUSTED.add((place, asked))
+                return True
+    return False
+
+
+def _trust(place: _Place, rules: _Rules) -> None:
+    _TRUSTED.add((place, rules))
+    with suppress(EnvironmentUnusable, OSError):
+        if place[0] != _DEVICE:
+            mark = _mark(place, rules)
+            mark.parent.mkdir(mode=0o700, exist_ok=True)
+            mark.touch()
+            for old in mark.parent.iterdir():
+                if not _is_fresh(old):
+                    old.unlink(missing_ok=True)
+
+
+def _distrust(place: _Place) -> None:
+    for rules in _Rules:
+        _TRUSTED.discard((place, rules))
+        with suppress(EnvironmentUnusable, OSError):
+            _mark(place, rules).unlink()
+
+
+def _is_fresh(mark: Path) -> bool:
+    return 0 <= time.time() - mark.stat().st_mtime < _TRUSTED_FOR_S
+
+
+def _mark(place: _Place, rules: _Rules) -> Path:
+    """Return the file, empty, whose time is when the place was asked. Raises EnvironmentUnusable: no private folder."""
+    return private_cache() / "stores-1" / hashlib.sha256("\n".join((*place, rules.value)).encode()).hexdigest()
+
+
+def _place(config: StoreConfig) -> _Place:
+    """Return what decides how a store behaves."""
     root = parse_root(config.url)
     if isinstance(root, LocalRoot):
-        return "device", str(_device(root.path))
+        return _DEVICE, str(_device(root.path))
     return config.endpoint_url or "", root.bucket
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from milepost.jobmaster.job import store_checks
 from milepost.jobmaster.job.store_checks import probe_stores, require_stores
 from milepost.protocol.records.errors import EnvironmentUnusable
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
@@ -58,11 +62,61 @@ def test_a_source_on_a_store_that_ignores_versions_is_refused_and_never_written_
     assert methods == {"GET"}
 
 
-def test_each_place_is_asked_once_per_process(server: Ministack, tmp_path: Path) -> None:
+@pytest.fixture
+def another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """What follows is done by a process that has asked nothing itself, of this user on this machine."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return lambda: monkeypatch.setattr(store_checks, "_TRUSTED", set())
+
+
+def marks(folder: Path) -> list[Path]:
+    return sorted((folder / "cache" / "milepost" / "stores-1").iterdir())
+
+
+def test_each_place_is_asked_once_within_the_hour(
+    server: Ministack, tmp_path: Path, another_process: Callable[[], None]
+) -> None:
     with HeaderDroppingProxy(server.port) as proxy:
         job, bucket = job_on(server, tmp_path, proxy.endpoint_url, "landing", "lake")
-        require_stores(job.context)
-        asked = len(proxy.requests)
-        require_stores(job.context)
-        assert asked and len(proxy.requests) == asked
+
+        def asked() -> int:
+            before = len(proxy.requests)
+            require_stores(job.context)
+            return len(proxy.requests) - before
+
+        first = asked()
+        assert first and not asked(), "nor by this process again"
+        another_process()
+        assert not asked()
+        for age_s in (3601, -60):  # long ago; or by a clock that has gone back since
+            for mark in marks(tmp_path):
+                os.utime(mark, times=(time.time() - age_s,) * 2)
+            another_process()
+            assert asked() == first
     assert "Contents" not in server.client.list_objects_v2(Bucket=bucket), "probe objects were removed"
+
+
+def test_a_place_that_was_only_read_is_asked_before_it_is_written_to(
+    server: Ministack, tmp_path: Path, another_process: Callable[[], None]
+) -> None:
+    with HeaderDroppingProxy(server.port, dropped_headers=frozenset({"if-none-match"})) as proxy:
+        reads, bucket = job_on(server, tmp_path / "reads", proxy.endpoint_url, "landing")
+        server.client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"k,v\n")
+        require_stores(reads.context)
+        store = f"storage: s3://{bucket}/jobs\nstore: {{endpoint_url: '{proxy.endpoint_url}'}}\n"
+        another_process()
+        with pytest.raises(EnvironmentUnusable, match="ignored If-None-Match"):
+            require_stores(SparklessJob.create(tmp_path / "writes", {"storage: ../store\n": store}).context)
+
+
+def test_who_asks_anew_and_finds_a_rule_broken_is_believed_by_the_next_process(
+    server: Ministack, tmp_path: Path, another_process: Callable[[], None]
+) -> None:
+    with HeaderDroppingProxy(server.port) as proxy:
+        job, _ = job_on(server, tmp_path, proxy.endpoint_url, "lake")
+        require_stores(job.context)
+        proxy.dropped_headers = frozenset({"if-none-match"})
+        assert [check for check in probe_stores(job.context) if not check.ok]
+        another_process()
+        with pytest.raises(EnvironmentUnusable):
+            require_stores(job.context)
