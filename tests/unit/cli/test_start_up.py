@@ -18,6 +18,7 @@ from tests.harness.servers.proxies.delaying_proxy import Answered, DelayingProxy
 from tests.harness.servers.s3_servers import Ministack
 
 EPOCHS = 6
+_TRIES = 3
 _LONG_ENOUGH_S = 0.2
 """So long that what is asked at once is also seen to be."""
 
@@ -121,11 +122,18 @@ def test_a_command_that_reads_loads_what_it_needs_alone(
 def test_no_more_requests_of_a_command_stand_in_line_than_did(
     words: str, grown: SparklessJob, ministack: Ministack
 ) -> None:
-    """More than this needs a reason and a new figure here: each costs the wait for an answer."""
-    with DelayingProxy(ministack.port, _LONG_ENOUGH_S) as proxy:
-        run(grown, words, proxy.endpoint_url, ministack, "-m", "milepost")
-    told = "\n".join(f"{one.arrived_s:.2f} {one.answered_s:.2f} {one.method} {one.path}" for one in proxy.answered)
-    assert longest_line(proxy.answered) <= IN_LINE[words], told
+    """More than this needs a reason and a new figure here: each costs the wait for an answer.
+
+    On a busy machine a request that waited for none may arrive late; none arrives before what it waits for.
+    """
+    told = ""
+    for _ in range(_TRIES):
+        with DelayingProxy(ministack.port, _LONG_ENOUGH_S) as proxy:
+            run(grown, words, proxy.endpoint_url, ministack, "-m", "milepost")
+        if longest_line(proxy.answered) <= IN_LINE[words]:
+            return
+        told = "\n".join(f"{one.arrived_s:.2f} {one.answered_s:.2f} {one.method} {one.path}" for one in proxy.answered)
+    pytest.fail(f"more than {IN_LINE[words]} in line, {_TRIES} times; the last one's requests:\n{told}")
 
 
 def test_a_line_is_of_requests_that_waited_for_one_another() -> None:
