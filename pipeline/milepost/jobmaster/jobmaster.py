@@ -172,7 +172,6 @@ class JobMaster:
     run = _UseCase(lambda master: master._epochs.run)
     trigger = _UseCase(lambda master: master._trigger.trigger)
     run_epoch = _UseCase(lambda master: master._epochs.run_epoch)
-    run_opened = _UseCase(lambda master: master._epochs.run_opened)
     validate = _UseCase(lambda master: master._epochs.validate)
     complete = _UseCase(lambda master: master._epochs.complete)
     notify_complete = _UseCase(lambda master: master._epochs.notify_complete)

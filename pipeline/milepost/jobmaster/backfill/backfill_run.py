@@ -215,10 +215,7 @@ class Backfill:
         self._say(f"checkpoint {pending.checkpoint_id} replays {what} and leaves {len(later)} for later")
         try:
             judged = is_judged(plan.request, at.tip)
-            if opened is None:
-                report = self._epochs.run_epoch(session, pending.checkpoint_id, self._runner, judged=judged)
-            else:
-                report = self._epochs.run_opened(opened, self._runner, judged=judged)
+            report = self._epochs.run_epoch(session, pending.checkpoint_id, self._runner, opened=opened, judged=judged)
             report.verdict.raise_if_vetoed(context.spec.name, pending.checkpoint_id)
             _check_read(report.metadata)
             self._epochs.complete(session, pending.checkpoint_id, report)

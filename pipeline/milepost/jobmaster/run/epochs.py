@@ -94,17 +94,22 @@ class Epochs:
         runner: EpochRunner,
         progress: Progress | None = None,
         *,
+        opened: OpenedEpoch | None = None,
         planned: PlanTimes | None = None,
         judged: bool = True,
     ) -> EpochReport:
-        """Run the session's pending epoch under a new token (I3), up to a durable `_metadata`.
+        """Run the session's pending epoch, up to a durable `_metadata`.
 
         Args:
+            opened: by a trigger of this process, under whose token it runs; None: a new token is granted (I3).
             planned: what its trigger measured, to be recorded with the rest. judged: as `run_opened_epoch` has it.
         Raises: Fenced, SubtaskDeclined, InvalidRequest, StateCorrupt, StoreUnavailable.
         """
         context, clock = self._context, StepClock(progress)
         clock("begin")
+        if opened is not None:
+            opened = replace(opened, leads=begin_beside(context.store, opened.leads, "head-afterwards"))
+            return run_opened_epoch(context, opened, runner, clock, planned, judged=judged)
         request = RebindRequest(session.session_id, session.holder, CheckpointId(checkpoint_id), context.timeout_ms)
         rebound = context.begin(request)
         if isinstance(rebound.outcome, AlreadyDone):
@@ -116,22 +121,6 @@ class Epochs:
         leads = begin_beside(context.store, leads, "head-afterwards")
         opened = open_again(context, rebound.state, pending, leads)
         return run_opened_epoch(context, opened, runner, clock, planned, judged=judged)
-
-    @suggest_rollback
-    def run_opened(
-        self,
-        opened: OpenedEpoch,
-        runner: EpochRunner,
-        progress: Progress | None = None,
-        *,
-        planned: PlanTimes | None = None,
-        judged: bool = True,
-    ) -> EpochReport:
-        """Run an epoch in the process that triggered it, under the trigger's token. Otherwise as `run_epoch`."""
-        clock = StepClock(progress)
-        clock("begin")
-        opened = replace(opened, leads=begin_beside(self._context.store, opened.leads, "head-afterwards"))
-        return run_opened_epoch(self._context, opened, runner, clock, planned, judged=judged)
 
     def validate(self, session: Session, checkpoint_id: int) -> GateVerdict:
         """Read the verdict that `run_epoch` stored, and decide. Raises QualityGateFailed; nothing was published."""
@@ -290,10 +279,7 @@ class Epochs:
     ) -> tuple[Completion, EpochReport]:
         """Run a triggered epoch, under the trigger's token if this process has it, and complete its checkpoint."""
         checkpoint_id, opened = triggered.checkpoint_id, triggered.opened
-        if opened is None:
-            report = self.run_epoch(session, checkpoint_id, runner, clock, planned=triggered.times)
-        else:
-            report = self.run_opened(opened, runner, clock, planned=triggered.times)
+        report = self.run_epoch(session, checkpoint_id, runner, clock, opened=opened, planned=triggered.times)
         clock("validate")
         report.verdict.raise_if_vetoed(self._context.spec.name, checkpoint_id)
         clock("complete")

@@ -85,7 +85,7 @@ def test_one_process_runs_an_epoch_under_the_token_of_its_trigger_and_loads_its_
     session, runner = Session.cli(), SparklessRunner()
     triggered = job.master.trigger(session)
     assert isinstance(triggered, Triggered) and triggered.opened is not None
-    report = job.master.run_opened(triggered.opened, runner)
+    report = job.master.run_epoch(session, triggered.checkpoint_id, runner, opened=triggered.opened)
     assert report.metadata.token == runner.plans[0].token == triggered.token
     assert capfd.readouterr().err.count("loaded") == 1
     assert job.context.head().state.version == triggered.token
@@ -100,7 +100,7 @@ def test_a_try_that_another_one_of_its_session_superseded_is_fenced_at_the_commi
     first, again = job.master.trigger(session), job.master.trigger(session)
     assert isinstance(first, Triggered) and isinstance(again, Triggered)
     assert first.opened is not None and again.opened is None
-    stale = job.master.run_opened(first.opened, SparklessRunner())
+    stale = job.master.run_epoch(session, first.checkpoint_id, SparklessRunner(), opened=first.opened)
     staged = job.staged_files(1)
     newer = job.master.run_epoch(session, first.checkpoint_id, SparklessRunner())
     with pytest.raises(Fenced):
