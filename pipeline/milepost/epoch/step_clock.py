@@ -81,3 +81,10 @@ class PlanTimes:
     started_ms: int
     plan_ms: int
     requests: StoreRequests = field(default_factory=StoreRequests)
+
+
+@dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """Requests of an epoch's tasks that no record of the checkpoint holds yet: they are on its bill nevertheless."""
+
+    requests: StoreRequests = field(default_factory=StoreRequests)

@@ -100,7 +100,7 @@ def test_a_fact_is_recorded_by_its_put_alone(store) -> None:
     log, calls = counted(store)
     log.transact(create_job("flights"))
     calls.clear()
-    assert isinstance(log.record(trigger_checkpoint("cli:1")), Transition)
+    assert isinstance(log.begin(trigger_checkpoint("cli:1")).outcome, Transition)
     assert calls == ["create"]
     assert new_log(store).head().version == 2
 

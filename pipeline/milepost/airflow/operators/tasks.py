@@ -12,7 +12,7 @@ import hashlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
@@ -30,10 +30,9 @@ from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
 from milepost.airflow.operators.job_specs import operate_dag_id
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Aborted, Failure
 from milepost.epoch.quantities import lasting
-from milepost.epoch.step_clock import PlanTimes, StepClock
+from milepost.epoch.step_clock import PlanTimes, StepClock, Unrecorded
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.storage.requests import NOTHING_ASKED, StoreRequests
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -75,14 +74,24 @@ class Ran:
     """The token under which the newest try of `run_epoch` ran, and what it did, in words for the run's note.
 
     Attributes:
-        unrecorded: requests that are on nobody's bill yet, handed on to the task that records them.
+        unrecorded: handed on to the task that records it.
     """
 
     checkpoint_id: int
     timeline: str
     token: int
     figures: str
-    unrecorded: StoreRequests = NOTHING_ASKED
+    unrecorded: Unrecorded = field(default_factory=Unrecorded)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A checkpoint that `validate` found fit to complete. unrecorded: as `Ran` has it."""
+
+    checkpoint_id: int
+    timeline: str
+    token: int
+    unrecorded: Unrecorded = field(default_factory=Unrecorded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +129,7 @@ class EpochOperator(JobOperator):
         ran = context["ti"].xcom_pull(task_ids=self.beside(RUN))
         return from_json(Ran, ran, f"what {RUN} left", hint=_ANEW) if ran else self.triggered(context)
 
-    def left_by(self, task: str, context: Context) -> Ran:
-        """Return what `run_epoch`, or `validate` after it, left of the newest try. Raises: as `triggered`."""
-        return from_json(Ran, context["ti"].xcom_pull(task_ids=self.beside(task)), f"what {task} left", hint=_ANEW)
-
-    def say_for(self, acting: Acting | Ran | Unpublished) -> int:
+    def say_for(self, acting: Acting | Ran | Judged | Unpublished) -> int:
         """Log the first line of a task, see `say_for_whom`. Returns the checkpoint id."""
         self.say_for_whom(acting.checkpoint_id, acting.timeline, acting.token)
         return acting.checkpoint_id
@@ -183,7 +188,9 @@ class RunEpochOperator(CheckpointOperator):
         done = {"rows_in": report.rows_in, "rows_out": report.rows_out, "quality": report.verdict.status.value}
         log.info("every subtask has acknowledged checkpoint %d: %s", checkpoint_id, in_words(done))
         figures = figures_of(report.metadata)
-        return to_json(Ran(checkpoint_id, acting.timeline, report.metadata.token, figures, report.unrecorded))
+        return to_json(
+            Ran(checkpoint_id, acting.timeline, report.metadata.token, figures, Unrecorded(report.unrecorded))
+        )
 
     def on_kill(self) -> None:
         """Airflow asked the task to stop: unwind, so that the runner stops its Spark session on the way out."""
@@ -208,15 +215,17 @@ class ValidateOperator(EpochOperator):
     """Reads the quality verdict that `run_epoch` stored beside the acknowledgements, and decides."""
 
     def act(self, context: Context) -> Any:
-        ran = self.left_by(RUN, context)
-        checkpoint_id = self.say_for(ran)
+        acting = self.pending(context)
+        checkpoint_id = self.say_for(acting)
         with self.timed("validate") as (master, clock):
             verdict = master.validate(self.session(context), checkpoint_id)
         log.info("quality verdict of checkpoint %d: %s", checkpoint_id, verdict.summary())
         for sink in verdict.verdicts:
             judged = {"rows": sink.rows, "expectations": len(sink.expectations)}
             log.info("sink %s: %s, %s", sink.sink, sink.status.value, in_words(judged))
-        return to_json(replace(ran, unrecorded=ran.unrecorded + clock.requests("validate")))
+        before = acting.unrecorded if isinstance(acting, Ran) else Unrecorded()
+        unrecorded = Unrecorded(before.requests + clock.requests("validate"))
+        return to_json(Judged(checkpoint_id, acting.timeline, acting.token, unrecorded))
 
 
 class CompleteCheckpointOperator(CheckpointOperator):
@@ -226,11 +235,13 @@ class CompleteCheckpointOperator(CheckpointOperator):
     """
 
     def act(self, context: Context) -> Any:
-        judged = self.left_by(VALIDATE, context)
+        left = context["ti"].xcom_pull(task_ids=self.beside(VALIDATE))
+        judged = from_json(Judged, left, f"what {VALIDATE} left", hint=_ANEW) if left else self.pending(context)
         checkpoint_id = self.say_for(judged)
         with self.timed("complete") as (master, clock):
             completed = master.complete(self.session(context), checkpoint_id)
-        master.keep_times(checkpoint_id, completed.token, clock, judged.unrecorded)
+        unrecorded = Unrecorded() if isinstance(judged, Acting) else judged.unrecorded
+        master.keep_times(checkpoint_id, completed.token, clock, unrecorded.requests)
         sinks = sorted(completed.unconfirmed)
         log.info("checkpoint %d is completed; sinks to publish: %s", checkpoint_id, ", ".join(sinks) or "none")
         log.info("%s", in_words({name: completed.summary.get(name) for name in _TOLD}))

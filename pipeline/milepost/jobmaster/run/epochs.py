@@ -118,8 +118,8 @@ class Epochs:
         pending = self._leadership.require_own(rebound.state, session, checkpoint_id)
         require_token(pending, rebound.outcome.token)
         leads = partial(leads_after, self._leadership, rebound, session, pending)
-        leads = begin_beside(context.store, leads, "head-afterwards")
-        opened = open_again(context, rebound.state, pending, leads)
+        after = begin_beside(context.store, leads, "head-afterwards")
+        opened = open_again(context, rebound.state, pending, after)
         return run_opened_epoch(context, opened, runner, clock, planned, judged=judged)
 
     def validate(self, session: Session, checkpoint_id: int) -> GateVerdict:

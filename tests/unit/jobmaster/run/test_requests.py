@@ -16,10 +16,10 @@ from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.stores.counted_stores import count_requests
 
 EMPTY = 6
-NORMAL = {"trigger": 7, "run": 9, "complete": 3, "after": 16}
+NORMAL = {"trigger": 6, "run": 10, "complete": 2, "after": 17}
 """One source, one sink, one level, a checkpoint subsumed; of the driver: tasks have stores of their own.
 
-Seven of them read the clock, which a bucket that has just answered is not asked for. `run` reads what the task of the
+Six of them read the clock, which a bucket that has just answered is not asked for. `run` reads what the task of the
 first level measured, and writes what the epoch did to the table; `notify` writes the next mark that the table carries,
 and what goes on beside it replaces the entries of the log, two requests each, that nothing needs any more: three.
 `subsume` asks where else a migration has a table of the sink.
