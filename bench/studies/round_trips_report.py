@@ -11,6 +11,8 @@ from bench.studies.round_trips import DRAWN_MS, TASKS
 
 TARGET = 12
 """Round trips in line of a warm epoch with two sinks."""
+TARGET_S = 0.4
+"""What they add to it at `DRAWN_MS` each."""
 STEPS = ("trigger", "begin", "session", "data plane", "gate", "prepare", "write", "complete", "notify", "subsume")
 _ROW, _LEFT, _WIDTH, _TEXT = 11, 90, 560, 420
 
@@ -37,9 +39,7 @@ def render_round_trips(document: Mapping[str, Any]) -> str:
     for name, commit, record in runs:
         for delay_ms, measured in record["delays"].items():
             lines.append(f"| {name} ({commit[:8]}) | {delay_ms} | {_figures(measured['epochs'])} |")
-    verdict = _median(now["delays"][str(DRAWN_MS)]["epochs"], lambda one: sum(one["driver"].values()))
-    met = "met" if verdict <= TARGET else "**missed**"
-    lines += ["", f"Target: at most {TARGET} in line: {met}: the driver alone has {verdict:.0f}.", ""]
+    lines += ["", *_verdicts(now), ""]
     lines += _by_step(runs) + _tasks(runs)
     lines += [
         "## Who waits for what",
@@ -57,6 +57,23 @@ def _figures(epochs: Sequence[Mapping[str, Any]]) -> str:
     counts = [_median(epochs, lambda one, figure=figure: one[figure]) for figure in ("requests", "in_line")]
     driver = _median(epochs, lambda one: sum(one["driver"].values()))
     return " | ".join([f"{wall:.2f}", *(f"{count:.0f}" for count in (*counts, driver, *classes))])
+
+
+def _verdicts(now: dict[str, Any]) -> list[str]:
+    """Return what the targets say: in line where the machine's own time blurs it least, and what the waits add."""
+    at = {delay_ms: measured["epochs"] for delay_ms, measured in now["delays"].items()}
+    in_line = _median(at[max(at, key=int)], lambda one: one["in_line"])
+    driver = _median(at[str(DRAWN_MS)], lambda one: sum(one["driver"].values()))
+    added_s = _median(at[str(DRAWN_MS)], lambda one: one["wall_s"]) - _median(at["0"], lambda one: one["wall_s"])
+    lines, waits = _met(in_line <= TARGET), _met(added_s < TARGET_S)
+    return [
+        f"* Target: at most {TARGET} in line: {lines}: {in_line:.0f}, of which the driver alone has {driver:.0f}.",
+        f"* Target: {DRAWN_MS} ms per request add less than {TARGET_S:g} s: {waits}: {added_s:.2f} s.",
+    ]
+
+
+def _met(met: bool) -> str:
+    return "met" if met else "**missed**"
 
 
 def _by_step(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[str]:
