@@ -104,7 +104,7 @@ SHARED = {"Airflow": ("tests/e2e/",), "Spark": ("tests/integration/", "tests/cha
 """What one process runs, because it costs much to start: the one Airflow, the one JVM that lives in the process."""
 
 SHARES_NOTHING = (
-    "tests/integration/epochs/test_key_hash_in_spark",
+    "tests/integration/epochs/workers/test_key_hash_in_spark",
     "tests/integration/docs/",
     "tests/integration/installed/",
     "tests/integration/servers/",

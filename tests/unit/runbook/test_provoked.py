@@ -233,7 +233,7 @@ ERRORS: dict[str, Provoke] = {
     )
 }
 WITH_SPARK = {
-    "checkpoint-expired": ("raises(CheckpointExpired", "tests/integration/epochs/test_flights_epochs.py"),
+    "checkpoint-expired": ("raises(CheckpointExpired", "tests/integration/epochs/whole_jobs/test_flights_epochs.py"),
     "spark-lost": ("Runbook: milepost runbook spark-lost", "tests/integration/servers/test_spark_connect.py"),
 }
 """What only Spark can do, and the tests that provoke it there, by what they look for."""
