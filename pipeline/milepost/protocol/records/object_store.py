@@ -2,7 +2,7 @@
 
 A contract only: it lives here so that state, sources and sinks can name it without importing a store.
 Two stores exist in `storage/`: a local directory (`local.py`) and S3 (`s3.py`). One conformance class
-(`tests/conformance/object_store.py`) tests both. Keys are relative to the store's root, use `/`, and are
+(`tests/conformance/stores/object_store.py`) tests both. Keys are relative to the store's root, use `/`, and are
 validated: no empty part, no `.` or `..`, no control character, no leading `/`.
 """
 

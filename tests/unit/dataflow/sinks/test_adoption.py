@@ -13,11 +13,11 @@ from milepost.dataflow.sinks.formats.delta.delta_location import delta_location
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from tests.conformance.delta_sink import WEEK_MS, ForeignDelta
-from tests.conformance.iceberg_sink import ForeignIceberg
-from tests.conformance.local_cases import LocalCase, LocalListed
-from tests.conformance.sink_adoption import SinkAdoptionTests, UpsertAdoptionTests
-from tests.conformance.sink_case import LIFE, SinkCase, Story, pairs, rows
+from tests.conformance.sinks.contract.adoption import SinkAdoptionTests, UpsertAdoptionTests
+from tests.conformance.sinks.contract.case import LIFE, SinkCase, Story, pairs, rows
+from tests.conformance.sinks.formats.delta_sink import WEEK_MS, ForeignDelta
+from tests.conformance.sinks.formats.iceberg_sink import ForeignIceberg
+from tests.conformance.sinks.formats.local_cases import LocalCase, LocalListed
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
 from tests.harness.stores.played_manifest import PlayedManifest
 

@@ -21,7 +21,7 @@ from milepost.dataflow.sinks.staging.table_buckets import (
     buckets_of,
 )
 from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation
-from tests.conformance.sink_case import SCHEMA, deleting, rows
+from tests.conformance.sinks.contract.case import SCHEMA, deleting, rows
 from tests.harness.stores.played_manifest import Completed
 from tests.harness.tasks.staging import HASHER, KEY_GROUPS, stage, stage_buckets
 from tests.unit.dataflow.sinks.test_delta_conformance import LocalCase

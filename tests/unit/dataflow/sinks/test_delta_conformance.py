@@ -11,15 +11,15 @@ from deltalake import DeltaTable, write_deltalake
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
-from tests.conformance.delta_sink import DeltaCase
-from tests.conformance.sink import SinkTests
-from tests.conformance.sink_case import Pairs, pairs
-from tests.conformance.sink_deletes import SinkDeleteTests
-from tests.conformance.sink_faults import SinkDeleteFaultTests, SinkFaultTests
-from tests.conformance.sink_foreign import SinkForeignTests
-from tests.conformance.sink_small_files import SmallFilesTests
-from tests.conformance.sink_strangers import SinkStrangerTests
-from tests.conformance.sink_timelines import SinkTimelineTests
+from tests.conformance.sinks.contract.case import Pairs, pairs
+from tests.conformance.sinks.contract.deletes import SinkDeleteTests
+from tests.conformance.sinks.contract.faults import SinkDeleteFaultTests, SinkFaultTests
+from tests.conformance.sinks.contract.foreign import SinkForeignTests
+from tests.conformance.sinks.contract.sink import SinkTests
+from tests.conformance.sinks.contract.small_files import SmallFilesTests
+from tests.conformance.sinks.contract.strangers import SinkStrangerTests
+from tests.conformance.sinks.contract.timelines import SinkTimelineTests
+from tests.conformance.sinks.formats.delta_sink import DeltaCase
 from tests.harness.readers.reading_engines import ReadingEngines
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from milepost.dataflow.sinks.contract import SinkMode
-from tests.conformance.local_cases import LocalParquet
-from tests.conformance.sink import SinkTests
-from tests.conformance.sink_deletes import SinkDeleteTests
-from tests.conformance.sink_faults import SinkDeleteFaultTests, SinkFaultTests
-from tests.conformance.sink_small_files import SmallFilesTests
-from tests.conformance.sink_strangers import SinkStrangerTests
-from tests.conformance.sink_timelines import SinkTimelineTests
+from tests.conformance.sinks.contract.deletes import SinkDeleteTests
+from tests.conformance.sinks.contract.faults import SinkDeleteFaultTests, SinkFaultTests
+from tests.conformance.sinks.contract.sink import SinkTests
+from tests.conformance.sinks.contract.small_files import SmallFilesTests
+from tests.conformance.sinks.contract.strangers import SinkStrangerTests
+from tests.conformance.sinks.contract.timelines import SinkTimelineTests
+from tests.conformance.sinks.formats.local_cases import LocalParquet
 
 
 class TestAppend(LocalParquet, SmallFilesTests, SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests):

@@ -21,7 +21,7 @@ from milepost.dataflow.sinks.staging.small_files import (
     rows_identity,
     same_rows,
 )
-from tests.conformance.sink_case import SCHEMA
+from tests.conformance.sinks.contract.case import SCHEMA
 
 PER_ROW = 100
 

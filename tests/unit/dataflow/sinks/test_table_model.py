@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.staging import small_files
 from milepost.dataflow.sinks.table import table_sink
-from tests.conformance.local_cases import LocalListed, LocalParquet
+from tests.conformance.sinks.formats.local_cases import LocalListed, LocalParquet
 from tests.harness.stores.sink_machine import SinkMachine
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from milepost.dataflow.sinks.contract import SinkMode
-from tests.conformance.delta_sink import ForeignDelta
-from tests.conformance.iceberg_sink import ForeignIceberg
-from tests.conformance.local_cases import LocalCase, LocalListed, LocalParquet
-from tests.conformance.sink_takeover import SinkTakeoverTests
+from tests.conformance.sinks.contract.takeover import SinkTakeoverTests
+from tests.conformance.sinks.formats.delta_sink import ForeignDelta
+from tests.conformance.sinks.formats.iceberg_sink import ForeignIceberg
+from tests.conformance.sinks.formats.local_cases import LocalCase, LocalListed, LocalParquet
 
 
 class TestParquet(LocalParquet, SinkTakeoverTests):

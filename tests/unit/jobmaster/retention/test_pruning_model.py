@@ -36,8 +36,8 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.lineage import still_listed
 from milepost.protocol.retention.reach import Listed, ObjectStatus, object_status
 from milepost.protocol.retention.retention import RetentionPolicy, minimum_grace_ms, subsumable, unreferenced
-from tests.conformance.local_cases import LocalCase, LocalListed, LocalParquet
-from tests.conformance.sink_case import Hook, nothing
+from tests.conformance.sinks.contract.case import Hook, nothing
+from tests.conformance.sinks.formats.local_cases import LocalCase, LocalListed, LocalParquet
 from tests.harness.jobs.job_log import KEY_HASH_SECRET
 from tests.harness.stores.job_stores import LaterStore
 from tests.harness.stores.played_manifest import MAIN, Completed

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sinks.contract import TableTarget
-from tests.conformance.iceberg_sink import IcebergCase
-from tests.conformance.local_cases import LocalCase
-from tests.conformance.sink_case import rows
+from tests.conformance.sinks.contract.case import rows
+from tests.conformance.sinks.formats.iceberg_sink import IcebergCase
+from tests.conformance.sinks.formats.local_cases import LocalCase
 from tests.harness.stores.iceberg_lake import SCHEMA, IcebergLake
 
 

@@ -11,8 +11,8 @@ from milepost.dataflow.sinks.formats.postgres import database
 from milepost.dataflow.sinks.formats.postgres.postgres_format import PostgresFormat
 from milepost.protocol.records.errors import CommitOutcomeUnknown, StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore
-from tests.conformance.postgres_sink import PostgresCase
-from tests.conformance.sink_case import rows
+from tests.conformance.sinks.contract.case import rows
+from tests.conformance.sinks.formats.postgres_sink import PostgresCase
 from tests.harness.servers.postgres_server import Database, PostgresServer
 from tests.harness.servers.proxies.cutting_proxy import Cut, CuttingProxy
 

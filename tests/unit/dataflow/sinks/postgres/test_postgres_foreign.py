@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest
-from tests.conformance.postgres_sink import PostgresCase
-from tests.conformance.sink_case import at_commit, rows
+from tests.conformance.sinks.contract.case import at_commit, rows
+from tests.conformance.sinks.formats.postgres_sink import PostgresCase
 
 
 class TestForeign(PostgresCase):

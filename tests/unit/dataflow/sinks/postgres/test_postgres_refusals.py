@@ -16,8 +16,8 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
 )
 from milepost.spec.job.connections import PostgresAccess
-from tests.conformance.postgres_sink import PostgresCase, table_name
-from tests.conformance.sink_case import SCHEMA, rows
+from tests.conformance.sinks.contract.case import SCHEMA, rows
+from tests.conformance.sinks.formats.postgres_sink import PostgresCase, table_name
 from tests.harness.servers.postgres_server import PostgresServer
 
 FUNCTION = "CREATE OR REPLACE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';"

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from milepost.dataflow.sinks.formats.postgres.postgres_types import MARK, check_columns, check_rows
 from milepost.dataflow.sinks.formats.postgres.row_lines import copy_bytes, lines_of
 from milepost.protocol.records.errors import InvalidRequest
-from tests.conformance.postgres_sink import PostgresCase
-from tests.conformance.sink_case import rows
+from tests.conformance.sinks.contract.case import rows
+from tests.conformance.sinks.formats.postgres_sink import PostgresCase
 
 ENDS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "bool": (pa.bool_(), [True, False]),

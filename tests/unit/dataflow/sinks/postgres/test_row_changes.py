@@ -16,7 +16,7 @@ from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
-from tests.conformance.sink_case import deleting
+from tests.conformance.sinks.contract.case import deleting
 
 GONE = "gone"
 """In place of a value: the key is deleted."""

@@ -10,7 +10,7 @@ import pytest
 
 from milepost.dataflow.sinks.contract import Sink
 from milepost.protocol.records.errors import InvalidRequest
-from tests.conformance.sink_case import Pairs, SinkCase, Story, rows
+from tests.conformance.sinks.contract.case import Pairs, SinkCase, Story, rows
 
 REALIGN = "milepost realign job table"
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from milepost.dataflow.sinks.records.committables import StagedFile, encode_schema
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from tests.conformance.parquet_sink import ParquetCase
-from tests.conformance.sink_case import Pairs, SinkCase, pairs
+from tests.conformance.sinks.contract.case import Pairs, SinkCase, pairs
+from tests.conformance.sinks.formats.parquet_sink import ParquetCase
 from tests.harness.stores.listed_format import ListedFormat, ListedTable, changes
 
 

@@ -12,8 +12,8 @@ import pytest
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.records.reservation import RESERVATION
 from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, InvalidRequest
-from tests.conformance.sink_case import LIFE, Hook, Pairs, SinkCase, Story, nothing, rows
-from tests.conformance.sink_faults import Killed
+from tests.conformance.sinks.contract.case import LIFE, Hook, Pairs, SinkCase, Story, nothing, rows
+from tests.conformance.sinks.contract.faults import Killed
 from tests.harness.stores.played_manifest import PlayedManifest
 
 OTHER_LIFE = "1" * 32

@@ -6,7 +6,7 @@ import pytest
 
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.storage.open import open_store
-from tests.conformance.s3_store import S3StoreTests, every_call
+from tests.conformance.stores.s3_store import S3StoreTests, every_call
 from tests.harness.servers.s3_servers import Seaweed
 
 

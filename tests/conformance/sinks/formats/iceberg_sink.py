@@ -15,7 +15,7 @@ from milepost.dataflow.sinks.formats.iceberg.iceberg_format import IcebergFormat
 from milepost.dataflow.sinks.formats.iceberg.locations import table_location
 from milepost.dataflow.sinks.records.reservation import RESERVATION
 from milepost.protocol.records.object_store import ObjectStore
-from tests.conformance.sink_case import Pairs, SinkCase, pairs
+from tests.conformance.sinks.contract.case import Pairs, SinkCase, pairs
 
 TABLE = ("shop", "table")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from milepost.dataflow.sinks.formats.parquet_format import ParquetFormat
 from milepost.protocol.records.object_store import ObjectStore
-from tests.conformance.sink_case import SinkCase
+from tests.conformance.sinks.contract.case import SinkCase
 
 
 class ParquetCase(SinkCase):

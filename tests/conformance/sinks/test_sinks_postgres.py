@@ -12,13 +12,13 @@ from hypothesis.stateful import run_state_machine_as_test
 from milepost.dataflow.sinks.table import table_sink
 from milepost.dataflow.sinks.table.table_sink import COMPACT_FILES
 from milepost.protocol.records.errors import InvalidRequest
-from tests.conformance.postgres_sink import PostgresCase
-from tests.conformance.sink import SinkTests
-from tests.conformance.sink_case import deleting, rows
-from tests.conformance.sink_deletes import SinkDeleteTests
-from tests.conformance.sink_faults import SinkDeleteFaultTests
-from tests.conformance.sink_strangers import SinkStrangerTests
-from tests.conformance.sink_timelines import SinkTimelineTests
+from tests.conformance.sinks.contract.case import deleting, rows
+from tests.conformance.sinks.contract.deletes import SinkDeleteTests
+from tests.conformance.sinks.contract.faults import SinkDeleteFaultTests
+from tests.conformance.sinks.contract.sink import SinkTests
+from tests.conformance.sinks.contract.strangers import SinkStrangerTests
+from tests.conformance.sinks.contract.timelines import SinkTimelineTests
+from tests.conformance.sinks.formats.postgres_sink import PostgresCase
 from tests.harness.stores.sink_machine import SinkMachine
 
 

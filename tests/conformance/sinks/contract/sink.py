@@ -21,7 +21,7 @@ from milepost.protocol.records.errors import (
     StateCorrupt,
     Superseded,
 )
-from tests.conformance.sink_case import SCHEMA, WAIT_S, SinkCase, at_commit, pairs, rows
+from tests.conformance.sinks.contract.case import SCHEMA, WAIT_S, SinkCase, at_commit, pairs, rows
 
 
 class SinkTests(SinkCase):

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from milepost.dataflow.sinks.staging.small_files import GROWTH
 from milepost.protocol.records.errors import CommitOutcomeUnknown
-from tests.conformance.sink_case import SCHEMA, SinkCase, at_commit, pairs, rows
+from tests.conformance.sinks.contract.case import SCHEMA, SinkCase, at_commit, pairs, rows
 from tests.harness.stores.played_manifest import Completed
 
 

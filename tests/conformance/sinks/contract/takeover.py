@@ -14,8 +14,8 @@ from milepost.dataflow.sinks.records.reservation import reserved_for
 from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.layout import contents_prefix
-from tests.conformance.sink_case import LIFE, Hook, Pairs, SinkCase, Story, nothing
-from tests.conformance.sink_faults import Killed
+from tests.conformance.sinks.contract.case import LIFE, Hook, Pairs, SinkCase, Story, nothing
+from tests.conformance.sinks.contract.faults import Killed
 from tests.harness.stores.played_manifest import Completed, PlayedManifest
 
 NEW_LIFE = "2" * 32

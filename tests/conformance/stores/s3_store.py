@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, EnvironmentUnusable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from tests.conformance.object_store import ObjectStoreTests
+from tests.conformance.stores.object_store import ObjectStoreTests
 from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.servers.s3_servers import S3Server
 from tests.harness.stores.manifest_logs import create_job, new_log

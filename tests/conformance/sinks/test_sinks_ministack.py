@@ -8,10 +8,10 @@ import pytest
 
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.protocol.records.object_store import StoreConfig
-from tests.conformance.delta_sink import DeltaCase
-from tests.conformance.parquet_sink import ParquetCase
-from tests.conformance.sink import SinkTests
-from tests.conformance.sink_timelines import SinkSwitchTests
+from tests.conformance.sinks.contract.sink import SinkTests
+from tests.conformance.sinks.contract.timelines import SinkSwitchTests
+from tests.conformance.sinks.formats.delta_sink import DeltaCase
+from tests.conformance.sinks.formats.parquet_sink import ParquetCase
 from tests.harness.servers.s3_servers import Ministack
 
 

@@ -11,7 +11,7 @@ from milepost.dataflow.sinks.records.marks import Mark
 from milepost.protocol.codec.records import encode
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StateCorrupt
 from milepost.protocol.records.layout import mark_key
-from tests.conformance.sink_case import LIFE, SinkCase, at_commit, rows
+from tests.conformance.sinks.contract.case import LIFE, SinkCase, at_commit, rows
 
 REALIGN = "milepost realign job table"
 

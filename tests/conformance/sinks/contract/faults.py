@@ -18,7 +18,17 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
     Superseded,
 )
-from tests.conformance.sink_case import SCHEMA, Hook, Pairs, SinkCase, Story, at_commit, deleting, nothing, rows
+from tests.conformance.sinks.contract.case import (
+    SCHEMA,
+    Hook,
+    Pairs,
+    SinkCase,
+    Story,
+    at_commit,
+    deleting,
+    nothing,
+    rows,
+)
 
 WRITES = ("put", "create", "delete", "commit", "widen", "claim")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from milepost.protocol.records.errors import CommitOutcomeUnknown, StateCorrupt, Superseded
-from tests.conformance.sink_case import WAIT_S, Pairs, SinkCase, Story, at_commit, rows
+from tests.conformance.sinks.contract.case import WAIT_S, Pairs, SinkCase, Story, at_commit, rows
 
 
 def of_main(last: int) -> Pairs:
