@@ -24,7 +24,7 @@ from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation
 from tests.conformance.sinks.contract.case import SCHEMA, deleting, rows
 from tests.harness.stores.played_manifest import Completed
 from tests.harness.tasks.staging import HASHER, KEY_GROUPS, stage, stage_buckets
-from tests.unit.dataflow.sinks.test_delta_conformance import LocalCase
+from tests.unit.dataflow.sinks.conformance.test_delta_conformance import LocalCase
 
 EPOCH = st.tuples(
     st.lists(st.integers(0, 30), min_size=0, max_size=12),

@@ -23,7 +23,7 @@ from milepost.spec.job.spec import SinkSpec
 from tests.conformance.sinks.contract.case import SCHEMA, SinkCase, deleting, pairs, rows
 from tests.conformance.sinks.formats.local_cases import LocalParquet
 from tests.harness.tasks.staging import HASHER, KEY_GROUPS, stage, stage_buckets
-from tests.unit.dataflow.sinks.test_delta_conformance import LocalCase as LocalDelta
+from tests.unit.dataflow.sinks.conformance.test_delta_conformance import LocalCase as LocalDelta
 
 STRICT = pa.schema([("k", pa.int64()), pa.field("v", pa.string(), nullable=False)])
 OWNED = OwnedKeys(range(KEY_GROUPS), KEY_GROUPS, HASHER.key_groups)
