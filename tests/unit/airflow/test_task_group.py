@@ -13,11 +13,15 @@ from airflow.sdk.exceptions import AirflowFailException
 from milepost.airflow.dags import MilepostTaskGroup
 from milepost.airflow.operators.base import RETURN_VALUE
 from milepost.airflow.task_output.outcome import FAILURE_KEY
+from milepost.jobmaster.jobmaster import CheckpointDetails
 from milepost.protocol.records.errors import InvalidRequest, NotFound
+from milepost.storage.requests import StoreRequests
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.servers.airflow.kept_dags import jobs_on_the_page, keep_dags
 from tests.harness.servers.airflow.task_runs import InProcessRun
+
+NOTHING = {"requests": {"puts": 0, "gets": 0, "deletes": 0, "sent_bytes": 0, "received_bytes": 0}}
 
 
 class TeamTask(BaseOperator):
@@ -85,6 +89,87 @@ def test_the_one_task_that_publishes_takes_all_that_is_left_and_is_skipped_when_
     run.pushed["small.complete_checkpoint", RETURN_VALUE] = {"sink": "table"}
     with pytest.raises(AirflowFailException, match="what complete_checkpoint left: it: expected an array"):
         run.execute("small.notify_complete", try_number=3)
+
+
+def run_up_to_validate(job: SparklessJob) -> InProcessRun:
+    job.land("a.csv")
+    run = InProcessRun(team_dag(spec_of(job)))
+    for name in ("trigger_checkpoint", "run_epoch", "validate"):
+        run.execute(f"small.{name}")
+    return run
+
+
+def test_what_validate_left_of_an_older_try_is_not_said_of_the_one_that_is_completed(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only `run_epoch` was cleared, or `validate` was cleared and marked as a success: its XCom is of another token."""
+    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
+    run = run_up_to_validate(job)
+    again = run.execute("small.run_epoch", try_number=2)
+    (left,) = run.execute("small.complete_checkpoint")
+    (completed,) = job.context.head().state.checkpoints
+    assert left["token"] == again["token"] == completed.token != run.pushed["small.validate", RETURN_VALUE]["token"]
+    run.execute("small.notify_complete")
+    run.execute("small.subsume")
+    report = job.master.show(1)
+    assert isinstance(report, CheckpointDetails)
+    measured = [report.phases[f"{step}_ms"] for step in ("commit", "notify", "subsume")]
+    assert None not in measured, "of the token that was completed"
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        ({"checkpoint_id": 1}, "lacks"),
+        ({"checkpoint_id": 1, "timeline": "main", "token": 3, "unrecorded": {"requests": {"puts": -1}}}, "unrecorded"),
+        ({"checkpoint_id": 1, "timeline": "main", "token": 3, "unrecorded": None}, "unrecorded"),
+        (["checkpoint_id"], "expected an object"),
+        (7, "expected an object"),
+        ({"checkpoint_id": 8, "timeline": "main", "token": 3, "unrecorded": NOTHING}, "is not pending any more"),
+    ],
+)
+def test_what_somebody_made_of_what_validate_left_commits_nothing_and_validate_makes_it_anew(
+    left: object, said: str, job: SparklessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
+    run = run_up_to_validate(job)
+    run.pushed["small.validate", RETURN_VALUE] = left
+    before = job.context.head().version
+    with pytest.raises(AirflowFailException, match=said):
+        run.execute("small.complete_checkpoint")
+    assert job.context.head().version == before
+    run.execute("small.validate", try_number=2)
+    run.execute("small.complete_checkpoint", try_number=2)
+    run.execute("small.notify_complete")
+    assert [one.status for one in job.master.list_checkpoints()] == ["completed"]
+
+
+def test_what_run_epoch_left_unrecorded_is_on_the_bill_once_however_often_the_tasks_after_it_are_tried(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory is asked by no request: what is handed on is all there is."""
+    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
+    run = run_up_to_validate(job)
+    run.pushed["small.run_epoch", RETURN_VALUE]["unrecorded"]["requests"] |= {"puts": 5, "received_bytes": 70}
+    for name in ("validate", "validate", "complete_checkpoint", "complete_checkpoint"):
+        run.execute(f"small.{name}")
+    report = job.master.show(1)
+    assert isinstance(report, CheckpointDetails)
+    assert {phase: made for phase, made in report.requests.items() if made.made} == {
+        "commit": StoreRequests(puts=5, received_bytes=70)
+    }
+
+
+def test_a_validate_that_was_marked_as_a_success_by_hand_keeps_nothing_from_its_commit(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It left nothing: whom `complete_checkpoint` acts for is what `run_epoch` left."""
+    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
+    run = run_up_to_validate(job)
+    del run.pushed["small.validate", RETURN_VALUE]
+    (left,) = run.execute("small.complete_checkpoint")
+    assert left["token"] == run.pushed["small.run_epoch", RETURN_VALUE]["token"]
+    assert [one.status for one in job.master.list_checkpoints()] == ["completed"]
 
 
 def test_a_group_with_nothing_to_do_skips_its_own_tasks_and_not_what_follows(job: SparklessJob) -> None:

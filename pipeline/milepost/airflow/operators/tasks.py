@@ -245,7 +245,7 @@ class CompleteCheckpointOperator(CheckpointOperator):
         sinks = sorted(completed.unconfirmed)
         log.info("checkpoint %d is completed; sinks to publish: %s", checkpoint_id, ", ".join(sinks) or "none")
         log.info("%s", in_words({name: completed.summary.get(name) for name in _TOLD}))
-        return to_json([Unpublished(checkpoint_id, judged.timeline, judged.token, sink) for sink in sinks])
+        return to_json([Unpublished(checkpoint_id, judged.timeline, completed.token, sink) for sink in sinks])
 
 
 class NotifyCompleteOperator(EpochOperator):

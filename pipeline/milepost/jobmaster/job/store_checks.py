@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from milepost.epoch.private_cache import private_cache
 from milepost.jobmaster.job.context import JobContext
@@ -45,8 +45,8 @@ class _Rules(Enum):
     READS = "reads"
 
 
-_Place = tuple[str, str]
-"""What decides how a store behaves: endpoint and bucket, or the device that a folder lies on."""
+_Place = tuple[str, ...]
+"""What decides how a store behaves: endpoint, proxy and bucket, or the device that a folder lies on."""
 
 _DEVICE = "device"
 
@@ -85,10 +85,14 @@ def require_stores(context: JobContext) -> None:
     for place, use in _places(context):
         if _is_trusted(place, use.rules):
             continue
-        if isinstance(use, _Written):
-            require_preconditions(use.store)
-        elif not require_versioned_reads(use.store, use.prefix, use.user):
-            continue  # nothing there yet: asked again when there is
+        try:
+            if isinstance(use, _Written):
+                require_preconditions(use.store)
+            elif not require_versioned_reads(use.store, use.prefix, use.user):
+                continue  # nothing there yet: asked again when there is
+        except EnvironmentUnusable:
+            _distrust(place)
+            raise
         _trust(place, use.rules)
 
 
@@ -196,7 +200,8 @@ def _place(config: StoreConfig) -> _Place:
     root = parse_root(config.url)
     if isinstance(root, LocalRoot):
         return _DEVICE, str(_device(root.path))
-    return config.endpoint_url or "", root.bucket
+    store: Any = open_store(config)  # an `S3Store`, which is only loaded by jobs that use it
+    return (*store.route, root.bucket)
 
 
 def _device(folder: Path) -> int:

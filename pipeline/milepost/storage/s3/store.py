@@ -18,6 +18,7 @@ from functools import cache, cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3.session
 import botocore.session
@@ -25,7 +26,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.handlers import add_expect_header
 from botocore.loaders import Loader, create_loader
-from botocore.utils import determine_content_length
+from botocore.utils import determine_content_length, get_environ_proxies
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError
 
@@ -151,6 +152,17 @@ class S3Store:
 
     def __repr__(self) -> str:
         return f"S3Store({self.config.url!r})"
+
+    @property
+    def route(self) -> tuple[str, str]:
+        """The endpoint, the configured one or what the AWS library finds, and the proxy before it; "": none.
+
+        Raises: EnvironmentUnusable: there is no client, as for any request.
+        """
+        endpoint = str(self._client().meta.endpoint_url)
+        direct = bool(self.config.endpoint_url) and is_loopback(endpoint)
+        proxies = {} if direct else get_environ_proxies(endpoint)
+        return endpoint, proxies.get(urlsplit(endpoint).scheme, "")
 
     def get(self, key: str) -> bytes:
         return self._read(key, {})

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -120,3 +123,132 @@ def test_who_asks_anew_and_finds_a_rule_broken_is_believed_by_the_next_process(
         another_process()
         with pytest.raises(EnvironmentUnusable):
             require_stores(job.context)
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    """An endpoint at which everything is forbidden: whoever asks it anything hears so at once."""
+
+    def answer(self) -> None:
+        self.send_response(403)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_PUT = do_HEAD = answer
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@pytest.fixture
+def forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparklessJob]:
+    """A job whose storage is at such an endpoint."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "none")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Refusing)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    store = f"storage: s3://lake/jobs\nstore: {{endpoint_url: 'http://127.0.0.1:{server.server_port}'}}\n"
+    yield SparklessJob.create(tmp_path, {"storage: ../store\n": store})
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("rules", "age_s", "asked"),
+    [("WRITES", 0, False), ("WRITES", 3590, False), ("WRITES", 3601, True), ("WRITES", -60, True), ("READS", 0, True)],
+)
+def test_what_another_process_found_counts_for_an_hour_and_for_what_it_asked(
+    rules: str, age_s: int, asked: bool, forbidden: SparklessJob, tmp_path: Path, another_process: Callable[[], None]
+) -> None:
+    """What was read from is not known to refuse a second create; and a clock that went back says nothing of an age."""
+    store_checks._trust(store_checks._place(forbidden.context.store_config), store_checks._Rules[rules])
+    another_process()
+    (mark,) = marks(tmp_path)
+    os.utime(mark, times=(time.time() - age_s,) * 2)
+    with pytest.raises(EnvironmentUnusable) if asked else nullcontext():
+        require_stores(forbidden.context)
+
+
+def test_a_refusal_is_forgotten_as_trust_by_all_who_come_after(
+    forbidden: SparklessJob, tmp_path: Path, another_process: Callable[[], None]
+) -> None:
+    store_checks._trust(store_checks._place(forbidden.context.store_config), store_checks._Rules.READS)
+    another_process()
+    with pytest.raises(EnvironmentUnusable):
+        require_stores(forbidden.context)
+    assert marks(tmp_path) == []
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "HTTP_PROXY"])
+def test_a_place_is_asked_anew_where_the_environment_leads_elsewhere(
+    variable: str,
+    server: Ministack,
+    tmp_path: Path,
+    another_process: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two shells of one user: the spec and the bucket are the same, and what answers is not."""
+    if variable == "HTTP_PROXY":
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint_url)
+    with HeaderDroppingProxy(server.port) as sound, HeaderDroppingProxy(server.port) as broken:
+        broken.dropped_headers = frozenset({"if-none-match"})
+        job, _ = job_on(server, tmp_path, "${env:NOWHERE:-}", "lake")
+        monkeypatch.setenv(variable, sound.endpoint_url)
+        require_stores(job.context)
+        assert sound.requests
+        another_process()
+        monkeypatch.setenv(variable, broken.endpoint_url)
+        monkeypatch.setenv("AWS_EXECUTION_ENV", "another")  # its clients are its own
+        with pytest.raises(EnvironmentUnusable, match="ignored If-None-Match"):
+            require_stores(job.context)
+
+
+def test_who_is_refused_makes_the_next_process_ask_for_reads_as_well(
+    server: Ministack, tmp_path: Path, another_process: Callable[[], None]
+) -> None:
+    """A job that writes to the place finds it broken within the hour in which one that reads trusts it."""
+    with HeaderDroppingProxy(server.port) as proxy:
+        reads, bucket = job_on(server, tmp_path / "reads", proxy.endpoint_url, "landing")
+        server.client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"k,v\n")
+        require_stores(reads.context)
+        proxy.dropped_headers = frozenset({"if-match"})
+        store = f"storage: s3://{bucket}/jobs\nstore: {{endpoint_url: '{proxy.endpoint_url}'}}\n"
+        writes = SparklessJob.create(tmp_path / "writes", {"storage: ../store\n": store})
+        another_process()
+        for job in (writes, reads):
+            with pytest.raises(EnvironmentUnusable, match="ignored If-Match"):
+                require_stores(job.context)
+
+
+@pytest.mark.parametrize("broken", ["no folder", "a file", "closed", "a folder for a mark", "a loop of links"])
+def test_without_a_folder_for_marks_each_process_asks(
+    broken: str, server: Ministack, tmp_path: Path, another_process: Callable[[], None]
+) -> None:
+    """What keeps the time is a convenience: nothing that is wrong with it fails a job, or answers for a store."""
+    with HeaderDroppingProxy(server.port) as proxy:
+        job, _ = job_on(server, tmp_path, proxy.endpoint_url, "lake")
+        require_stores(job.context)
+        first, folder = len(proxy.requests), tmp_path / "cache" / "milepost" / "stores-1"
+        (mark,) = marks(tmp_path)
+        mark.unlink()
+        if broken == "a folder for a mark":
+            (mark / "full").mkdir(parents=True)
+            os.utime(mark, times=(0, 0))
+        elif broken == "a loop of links":
+            mark.symlink_to(mark)
+        else:
+            folder.rmdir()
+        if broken == "a file":
+            folder.touch()
+        elif broken == "closed":
+            folder.symlink_to("/proc/self")
+        another_process()
+        require_stores(job.context)
+        another_process()
+        proxy.dropped_headers = frozenset({"if-none-match"})
+        if broken == "no folder":
+            assert len(proxy.requests) == 2 * first and marks(tmp_path), "it is made anew"
+        elif broken != "a folder for a mark":
+            with pytest.raises(EnvironmentUnusable):
+                require_stores(job.context)

@@ -1,0 +1,94 @@
+"""A checkpoint that is taken between its grant and its run: outside its prefix nothing is done before a look (I1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from milepost.jobmaster.jobmaster import AbortedCheckpoint, JobMaster, Session, Triggered
+from milepost.protocol.manifest.transaction.events import CheckpointTriggered
+from milepost.protocol.manifest.transaction.requests import RebindRequest
+from milepost.protocol.records.errors import CheckpointError, Fenced
+from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.storage.log.records import Landed
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+
+SESSION = Session.cli()
+
+
+def another_session(other: JobMaster, checkpoint_id: int) -> None:
+    assert isinstance(other.trigger(Session.cli(), take_over=True), Triggered)
+
+
+def an_abort(other: JobMaster, checkpoint_id: int) -> None:
+    assert isinstance(other.abort_running(), AbortedCheckpoint)
+
+
+def another_try(other: JobMaster, checkpoint_id: int) -> None:
+    other.context.transact(
+        RebindRequest(SESSION.session_id, SESSION.holder, CheckpointId(checkpoint_id), other.context.timeout_ms)
+    )
+
+
+TAKERS = [another_session, an_abort, another_try]
+
+
+def table(job: SparklessJob) -> dict[str, bytes]:
+    """What lies at the table's place but what was staged."""
+    files = [path for path in (job.folder / "lake").rglob("*") if path.is_file()]
+    return {str(path.relative_to(job.folder)): path.read_bytes() for path in files if "data" not in path.parts}
+
+
+@pytest.mark.parametrize("is_local", [True, False], ids=["directory", "bucket"])
+@pytest.mark.parametrize("reserved", [False, True], ids=["new table", "known table"])
+@pytest.mark.parametrize("taken_by", TAKERS)
+def test_a_checkpoint_that_is_taken_at_once_touches_no_table(
+    taken_by: Callable[[JobMaster, int], None],
+    reserved: bool,
+    is_local: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether the head is asked for when it is waited for, as of a directory, or beside the data plane."""
+    job, runner = SparklessJob.create(tmp_path), SparklessRunner()
+    master = job.master
+    if reserved:
+        job.land("0.csv")
+        master.run(Session.cli(), runner)
+    job.land("a.csv")
+    monkeypatch.setattr(StoreConfig, "is_local", is_local)
+    other = job.master
+
+    def take(landed: Landed) -> None:
+        event = landed.transition.event
+        if isinstance(event, CheckpointTriggered):
+            taken_by(other, event.pending.checkpoint_id)
+
+    master.context.listeners.append(take)
+    before = table(job)
+    with pytest.raises(Fenced):
+        master.run(SESSION, runner)
+    assert table(job) == before
+
+
+@pytest.mark.parametrize("taken_by", TAKERS)
+def test_a_checkpoint_that_is_taken_between_two_tasks_is_refused_by_each_of_them(
+    taken_by: Callable[[JobMaster, int], None], tmp_path: Path
+) -> None:
+    """The trigger's task reads no head after its claim, and need not: every task after it decides on one."""
+    job, runner = SparklessJob.create(tmp_path), SparklessRunner()
+    job.land("a.csv")
+    triggered = job.master.trigger(SESSION)
+    assert isinstance(triggered, Triggered)
+    taken_by(job.master, triggered.checkpoint_id)
+    steps = [job.master.validate, job.master.complete]
+    if taken_by is not another_try:
+        steps.append(lambda session, checkpoint_id: job.master.run_epoch(session, checkpoint_id, runner))
+    for step in steps:
+        with pytest.raises(CheckpointError):
+            step(SESSION, triggered.checkpoint_id)
+    assert table(job) == {} and not job.context.head().state.checkpoints
