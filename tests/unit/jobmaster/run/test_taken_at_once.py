@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import AbortedCheckpoint, JobMaster, Session, Triggered
 from milepost.protocol.manifest.transaction.events import CheckpointTriggered
 from milepost.protocol.manifest.transaction.requests import RebindRequest
@@ -18,6 +19,14 @@ from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 
 SESSION = Session.cli()
+
+
+class _Down(Exception):
+    pass
+
+
+def _is_down(plan: EpochPlan) -> None:
+    raise _Down
 
 
 def another_session(other: JobMaster, checkpoint_id: int) -> None:
@@ -39,27 +48,30 @@ TAKERS = [another_session, an_abort, another_try]
 
 def table(job: SparklessJob) -> dict[str, bytes]:
     """What lies at the table's place but what was staged."""
-    files = [path for path in (job.folder / "lake").rglob("*") if path.is_file()]
-    return {str(path.relative_to(job.folder)): path.read_bytes() for path in files if "data" not in path.parts}
+    files = [path for path in (job.folder / "lake").rglob("*") if path.is_file() and path.suffix != ".parquet"]
+    return {str(path.relative_to(job.folder)): path.read_bytes() for path in files}
 
 
 @pytest.mark.parametrize("is_local", [True, False], ids=["directory", "bucket"])
-@pytest.mark.parametrize("reserved", [False, True], ids=["new table", "known table"])
+@pytest.mark.parametrize("there", ["nothing", "reserved", "known"])
 @pytest.mark.parametrize("taken_by", TAKERS)
 def test_a_checkpoint_that_is_taken_at_once_touches_no_table(
     taken_by: Callable[[JobMaster, int], None],
-    reserved: bool,
+    there: str,
     is_local: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whether the head is asked for when it is waited for, as of a directory, or beside the data plane."""
-    job, runner = SparklessJob.create(tmp_path), SparklessRunner()
+    job, runner = SparklessJob.create(tmp_path, {"format: parquet": "format: delta"}), SparklessRunner()
     master = job.master
-    if reserved:
-        job.land("0.csv")
-        master.run(Session.cli(), runner)
     job.land("a.csv")
+    if there == "reserved":  # who is the first to prepare it creates it
+        with pytest.raises(_Down):
+            master.run(Session.cli(), SparklessRunner(before=_is_down))
+    elif there == "known":
+        master.run(Session.cli(), runner)
+        job.land("b.csv")
     monkeypatch.setattr(StoreConfig, "is_local", is_local)
     other = job.master
 
