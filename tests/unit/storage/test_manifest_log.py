@@ -31,7 +31,7 @@ from milepost.storage.concurrency.at_once import AT_ONCE
 from milepost.storage.layout import manifest_key
 from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
-from tests.harness.servers.processes.processes import run_python
+from tests.harness.servers.processes.processes import run_python, wait_until
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.stores.hooked_store import HookedStore
 from tests.harness.stores.manifest_logs import create_job, new_log, trigger_checkpoint
@@ -103,6 +103,16 @@ def test_a_fact_is_recorded_by_its_put_alone(store) -> None:
     assert isinstance(log.begin(trigger_checkpoint("cli:1")).outcome, Transition)
     assert calls == ["create"]
     assert new_log(store).head().version == 2
+
+
+def test_what_was_looked_for_ahead_of_a_put_is_no_head_after_it(store) -> None:
+    """I1: the first step of a command may decide on a head that was seen, and the next one asks for what it led to."""
+    new_log(store).transact(create_job("flights"))
+    log = new_log(store)
+    log.look_ahead()
+    wait_until(lambda: log.known is not None, seconds=60, what="the look ahead")
+    assert log.transact(trigger_checkpoint("cli:1")).landed_version == 2
+    assert log.head().version == 2
 
 
 def test_what_is_decided_without_a_put_is_decided_on_a_head_that_is_read_for_it(store) -> None:

@@ -264,6 +264,7 @@ class ManifestLog:
         version = head.version + 1 if head else 1
         entry = LogEntry(version, self._new_write_id(), outcome.event, outcome.state)
         body, put_s = encode_entry(entry), time.monotonic()
+        self._ahead = None  # what was begun to be read before this put is no head after it
         try:
             etag = self._land(entry, body)
         except BaseException:
