@@ -23,7 +23,7 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
 from milepost.storage.s3.probe import probe_versioned_reads
-from tests.harness.jobs.flights.flights import flights
+from tests.harness.jobs.flights import flights
 from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.servers.s3_servers import Ministack
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.storage.s3.store import probe
+from milepost.storage.s3 import probe
 from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.servers.processes.processes import free_ports

@@ -17,7 +17,7 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
 from scripts.demo import DAYS_PER_EPOCH
-from tests.harness.jobs.flights.flights import flights
+from tests.harness.jobs.flights import flights
 from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.tasks.oracle import expected_tables
 
