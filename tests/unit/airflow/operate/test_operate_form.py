@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from milepost.airflow.operate.registry import ACTS, asked, operate_form
+from milepost.airflow.task_output.form_links import FIELDS, SWITCHES
 from milepost.protocol.records.errors import InvalidRequest
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 
@@ -56,3 +57,10 @@ def test_the_form_takes_every_act_with_its_own_fields(job: SparklessJob) -> None
 def test_what_does_not_belong_together_is_refused_by_name(job: SparklessJob, form: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
         asked(presets(job) | form, job.master.job)
+
+
+def test_hints_lead_to_every_act_that_is_a_command_too_by_fields_that_it_has(job: SparklessJob) -> None:
+    form = operate_form(job.master.job)
+    assert set(FIELDS) == {name for name in ACTS if not name.startswith("savepoint_")}
+    switches = {name: form[ACTS[act].field(name)].schema["type"] == "boolean" for act in FIELDS for name in FIELDS[act]}
+    assert {name for name, is_switch in switches.items() if is_switch} == set(SWITCHES)
