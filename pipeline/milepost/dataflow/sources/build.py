@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from milepost.dataflow.sources.contract import SalvagingReader
 from milepost.dataflow.sources.readers.csv import CsvReader
+from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.json_lines import JsonLinesReader
 from milepost.dataflow.sources.readers.parquet import ParquetReader
 from milepost.protocol.records.errors import InvalidRequest
@@ -23,11 +24,9 @@ def build_reader(name: str, spec: SourceSpec) -> SalvagingReader:
     twice = sorted(spec.columns.keys() & spec.partitions.keys())
     if twice:
         raise InvalidRequest(f"sources.{name}: column {twice[0]} is declared both in schema and in partitions.")
+    declared = DeclaredColumns(name, spec.columns, event_time=spec.event_time, partitions=spec.partitions)
     if spec.format == "csv":
-        return CsvReader(
-            name, spec.columns, event_time=spec.event_time, partitions=spec.partitions, options=spec.options
-        )
+        return CsvReader(declared, spec.options)
     if spec.options:
         raise InvalidRequest(f"sources.{name}.options: format {spec.format} has no options in this version.")
-    reader = JsonLinesReader if spec.format == "json" else ParquetReader
-    return reader(name, spec.columns, event_time=spec.event_time, partitions=spec.partitions)
+    return JsonLinesReader(declared) if spec.format == "json" else ParquetReader(declared)

@@ -18,6 +18,7 @@ from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadRecord
 from milepost.dataflow.sources.readers import streams
 from milepost.dataflow.sources.readers.csv import CsvReader
+from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.diagnosis import BLOCK_BYTES
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound
 from milepost.spec.values.types import parse_type
@@ -313,7 +314,7 @@ def test_text_that_is_not_in_its_encoding_is_named_by_line(landing: Landing) -> 
 def test_options_that_cannot_work_are_refused_when_the_reader_is_built(options: dict[str, Any], words: str) -> None:
     columns = {name: parse_type(text) for name, text in SCHEMA.items()}
     with pytest.raises(InvalidRequest, match=r"sources\.f\.options") as raised:
-        CsvReader("f", columns, options=options)
+        CsvReader(DeclaredColumns("f", columns), options)
     assert words in str(raised.value)
 
 

@@ -15,6 +15,7 @@ import pytest
 from milepost.dataflow.sources.contract import BadRecord, SourceObject, SourceReader
 from milepost.dataflow.sources.readers import parquet, streams
 from milepost.dataflow.sources.readers.csv import CsvReader
+from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.json_lines import JsonLinesReader
 from milepost.dataflow.sources.readers.parquet import ParquetReader
 from milepost.protocol.exchange.barrier import SubtaskIdentity
@@ -32,7 +33,7 @@ from tests.harness.stores.called_store import CalledStore, T
 
 ROWS = 100_000
 TABLE = pa.table({"k": pa.array(range(ROWS)), "t": pa.array([f"text {number}" for number in range(ROWS)])})
-COLUMNS = {"k": parse_type("int64"), "t": parse_type("string")}
+DECLARED = DeclaredColumns("s", {"k": parse_type("int64"), "t": parse_type("string")})
 HELD = 70_000
 
 
@@ -91,10 +92,10 @@ def landed(store: Largest, key: str, body: bytes) -> SourceObject:
 each_format = pytest.mark.parametrize(
     ("key", "body", "reader"),
     [
-        ("a.csv", csv_body, CsvReader("s", COLUMNS)),
-        ("a.csv.gz", lambda: gzip.compress(csv_body()), CsvReader("s", COLUMNS)),
-        ("a.json", json_body, JsonLinesReader("s", COLUMNS)),
-        ("a.parquet", parquet_body, ParquetReader("s", COLUMNS)),
+        ("a.csv", csv_body, CsvReader(DECLARED)),
+        ("a.csv.gz", lambda: gzip.compress(csv_body()), CsvReader(DECLARED)),
+        ("a.json", json_body, JsonLinesReader(DECLARED)),
+        ("a.parquet", parquet_body, ParquetReader(DECLARED)),
     ],
     ids=["csv", "compressed csv", "json", "parquet"],
 )
@@ -119,7 +120,7 @@ def test_an_object_that_changes_between_two_parts_is_refused(
     content = body()
     obj = landed(store, key, content)
     store.before = lambda count: None if count != 3 else store.inner.put(key, content) and None
-    reader = CsvReader("s", COLUMNS) if key == "a.csv" else ParquetReader("s", COLUMNS)
+    reader = CsvReader(DECLARED) if key == "a.csv" else ParquetReader(DECLARED)
     with pytest.raises(CommitConflict):
         list(reader.read(store, obj))
 
@@ -149,7 +150,7 @@ def test_a_bad_record_of_a_large_object_is_found_by_its_line(store: Largest) -> 
     lines[75_000] = b"x,bad"
     obj = landed(store, "a.csv", b"\n".join(lines))
     with pytest.raises(BadRecord) as caught:
-        list(CsvReader("s", COLUMNS).read(store, obj))
+        list(CsvReader(DECLARED).read(store, obj))
     assert (caught.value.line, caught.value.column) == (75_001, "k")
     assert store.largest <= HELD
 
@@ -220,6 +221,6 @@ def test_no_range_ends_beyond_the_planned_size(store: Largest) -> None:
     store.inner.get_range = get_range  # type: ignore[method-assign]
     planned = content.index(b"\n", HELD + 1_000) + 1
     obj = SourceObject("a.csv", stat.etag, planned, stat.last_modified_ms)
-    read = pa.Table.from_batches(CsvReader("s", COLUMNS).read(store, obj))
+    read = pa.Table.from_batches(CsvReader(DECLARED).read(store, obj))
     assert read.equals(TABLE.slice(0, content[:planned].count(b"\n") - 1))
     assert len(stops) > 1 and max(stops) == planned

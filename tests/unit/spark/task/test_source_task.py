@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from milepost.dataflow.sources.planning.objects import list_objects
+from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.parquet import ParquetReader
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import CheckpointId, FencingToken
@@ -53,7 +54,7 @@ def _read(
         identity=SubtaskIdentity(CheckpointId(1), FencingToken(1), 0, 0),
         store=config,
         objects=list_objects(store, "*.parquet").objects,
-        reader=ParquetReader("bids", {"value": parse_type(declared)}),
+        reader=ParquetReader(DeclaredColumns("bids", {"value": parse_type(declared)})),
         event_time=event_time,
         on_missing="fail",
     )

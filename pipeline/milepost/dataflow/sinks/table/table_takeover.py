@@ -71,7 +71,7 @@ class Takeover:
                 f"it is {whose}, the savepoint is of sink {before.sink} of job {before.job}",
                 "give the sink another path",
             )
-        fresh = f"milepost cancel {before.job} --savepoint NAME ends that job with a savepoint of what its table shows"
+        fresh = f"milepost cancel {before.job} --savepoint ends that job with a savepoint of what its table shows"
         if table.table_id != shown.table_id or ShownMark(table.number, table.write_id or "") not in shown.marks:
             raise self._refused("it shows something else than the savepoint", f"{fresh}; start from that one")
         taken = {key for commit in table.foreign() for key in commit.removed} & {*shown.keys}

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from milepost.dataflow.sources.contract import BadObject, BadRecord, SourceObject, printable
-from milepost.dataflow.sources.path_columns import PathColumns
+from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.diagnosis import (
     BLOCK_BYTES,
     Lines,
@@ -29,7 +29,7 @@ from milepost.dataflow.sources.readers.diagnosis import (
 from milepost.dataflow.sources.readers.streams import ObjectBody, ObjectStream, open_object
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.spec.values.types import ColumnType, to_arrow
+from milepost.spec.values.types import ColumnType
 
 _PARSE = {"delimiter", "quote_char", "double_quote", "escape_char", "newlines_in_values"}
 _CONVERT = {
@@ -47,22 +47,10 @@ _OWN = {"column_names", "skip_rows", "encoding"}
 class CsvReader:
     """Reads CSV objects; picklable, holds no open file."""
 
-    def __init__(
-        self,
-        source: str,
-        columns: Mapping[str, ColumnType],
-        *,
-        event_time: str | None = None,
-        partitions: Mapping[str, ColumnType] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, declared: DeclaredColumns, options: Mapping[str, Any] | None = None) -> None:
         """Check what only pyarrow can judge.
 
         Args:
-            source: name, for messages.
-            columns: declared columns in order; others of a file are ignored.
-            event_time: column that may not be null.
-            partitions: columns taken from the key.
             options: pyarrow.csv's, by their names. Unlike there, `newlines_in_values` is true unless said otherwise:
                 without it a quoted newline breaks an object or not depending on where a block ends.
 
@@ -73,17 +61,13 @@ class CsvReader:
         unknown = sorted(set(options) - _PARSE - _CONVERT - _OWN)
         if unknown:
             raise InvalidRequest(
-                f"sources.{source}.options: `{unknown[0]}` is not an option of format csv; "
+                f"sources.{declared.source}.options: `{unknown[0]}` is not an option of format csv; "
                 f"options are {', '.join(sorted(_PARSE | _CONVERT | _OWN))}."
             )
-        for name, type_ in columns.items():
+        for name, type_ in declared.types.items():
             if type_.is_nested:
-                raise InvalidRequest(f"sources.{source}.schema.{name}: format csv cannot hold a {type_}.")
-        self._path_columns = PathColumns(source, partitions or {})
-        self._types = dict(columns)
-        self._columns = pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
-        self.schema = pa.schema([*self._columns, *self._path_columns.fields])
-        self._event_time = event_time if event_time in columns else None
+                raise InvalidRequest(f"sources.{declared.source}.schema.{name}: format csv cannot hold a {type_}.")
+        self._declared, self.schema = declared, declared.schema
         self._skip_rows = int(options.get("skip_rows", 0))
         self._column_names = list(options["column_names"]) if options.get("column_names") else None
         self._encoding = options.get("encoding", "utf-8")
@@ -101,11 +85,11 @@ class CsvReader:
                 pacsv.ConvertOptions(**self._convert_options),
             )
         except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
-            raise InvalidRequest(f"sources.{source}.options: {error}.") from error
-        unnamed = [name for name in columns if self._column_names and name not in self._column_names]
+            raise InvalidRequest(f"sources.{declared.source}.options: {error}.") from error
+        unnamed = [name for name in declared.types if self._column_names and name not in self._column_names]
         if unnamed:
             raise InvalidRequest(
-                f"sources.{source}.options.column_names: the declared column {unnamed[0]} is not among them."
+                f"sources.{declared.source}.options.column_names: the declared column {unnamed[0]} is not among them."
             )
 
     def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
@@ -115,7 +99,7 @@ class CsvReader:
             BadRecord: the first record that cannot be read. CommitConflict: the object's version differs.
             NotFound: the object is gone.
         """
-        values = self._path_columns.values(obj)
+        values = self._declared.in_path.values(obj)
         body = open_object(store, obj)
         names = self._header(obj.key, body)
         if names is None:
@@ -124,10 +108,10 @@ class CsvReader:
         stream = ObjectStream(obj.key, body, encoding=self._encoding, quote=quote)
         try:
             for batch in self._open(stream):
-                if self._event_time is not None and batch[self._event_time].null_count:
+                if self._declared.event_time is not None and batch[self._declared.event_time].null_count:
                     raise self._diagnosed(obj.key, body, names, "an event time is null")
                 if batch.num_rows:
-                    yield self._path_columns.append(batch, values)
+                    yield self._declared.in_path.append(batch, values)
         except (pa.ArrowException, UnicodeDecodeError) as error:
             found = self._diagnose(obj.key, body, names)
             if isinstance(found, BadRecord):
@@ -152,7 +136,7 @@ class CsvReader:
             BadObject: it cannot be read at all, or the ends of its records are doubtful. CommitConflict, NotFound: as
                 `read`.
         """
-        values = self._path_columns.values(obj)
+        values = self._declared.in_path.values(obj)
         body = open_object(store, obj)
         names = self._header(obj.key, body)
         if names is None:
@@ -161,10 +145,10 @@ class CsvReader:
         for chunk in chunks(record for record, _ in self._records(obj.key, body)):
             last = chunk[-1]
             good, bad = told_apart(
-                chunk, lambda records: self._accepts(names, self._columns.names, records, alone=True)
+                chunk, lambda records: self._accepts(names, self._declared.in_file.names, records, alone=True)
             )
-            for batch in self._parsed(names, self._columns.names, good).to_batches():
-                yield self._path_columns.append(batch, values)
+            for batch in self._parsed(names, self._declared.in_file.names, good).to_batches():
+                yield self._declared.in_path.append(batch, values)
             for record in bad:
                 yield self._judged(obj.key, record, names)
         if last is not None and self._is_unclosed(last):
@@ -193,12 +177,12 @@ class CsvReader:
                 use_threads=False, block_size=BLOCK_BYTES, skip_rows=self._skip_rows, column_names=self._column_names
             ),
             parse_options=self._parse,
-            convert_options=self._convert(self._columns.names),
+            convert_options=self._convert(self._declared.in_file.names),
         )
 
     def _convert(self, names: list[str]) -> pacsv.ConvertOptions:
         return pacsv.ConvertOptions(
-            column_types={name: self._columns.field(name).type for name in names},
+            column_types={name: self._declared.in_file.field(name).type for name in names},
             include_columns=names,
             **self._convert_options,
         )
@@ -229,7 +213,7 @@ class CsvReader:
             return False
         if alone and table.num_rows != len(records):
             return False
-        return nulls or self._event_time not in columns or table[self._event_time].null_count == 0
+        return nulls or self._declared.event_time not in columns or table[self._declared.event_time].null_count == 0
 
     # -- the second pass ----------------------------------------------------------------------------------------
 
@@ -239,7 +223,7 @@ class CsvReader:
             names = self._column_names or [printable(field) for field in fields]
             # With given names there is no header line to point at.
             line = None if self._column_names else record.line
-            for name in self._columns.names:
+            for name in self._declared.in_file.names:
                 if names.count(name) != 1:
                     problem = "the header has no such column" if name not in names else "the header has it twice"
                     raise BadObject(key, line, name, None, problem, raw=record.raw)
@@ -265,7 +249,7 @@ class CsvReader:
                 yield record
 
         try:
-            refused = first_refused(records(), lambda chunk: self._accepts(names, self._columns.names, chunk))
+            refused = first_refused(records(), lambda chunk: self._accepts(names, self._declared.in_file.names, chunk))
         except BadRecord as bad:
             return bad
         if last is not None and (refused is None or refused == last) and self._is_unclosed(last):
@@ -285,7 +269,7 @@ class CsvReader:
         text = record.text.rstrip("\r\n")
         if len(fields) != len(names):
             return bad(None, text, f"has {len(fields)} fields, the header has {len(names)}")
-        for name in self._columns.names:
+        for name in self._declared.in_file.names:
             if self._accepts(names, [name], [record]):
                 continue
             value = fields[names.index(name)]
@@ -293,7 +277,7 @@ class CsvReader:
                 return bad(name, value, "is not valid UTF-8")
             if self._accepts(names, [name], [record], nulls=True):
                 return bad(name, value, "is null, but it is the event time")
-            return bad(name, value, f"is not {_article(self._types[name])}")
+            return bad(name, value, f"is not {_article(self._declared.types[name])}")
         return bad(None, text, "cannot be read")
 
     def _records(self, key: str, body: ObjectBody, *, header: bool = False) -> Iterator[tuple[RawRecord, list[str]]]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.json as pajson
 
 from milepost.dataflow.sources.contract import BadObject, BadRecord, SourceObject
-from milepost.dataflow.sources.path_columns import PathColumns
+from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.diagnosis import (
     BLOCK_BYTES,
     Lines,
@@ -30,7 +30,7 @@ from milepost.dataflow.sources.readers.object_lines import ObjectLines
 from milepost.dataflow.sources.readers.streams import ObjectBody, ObjectStream, open_object
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.spec.values.types import ColumnType, to_arrow
+from milepost.spec.values.types import ColumnType
 
 _BLANK = " \t\r\n"
 _TOO_DEEP = "is nested too deeply to be read"
@@ -39,38 +39,18 @@ _TOO_DEEP = "is nested too deeply to be read"
 class JsonLinesReader:
     """Reads JSON lines objects; picklable, holds no open file."""
 
-    def __init__(
-        self,
-        source: str,
-        columns: Mapping[str, ColumnType],
-        *,
-        event_time: str | None = None,
-        partitions: Mapping[str, ColumnType] | None = None,
-    ) -> None:
-        """Check what JSON can hold.
-
-        Args:
-            source: name, for messages.
-            columns: declared columns in order; other fields are ignored.
-            event_time: column that may not be null.
-            partitions: columns taken from the key.
-
-        Raises:
-            InvalidRequest: a date or a time inside a list or struct.
-        """
-        for name, type_ in columns.items():
+    def __init__(self, declared: DeclaredColumns) -> None:
+        """Check what JSON can hold. Raises InvalidRequest: a date or a time inside a list or struct."""
+        for name, type_ in declared.types.items():
             inner = _time_inside(type_) if type_.is_nested else None
             if inner is not None:
                 raise InvalidRequest(
-                    f"sources.{source}.schema.{name}: {inner} inside a {type_.kind} is not available in format json.",
+                    f"sources.{declared.source}.schema.{name}: {inner} inside a {type_.kind} is not available in "
+                    "format json.",
                     hint="Declare it as string and convert it in SQL.",
                 )
-        self._path_columns = PathColumns(source, partitions or {})
-        self._types = dict(columns)
-        self._columns = pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
-        self.schema = pa.schema([*self._columns, *self._path_columns.fields])
-        self._event_time = event_time if event_time in columns else None
-        self._expected = ExpectedValues(columns, self._event_time)
+        self._declared, self.schema = declared, declared.schema
+        self._expected = ExpectedValues(declared.types, declared.event_time)
 
     def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
         """Yield the object's rows in order, in batches of about 1 MB of text.
@@ -79,16 +59,16 @@ class JsonLinesReader:
             BadRecord: the first record that cannot be read; at the end, for a column that the object does not have.
             CommitConflict: the object's version differs. NotFound: the object is gone.
         """
-        values = self._path_columns.values(obj)
+        values = self._declared.in_path.values(obj)
         body = open_object(store, obj)
-        unseen = set(self._columns.names)
+        unseen = set(self._declared.in_file.names)
         rows = 0
         try:
-            for batch in self._batches(ObjectStream(obj.key, body), self._columns):
+            for batch in self._batches(ObjectStream(obj.key, body), self._declared.in_file):
                 rows += batch.num_rows
                 unseen = {name for name in unseen if batch[name].null_count == batch.num_rows}
                 if batch.num_rows:
-                    yield self._path_columns.append(batch, values)
+                    yield self._declared.in_path.append(batch, values)
         except (pa.ArrowException, UnicodeDecodeError) as error:
             found = self._diagnose(obj.key, body)
             if isinstance(found, BadRecord):
@@ -105,22 +85,22 @@ class JsonLinesReader:
         Raises:
             BadObject: it cannot be read at all, or no line has a declared column. CommitConflict, NotFound: as `read`.
         """
-        values = self._path_columns.values(obj)
+        values = self._declared.in_path.values(obj)
         body = open_object(store, obj)
-        unseen = set(self._columns.names)
+        unseen = set(self._declared.in_file.names)
         rows = 0
         for chunk in chunks(_records(obj.key, body)):
             good, bad = told_apart(
                 chunk,
-                lambda records: self._complaint(self._columns, records) is None,
+                lambda records: self._complaint(self._declared.in_file, records) is None,
                 lambda record: self._expected.seems_bad(record.text),
             )
             content = _content(good)
-            batches = self._batches(io.BytesIO(content), self._columns, block_size=len(content) + 1)
+            batches = self._batches(io.BytesIO(content), self._declared.in_file, block_size=len(content) + 1)
             for batch in batches if content else ():  # the parser takes no content at all for an error
                 rows += batch.num_rows
                 unseen = {name for name in unseen if batch[name].null_count == batch.num_rows}
-                yield self._path_columns.append(batch, values)
+                yield self._declared.in_path.append(batch, values)
             for record in bad:
                 yield too_long(obj.key, record) if record.is_too_long else self._explain(obj.key, record)
         if rows and unseen:
@@ -158,7 +138,7 @@ class JsonLinesReader:
         """Return the batch in the declared types. Raises ArrowInvalid for what is not of them."""
         raw.validate(full=True)  # the parser lets text through that is not UTF-8
         batch = pa.RecordBatch.from_arrays([raw[f.name].cast(f.type) for f in columns], schema=columns)
-        if not nulls and self._event_time in columns.names and batch[self._event_time].null_count:
+        if not nulls and self._declared.event_time in columns.names and batch[self._declared.event_time].null_count:
             raise pa.ArrowInvalid("an event time is null")
         return batch
 
@@ -188,7 +168,7 @@ class JsonLinesReader:
                 yield record
 
         try:
-            refused = first_refused(records(), lambda chunk: self._complaint(self._columns, chunk) is None)
+            refused = first_refused(records(), lambda chunk: self._complaint(self._declared.in_file, chunk) is None)
         except BadRecord as bad:
             return bad
         if refused is not None:
@@ -214,9 +194,9 @@ class JsonLinesReader:
         if of_record is not None:  # it would be said against each column, too
             return bad(None, text, "cannot be read", of_record)
         likely = self._expected.first_unlike(fields)
-        before = pa.schema([*self._columns][:likely])
+        before = pa.schema([*self._declared.in_file][:likely])
         begin = likely if likely and self._complaint(before, [record]) is None else 0
-        for column in [*self._columns][begin:]:
+        for column in [*self._declared.in_file][begin:]:
             alone = pa.schema([column])
             complaint = self._complaint(alone, [record])
             if complaint is None:
@@ -230,7 +210,7 @@ class JsonLinesReader:
             elif "specified twice" in complaint:
                 reason = "is in the record twice"
             else:
-                reason = f"is not of type {self._types[column.name]}"
+                reason = f"is not of type {self._declared.types[column.name]}"
             return bad(column.name, shown, reason)
         return bad(None, text, "cannot be read")
 
@@ -247,7 +227,7 @@ class JsonLinesReader:
             unseen = unseen - fields.keys() if isinstance(fields, dict) else unseen
             if not unseen:
                 return
-        name = next(name for name in self._columns.names if name in unseen)
+        name = next(name for name in self._declared.in_file.names if name in unseen)
         raise BadObject(key, None, name, None, "no record has such a field")
 
 

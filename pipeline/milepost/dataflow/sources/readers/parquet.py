@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from operator import itemgetter
 
@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.dataflow.sources.contract import BadObject, BadRecord, SourceObject
-from milepost.dataflow.sources.path_columns import PathColumns
 from milepost.dataflow.sources.readers.allocation import TooLarge, at_most
+from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.streams import (
     EXPANSION_FREE_BYTES,
     MAX_EXPANSION,
@@ -20,7 +20,6 @@ from milepost.dataflow.sources.readers.streams import (
     open_object,
 )
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.spec.values.types import ColumnType, to_arrow
 
 _FIRST_ROWS = 64
 """Rows of the first batch, of which no more is known than the file says."""
@@ -50,29 +49,8 @@ _Check = Callable[[pa.Array], object]
 class ParquetReader:
     """Reads Parquet objects; picklable, holds no open file."""
 
-    def __init__(
-        self,
-        source: str,
-        columns: Mapping[str, ColumnType],
-        *,
-        event_time: str | None = None,
-        partitions: Mapping[str, ColumnType] | None = None,
-    ) -> None:
-        """Take the declared columns, in order; others of a file are ignored.
-
-        Args:
-            source: name, for messages.
-            event_time: column that may not be null.
-            partitions: columns taken from the key.
-
-        Raises:
-            InvalidRequest: a partition type that a path cannot hold.
-        """
-        self._path_columns = PathColumns(source, partitions or {})
-        self._types = dict(columns)
-        self._columns = pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
-        self.schema = pa.schema([*self._columns, *self._path_columns.fields])
-        self._event_time = event_time if event_time in columns else None
+    def __init__(self, declared: DeclaredColumns) -> None:
+        self._declared, self.schema = declared, declared.schema
 
     def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
         """Yield the object's rows in order, in batches of up to 16,384 rows.
@@ -94,7 +72,7 @@ class ParquetReader:
         return self._read(store, obj, apart=True)
 
     def _read(self, store: ObjectStore, obj: SourceObject, *, apart: bool) -> Iterator[pa.RecordBatch | BadRecord]:
-        values = self._path_columns.values(obj)
+        values = self._declared.in_path.values(obj)
         stored = open_object(store, obj)
         row = 0
         try:
@@ -106,7 +84,7 @@ class ParquetReader:
                     continue
                 row += item.num_rows
                 if item.num_rows:
-                    yield self._path_columns.append(item, values)
+                    yield self._declared.in_path.append(item, values)
         except TooLarge as error:
             reason = f"its rows from {row + 1:,} on cannot be held: {error}"
             raise BadObject(obj.key, None, None, None, reason) from error
@@ -131,7 +109,7 @@ class ParquetReader:
             self._check(key, file)
             pages_bytes, widest = self._sizes(file.metadata, at_once)
             rows, row, seen_bytes = min(_FIRST_ROWS, _rows_of(widest)), 0, 0
-            raw_batches = file.iter_batches(batch_size=rows, columns=self._columns.names)
+            raw_batches = file.iter_batches(batch_size=rows, columns=self._declared.in_file.names)
         while True:
             with at_most(_DECODING_BYTES + min(pages_bytes, _PAGES_BYTES)):
                 raw = next(raw_batches, None)
@@ -154,32 +132,34 @@ class ParquetReader:
         largest = widest = 0
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
             columns = map(group.column, range(group.num_columns))
-            sizes = [c.total_uncompressed_size for c in columns if c.path_in_schema.split(".")[0] in self._types]
+            sizes = [
+                c.total_uncompressed_size for c in columns if c.path_in_schema.split(".")[0] in self._declared.types
+            ]
             largest = max(largest, sum(max(size, at_once) for size in sizes))
             widest = max(widest, sum(sizes) // max(group.num_rows, 1))
         return largest, widest
 
     def _check(self, key: str, file: pq.ParquetFile) -> None:
         found = file.schema_arrow
-        for column in self._columns:
+        for column in self._declared.in_file:
             at = found.get_all_field_indices(column.name)
             if len(at) != 1:
                 problem = "the file has it twice" if at else "the file has no such column"
                 raise BadObject(key, None, column.name, None, problem)
             type_ = found.field(at[0]).type
             if not _may_cast(type_, column.type):
-                reason = f"is {type_} in the file, declared {self._types[column.name]}"
+                reason = f"is {type_} in the file, declared {self._declared.types[column.name]}"
                 raise BadObject(key, None, column.name, None, reason)
 
     def _converted(self, key: str, raw: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """Return the declared columns. Raises BadRecord: the first value of the first column that does not fit."""
         arrays = []
-        for column in self._columns:
+        for column in self._declared.in_file:
             array, bad = self._column(key, raw[column.name], column, first_row)
             if bad is not None:
                 raise bad
             arrays.append(array)
-        return pa.RecordBatch.from_arrays(arrays, schema=self._columns)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._declared.in_file)
 
     def _column(self, key: str, found: pa.Array, column: pa.Field, first_row: int) -> tuple[pa.Array, BadRecord | None]:
         """Return a column as it is declared, and its first value that does not fit; None when all do."""
@@ -188,7 +168,7 @@ class ParquetReader:
             shown = None if value is None else _shown(value)
             return BadRecord(key, None, column.name, shown, reason, row=first_row + at + 1)
 
-        type_ = self._types[column.name]
+        type_ = self._declared.types[column.name]
         at, complaint = _first_refused(found, partial(pa.Array.cast, target_type=column.type))
         if complaint is not None:
             return found, bad(at, found[at], f"does not fit {type_}")
@@ -196,7 +176,7 @@ class ParquetReader:
         at, complaint = _first_refused(array, partial(pa.Array.validate, full=True))
         if complaint is not None:
             return found, bad(at, array[at], f"is not valid {'UTF-8' if 'UTF8' in complaint else type_}")
-        if column.name == self._event_time and array.null_count:
+        if column.name == self._declared.event_time and array.null_count:
             at = array.is_null().index(True).as_py()
             return found, bad(at, None, "is null, but it is the event time")
         return array, None
@@ -204,7 +184,7 @@ class ParquetReader:
     def _apart(self, key: str, raw: pa.RecordBatch, first_row: int) -> tuple[pa.RecordBatch, list[BadRecord]]:
         """Return the rows that fit, and the others with what is wrong in their first column that does not."""
         refused: dict[int, BadRecord] = {}
-        for column in self._columns:
+        for column in self._declared.in_file:
             waiting = [range(raw.num_rows)]
             while waiting:
                 rows = waiting.pop()
@@ -228,7 +208,7 @@ class ParquetReader:
             array.validate(full=True)
         except pa.ArrowInvalid:
             return False
-        return column.name != self._event_time or not array.null_count
+        return column.name != self._declared.event_time or not array.null_count
 
 
 def _rows_of(bytes_per_row: int) -> int:

@@ -1,0 +1,42 @@
+"""Declared columns of a source: those of its files, then those that it takes from an object's key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from milepost.dataflow.sources.path_columns import PathColumns
+from milepost.spec.values.types import ColumnType, to_arrow
+
+
+class DeclaredColumns:
+    """What a source declares of its rows; picklable.
+
+    Attributes:
+        source: name, for messages.
+        types: of the columns of a file, in order; others that a file has are ignored.
+        in_file: their schema. in_path: the columns of the key. schema: of a row, both.
+        event_time: column of a file that may not be null; None: it has none.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        columns: Mapping[str, ColumnType],
+        *,
+        event_time: str | None = None,
+        partitions: Mapping[str, ColumnType] | None = None,
+    ) -> None:
+        """Take what the spec says.
+
+        Args:
+            event_time: of a column of either kind. partitions: columns taken from the key.
+        Raises:
+            InvalidRequest: a partition type that a path cannot hold.
+        """
+        self.source, self.types = source, dict(columns)
+        self.in_file = pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
+        self.in_path = PathColumns(source, partitions or {})
+        self.schema = pa.schema([*self.in_file, *self.in_path.fields])
+        self.event_time = event_time if event_time in columns else None
