@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from milepost.protocol.records.errors import CheckpointError
+
 _LOG = logging.getLogger(__name__)
 
 PARENT_VARIABLE = "OPENLINEAGE_PARENT_ID"
@@ -62,7 +64,8 @@ def asked(settings: Callable[[], LineageSettings | None]) -> LineageSettings | N
     try:
         return settings()
     except Exception as error:  # noqa: BLE001 - whatever is wrong there, the job is not
-        _LOG.warning("no lineage is sent: its configuration cannot be read: %s", type(error).__name__)
+        said = error.message if isinstance(error, CheckpointError) else type(error).__name__  # others may quote secrets
+        _LOG.warning("no lineage is sent: its configuration cannot be read: %s", said)
         return None
 
 

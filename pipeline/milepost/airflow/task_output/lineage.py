@@ -12,12 +12,16 @@ from airflow.sdk import get_current_context
 from airflow.sdk.configuration import conf
 
 from milepost.lineage.settings import LineageSettings, ParentRun, is_configured, is_switched_off
+from milepost.protocol.records.errors import InvalidRequest
 
 _SECTION = "openlineage"
 
 
 def lineage_settings() -> LineageSettings | None:
-    """Return how the events of a task's epoch are sent; None: nobody has said where to, or it is switched off."""
+    """Return how the events of a task's epoch are sent; None: nobody has said where to, or it is switched off.
+
+    Raises: what it does of a section that cannot be read; InvalidRequest among it.
+    """
     if is_switched_off() or conf.getboolean(_SECTION, "disabled", fallback=False):
         return None
     config = _config()
@@ -37,12 +41,20 @@ def _parent(dag_run: tuple[str, str], namespace: str, due: Any, clear_number: in
 
 
 def _config() -> Mapping[str, Any] | None:
-    """Return what the section says of the client: a file, or else a transport; None: neither."""
+    """Return what the section says of the client: a file, or else a transport; None: neither.
+
+    Raises: InvalidRequest: it is no mapping.
+    """
     path = conf.get(_SECTION, "config_path", fallback="")
     if path:
         from ruamel.yaml import YAML
 
-        read: Any = YAML(typ="safe").load(Path(path))
-        return read if isinstance(read, Mapping) else None
+        return _mapping(f"the file {path} of [{_SECTION}] config_path", YAML(typ="safe").load(Path(path)))
     transport = conf.getjson(_SECTION, "transport", fallback={})
-    return {"transport": transport} if isinstance(transport, Mapping) and transport else None
+    return {"transport": _mapping(f"[{_SECTION}] transport", transport)} if transport else None
+
+
+def _mapping(place: str, found: object) -> Mapping[str, Any]:
+    if isinstance(found, Mapping):
+        return found
+    raise InvalidRequest(f"{place}: expected a mapping, got {'nothing' if found is None else type(found).__name__}")

@@ -83,3 +83,20 @@ def test_airflows_section_says_whether_and_by_what_file(
         monkeypatch.delenv("AIRFLOW__OPENLINEAGE__CONFIG_PATH")
         monkeypatch.delenv("AIRFLOW__OPENLINEAGE__TRANSPORT")
         assert lineage_settings() is None
+
+
+def test_a_configuration_that_is_no_mapping_is_named_in_the_log_and_nothing_is_sent(
+    receiver: LineageReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Airflow's section goes before OpenLineage's own variables: they do not stand in for one that is wrong."""
+    monkeypatch.setenv("OPENLINEAGE_URL", receiver.url)
+    file = tmp_path / "lineage.yml"
+    for text, got in (("- console\n", "list"), ("", "nothing")):
+        file.write_text(text)
+        monkeypatch.setenv("AIRFLOW__OPENLINEAGE__CONFIG_PATH", str(file))
+        assert asked(lineage_settings) is None
+        assert f"the file {file} of [openlineage] config_path: expected a mapping, got {got}" in caplog.text
+    monkeypatch.delenv("AIRFLOW__OPENLINEAGE__CONFIG_PATH")
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", '["http"]')
+    assert asked(lineage_settings) is None
+    assert "[openlineage] transport: expected a mapping, got list" in caplog.text
