@@ -40,10 +40,11 @@ class StoreRequests:
     received_bytes: Count = 0
 
     def __add__(self, other: StoreRequests) -> StoreRequests:
-        return StoreRequests(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
+        return StoreRequests(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def __sub__(self, earlier: StoreRequests) -> StoreRequests:
-        return StoreRequests(*(one - another for one, another in zip(astuple(self), astuple(earlier), strict=True)))
+        """Return what came since, of no class fewer than none: what a task took meanwhile is not counted here."""
+        return StoreRequests(*(max(0, a - b) for a, b in zip(astuple(self), astuple(earlier), strict=True)))
 
     @property
     def made(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from milepost.protocol.codec.records import from_json, to_json
 from milepost.storage.requests import RequestClass, RequestCounter, StoreRequests, class_of
 
 
@@ -33,3 +34,12 @@ def test_what_a_task_takes_is_not_counted_as_its_driver_s_too() -> None:
     assert counter.take(before, StoreRequests(puts=1)) == StoreRequests(puts=2, sent_bytes=7, received_bytes=9)
     counter.sent(RequestClass.PUT)
     assert counter.so_far() == StoreRequests(gets=1)
+
+
+def test_a_difference_has_no_count_below_zero_so_what_is_stored_can_be_read() -> None:
+    """A task takes its put before it makes it: a step that ends between the two has seen fewer requests than none."""
+    counter = RequestCounter()
+    before = counter.so_far()
+    counter.take(before, StoreRequests(puts=1))
+    made = counter.so_far() - before
+    assert made == StoreRequests() == from_json(StoreRequests, to_json(made), "requests")
