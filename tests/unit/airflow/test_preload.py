@@ -34,12 +34,12 @@ READY = (
     STARTED
     + """
 from airflow.sdk.listener import get_listener_manager
-from milepost.airflow.operators.tasks import Acting
+from milepost.airflow.operators.handed_on import TriggeredCheckpoint
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.protocol.codec import readers
 
 known = readers.fields_of.cache_info().misses
-for kind in (Acting, CheckpointMetadata):
+for kind in (TriggeredCheckpoint, CheckpointMetadata):
     readers.plan_of(kind)
 print(json.dumps([get_listener_manager.cache_info().currsize, readers.fields_of.cache_info().misses - known]))
 """

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from milepost.airflow.operators.tasks import Ran, figures_of
+from milepost.airflow.operators.handed_on import EpochTry
+from milepost.airflow.operators.tasks import figures_of
 from milepost.airflow.runs.facts import Left, facts_of, keys_of
 from milepost.airflow.runs.notes import MAX_NOTE_CHARS, with_line
 from milepost.airflow.task_output.outcome import FAILURE_KEY, failure_of
@@ -21,7 +22,7 @@ VALUE = "return_value"
 IDLE = {("trigger_checkpoint", VALUE): {"nothing_to_do": "up_to_date"}}
 DOWN = {("notify_complete", FAILURE_KEY): {"reason": "IO_EXCEPTION", "detail": "down", "step": "", "runbook": ""}}
 TRIGGERED = {("trigger_checkpoint", VALUE): {"checkpoint_id": 41}}
-RAN = {("run_epoch", VALUE): to_json(Ran(41, "main", 7, "2,200 rows in, 40 out, 3 late, 0 bad, lag 2 min"))}
+RAN = {("run_epoch", VALUE): to_json(EpochTry(41, "main", 7, "2,200 rows in, 40 out, 3 late, 0 bad, lag 2 min"))}
 VETO = {("validate", FAILURE_KEY): to_json(failure_of(QualityGateFailed("too high.", hint="milepost resume flights")))}
 PLAN: dict[str, Any] = {
     "what": "rollback", "checkpoint_id": 41, "timeline": "main", "token": "none", "text": [],

@@ -12,7 +12,6 @@ import hashlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
@@ -27,11 +26,18 @@ from airflow.sdk.exceptions import (
 from milepost.airflow.operators.base import RETURN_VALUE, TRIGGER, JobOperator, in_words
 from milepost.airflow.operators.checkpoint_link import CheckpointLink
 from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
+from milepost.airflow.operators.handed_on import (
+    EpochTry,
+    TriggeredCheckpoint,
+    UnpublishedSink,
+    ValidatedCheckpoint,
+    left_by,
+)
 from milepost.airflow.operators.job_specs import operate_dag_id
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Aborted, Failure
 from milepost.epoch.quantities import lasting
-from milepost.epoch.step_clock import PlanTimes, StepClock, Unrecorded
-from milepost.protocol.codec.records import from_json, to_json
+from milepost.epoch.step_clock import StepClock, Unrecorded
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 if TYPE_CHECKING:
@@ -50,64 +56,15 @@ SUBSUME = "subsume"
 ABORT = "abort_checkpoint"
 BEFORE_THE_COMMIT_POINT = (TRIGGER, RUN, VALIDATE, COMPLETE)
 
-_ANEW = f"clear the run from {TRIGGER} on, or trigger a new run"
-_LEFT = f"what {COMPLETE} left"
-
 _TOLD = ("rows_in", "rows_out", "late_rows", "bad_records", "full_bytes", "checkpointed_bytes", "in_flight_bytes",
          "watermark", "sync_ms", "async_ms", "alignment_ms")  # fmt: skip
 """What the log of an epoch says of the checkpoint that it has completed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Acting:
-    """The checkpoint that the tasks of a run act for, as `trigger_checkpoint` leaves it."""
-
-    checkpoint_id: int
-    epoch: int
-    timeline: str
-    token: int
-    times: PlanTimes
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """The token under which the newest try of `run_epoch` ran, and what it did, in words for the run's note.
-
-    Attributes:
-        unrecorded: handed on to the task that records it.
-    """
-
-    checkpoint_id: int
-    timeline: str
-    token: int
-    figures: str
-    unrecorded: Unrecorded = field(default_factory=Unrecorded)
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A checkpoint that `validate` found fit to complete. unrecorded: as `Ran` has it."""
-
-    checkpoint_id: int
-    timeline: str
-    token: int
-    unrecorded: Unrecorded = field(default_factory=Unrecorded)
-
-
-@dataclass(frozen=True, slots=True)
-class Unpublished:
-    """A sink that must be told of a completed checkpoint."""
-
-    checkpoint_id: int
-    timeline: str
-    token: int
-    sink: str
-
-
 class EpochOperator(JobOperator):
     """Base of the Airflow operators of an epoch."""
 
-    def triggered(self, context: Context) -> Acting:
+    def triggered(self, context: Context) -> TriggeredCheckpoint:
         """Return what `trigger_checkpoint` of this run left.
 
         Raises: AirflowFailException: it left no checkpoint. StateCorrupt: what was left is something else.
@@ -119,17 +76,17 @@ class EpochOperator(JobOperator):
                 f"{ti.task_id}: this run has no checkpoint: {TRIGGER} left no id, expected one. "
                 f"Nothing was done. Clear the run from {TRIGGER} on, or trigger a new run."
             )
-        return from_json(Acting, triggered, f"what {TRIGGER} left", hint=_ANEW)
+        return left_by(TRIGGER, TriggeredCheckpoint, triggered)
 
-    def pending(self, context: Context) -> Acting | Ran:
+    def pending(self, context: Context) -> TriggeredCheckpoint | EpochTry:
         """Return whom the newest try of `run_epoch` acted for; where it left nothing, what `triggered` returns.
 
         One request of Airflow where two would say the same. Raises: as `triggered`.
         """
         ran = context["ti"].xcom_pull(task_ids=self.beside(RUN))
-        return from_json(Ran, ran, f"what {RUN} left", hint=_ANEW) if ran else self.triggered(context)
+        return left_by(RUN, EpochTry, ran) if ran else self.triggered(context)
 
-    def say_for(self, acting: Acting | Ran | Judged | Unpublished) -> int:
+    def say_for(self, acting: TriggeredCheckpoint | EpochTry | ValidatedCheckpoint | UnpublishedSink) -> int:
         """Log the first line of a task, see `say_for_whom`. Returns the checkpoint id."""
         self.say_for_whom(acting.checkpoint_id, acting.timeline, acting.token)
         return acting.checkpoint_id
@@ -163,7 +120,9 @@ class TriggerCheckpointOperator(EpochOperator):
             # Skipping by exception returns no value: the reason is left for `subsume` by hand.
             context["ti"].xcom_push(key=RETURN_VALUE, value={"nothing_to_do": triggered.status})
             raise DownstreamTasksSkipped(tasks=[self.beside(RUN)])
-        acting = Acting(triggered.checkpoint_id, triggered.epoch, triggered.timeline, triggered.token, triggered.times)
+        acting = TriggeredCheckpoint(
+            triggered.checkpoint_id, triggered.epoch, triggered.timeline, triggered.token, triggered.times
+        )
         self.say_for(acting)
         log.info("epoch %d is planned: %s", acting.epoch, in_words(triggered.summary))
         return to_json(acting)
@@ -189,7 +148,7 @@ class RunEpochOperator(CheckpointOperator):
         log.info("every subtask has acknowledged checkpoint %d: %s", checkpoint_id, in_words(done))
         figures = figures_of(report.metadata)
         return to_json(
-            Ran(checkpoint_id, acting.timeline, report.metadata.token, figures, Unrecorded(report.unrecorded))
+            EpochTry(checkpoint_id, acting.timeline, report.metadata.token, figures, Unrecorded(report.unrecorded))
         )
 
     def on_kill(self) -> None:
@@ -223,9 +182,9 @@ class ValidateOperator(EpochOperator):
         for sink in verdict.verdicts:
             judged = {"rows": sink.rows, "expectations": len(sink.expectations)}
             log.info("sink %s: %s, %s", sink.sink, sink.status.value, in_words(judged))
-        before = acting.unrecorded if isinstance(acting, Ran) else Unrecorded()
+        before = acting.unrecorded if isinstance(acting, EpochTry) else Unrecorded()
         unrecorded = Unrecorded(before.requests + clock.requests("validate"))
-        return to_json(Judged(checkpoint_id, acting.timeline, acting.token, unrecorded))
+        return to_json(ValidatedCheckpoint(checkpoint_id, acting.timeline, acting.token, unrecorded))
 
 
 class CompleteCheckpointOperator(CheckpointOperator):
@@ -236,16 +195,16 @@ class CompleteCheckpointOperator(CheckpointOperator):
 
     def act(self, context: Context) -> Any:
         left = context["ti"].xcom_pull(task_ids=self.beside(VALIDATE))
-        judged = from_json(Judged, left, f"what {VALIDATE} left", hint=_ANEW) if left else self.pending(context)
+        judged = left_by(VALIDATE, ValidatedCheckpoint, left) if left else self.pending(context)
         checkpoint_id = self.say_for(judged)
         with self.timed("complete") as (master, clock):
             completed = master.complete(self.session(context), checkpoint_id)
-        unrecorded = Unrecorded() if isinstance(judged, Acting) else judged.unrecorded
+        unrecorded = Unrecorded() if isinstance(judged, TriggeredCheckpoint) else judged.unrecorded
         master.keep_times(checkpoint_id, completed.token, clock, unrecorded.requests)
         sinks = sorted(completed.unconfirmed)
         log.info("checkpoint %d is completed; sinks to publish: %s", checkpoint_id, ", ".join(sinks) or "none")
         log.info("%s", in_words({name: completed.summary.get(name) for name in _TOLD}))
-        return to_json([Unpublished(checkpoint_id, judged.timeline, completed.token, sink) for sink in sinks])
+        return to_json([UnpublishedSink(checkpoint_id, judged.timeline, completed.token, sink) for sink in sinks])
 
 
 class NotifyCompleteOperator(EpochOperator):
@@ -264,14 +223,14 @@ class NotifyCompleteOperator(EpochOperator):
 
     def act(self, context: Context) -> Any:
         if self.committed is not None:
-            return self._publish(context, from_json(Unpublished, self.committed, _LEFT, hint=_ANEW))
+            return self._publish(context, left_by(COMPLETE, UnpublishedSink, self.committed))
         left = context["ti"].xcom_pull(task_ids=self.beside(COMPLETE))
-        committed = from_json(tuple[Unpublished, ...], left, _LEFT, hint=_ANEW)
+        committed = left_by(COMPLETE, tuple[UnpublishedSink, ...], left)
         if not committed:
             raise AirflowSkipException(f"{COMPLETE} left no sink to publish")
         return [self._publish(context, one) for one in committed]
 
-    def _publish(self, context: Context, committed: Unpublished) -> dict[str, Any]:
+    def _publish(self, context: Context, committed: UnpublishedSink) -> dict[str, Any]:
         checkpoint_id, sink = self.say_for(committed), committed.sink
         with self.timed(f"notify {sink}") as (master, clock):
             published = master.notify_complete(self.session(context), checkpoint_id, sink)

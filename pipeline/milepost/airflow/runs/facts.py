@@ -10,6 +10,7 @@ from milepost.airflow.operate.act import Done
 from milepost.airflow.operate.tasks import ACT, APPROVAL, PLAN, RECONCILE
 from milepost.airflow.operators import tasks
 from milepost.airflow.operators.base import RETURN_VALUE
+from milepost.airflow.operators.handed_on import EpochTry, left_by
 from milepost.airflow.operators.job_specs import EPOCH_SUFFIX, OPERATE_SUFFIX
 from milepost.airflow.operators.planned import REJECTED_BY, ShownPlan
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
@@ -101,7 +102,7 @@ def _epoch(left: Left, failed: bool) -> tuple[str, int | None, str]:
     if failed:
         committed = any((task, FAILURE_KEY) in left for task in (tasks.NOTIFY, tasks.SUBSUME))
         return "epoch", checkpoint_id, f"checkpoint {checkpoint_id} {'is completed, but' if committed else 'failed'}"
-    ran = from_json(tasks.Ran, left.get((tasks.RUN, RETURN_VALUE)), f"what {tasks.RUN} left")
+    ran = left_by(tasks.RUN, EpochTry, left.get((tasks.RUN, RETURN_VALUE)))
     return "epoch", checkpoint_id, f"checkpoint {checkpoint_id}: {ran.figures}"
 
 
