@@ -6,9 +6,9 @@ All of it lies below the token's own prefix, so a fenced try that still runs wri
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from milepost.dataflow.sinks.records.committables import Committable, StagedRows
 from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord
 from milepost.epoch.quantities import counted
 from milepost.epoch.spark_answers import recorded_by, signed
@@ -76,47 +77,75 @@ def run_opened_epoch(
         InvalidRequest: the spec does not fit the state it would restore, or a sink refuses the rows.
         StateCorrupt: the base checkpoint cannot be read.
     """
-    pending = opened.pending
-    check_locations(context, opened.base)
-    with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
-        if new := [sink.name for sink in context.spec.sinks if not context.is_reserved(sink.name)]:
-            opened.leads()
-            at_once(context.store, context.reserve, new)
-        buckets = bucket_plans(context, opened)
-    plan = replace(_plan(context, opened, buckets, clock.started_ms), dimensions=dimensions_of(context, opened))
+    attempt = _Attempt(context, opened, clock, judged)
+    plan = attempt.plan()
     clock("session")
     runner.prepare(plan)
     begin_loading(context.spec.quality if judged else ())
-    with Heartbeat(context, pending, runner.stop):
+    with Heartbeat(context, opened.pending, runner.stop):
         clock("data plane", _planned(opened.record))
         preparation = Preparation(context, opened)
         answers = runner.run(plan)
-        verified = _verify(context, pending, answers)
-        with leaving_times(context, pending, verified.acknowledgements):
-            check_bad_input(context, pending, verified)
-            gathered = Gathered.begin(context, plan, opened, verified)
-            clock("gate")
-            committables = _committables(context, answers, verified, plan.filled)
-            rows_out = sum(one.rows for one in committables.values())
-            with preparation.begin(committables) as prepared:
-                verdict = _judge(context, pending, committables) if judged else GateVerdict.of(())
-                clock("prepare", f"{counted(rows_out, 'row')} out")
-                opened.leads()
-                tables: dict[str, TableContents] = {}
-                if verdict.vetoes:
-                    leave_times(context, pending, verified.acknowledgements)
-                else:
-                    with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
-                        tables = prepared()
-            metadata = build_metadata(context, plan, opened, answers.operators, gathered, committables, tables, verdict)
-            metadata = replace(metadata, signatures=signed(metadata.signatures, answers.spark))
-            rows_in = sum(source.rows for source in metadata.sources.values())
-            clock("write", f"{counted(rows_in, 'row')} in, {counted(rows_out, 'row')} out")
+        verified = _verify(context, opened.pending, answers)
+        with leaving_times(context, opened.pending, verified.acknowledgements):
+            metadata = attempt.results(plan, answers, verified, preparation)
             metadata = replace(metadata, **_times(context.store, clock, answers, planned))
             with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
                 handle = context.write_metadata(metadata)
     clock.end()
     return EpochReport(metadata, handle, clock.ms("write"), clock.requests("write") - own_put(context.store))
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """The parts of one run of an opened epoch; arguments as of `run_opened_epoch`."""
+
+    context: JobContext
+    opened: OpenedEpoch
+    clock: StepClock
+    judged: bool
+
+    def plan(self) -> EpochPlan:
+        """Reserve the tables that nobody has reserved yet, and return what the data plane is to do."""
+        context, opened = self.context, self.opened
+        check_locations(context, opened.base)
+        with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
+            if new := [sink.name for sink in context.spec.sinks if not context.is_reserved(sink.name)]:
+                opened.leads()
+                at_once(context.store, context.reserve, new)
+            buckets = bucket_plans(context, opened)
+        plan = _plan(context, opened, buckets, self.clock.started_ms)
+        return replace(plan, dimensions=dimensions_of(context, opened))
+
+    def results(
+        self, plan: EpochPlan, answers: EpochAnswers, verified: Verified, preparation: Preparation
+    ) -> CheckpointMetadata:
+        """Return `_metadata` of what the tasks did, with verdict and tables, as it is when its write begins."""
+        context, opened = self.context, self.opened
+        check_bad_input(context, opened.pending, verified)
+        gathered = Gathered.begin(context, plan, opened, verified)
+        self.clock("gate")
+        committables = _committables(context, answers, verified, plan.filled)
+        rows_out = counted(sum(one.rows for one in committables.values()), "row")
+        with preparation.begin(committables) as prepared:
+            verdict = _judge(context, opened.pending, committables) if self.judged else GateVerdict.of(())
+            self.clock("prepare", f"{rows_out} out")
+            tables = self._tables(verdict, verified, prepared)
+        metadata = build_metadata(context, plan, opened, answers.operators, gathered, committables, tables, verdict)
+        rows_in = counted(sum(source.rows for source in metadata.sources.values()), "row")
+        self.clock("write", f"{rows_in} in, {rows_out} out")
+        return replace(metadata, signatures=signed(metadata.signatures, answers.spark))
+
+    def _tables(
+        self, verdict: GateVerdict, verified: Verified, prepared: Callable[[], dict[str, TableContents]]
+    ) -> dict[str, TableContents]:
+        """Return what the tables consist of after the epoch; {} where the gate vetoes it, whose times are left then."""
+        self.opened.leads()
+        if verdict.vetoes:
+            leave_times(self.context, self.opened.pending, verified.acknowledgements)
+            return {}
+        with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
+            return prepared()
 
 
 def _planned(record: InputRecord) -> str:
