@@ -11,7 +11,7 @@ import pytest
 from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.law.job import LawJob
 from tests.harness.tasks.tables import assert_same_rows
-from tests.unit.jobmaster.job.test_join_state import DOCUMENT, rows
+from tests.unit.jobmaster.job.operators.test_join_state import DOCUMENT, rows
 
 ASOF = {"uid": "pairs", "kind": "asof", "inputs": ["a", "b"], "key": ["k"], "how": "left",
         "columns": {"w": "right.v", "then": "right.t"}}  # fmt: skip
