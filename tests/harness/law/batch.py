@@ -24,7 +24,7 @@ from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.spec.values.aggregates import AggregateCall
-from tests.harness.law.aggregate_calls import FLOATS, said, shown
+from tests.harness.law.kinds.aggregate_calls import FLOATS, said, shown
 
 UNITS = {"d": "day", "w": "week", "mo": "month"}
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.spec.graph.rules.join import LEFT_ALONE
 from milepost.spec.job.spec import JobSpec
-from tests.harness.law.lookups import DOCUMENT, STATIC
-from tests.harness.law.lookups import KEYS as LOOKED_UP
-from tests.harness.law.lookups import SCHEMA as STATIC_SCHEMA
+from tests.harness.law.kinds.lookups import DOCUMENT, STATIC
+from tests.harness.law.kinds.lookups import KEYS as LOOKED_UP
+from tests.harness.law.kinds.lookups import SCHEMA as STATIC_SCHEMA
 from tests.harness.law.plane import EpochOptions
 from tests.harness.law.sql_examples import sql_operator
 

@@ -10,12 +10,12 @@ from milepost.spec.job.operators.join import JoinOperator
 from milepost.spec.job.operators.latest import LatestOperator
 from milepost.spec.job.operators.top import TopOperator
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, StatefulSpec, WindowOperator
-from tests.harness.law.asof_law import AsofLaw
 from tests.harness.law.batch import AggregateLaw, DeduplicateLaw, Law
-from tests.harness.law.join_law import JoinLaw
-from tests.harness.law.latest_law import LatestLaw
-from tests.harness.law.top_law import TopLaw
-from tests.harness.law.window_law import window_law
+from tests.harness.law.kinds.asof_law import AsofLaw
+from tests.harness.law.kinds.join_law import JoinLaw
+from tests.harness.law.kinds.latest_law import LatestLaw
+from tests.harness.law.kinds.top_law import TopLaw
+from tests.harness.law.kinds.window_law import window_law
 
 LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {
     AggregateOperator: AggregateLaw,

@@ -18,9 +18,9 @@ from milepost.spec.job.operators.lookup import LookupOperator
 from milepost.spec.job.spec import JobSpec, RowWiseSpec, SqlOperator
 from tests.harness.law.batch import Claim, Place, late_claims, microseconds, retraction_claims
 from tests.harness.law.captured import EPOCH, ORDER, STAMP, Captured
+from tests.harness.law.kinds.lookups import LookupLaw
+from tests.harness.law.kinds.sql_law import SqlLaw
 from tests.harness.law.laws import law_of
-from tests.harness.law.lookups import LookupLaw
-from tests.harness.law.sql_law import SqlLaw
 
 _SHOWN = 5
 _NUMBERS = {

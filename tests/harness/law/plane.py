@@ -41,7 +41,7 @@ from milepost.state.runs.handles import StateHandle
 from tests.harness.jobs.graphs import build_graph
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.law.captured import Captured
-from tests.harness.law.lookups import STATIC, copy_of, static_rows
+from tests.harness.law.kinds.lookups import STATIC, copy_of, static_rows
 from tests.harness.stores.memory_store import MemoryStore
 from tests.harness.tasks.key_hashes import KEYED
 

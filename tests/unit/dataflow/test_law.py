@@ -17,7 +17,7 @@ from milepost.spark.worker.worker_memory import MemoryBudget
 from milepost.spec.job.spec import JobSpec
 from tests.harness.law.captured import Captured
 from tests.harness.law.examples import Example, JobExample, Step, examples, job_examples, source_document
-from tests.harness.law.lookups import DOCUMENT, STATIC
+from tests.harness.law.kinds.lookups import DOCUMENT, STATIC
 from tests.harness.law.oracle import Broken, check
 from tests.harness.law.plane import Checkpoint, EpochOptions, Plane
 from tests.harness.law.run import hold, hold_job

@@ -19,7 +19,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.storage.local.store import LocalStore
-from tests.harness.law.aggregate_calls import said
+from tests.harness.law.kinds.aggregate_calls import said
 from tests.harness.tasks.key_hashes import KEYED, WEAK
 from tests.harness.tasks.subtasks import OperatorRun
 

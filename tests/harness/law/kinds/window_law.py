@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from milepost.spec.job.spec import WindowOperator
-from tests.harness.law.aggregate_calls import shown
 from tests.harness.law.batch import UNITS, Claim, Law, Place, WindowLaw, differing, microseconds, names
+from tests.harness.law.kinds.aggregate_calls import shown
 
 
 def window_law(spec: WindowOperator) -> Law:
