@@ -76,7 +76,7 @@ mutants: env ## break rules on purpose in a copy of the tree: tests must fail (m
 	@$(PY) -m $(if $(SAMPLE),scripts.sampled_mutants --sample $(SAMPLE) --seed $(SEED),scripts.mutants) --jobs $(JOBS)
 
 fuzz: env ## break OBJECTS=20000 source objects at random and read them: rows or typed errors, nothing dies (minutes)
-	@$(PY) -m tests.harness.tasks.reader_fuzz --objects $(OBJECTS) --seed $(SEED)
+	@$(PY) -m tests.harness.tasks.faults.reader_fuzz --objects $(OBJECTS) --seed $(SEED)
 
 law: env ## run EXAMPLES=5000 random jobs: with nothing in flight, each node is its batch query, by DuckDB (minutes)
 	@$(PY) -m tests.harness.law.run --examples $(EXAMPLES) --seed $(SEED)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.harness.jobs.flights.flights_job import FlightsJob
 from tests.harness.jobs.flights.kill_chain import without_quality
-from tests.harness.tasks.worker_faults import KillExecutor, Workers
+from tests.harness.tasks.faults.worker_faults import KillExecutor, Workers
 
 
 @pytest.mark.referee

@@ -15,7 +15,7 @@ from milepost.spark.driver.engines.session import TASK_ATTEMPTS
 from tests.harness.jobs.flights.flights_job import FlightsJob
 from tests.harness.jobs.flights.kill_chain import without_quality
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.tasks.worker_faults import KillFirst, KillOnce, TwoAttempts, Workers, tamper_once
+from tests.harness.tasks.faults.worker_faults import KillFirst, KillOnce, TwoAttempts, Workers, tamper_once
 
 
 @pytest.fixture

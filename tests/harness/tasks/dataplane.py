@@ -67,7 +67,7 @@ from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.layout import channel_prefix, state_prefix, token_prefix
 from tests.harness.tasks.key_hashes import KEYED
-from tests.harness.tasks.two_tables import CountTwice
+from tests.harness.tasks.operators.two_tables import CountTwice
 
 MAX_PARALLELISM = 16
 MINUTE_US = 60_000_000

@@ -19,8 +19,8 @@ from milepost.spec.load.load import load_job
 from tests.harness.jobs.flights.flights_job import FlightsJob
 from tests.harness.jobs.flights.kill_chain import without_quality
 from tests.harness.servers.processes.mortal_processes import MortalProcesses
+from tests.harness.tasks.faults.worker_faults import Workers
 from tests.harness.tasks.tables import assert_same_rows
-from tests.harness.tasks.worker_faults import Workers
 
 MANY_CONSUMERS = {
     "    inputs: [unique]\n    key: [origin]": "    inputs: [clean]\n    key: [origin]",

@@ -12,7 +12,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.dataplane import operators
-from tests.harness.tasks.subtasks import OperatorRun
+from tests.harness.tasks.operators.subtasks import OperatorRun
 
 ROWS = pa.table({"k": [n % 7 for n in range(40)], "v": [n * n for n in range(40)]})
 

@@ -21,7 +21,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.subtasks import OperatorRun
+from tests.harness.tasks.operators.subtasks import OperatorRun
 
 NAN = float("nan")
 

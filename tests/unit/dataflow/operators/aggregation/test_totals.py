@@ -20,7 +20,7 @@ from milepost.dataflow.operators.contract import (
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.subtasks import OperatorRun
+from tests.harness.tasks.operators.subtasks import OperatorRun
 
 SCHEMA = pa.schema({"v": pa.int64(), "b": pa.bool_()})
 WEIGHTED = SCHEMA.append(pa.field(WEIGHT_COLUMN, pa.int64()))

@@ -21,7 +21,7 @@ from milepost.spec.values.aggregates import parse_aggregate
 from milepost.storage.local.store import LocalStore
 from tests.harness.law.kinds.aggregate_calls import said
 from tests.harness.tasks.key_hashes import KEYED, WEAK
-from tests.harness.tasks.subtasks import OperatorRun
+from tests.harness.tasks.operators.subtasks import OperatorRun
 
 COLUMNS = {"k": pa.string(), "x": pa.float64(), "i": pa.int64(), "s": pa.string(), "b": pa.bool_()}
 SCHEMA = pa.schema([*COLUMNS.items(), (WEIGHT_COLUMN, pa.int64())])

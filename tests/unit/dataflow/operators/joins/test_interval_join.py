@@ -21,7 +21,7 @@ from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.rules.join import SIDES
 from tests.harness.tasks.key_hashes import KEYED, WEAK
-from tests.harness.tasks.two_inputs import TwoInputRun
+from tests.harness.tasks.operators.two_inputs import TwoInputRun
 
 MINUTE = timedelta(minutes=1)
 MINUTE_US = 60_000_000

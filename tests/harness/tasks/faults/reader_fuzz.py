@@ -1,7 +1,7 @@
 """Source objects broken at random, and read in processes that may die of it.
 
 `make fuzz SEED=7 OBJECTS=20000`. Object n of a seed is the same in every run:
-`python -m tests.harness.tasks.reader_fuzz --seed 7 --first 4711 --objects 1` reads that one again.
+`python -m tests.harness.tasks.faults.reader_fuzz --seed 7 --first 4711 --objects 1` reads that one again.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ def fuzz(seed: int, objects: int, first: int = 0) -> Report:
     report = Report()
     at, stop = first, first + objects
     while at < stop:
-        command = [sys.executable, "-m", "tests.harness.tasks.reader_fuzz", "--child"]
+        command = [sys.executable, "-m", "tests.harness.tasks.faults.reader_fuzz", "--child"]
         numbers = ["--seed", str(seed), "--first", str(at), "--objects", str(stop - at)]
         env = {**os.environ, "PYTHONPATH": PYTHON_PATH}
         child = subprocess.run([*command, *numbers], env=env, capture_output=True, text=True, check=False)
