@@ -19,7 +19,7 @@ from tests.conformance.sinks.contract.sink import SinkTests
 from tests.conformance.sinks.contract.strangers import SinkStrangerTests
 from tests.conformance.sinks.contract.timelines import SinkTimelineTests
 from tests.conformance.sinks.formats.postgres_sink import PostgresCase
-from tests.harness.stores.sink_machine import SinkMachine
+from tests.harness.stores.tables.sink_machine import SinkMachine
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from milepost.dataflow.sinks.records.reservation import RESERVATION
 from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, InvalidRequest
 from tests.conformance.sinks.contract.case import LIFE, Hook, Pairs, SinkCase, Story, nothing, rows
 from tests.conformance.sinks.contract.faults import Killed
-from tests.harness.stores.played_manifest import PlayedManifest
+from tests.harness.stores.tables.played_manifest import PlayedManifest
 
 OTHER_LIFE = "1" * 32
 THEIRS = (90, "theirs")

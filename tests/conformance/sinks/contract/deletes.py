@@ -16,7 +16,7 @@ from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.table import table_sink
 from milepost.spec.graph.edges import DELETED_COLUMN
 from tests.conformance.sinks.contract.case import SCHEMA, Pairs, SinkCase, Story, deleting, pairs, rows
-from tests.harness.stores.played_manifest import Completed
+from tests.harness.stores.tables.played_manifest import Completed
 
 STRICT = pa.schema([("k", pa.int64()), pa.field("v", pa.string(), nullable=False)])
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from milepost.dataflow.sinks.staging.small_files import GROWTH
 from milepost.protocol.records.errors import CommitOutcomeUnknown
 from tests.conformance.sinks.contract.case import SCHEMA, SinkCase, at_commit, pairs, rows
-from tests.harness.stores.played_manifest import Completed
+from tests.harness.stores.tables.played_manifest import Completed
 
 
 class SmallFilesTests(SinkCase):

@@ -16,7 +16,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.layout import contents_prefix
 from tests.conformance.sinks.contract.case import LIFE, Hook, Pairs, SinkCase, Story, nothing
 from tests.conformance.sinks.contract.faults import Killed
-from tests.harness.stores.played_manifest import Completed, PlayedManifest
+from tests.harness.stores.tables.played_manifest import Completed, PlayedManifest
 
 NEW_LIFE = "2" * 32
 TOKEN = 3

@@ -16,7 +16,7 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from tests.conformance.sinks.contract.case import Pairs, SinkCase, pairs
 from tests.conformance.sinks.formats.parquet_sink import ParquetCase
-from tests.harness.stores.listed_format import ListedFormat, ListedTable, changes
+from tests.harness.stores.tables.listed_format import ListedFormat, ListedTable, changes
 
 
 class LocalCase(SinkCase):

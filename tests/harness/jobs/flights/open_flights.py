@@ -15,7 +15,7 @@ from milepost.storage.open import open_store
 from tests.harness.jobs.flights.flights_job import FlightsJob
 from tests.harness.jobs.flights.kill_chain import without_quality
 from tests.harness.readers.reading_engines import CatalogTable, ReadingEngines, Where
-from tests.harness.stores.iceberg_writers import compact
+from tests.harness.stores.tables.iceberg_writers import compact
 from tests.harness.tasks.oracle import expected_tables
 
 SINKS = ("carriers", "hourly", "late_flights", "changes")

@@ -13,7 +13,7 @@ from milepost.protocol.records.object_store import ObjectStore
 from tests.conformance.sinks.formats.delta_sink import DeltaCase
 from tests.conformance.sinks.formats.iceberg_sink import IcebergCase
 from tests.conformance.sinks.formats.local_cases import LocalCase
-from tests.harness.stores.delta_table import DeltaTableUnderTest
+from tests.harness.stores.tables.delta_table import DeltaTableUnderTest
 
 
 def keys(store: ObjectStore) -> list[str]:

@@ -12,7 +12,7 @@ from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.staging import small_files
 from milepost.dataflow.sinks.table import table_sink
 from tests.conformance.sinks.formats.local_cases import LocalListed, LocalParquet
-from tests.harness.stores.sink_machine import SinkMachine
+from tests.harness.stores.tables.sink_machine import SinkMachine
 
 
 class UpsertCase(LocalParquet):

@@ -40,8 +40,8 @@ from tests.conformance.sinks.contract.case import Hook, nothing
 from tests.conformance.sinks.formats.local_cases import LocalCase, LocalListed, LocalParquet
 from tests.harness.jobs.job_log import KEY_HASH_SECRET
 from tests.harness.stores.job_stores import LaterStore
-from tests.harness.stores.played_manifest import MAIN, Completed
-from tests.harness.stores.sink_machine import Killed, Rows, SinkMachine
+from tests.harness.stores.tables.played_manifest import MAIN, Completed
+from tests.harness.stores.tables.sink_machine import Killed, Rows, SinkMachine
 
 TABLE = JobTable("table", None, "here", frozenset(), in_force=True)
 TIMEOUT_MS = 600_000

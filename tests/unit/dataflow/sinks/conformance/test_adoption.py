@@ -19,7 +19,7 @@ from tests.conformance.sinks.formats.delta_sink import WEEK_MS, ForeignDelta
 from tests.conformance.sinks.formats.iceberg_sink import ForeignIceberg
 from tests.conformance.sinks.formats.local_cases import LocalCase, LocalListed
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
-from tests.harness.stores.played_manifest import PlayedManifest
+from tests.harness.stores.tables.played_manifest import PlayedManifest
 
 
 class TestListed(LocalListed, SinkAdoptionTests):

@@ -22,7 +22,7 @@ from tests.conformance.sinks.contract.strangers import SinkStrangerTests
 from tests.conformance.sinks.contract.timelines import SinkTimelineTests
 from tests.conformance.sinks.formats.iceberg_sink import TABLE, IcebergCase
 from tests.harness.readers.reading_engines import ReadingEngines
-from tests.harness.stores.iceberg_writers import compact
+from tests.harness.stores.tables.iceberg_writers import compact
 
 
 class LocalCase(IcebergCase):

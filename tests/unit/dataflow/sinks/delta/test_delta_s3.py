@@ -23,7 +23,7 @@ from milepost.storage.open import open_store
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
 from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.servers.s3_servers import S3Server, Seaweed
-from tests.harness.stores.delta_table import OWNER, SCHEMA, DeltaTableUnderTest, rows, write_id
+from tests.harness.stores.tables.delta_table import OWNER, SCHEMA, DeltaTableUnderTest, rows, write_id
 
 NOWHERE = "http://127.0.0.1:9"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.servers.s3_servers import SeaweedTables
-from tests.harness.stores.iceberg_lake import IcebergLake, lake_on_disk, lake_on_server
+from tests.harness.stores.tables.iceberg_lake import IcebergLake, lake_on_disk, lake_on_server
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from milepost.storage.open import open_store
 from tests.harness.servers.processes.processes import free_ports, run_python
 from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.servers.s3_servers import SeaweedTables
-from tests.harness.stores.iceberg_lake import IcebergLake, lake_on_disk, lake_on_server, move
+from tests.harness.stores.tables.iceberg_lake import IcebergLake, lake_on_disk, lake_on_server, move
 
 _SECRET = "pw-7e1d0c"
 _OPENS = """

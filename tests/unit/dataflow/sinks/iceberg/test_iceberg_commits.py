@@ -21,7 +21,7 @@ from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingPr
 from tests.harness.servers.proxies.holding_proxy import HoldingProxy
 from tests.harness.servers.proxies.repeating_proxy import RepeatingProxy
 from tests.harness.servers.s3_servers import SeaweedTables
-from tests.harness.stores.iceberg_lake import OWNER, SCHEMA, IcebergLake, lake_on_server, move
+from tests.harness.stores.tables.iceberg_lake import OWNER, SCHEMA, IcebergLake, lake_on_server, move
 
 _RACERS = 6
 

@@ -7,8 +7,8 @@ import pytest
 from pyiceberg.table.snapshots import Operation
 
 from milepost.protocol.records.errors import CommitConflict
-from tests.harness.stores.iceberg_lake import SCHEMA, IcebergLake, move
-from tests.harness.stores.iceberg_writers import compact
+from tests.harness.stores.tables.iceberg_lake import SCHEMA, IcebergLake, move
+from tests.harness.stores.tables.iceberg_writers import compact
 
 
 def _rows(*keys: int) -> pa.Table:

@@ -16,7 +16,7 @@ from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.protocol.records.errors import StateCorrupt
 from tests.harness.readers.reading_engines import EVERY_ENGINE, CatalogTable, ReadingEngines, Where
 from tests.harness.servers.s3_servers import SeaweedTables
-from tests.harness.stores.iceberg_lake import SCHEMA, IcebergLake, lake_on_server, same_rows
+from tests.harness.stores.tables.iceberg_lake import SCHEMA, IcebergLake, lake_on_server, same_rows
 
 _WIDE = pa.schema(
     [

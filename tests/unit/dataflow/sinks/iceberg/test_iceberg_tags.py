@@ -11,7 +11,7 @@ from milepost.dataflow.sinks.contract import TableTarget
 from tests.conformance.sinks.contract.case import rows
 from tests.conformance.sinks.formats.iceberg_sink import IcebergCase
 from tests.conformance.sinks.formats.local_cases import LocalCase
-from tests.harness.stores.iceberg_lake import SCHEMA, IcebergLake
+from tests.harness.stores.tables.iceberg_lake import SCHEMA, IcebergLake
 
 
 def tags(lake: IcebergLake) -> set[str]:

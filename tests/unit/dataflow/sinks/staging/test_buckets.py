@@ -22,7 +22,7 @@ from milepost.dataflow.sinks.staging.table_buckets import (
 )
 from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation
 from tests.conformance.sinks.contract.case import SCHEMA, deleting, rows
-from tests.harness.stores.played_manifest import Completed
+from tests.harness.stores.tables.played_manifest import Completed
 from tests.harness.tasks.staging import HASHER, KEY_GROUPS, stage, stage_buckets
 from tests.unit.dataflow.sinks.conformance.test_delta_conformance import LocalCase
 

@@ -20,7 +20,7 @@ from milepost.dataflow.sinks.records.committables import Committable
 from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.protocol.records.errors import CommitOutcomeUnknown, StateCorrupt, Superseded
 from tests.conformance.sinks.contract.case import LIFE, SinkCase, deleting, nothing
-from tests.harness.stores.played_manifest import Completed, PlayedManifest
+from tests.harness.stores.tables.played_manifest import Completed, PlayedManifest
 
 SCHEMA = pa.schema([("k", pa.int64()), pa.field("e", pa.int64(), nullable=False)])
 WRITERS = 2
