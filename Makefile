@@ -63,7 +63,7 @@ test: lint ## build what is needed, check, and run every test but the referees
 
 referees: env ## the tests that take long: more of chance, bare environments, version ranges, Spark with Delta and Iceberg, a browser
 	@echo "seed $(SEED) (repeat this run with: make referees SEED=$(SEED))"
-	@$(PY) -m scripts.spark_readers
+	@$(PY) -m scripts.spark.spark_readers
 	@$(PY) -m scripts.browser
 	@$(PYTEST) -m referee $(ARGS)
 	@$(PY) -m scripts.referees
@@ -73,7 +73,7 @@ pictures: env ## take the pictures of the documentation, in Airflow by a headles
 	@$(PY) -m tests.harness.browser.pictures
 
 mutants: env ## break rules on purpose in a copy of the tree: tests must fail (minutes; SAMPLE=300 SEED=1: at random)
-	@$(PY) -m $(if $(SAMPLE),scripts.sampled_mutants --sample $(SAMPLE) --seed $(SEED),scripts.mutants) --jobs $(JOBS)
+	@$(PY) -m $(if $(SAMPLE),scripts.sampling.sampled_mutants --sample $(SAMPLE) --seed $(SEED),scripts.mutants) --jobs $(JOBS)
 
 fuzz: env ## break OBJECTS=20000 source objects at random and read them: rows or typed errors, nothing dies (minutes)
 	@$(PY) -m tests.harness.tasks.faults.reader_fuzz --objects $(OBJECTS) --seed $(SEED)
@@ -90,7 +90,7 @@ bench: env ## side by side with Structured Streaming and PyFlink; writes bench/R
 
 bench-tables: env ## open tables beside Spark's MERGE, delta-rs and DuckDB; writes bench/TABLES.md (6 minutes; MODE=full: 25)
 	@$(PY) -m bench.environments .venv-bench
-	@$(PY) -m scripts.spark_readers
+	@$(PY) -m scripts.spark.spark_readers
 	@$(PY) -m bench tables --mode $(MODE) $(BENCH_ARGS)
 
 bench-airflow: env ## epochs through a real Airflow beside empty tasks and beside availableNow; writes bench/AIRFLOW.md (half an hour)

@@ -165,7 +165,7 @@ def build(environment: Environment) -> None:
         install_clone(environment.python)
     run(*pip, "check")
     if environment.editable:
-        run(environment.python, "-m", "scripts.class_archive")
+        run(environment.python, "-m", "scripts.spark.class_archive")
     environment.stamp.write_text(environment.identity() + "\n", encoding="utf-8")
     say(f"{environment.folder} is built")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scripts import spark_readers
 from scripts.browser import environment
+from scripts.spark import spark_readers
 
 
 def closing_line() -> str:

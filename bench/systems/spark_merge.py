@@ -16,7 +16,7 @@ from typing import Any
 from bench.systems.contract import PARALLELISM, PAUSED_SPARK, Folders, NotAsked, link_files
 from bench.systems.merging import CHANGES, TableVolumes, aggregated, merge_sql, stage_changes
 from bench.workloads.workloads import Workload
-from scripts.spark_tables import spark_with_tables, sqlite_catalog
+from scripts.spark.spark_tables import spark_with_tables, sqlite_catalog
 
 _READ_SQL = "SELECT count(*), sum(bids), sum(total), max(highest) FROM {table}"
 

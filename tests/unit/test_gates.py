@@ -17,7 +17,7 @@ import milepost
 import milepost.protocol.retention.lineage
 import milepost.state.runs.runs
 from milepost.epoch.code_hash import CODE_HASH, hash_package
-from scripts.sampled_mutants import FOLDERS, ONLY_ON_SPARK, mutable_files
+from scripts.sampling.sampled_mutants import FOLDERS, ONLY_ON_SPARK, mutable_files
 from tests.harness.servers.processes.processes import REPOSITORY, run_python
 
 PRODUCT = Path(milepost.__file__).parent

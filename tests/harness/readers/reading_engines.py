@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from scripts import spark_readers
+from scripts.spark import spark_readers
 from tests.harness.servers.processes.processes import LOOPBACK, REPOSITORY
 from tests.harness.servers.s3_servers import S3Server
 

@@ -1,4 +1,4 @@
-"""The process in which Spark reads tables: it runs in the environment of `scripts/spark_readers.py`, without Milepost.
+"""The process in which Spark reads tables, without Milepost: in the environment of `scripts/spark/spark_readers.py`.
 
 Requests and answers are those of `reading_process.py`; a request may have a statement, `sql`, in the place of a read.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from scripts.spark_tables import spark_with_tables, sqlite_catalog
+from scripts.spark.spark_tables import spark_with_tables, sqlite_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

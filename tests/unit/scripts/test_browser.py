@@ -22,7 +22,7 @@ def test_the_chromium_that_is_named_is_taken(monkeypatch: pytest.MonkeyPatch, tm
 def test_the_last_line_of_the_referees_says_that_there_was_no_browser(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from scripts import spark_readers
+    from scripts.spark import spark_readers
 
     monkeypatch.setattr(spark_readers, "UNREACHED", tmp_path / "spark.txt")
     monkeypatch.setattr(environment, "UNREACHED", tmp_path / "new" / "browser.txt")

@@ -16,10 +16,18 @@ import pyspark
 import pytest
 
 from milepost.spark.driver.engines.java import find_java_home
-from scripts import spark_readers
 from scripts.browser import environment
-from scripts.maven_jars import CENTRAL, Jar, JarsNotFetched, fetch_jars, pinned_jars, repository_url, why_unreachable
 from scripts.referees import closing_line
+from scripts.spark import spark_readers
+from scripts.spark.maven_jars import (
+    CENTRAL,
+    Jar,
+    JarsNotFetched,
+    fetch_jars,
+    pinned_jars,
+    repository_url,
+    why_unreachable,
+)
 
 BODY = b"what a jar holds"
 PINNED = Jar(hashlib.sha256(BODY).hexdigest(), "org.example.of", "small_2.13", "1.0")

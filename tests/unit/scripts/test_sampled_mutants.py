@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts import reached_lines, sampled_mutants
 from scripts.mutants import Run
-from scripts.mutations import MutableModule
-from scripts.reached_lines import measure
-from scripts.sampled_mutants import Judge, mutable_files, sampled
+from scripts.sampling import reached_lines, sampled_mutants
+from scripts.sampling.mutations import MutableModule
+from scripts.sampling.reached_lines import measure
+from scripts.sampling.sampled_mutants import Judge, mutable_files, sampled
 
 MODULE = '''\
 """Doc."""

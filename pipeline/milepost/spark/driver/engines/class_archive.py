@@ -2,8 +2,8 @@
 
 A fresh process spends most of its start on reading and checking the same ten thousand classes. Java can keep them in a
 file that a later JVM maps (class-data sharing). The file belongs to one environment and one Java, lies beside the
-environment's packages and is as trusted as they are; `scripts/class_archive.py` makes it. Without it, or with one that
-does not fit any more, Java reads the classes as ever.
+environment's packages and is as trusted as they are; `scripts/spark/class_archive.py` makes it. Without it, or with
+one that does not fit any more, Java reads the classes as ever.
 """
 
 from __future__ import annotations

@@ -97,7 +97,8 @@ def _measure(root: Path, folder: Path, group: Collection[str], state: str) -> Pa
     if path.with_suffix(".json").exists():
         return path
     command = [sys.executable, "-m", "coverage", "run", f"--data-file={path}", "--source=pipeline", "-m", "pytest"]
-    command += ["-q", "-p", "no:cacheprovider", "-p", "scripts.coverage_contexts", "--hypothesis-seed=1", *group]
+    command += ["-q", "-p", "no:cacheprovider", "-p", "scripts.sampling.coverage_contexts", "--hypothesis-seed=1"]
+    command += group
     environment = {**os.environ, DURATIONS_VARIABLE: str(path.with_suffix(".json")), "MILEPOST_SEED": "1"}
     done = subprocess.run(
         command, cwd=root, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False

@@ -45,7 +45,7 @@ def spark_with_tables(
     from pyspark.sql import SparkSession
 
     jars = sorted((Path(sys.prefix) / "jars").glob("*.jar"))
-    assert jars, f"{sys.prefix} has no jars: python -m scripts.spark_readers"
+    assert jars, f"{sys.prefix} has no jars: python -m scripts.spark.spark_readers"
     builder = SparkSession.builder.master(f"local[{cores}]").config(
         "spark.driver.extraClassPath", ":".join(map(str, jars))
     )

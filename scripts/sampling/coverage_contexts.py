@@ -11,7 +11,7 @@ from pathlib import Path
 import coverage
 import pytest
 
-from scripts.reached_lines import DURATIONS_VARIABLE
+from scripts.sampling.reached_lines import DURATIONS_VARIABLE
 
 _DURATIONS = Path(os.environ[DURATIONS_VARIABLE])
 """Asked for while the plugin is loaded: the tests' own configuration clears the environment."""

@@ -1,4 +1,4 @@
-"""Builds `.venv-spark-readers`, a Spark with Delta's and Iceberg's jars: `python -m scripts.spark_readers`.
+"""Builds `.venv-spark-readers`, a Spark with Delta's and Iceberg's jars: `python -m scripts.spark.spark_readers`.
 
 Only where Maven Central gives no answer is it not built, and the reason kept: the last line of `make referees` says it.
 A failure with an answer is a failure.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from milepost.spark.driver.engines.java import find_java_home
 from scripts.bootstrap import ROOT, Environment, build, check_disk, say, stop
-from scripts.maven_jars import VARIABLE, JarsNotFetched, fetch_jars, pinned_jars, repository_url, why_unreachable
+from scripts.spark.maven_jars import VARIABLE, JarsNotFetched, fetch_jars, pinned_jars, repository_url, why_unreachable
 
 SPARK_READERS = Environment(
     ".venv-spark-readers",
@@ -45,7 +45,7 @@ def interpreter() -> Path:
     if jars_are_there():
         return SPARK_READERS.python
     raise FileNotFoundError(
-        f"{SPARK_READERS.folder} is not built, or not with the pinned jars: python -m scripts.spark_readers"
+        f"{SPARK_READERS.folder} is not built, or not with the pinned jars: python -m scripts.spark.spark_readers"
     )
 
 

@@ -1,7 +1,7 @@
 """Sampled mutants: places of the product are changed at random, one at a time; the tests that reach each must fail.
 
-    python -m scripts.sampled_mutants --sample 300 --seed 7            run them; exit 1 if fewer than 95 % are caught
-    python -m scripts.sampled_mutants --sample 20 state/ sinks/        only in files whose path has one of these texts
+    python -m scripts.sampling.sampled_mutants --sample 300 --seed 7      run them; exit 1 if fewer than 95 % are caught
+    python -m scripts.sampling.sampled_mutants --sample 20 state/ sinks/  only in files whose path has one of these
 
 Which tests reach a line is measured once for a state of sources and tests (`reached_lines.py`). A mutant meets the
 quickest of its tests first, until one fails; one that survives all of them within `BUDGET_S` is a survivor. A run that
@@ -25,8 +25,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from scripts.mutants import ROOT, run_tests, tracked_files
-from scripts.mutations import MutableModule, Mutation
-from scripts.reached_lines import Reach, digest_of, measure
+from scripts.sampling.mutations import MutableModule, Mutation
+from scripts.sampling.reached_lines import Reach, digest_of, measure
 
 KEPT = ROOT / ".milepost" / "mutants"
 FOLDERS = ("state", "dataflow/operators", "spark", "dataflow/sinks", "dataflow/sources", "epoch", "jobmaster")
@@ -37,8 +37,8 @@ ONLY_ON_SPARK = frozenset(
     for name in (
         "driver/deadline", "driver/engines/class_archive", "driver/engines/classic", "driver/engines/connect",
         "driver/engines/engine", "driver/engines/java", "driver/engines/open_engine", "driver/engines/session",
-        "driver/epoch_graph", "driver/runner", "driver/spark_errors", "driver/sql_projection", "task/sql_expression",
-        "worker/worker_daemon", "worker/worker_memory",
+        "driver/epoch_graph", "driver/runner", "driver/spark_errors", "driver/sql_projection",
+        "task/row_steps/sql_expression", "worker/worker_daemon", "worker/worker_memory",
     )
 )  # fmt: skip
 """Not sampled: nothing of them runs without a JVM or a limited process, and such tests take minutes per mutant."""
