@@ -114,26 +114,27 @@ class _Points:
 
     def __init__(self, context: JobContext, state: ManifestState, points: Sequence[CompletedCheckpoint]) -> None:
         self._context, self._state = context, state
-        self._live = lineage(state, state.timeline())
+        self._live = tuple(one.checkpoint_id for one in lineage(state, state.timeline()))
         wanted = {one.checkpoint_id for one in points} | ({state.timeline().head} - {NO_CHECKPOINT})
         read = at_once(context.store, self._read, sorted(wanted))
         self._metadata = dict(zip(sorted(wanted), read, strict=True))
-        beside = [self._metadata[one.checkpoint_id] for one in points if one not in self._live]
+        live = set(self._live)
+        beside = [self._metadata[one.checkpoint_id] for one in points if one.checkpoint_id not in live]
         self._runs = self._read_runs([self._now, *beside])
 
     def of(self, checkpoint: CompletedCheckpoint | None) -> RewindPoint:
         """Return one point; of None the empty state."""
         state = self._state
         at = NO_CHECKPOINT if checkpoint is None else checkpoint.checkpoint_id
-        live = checkpoint is None or checkpoint in self._live
-        kept = ancestry(state, at)
+        live = checkpoint is None or at in self._live
+        kept = {one.checkpoint_id: one for one in ancestry(state, at)}
         known: dict[str, Any] = {
             "checkpoint_id": int(at),
             "live": live,
             "head": at == state.timeline().head,
             "savepoints": tuple(one.name for one in state.savepoints if one.checkpoint_id == at),
             "epochs": self._epochs(checkpoint, kept),
-            "discarded": tuple(int(one.checkpoint_id) for one in self._live if one not in kept),
+            "discarded": tuple(int(one) for one in self._live if one not in kept),
         }
         if checkpoint is not None:
             known |= {
@@ -172,13 +173,15 @@ class _Points:
         except StateCorrupt as error:
             return error
 
-    def _epochs(self, checkpoint: CompletedCheckpoint | None, kept: Sequence[CompletedCheckpoint]) -> int | None:
+    def _epochs(
+        self, checkpoint: CompletedCheckpoint | None, kept: Mapping[CheckpointId, CompletedCheckpoint]
+    ) -> int | None:
         """Return how many epochs the head is ahead of what it has in common with a point."""
         head = self._state.head()
         if head is None or checkpoint is None:
             return 0 if head is None else int(head.epoch)
-        common = [one for one in kept if one in self._live]
-        return int(head.epoch) - int(common[-1].epoch) if common else None
+        common = next((kept[one] for one in reversed(self._live) if one in kept), None)
+        return None if common is None else int(head.epoch) - int(common.epoch)
 
     def _changes(self, at: CheckpointId, *, live: bool) -> dict[str, Any]:
         """Return what going back to a point would change. Raises what refuses it."""

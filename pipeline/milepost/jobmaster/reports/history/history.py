@@ -278,7 +278,7 @@ def _retained(state: ManifestState, checkpoint: CompletedCheckpoint, confirmed: 
     Args:
         confirmed: sinks whose tables have shown it.
     """
-    live = checkpoint in lineage(state, state.timeline())
+    live = continues(state, checkpoint.timeline, checkpoint.checkpoint_id) is True
     shown = [sink for sink in checkpoint.sinks if live or sink in confirmed]
     saved = any(one.checkpoint_id == checkpoint.checkpoint_id for one in state.savepoints)
     kind = CheckpointKind.SAVEPOINT if saved else CheckpointKind.CHECKPOINT
