@@ -196,11 +196,15 @@ class Reports:
             found = Diff(self._context, before, after)
             return found.all() if only is None else [found.one(*only)]
 
-    def series(self, limit: int) -> list[EpochFigures]:
-        """Return figures of the newest completed epochs of the live lineage, oldest first."""
+    def series(self, limit: int, most_read: int | None = None) -> list[EpochFigures]:
+        """Return figures of the newest completed epochs of the live lineage, oldest first.
+
+        Args:
+            most_read: of so many retained checkpoints the measurements are read, of the newest first; None: of all.
+        """
         from milepost.jobmaster.reports.history.series import series_of
 
-        return series_of(self._context, limit)
+        return series_of(self._context, limit, most_read)
 
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> VerifiedObjects:
         """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""

@@ -5,6 +5,7 @@ An entry of another format, or a state that this protocol cannot have written, i
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from milepost.protocol.codec.log_entries import LogEntry, LoggedEvent, Tombstone, TombstoneRow, from_row, to_row
@@ -17,8 +18,13 @@ from milepost.protocol.records.errors import StateCorrupt
 FORMAT = "milepost.entry/3"
 TOMBSTONE_FORMAT = "milepost.tombstone/1"
 
+_BEFORE_EVENT, _BEHIND_EVENT = '{"event":', f',"format":"{FORMAT}"'
+
 _PACKED = ("aborted_sessions", "checkpoints", "completed_sessions", "garbage", "garbage_lists")
 """Fields of a state whose records are alike."""
+
+EVENT_BYTES = 16 << 10
+"""In so many bytes from the beginning of an entry on its event ends, but for a few that name hundreds of things."""
 
 _EVENT_NAMES = {event.__name__ for event in EVENT_TYPES}
 
@@ -74,8 +80,28 @@ def decode_event(body: bytes, what: str = "manifest entry") -> LoggedEvent | Tom
     if body.startswith(b"["):
         return _decode_tombstone(load_row(TOMBSTONE_FORMAT, body, what), what)
     value = load_document(FORMAT, body, what)
-    told = {name: value[name] for name in ("event", "version", "write_id") if name in value}
+    told = {name: value[name] for name in ("event", "version") if name in value}
     return from_json(LoggedEvent, restored(told), what)
+
+
+def decode_event_at_beginning(begin: bytes, version: int, what: str = "manifest entry") -> LoggedEvent | None:
+    """Return what the first bytes of an entry say that happened: its event comes first, and its state is most of it.
+
+    Args:
+        version: of its key; what the entry says of that is not among these bytes.
+    Returns: None: the event does not end in them, or it is another format: the whole says more.
+    Raises: StateCorrupt: its event is none.
+    """
+    text = begin.decode(errors="ignore")  # it may end within a character
+    if not text.startswith(_BEFORE_EVENT):
+        return None
+    try:
+        event, end = json.JSONDecoder().raw_decode(text, len(_BEFORE_EVENT))
+    except ValueError:
+        return None
+    if not text.startswith(_BEHIND_EVENT, end):
+        return None
+    return from_json(LoggedEvent, restored({"event": event, "version": version}), what)
 
 
 def _decode_tombstone(row: list[Any], what: str) -> Tombstone:

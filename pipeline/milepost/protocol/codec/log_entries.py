@@ -58,7 +58,6 @@ class LoggedEvent:
     """What one manifest version says that happened, without the state that it led to: a fraction of the work."""
 
     version: int
-    write_id: str
     event: Event
 
 

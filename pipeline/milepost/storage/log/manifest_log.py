@@ -22,7 +22,14 @@ from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from milepost.protocol.codec.entries import decode_entry, decode_event, encode_entry, encode_tombstone
+from milepost.protocol.codec.entries import (
+    EVENT_BYTES,
+    decode_entry,
+    decode_event,
+    decode_event_at_beginning,
+    encode_entry,
+    encode_tombstone,
+)
 from milepost.protocol.codec.log_entries import LogEntry, LoggedEvent, Tombstone, tombstone_of
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
 from milepost.protocol.records.errors import (
@@ -34,11 +41,12 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
 )
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.storage.concurrency.at_once import AT_ONCE
 from milepost.storage.concurrency.background import in_background
+from milepost.storage.kept import KEPT
 from milepost.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_version
-from milepost.storage.log.read_ahead import read_ahead
+from milepost.storage.log.read_ahead import list_log, read_ahead
 from milepost.storage.log.records import Begun, Head, Landed, Transacted
 from milepost.storage.newest import newest_object
 from milepost.storage.patience import patiently
@@ -163,23 +171,39 @@ class ManifestLog:
         Raises:
             StateCorrupt: a version between is missing (keys are never freed, I6), or an entry is torn.
         """
-        return self._walk(self.entry, limit, None)
+        listed = self._store.list(MANIFEST_PREFIX, limit=limit)
+        return self._walk(lambda stat: self.entry(manifest_version(stat.key)), listed, limit)
 
     def events(self, limit: int | None = None, *, before: int | None = None) -> Iterator[LoggedEvent | Tombstone]:
         """Yield what happened, newest first, as `entries` does, without the states: those are not even checked.
 
+        An event that this process has read is not read again while the listing says that its entry is the same.
+
         Args:
             before: a version: only older ones are read; None: all.
         """
-        return self._walk(partial(self._read, decode_event), limit, before)
+        listed = list_log(self._store, limit, before, self.known.version if self.known is not None else 0)
+        return self._walk(self._event, listed, limit)
 
-    def _walk(self, read: Callable[[int], E], limit: int | None, before: int | None) -> Iterator[E]:
+    def _event(self, stat: ObjectStat) -> LoggedEvent | Tombstone:
+        version, size = manifest_version(stat.key), min(stat.size, EVENT_BYTES)
+        return KEPT.read(self._store, ("event", stat.key, stat.etag), size, lambda: self._read_event(version, stat))
+
+    def _read_event(self, version: int, stat: ObjectStat) -> LoggedEvent | Tombstone:
+        """Read an event; of a large entry, whose state is many times as long, its beginning."""
+        if stat.size > 2 * EVENT_BYTES and not self._store.config.is_local:
+            with suppress(CommitConflict):  # it was compacted since it was listed
+                begin = self._store.get_range(stat.key, stat.etag, 0, EVENT_BYTES)
+                event = decode_event_at_beginning(begin, version, stat.key)
+                if event is not None:
+                    return event
+        return self._read(decode_event, version)
+
+    def _walk(self, read: Callable[[ObjectStat], E], listed: Iterator[ObjectStat], limit: int | None) -> Iterator[E]:
         expected: int | None = None
-        after = "" if before is None else manifest_key(before)  # versions count down in the order of keys
-        listed = self._store.list(MANIFEST_PREFIX, start_after=after, limit=limit)
-        versions = (manifest_version(stat.key) for stat in listed)
-        with closing(read_ahead(versions, read)) as entries:
-            for version, entry in entries:
+        with closing(read_ahead(listed, read)) as entries:
+            for stat, entry in entries:
+                version = manifest_version(stat.key)
                 if expected is not None and version != expected:
                     raise self._gap(expected)
                 try:

@@ -9,24 +9,64 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
+from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.storage.concurrency.at_once import AT_ONCE
+from milepost.storage.layout import MANIFEST_PREFIX, manifest_key
+
+_STRETCH = 250
+"""Keys of the first listing of a walk that may end anywhere; a longer walk doubles it."""
 
 T = TypeVar("T")
 
 
-def read_ahead(versions: Iterator[int], read: Callable[[int], T]) -> Generator[tuple[int, Callable[[], T]]]:
-    """Yield each version with what reads its entry, in order; the first is read before any other is asked for.
+def read_ahead(
+    found: Iterator[ObjectStat], read: Callable[[ObjectStat], T]
+) -> Generator[tuple[ObjectStat, Callable[[], T]]]:
+    """Yield each object with what reads it, in order; the first is read before any other is asked for.
 
     At most `AT_ONCE` beyond the one that is asked for are read; closing the generator ends that.
     """
-    ahead: deque[tuple[int, Callable[[], T]]] = deque()
+    ahead: deque[tuple[ObjectStat, Callable[[], T]]] = deque()
     pool = ThreadPoolExecutor(AT_ONCE)
     try:
-        for version in islice(versions, 1):
-            ahead.append((version, partial(read, version)))
+        for stat in islice(found, 1):
+            ahead.append((stat, partial(read, stat)))
         while ahead:
             yield ahead.popleft()
-            for version in islice(versions, AT_ONCE - len(ahead)):
-                ahead.append((version, pool.submit(read, version).result))
+            for stat in islice(found, AT_ONCE - len(ahead)):
+                ahead.append((stat, pool.submit(read, stat).result))
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def list_log(store: ObjectStore, limit: int | None, before: int | None, newest: int) -> Iterator[ObjectStat]:
+    """Yield the objects of a log, newest first, listed no further than a walk goes that may end anywhere.
+
+    Args:
+        limit: so many of them; None: as many as somebody takes. before: a version: only older ones; None: all.
+        newest: version of the head as it was seen last; 0: it was not.
+    """
+    after = "" if before is None else manifest_key(before)  # versions count down in the order of keys
+    if limit is not None or store.config.is_local:
+        return store.list(MANIFEST_PREFIX, start_after=after, limit=limit)
+    return _stretches(store, after, 0 if before is None else max(0, newest - before + 1))
+
+
+def _stretches(store: ObjectStore, after: str, newer: int) -> Iterator[ObjectStat]:
+    """Yield what lies in the log behind a key, listed a stretch at a time.
+
+    Not every store goes on from a key: some are listed from the beginning, or as a whole. So each listing begins
+    there, and ends a stretch behind what was yielded: a walk that ends soon does not list a log of years.
+
+    Args:
+        newer: about how many objects lie before that key.
+    """
+    stretch = _STRETCH
+    while True:
+        asked = newer + stretch
+        listed = [*store.list(MANIFEST_PREFIX, limit=asked)]
+        found = [stat for stat in listed if stat.key > after]
+        yield from found
+        if len(listed) < asked:
+            return
+        newer, stretch, after = len(listed), 2 * stretch, found[-1].key if found else after

@@ -187,7 +187,7 @@ def test_entries_are_written_as_they_were() -> None:
 def test_what_happened_is_read_without_the_state_that_it_led_to() -> None:
     """Of an entry and of its tombstone alike; a state that nobody asks for may be torn, an event may not."""
     for entry in ENTRIES:
-        told = LoggedEvent(entry.version, entry.write_id, entry.event)
+        told = LoggedEvent(entry.version, entry.event)
         assert decode_event(encode_entry(entry)) == told
         assert (completion_of(told), aborted_by(told)) == (completion_of(entry), aborted_by(entry))
         tombstone = tombstone_of(entry)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.frame.rendering import Links, page
-from milepost.airflow.page.jobs.dag_jobs import jobs_of_dag
+from milepost.airflow.page.jobs.dag_jobs import DagJob, jobs_of_dag
+from milepost.airflow.page.jobs.readings import READINGS
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.protocol.records.errors import NotFound
 from milepost.spec.load.load import LoadedJob
+
+T = TypeVar("T")
 
 SECTIONS = (
     ("", "Overview"),
@@ -39,9 +43,9 @@ class JobPage:
     def name(self) -> str:
         return self.loaded.spec.name
 
-    def master(self) -> JobMaster:
-        """Return the job, opened: each call makes a new one, which knows nothing yet."""
-        return JobMaster(self.loaded)
+    def ask(self, ask: Callable[[JobMaster], T]) -> T:
+        """Return what the job answers, which is opened anew. Raises: as `Readings.ask`: no page waits for ever."""
+        return READINGS.ask(DagJob(self.dag_id, self.loaded), ask)()
 
     def url(self, *parts: str | int, **query: str | int) -> str:
         """Return the address of a page of this job; `parts` lie below its own one."""

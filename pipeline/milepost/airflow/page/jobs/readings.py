@@ -1,26 +1,30 @@
 """Jobs read beside each other, each for as long as a page can wait: what is slow or broken holds up nothing else.
 
-Every storage has threads of its own, a few of them, so that one that hangs takes none of another's. A job is read once
-at a time: whoever asks while it still is waits for that, and a store that hangs holds one thread per job, not one per
-reader.
+Every storage has threads of its own, a few of them, so that one that hangs takes none of another's. The health of a job
+is read once at a time: whoever asks while it still is waits for that, and a store that hangs holds one thread per job,
+not one per reader. What else a page asks has threads beside those, and what was waited for in vain is not begun.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from threading import Lock
+from typing import TypeVar
 
 from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.next_step import NextStep, next_step, step_of_error
 from milepost.airflow.page.jobs.standing import Standing, Tone, standing_of
 from milepost.jobmaster.jobmaster import JobMaster, JobState, Status
-from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.runbook.addresses import page_of
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +33,9 @@ LIMIT_S = 5.0
 
 _AT_ONCE = 4
 """Jobs of one storage that are read at a time."""
+
+_ASKED_AT_ONCE = 8
+"""Pages of jobs of one storage that are answered at a time."""
 
 
 @dataclass(slots=True)
@@ -74,6 +81,7 @@ class Readings:
         self._lock = Lock()
         self._under_way: dict[tuple[str, str], Reading] = {}
         self._threads: dict[StoreConfig | None, ThreadPoolExecutor] = {}
+        self._askers: dict[StoreConfig | None, ThreadPoolExecutor] = {}
 
     def read(self, jobs: Sequence[DagJob]) -> list[Reading]:
         """Return what could be read of each job within `LIMIT_S`, in the same order; none raises."""
@@ -81,6 +89,29 @@ class Readings:
             readings = [self._begin(job) for job in jobs]
         wait([reading.running for reading in readings], timeout=LIMIT_S)
         return [self._told(reading) for reading in readings]
+
+    def ask(self, job: DagJob, ask: Callable[[JobMaster], T]) -> Callable[[], T]:
+        """Begin to ask something of a job; return what waits for the answer, for `LIMIT_S` from now on at most.
+
+        That raises: what `ask` does. StoreUnavailable: there is no answer in time.
+        """
+        storage = _storage_of(job)
+        with self._lock:
+            if storage not in self._askers:
+                self._askers[storage] = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="milepost-page-asks")
+        asked = self._askers[storage].submit(lambda: ask(JobMaster(job.loaded)))
+        until_s = time.monotonic() + LIMIT_S
+
+        def answer() -> T:
+            try:
+                return asked.result(max(0.0, until_s - time.monotonic()))
+            except TimeoutError:
+                if asked.done():
+                    raise
+                asked.cancel()
+                raise StoreUnavailable(f"No answer of its store within {LIMIT_S:g} s.") from None
+
+        return answer
 
     def _begin(self, job: DagJob) -> Reading:
         key = (job.dag_id, job.loaded.spec.name)

@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse
 from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart
 from milepost.airflow.page.frame.figures import count, duration, moment, size
 from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
+from milepost.airflow.page.jobs.series import series_of
 from milepost.jobmaster.jobmaster import PHASE_GROUPS, EpochFigures, in_groups
 
 SHOWN_EPOCHS = 60
@@ -36,8 +37,8 @@ class Drawn:
 @router.get("/charts")
 def charts(at: OpenedJob, epochs: Annotated[int, Query(ge=1, le=1000)] = SHOWN_EPOCHS) -> HTMLResponse:
     """The figures of the newest epochs of the live lineage."""
-    master = at.master()
-    series = master.series(epochs) if master.job_state().timeline is not None else []
+    shown = series_of(at, epochs)
+    series = shown.epochs
     drawn = [
         Drawn(chart.title, chart.newest, bar_chart(chart, f"chart-{place}"))
         for place, chart in enumerate(_charts(at, series))
@@ -49,7 +50,7 @@ def charts(at: OpenedJob, epochs: Annotated[int, Query(ge=1, le=1000)] = SHOWN_E
         "charts",
         charts=drawn,
         series=series[::-1],
-        unreadable=[one for one in reversed(series) if one.unreadable is not None],
+        shown=shown,
         groups=[*PHASE_GROUPS, *([WHOLE] if len(known) < len(series) else [])] if series else [],
         epochs=epochs,
         choices=CHOICES,

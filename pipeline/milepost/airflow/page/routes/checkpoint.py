@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.jobs.job_page import OpenedJob
+from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import StateCorrupt
 
@@ -72,11 +74,7 @@ class Node:
 @router.get("/checkpoints/{checkpoint_id}")
 def checkpoint(at: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -> HTMLResponse:
     """One checkpoint in full; of one whose metadata is damaged what the log says, and why there is no more."""
-    master, unreadable = at.master(), None
-    try:
-        report = master.show(checkpoint_id)
-    except StateCorrupt as error:
-        report, unreadable = master.show(checkpoint_id, details=False), error.message
+    report, unreadable = at.ask(partial(_shown, checkpoint_id))
     document: dict[str, Any] = to_json(report)
     phases = dict(document.get("phases") or {})
     total_ms = phases.pop("total_ms", None)
@@ -92,6 +90,14 @@ def checkpoint(at: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -> HTML
         total_ms=total_ms,
         longest_ms=max((spent for spent in phases.values() if spent is not None), default=0) or 1,
     )
+
+
+def _shown(checkpoint_id: int, master: JobMaster) -> tuple[CheckpointReport, str | None]:
+    """Return a checkpoint, and why there is no more of it; None: there is."""
+    try:
+        return master.show(checkpoint_id), None
+    except StateCorrupt as error:
+        return master.show(checkpoint_id, details=False), error.message
 
 
 def _nodes(document: Mapping[str, Any], part: str, kind: str) -> Iterator[Node]:

@@ -41,9 +41,12 @@ def checkpoints(
     at: OpenedJob, following: Position = None, status: Status | None = None, timeline: str | None = None
 ) -> HTMLResponse:
     """The checkpoints of the job, newest first, from where the page before has ended; all, or some of them."""
-    master = at.master()
-    state = master.job_state()
-    found = master.history_page(SHOWN_CHECKPOINTS, following, status=status, timeline=timeline)
+    state, found = at.ask(
+        lambda master: (
+            master.job_state(),
+            master.history_page(SHOWN_CHECKPOINTS, following, status=status, timeline=timeline),
+        )
+    )
     chosen = {name: value for name, value in (("status", status), ("timeline", timeline)) if value is not None}
     if chosen:
         return at.render(
@@ -75,7 +78,7 @@ def checkpoints(
 @router.get("/log")
 def log(at: OpenedJob) -> HTMLResponse:
     """The newest entries of the manifest log, which is all that ever changed the job."""
-    return at.render("log.html", "log", events=at.master().history(limit=SHOWN_ENTRIES))
+    return at.render("log.html", "log", events=at.ask(lambda master: master.history(SHOWN_ENTRIES)))
 
 
 def _left_lines(history: TimelineHistory) -> Iterator[LeftLine]:

@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 from pydantic_core import PydanticUndefined
 
 from milepost.airflow.page.jobs.job_page import OpenedJob
+from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.values.docstrings import parse_docstring
 from milepost.spec.values.durations import format_duration
@@ -51,8 +52,7 @@ class Section:
 @router.get("/configuration")
 def configuration(at: OpenedJob) -> HTMLResponse:
     """All settings, with those that the head was made with another value of told as such."""
-    newest = at.master().list_checkpoints("completed", 1)
-    made_with = newest[0] if newest else None
+    made_with = at.ask(_head)
     sections = list(sections_of(at.loaded.spec))
     return at.render(
         "configuration.html",
@@ -62,6 +62,11 @@ def configuration(at: OpenedJob) -> HTMLResponse:
         head=made_with,
         same_spec=made_with is not None and made_with.spec_hash == at.loaded.spec_hash,
     )
+
+
+def _head(master: JobMaster) -> CheckpointReport | None:
+    newest = master.history_page(1, status="completed").checkpoints
+    return newest[0] if newest else None
 
 
 def sections_of(spec: JobSpec) -> Iterator[Section]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fastapi import APIRouter
@@ -14,9 +14,9 @@ from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.airflow.page.jobs.readings import READINGS, Reading
 from milepost.airflow.page.jobs.standing import Tone
-from milepost.jobmaster.jobmaster import CheckpointReport, Condition, JobState, Status
+from milepost.jobmaster.jobmaster import CheckpointReport, Condition, HistoryPage, JobState, Status
 from milepost.protocol.records.checkpoints import CheckpointStatus
-from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest, StoreUnavailable
 from milepost.spec.job.spec import SinkSpec
 from milepost.spec.load.lint import lint_report
 from milepost.spec.load.load import LoadedJob
@@ -43,9 +43,11 @@ def overview(at: OpenedJob) -> HTMLResponse:
 
     Raises: why its manifest cannot be read, without which nothing is known.
     """
-    (reading,) = READINGS.read([DagJob(at.dag_id, at.loaded)])
+    job = DagJob(at.dag_id, at.loaded)
+    newest = READINGS.ask(job, lambda master: master.history_page(SHOWN_CHECKPOINTS))
+    (reading,) = READINGS.read([job])
     state, status = _state(reading), reading.status
-    history = at.master().history_page(SHOWN_CHECKPOINTS)
+    history, unanswered = _history(newest)
     live = next((one for one in state.timelines if one.timeline == state.timeline), None)
     return at.render(
         "overview.html",
@@ -60,6 +62,7 @@ def overview(at: OpenedJob) -> HTMLResponse:
         tables=list(_tables(at.loaded, status)) if status is not None else [],
         checkpoints=history.checkpoints[:SHOWN_CHECKPOINTS],
         unreadable=history.unreadable,
+        unanswered=unanswered,
         picture=_picture(at.loaded),
     )
 
@@ -71,6 +74,14 @@ def _state(reading: Reading) -> JobState:
     if reading.running.done():
         reading.running.result()
     raise reading.error or StoreUnavailable(reading.problem)
+
+
+def _history(newest: Callable[[], HistoryPage]) -> tuple[HistoryPage, str]:
+    """Return the newest checkpoints, or none and why; "" where there is no reason."""
+    try:
+        return newest(), ""
+    except CheckpointError as error:
+        return HistoryPage((), (), None), error.message
 
 
 def _failed(status: Status | None, newest: Sequence[CheckpointReport]) -> CheckpointReport | None:

@@ -18,7 +18,7 @@ router = APIRouter()
 @router.get("/rewind")
 def rewind(at: OpenedJob) -> HTMLResponse:
     """The rewind points of a job, newest first, each with the form of a rollback there."""
-    points = at.master().rewind_points(SHOWN_POINTS)
+    points = at.ask(lambda master: master.rewind_points(SHOWN_POINTS))
     links = Links.of(at.request)
 
     def form(checkpoint_id: int) -> str:

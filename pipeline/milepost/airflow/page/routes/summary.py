@@ -6,9 +6,9 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.jobs.job_page import OpenedJob
+from milepost.airflow.page.jobs.series import series_of
 from milepost.jobmaster.jobmaster import percentiles_of
 from milepost.protocol.codec.records import to_json
-from milepost.protocol.records.errors import NotFound
 
 NEWEST = 100
 """Of so many epochs: percentiles of fewer say little about what is rare."""
@@ -32,17 +32,14 @@ _FIGURES = (
 @router.get("/summary")
 def summary(at: OpenedJob) -> HTMLResponse:
     """Percentiles of duration, phases, rows and bytes."""
-    try:
-        epochs = at.master().series(NEWEST)
-    except NotFound:  # it has never run
-        epochs = []
-    found = to_json(percentiles_of(epochs))
+    shown = series_of(at, NEWEST)
+    found = to_json(percentiles_of(shown.epochs))
     named = {name for name, _, _ in _FIGURES}
     return at.render(
         "summary.html",
         "summary",
-        epochs=len(epochs),
-        unreadable=[one for one in reversed(epochs) if one.unreadable is not None],
+        epochs=len(shown.epochs),
+        shown=shown,
         figures=[(title, form, found[name]) for name, title, form in _FIGURES if name in found],
         phases=[(name.removesuffix("_ms"), one) for name, one in found.items() if name not in named],
     )

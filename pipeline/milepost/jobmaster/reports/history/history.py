@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 from milepost.epoch.iso_times import iso_ms
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.job.measurements import AfterCommit
 
 
-_PASSED = 400
+_PASSED = 200
 """Entries that a page reads at most for checkpoints that are not wanted: a person can wait for as many."""
 
 
@@ -69,10 +69,27 @@ class History:
         return list(islice(wanted, self._bound(status, limit)))
 
     def live(self, limit: int) -> list[CheckpointReport]:
-        """Return the newest completed checkpoints that the live head continues, newest first, itself among them."""
-        done = (CheckpointStatus.COMPLETED.value, CheckpointStatus.SUBSUMED.value)
-        wanted = (report for report in self._reports() if report.live and report.status in done)
-        return list(islice(wanted, limit))
+        """Return the newest completed checkpoints that the live head continues, newest first, itself among them.
+
+        The head tells of those that it retains one after another, the log of what is older, as far as it is whole: of
+        what is compacted nothing was kept that could be shown.
+        """
+        head = self._context.log.head()
+        if head is None:
+            return []
+        state, found = head.state, list[CheckpointReport]()
+        retained = {one.checkpoint_id: one for one in state.checkpoints}
+        walk = _Walk(state.version + 1, state.timeline().head)
+        while len(found) < limit and walk.continued in retained:
+            newest = retained[walk.continued]
+            found.append(_retained(state, newest, ()))
+            walk = _Walk(newest.version, newest.parent)
+        if len(found) < limit and walk.continued != NO_CHECKPOINT:
+            done = (CheckpointStatus.COMPLETED.value, CheckpointStatus.SUBSUMED.value)
+            whole = takewhile(lambda report: not report.compacted, self._reports(walk))
+            older = (report for report in whole if report.live and report.status in done)
+            found += islice(older, limit - len(found))
+        return found
 
     def page(self, limit: int, following: str | None = None, wanted: Wanted = ALL) -> HistoryPage:
         """Return at least `limit` checkpoints, newest first, if there are so many; an entry is never divided.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -18,10 +18,13 @@ from milepost.jobmaster.reports.timings import phases_of, requests_of
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import StateCorrupt
-from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.kept import KEPT
 from milepost.storage.requests import StoreRequests
+
+_MEASURED_BYTES = 2 << 10
+"""About what is kept of the measurements of an epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class EpochFigures:
     Attributes:
         phases: milliseconds by phase, with the total; None once the checkpoint is not retained.
         unreadable: why the measurements of one that is retained cannot be read; None: they can be, or it is not.
+        left_out: it is retained, and its measurements were not read, because others were as many as may be at a time.
         checkpointed_bytes: what it wrote for state. state_bytes: what its state refers to in all.
         lag_ms: how far its watermark was behind its trigger.
         requests: to S3, and cost by the prices of the spec; None once the checkpoint is not retained.
@@ -51,21 +55,81 @@ class EpochFigures:
     requests: StoreRequests | None
     cost: EpochCost | None
     unreadable: str | None = None
+    left_out: bool = False
 
 
-def series_of(context: JobContext, limit: int) -> list[EpochFigures]:
+def series_of(context: JobContext, limit: int, most_read: int | None = None) -> list[EpochFigures]:
     """Return the figures of the newest completed epochs of the live lineage, oldest first; [] before the first.
 
-    A checkpoint that is damaged has the figures of the log, and says why there are no more: none hides the others.
+    It ends where the log is compacted. A checkpoint that is damaged has the figures of the log, and says why there are
+    no more: none hides the others.
+
+    Args:
+        most_read: of so many retained checkpoints the measurements are read, of the newest first; what this process
+            has read before counts for none. None: of all.
     """
     state = context.head().state
-    return at_once(context.store, partial(_figures, context, state), reversed(History(context).live(limit)))
+    series = _Series(context, state, {one.checkpoint_id: one for one in state.checkpoints})
+    reports = History(context).live(limit)
+    unread = [one.checkpoint_id for one in reports if series.is_unread(one.checkpoint_id)]
+    left_out = frozenset(unread[most_read:] if most_read is not None else ())
+    return at_once(context.store, partial(_figures, series, left_out), reversed(reports))
 
 
-def _figures(context: JobContext, state: ManifestState, report: CheckpointReport) -> EpochFigures:
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What is measured of a retained checkpoint."""
+
+    phases: Mapping[str, int | None]
+    requests: StoreRequests
+    cost: EpochCost | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """What the figures of one series have in common; retained: by id."""
+
+    context: JobContext
+    state: ManifestState
+    retained: Mapping[int, CompletedCheckpoint]
+
+    def is_unread(self, checkpoint_id: int) -> bool:
+        """Say whether the measurements of a checkpoint would have to be read."""
+        checkpoint = self.retained.get(checkpoint_id)
+        return checkpoint is not None and not KEPT.has(self.context.store, self._named(checkpoint))
+
+    def measured(self, checkpoint_id: int) -> _Measured | None:
+        """Return what was measured of a checkpoint, None of one that is not retained. Raises StateCorrupt.
+
+        Nobody measures an epoch any more that all sinks have and another one has followed: of that it is read once.
+        """
+        checkpoint = self.retained.get(checkpoint_id)
+        if checkpoint is None:
+            return None
+        if checkpoint.unconfirmed or checkpoint_id == self.state.timeline().head:
+            return self._read(checkpoint)
+        return KEPT.read(self.context.store, self._named(checkpoint), _MEASURED_BYTES, lambda: self._read(checkpoint))
+
+    def _named(self, checkpoint: CompletedCheckpoint) -> tuple[str, str, str]:
+        prices = self.context.spec.prices
+        what = f"measured {prices.model_dump_json() if prices is not None else ''}"
+        return what, checkpoint.metadata.key, checkpoint.metadata.sha256
+
+    def _read(self, checkpoint: CompletedCheckpoint) -> _Measured:
+        asks: list[Callable[[], Any]] = [
+            partial(self.context.metadata, checkpoint),
+            partial(kept, self.context, checkpoint.checkpoint_id, checkpoint.token),
+        ]
+        metadata, after = at_once(self.context.store, lambda ask: ask(), asks)
+        requests = requests_of(metadata, after)
+        cost = epoch_cost(self.context.spec.prices, requests, metadata.tasks)
+        return _Measured(phases_of(metadata, after), sum(requests.values(), StoreRequests()), cost)
+
+
+def _figures(series: _Series, left_out: Collection[int], report: CheckpointReport) -> EpochFigures:
     measured, unreadable = None, None
     try:
-        measured = _measured(context, state.checkpoint(CheckpointId(report.checkpoint_id)))
+        measured = None if report.checkpoint_id in left_out else series.measured(report.checkpoint_id)
     except StateCorrupt as error:
         unreadable = error.message
     return EpochFigures(
@@ -84,25 +148,8 @@ def _figures(context: JobContext, state: ManifestState, report: CheckpointReport
         requests=None if measured is None else measured.requests,
         cost=None if measured is None else measured.cost,
         unreadable=unreadable,
+        left_out=report.checkpoint_id in left_out,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """What is measured of a retained checkpoint."""
-
-    phases: Mapping[str, int | None]
-    requests: StoreRequests
-    cost: EpochCost | None
-
-
-def _measured(context: JobContext, checkpoint: CompletedCheckpoint | None) -> _Measured | None:
-    if checkpoint is None:
-        return None
-    metadata, after = context.metadata(checkpoint), kept(context, checkpoint.checkpoint_id, checkpoint.token)
-    requests = requests_of(metadata, after)
-    cost = epoch_cost(context.spec.prices, requests, metadata.tasks)
-    return _Measured(phases_of(metadata, after), sum(requests.values(), StoreRequests()), cost)
 
 
 def _lag_ms(report: CheckpointReport) -> int | None:
