@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from milepost.protocol.codec.entries import encode_entry, encode_tombstone
-from milepost.protocol.codec.log_entries import LogEntry, tombstone_of
+from milepost.protocol.codec.log_entries import LogEntry, Tombstone, tombstone_of
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
 from milepost.protocol.manifest.transaction.events import JobResumed
 from milepost.protocol.records.errors import (
@@ -26,7 +29,7 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.locations import file_url
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStore, StoreConfig
 from milepost.storage.concurrency.at_once import AT_ONCE
 from milepost.storage.layout import manifest_key
 from milepost.storage.log.manifest_log import ManifestLog
@@ -35,6 +38,7 @@ from tests.harness.servers.processes.processes import run_python, wait_until
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
 from tests.harness.stores.hooked_store import HookedStore
 from tests.harness.stores.manifest_logs import create_job, new_log, trigger_checkpoint
+from tests.harness.stores.memory_store import MemoryStore
 
 MANIFEST_PUT = at("create", "manifest/")
 
@@ -436,6 +440,55 @@ def test_entries_are_read_side_by_side_and_no_further_than_needed(store) -> None
     read.clear()
     assert [found.version for found in hooked.entries()] == list(range(40, 0, -1))
     assert len(read) == 40
+
+
+class CountingStore(MemoryStore):
+    """Counts what is read, and what listings yield; `asked`: by operation."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.asked = Counter[str]()
+
+    def get(self, key: str) -> bytes:
+        self.asked["get"] += 1
+        return super().get(key)
+
+    def get_range(self, key: str, etag: str, start: int, stop: int) -> bytes:
+        self.asked["get_range"] += 1
+        return super().get_range(key, etag, start, stop)
+
+    def list(
+        self, prefix: str, *, start_after: str = "", limit: int | None = None, unnamable: Names | None = None
+    ) -> Iterator[ObjectStat]:
+        for stat in super().list(prefix, start_after=start_after, limit=limit, unnamable=unnamable):
+            self.asked["listed"] += 1
+            yield stat
+
+
+def test_a_walk_lists_no_more_of_the_log_than_it_goes_and_reads_no_state_and_no_event_twice() -> None:
+    """Of a large entry the beginning is read. Not every S3 can be listed from a key on."""
+    store, newest = CountingStore("s3://walked"), 1200
+    log = ManifestLog(store, lambda: "w")
+    log.transact(create_job("flights"))
+    entry = log.entry(1)
+    assert isinstance(entry, LogEntry)
+    for version in range(2, newest + 1):
+        state = replace(entry.state, version=version, job="flights" + "s" * 40_000 * (version % 2))
+        store.put(manifest_key(version), encode_entry(LogEntry(version, "w", entry.event, state)))
+    assert log.head() is not None
+    for before, goes, most in ((newest + 1, 20, 260), (1000, 20, 460), (800, 300, 2_000)):
+        store.asked.clear()
+        found = list(islice(log.events(before=before), goes))
+        assert [one.version for one in found] == [*range(before - 1, before - 1 - goes, -1)]
+        assert store.asked["listed"] <= most
+        reads = store.asked["get"], store.asked["get_range"]
+        assert max(reads) - min(reads) <= 1 and sum(reads) <= goes + AT_ONCE
+    asked = store.asked
+    asked.clear()
+    assert list(islice(log.events(before=800), 300)) == found and asked["get"] + asked["get_range"] == 0
+    assert [one.version for one in log.events()] == list(range(newest, 0, -1))
+    store.put(manifest_key(newest - 1), encode_tombstone(tombstone_of(replace(entry, version=newest - 1))))
+    assert isinstance(list(islice(log.events(), 2))[1], Tombstone), "another version of it is another object"
 
 
 @pytest.mark.parametrize("name", ["00000000000000000000.json.tmp", "README", f"{10**19:020d}.json", "0/x"])

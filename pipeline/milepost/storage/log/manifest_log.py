@@ -23,10 +23,8 @@ from typing import TypeVar
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from milepost.protocol.codec.entries import (
-    EVENT_BYTES,
     decode_entry,
     decode_event,
-    decode_event_at_beginning,
     encode_entry,
     encode_tombstone,
 )
@@ -44,9 +42,8 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.storage.concurrency.at_once import AT_ONCE
 from milepost.storage.concurrency.background import in_background
-from milepost.storage.kept import KEPT
 from milepost.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_version
-from milepost.storage.log.read_ahead import list_log, read_ahead
+from milepost.storage.log.read_ahead import list_log, read_ahead, read_event
 from milepost.storage.log.records import Begun, Head, Landed, Transacted
 from milepost.storage.newest import newest_object
 from milepost.storage.patience import patiently
@@ -87,7 +84,7 @@ class ManifestLog:
     def __init__(
         self, store: ObjectStore, write_id_factory: Callable[[], str], tell: Callable[[Landed], None] | None = None
     ) -> None:
-        self._store = store
+        self.store = store
         self._new_write_id = write_id_factory
         self._tell = tell
         self._newest: tuple[str, Head] | None = None
@@ -109,17 +106,17 @@ class ManifestLog:
 
     def _read_head(self) -> Head | None:
         asked_s = time.monotonic()
-        newest = newest_object(self._store, MANIFEST_PREFIX, manifest_key, manifest_version)
+        newest, known = newest_object(self.store, MANIFEST_PREFIX, manifest_key, manifest_version), self._newest
         if newest is None:
             return None
-        version, known = manifest_version(newest.key), self._newest
+        version = manifest_version(newest.key)
         if known is not None and known[0] == newest.etag and known[1].version == version:
             self._seen_s = asked_s
             return known[1]
         entry = self.entry(version)
         if not isinstance(entry, LogEntry):
             raise StateCorrupt(
-                f"manifest version {version} of {self._store.config.url} is the newest, but only a tombstone: "
+                f"manifest version {version} of {self.store.config.url} is the newest, but only a tombstone: "
                 "its state is lost. Nothing was changed.",
                 version=version,
             )
@@ -152,12 +149,16 @@ class ManifestLog:
         """
         return self._read(decode_entry, version)
 
+    def event(self, version: int) -> LoggedEvent | Tombstone:
+        """Return what happened at one version, without the state that it led to. Raises: as `entry`."""
+        return self._read(decode_event, version)
+
     def _read(self, decode: Callable[[bytes, str], E], version: int) -> E:
         key = manifest_key(version)
-        entry = decode(self._store.get(key), key)
+        entry = decode(self.store.get(key), key)
         if entry.version != version:
             raise StateCorrupt(
-                f"manifest entry {key!r} of {self._store.config.url} says version {entry.version}, "
+                f"manifest entry {key!r} of {self.store.config.url} says version {entry.version}, "
                 f"expected {version}. Nothing was changed.",
                 key=key,
             )
@@ -171,33 +172,22 @@ class ManifestLog:
         Raises:
             StateCorrupt: a version between is missing (keys are never freed, I6), or an entry is torn.
         """
-        listed = self._store.list(MANIFEST_PREFIX, limit=limit)
+        listed = self.store.list(MANIFEST_PREFIX, limit=limit)
         return self._walk(lambda stat: self.entry(manifest_version(stat.key)), listed, limit)
 
     def events(self, limit: int | None = None, *, before: int | None = None) -> Iterator[LoggedEvent | Tombstone]:
         """Yield what happened, newest first, as `entries` does, without the states: those are not even checked.
 
-        An event that this process has read is not read again while the listing says that its entry is the same.
+        What this process has read is not read again while the listing says that it is the same.
 
         Args:
             before: a version: only older ones are read; None: all.
         """
-        listed = list_log(self._store, limit, before, self.known.version if self.known is not None else 0)
-        return self._walk(self._event, listed, limit)
+        seen = self.known.version if self.known is not None else 0
+        return self._walk(self._logged, list_log(self.store, limit, before, seen), limit)
 
-    def _event(self, stat: ObjectStat) -> LoggedEvent | Tombstone:
-        version, size = manifest_version(stat.key), min(stat.size, EVENT_BYTES)
-        return KEPT.read(self._store, ("event", stat.key, stat.etag), size, lambda: self._read_event(version, stat))
-
-    def _read_event(self, version: int, stat: ObjectStat) -> LoggedEvent | Tombstone:
-        """Read an event; of a large entry, whose state is many times as long, its beginning."""
-        if stat.size > 2 * EVENT_BYTES and not self._store.config.is_local:
-            with suppress(CommitConflict):  # it was compacted since it was listed
-                begin = self._store.get_range(stat.key, stat.etag, 0, EVENT_BYTES)
-                event = decode_event_at_beginning(begin, version, stat.key)
-                if event is not None:
-                    return event
-        return self._read(decode_event, version)
+    def _logged(self, stat: ObjectStat) -> LoggedEvent | Tombstone:
+        return read_event(self.store, stat, self.event)
 
     def _walk(self, read: Callable[[ObjectStat], E], listed: Iterator[ObjectStat], limit: int | None) -> Iterator[E]:
         expected: int | None = None
@@ -237,7 +227,7 @@ class ManifestLog:
     def _bury(self, version: int) -> None:
         entry = self.entry(version)
         if isinstance(entry, LogEntry):
-            self._store.put(manifest_key(version), encode_tombstone(tombstone_of(entry)))
+            self.store.put(manifest_key(version), encode_tombstone(tombstone_of(entry)))
 
     def transact(self, decide: Decide) -> Transacted:
         """Make one transition; on a lost race read the new head and decide again.
@@ -275,7 +265,7 @@ class ManifestLog:
             return races(self._attempt, decide)
         except _LostRace as error:
             raise CommitConflict(
-                f"the manifest of {self._store.config.url} moved on under each of {_RACES} tries: other sessions are "
+                f"the manifest of {self.store.config.url} moved on under each of {_RACES} tries: other sessions are "
                 "writing to this job. Nothing of this transition landed.",
                 hint="find out who else runs this job (`milepost history`), then try again",
             ) from error
@@ -308,11 +298,11 @@ class ManifestLog:
         seen = self._seen()
         if seen is not None:
             with suppress(CheckpointError):
-                outcome = decide(seen.state, self._store.clock_ms())
+                outcome = decide(seen.state, self.store.clock_ms())
                 if isinstance(outcome, Transition):
                     return seen, outcome
         head = self.head()
-        return head, decide(head.state if head else None, self._store.clock_ms())
+        return head, decide(head.state if head else None, self.store.clock_ms())
 
     def _land(self, entry: LogEntry, body: bytes) -> str | None:
         """Put the entry until it is known that it, or another, has the version.
@@ -331,7 +321,7 @@ class ManifestLog:
         def put() -> str | None:
             nonlocal in_flight
             try:
-                return self._store.create(manifest_key(entry.version), body).etag
+                return self.store.create(manifest_key(entry.version), body).etag
             except CheckpointError as error:
                 refusal = error
             in_flight = in_flight or isinstance(refusal, (CommitOutcomeUnknown, StoreUnavailable))
@@ -371,7 +361,7 @@ class ManifestLog:
         head = patiently(self._read_head)  # never what was begun to be read before the put
         if head is None or head.version < version:
             raise StateCorrupt(
-                f"manifest version {version} of {self._store.config.url} was written, but the listing after it ends "
+                f"manifest version {version} of {self.store.config.url} was written, but the listing after it ends "
                 f"at {head.version if head else 'nothing'}: the store's listings are not consistent. "
                 "Nothing further was changed.",
                 hint="use a store with consistent listings; `milepost doctor JOB` probes it",
@@ -381,7 +371,7 @@ class ManifestLog:
 
     def _unknown(self, entry: LogEntry, cause: BaseException | None) -> CommitOutcomeUnknown:
         return CommitOutcomeUnknown(
-            f"nobody knows whether manifest version {entry.version} of {self._store.config.url} (write id "
+            f"nobody knows whether manifest version {entry.version} of {self.store.config.url} (write id "
             f"{entry.write_id}) landed: {cause}. Nothing was deleted.",
             hint="run again: it reads the head first, and goes on from what it finds",
             version=entry.version,
@@ -390,7 +380,7 @@ class ManifestLog:
 
     def _gap(self, version: int) -> StateCorrupt:
         return StateCorrupt(
-            f"manifest version {version} of {self._store.config.url} is missing although newer ones exist: somebody "
+            f"manifest version {version} of {self.store.config.url} is missing although newer ones exist: somebody "
             "deleted it. Nothing was changed.",
             hint="restore the object from a backup of the store",
             version=version,

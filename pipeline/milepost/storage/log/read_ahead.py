@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import TypeVar
 
+from milepost.protocol.codec.entries import EVENT_BYTES, decode_event_at_beginning
+from milepost.protocol.codec.log_entries import LoggedEvent, Tombstone
+from milepost.protocol.records.errors import CommitConflict
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.storage.concurrency.at_once import AT_ONCE
-from milepost.storage.layout import MANIFEST_PREFIX, manifest_key
+from milepost.storage.kept import KEPT
+from milepost.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_version
 
 _STRETCH = 250
 """Keys of the first listing of a walk that may end anywhere; a longer walk doubles it."""
@@ -37,6 +42,29 @@ def read_ahead(
                 ahead.append((stat, pool.submit(read, stat).result))
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def read_event(
+    store: ObjectStore, stat: ObjectStat, whole: Callable[[int], LoggedEvent | Tombstone]
+) -> LoggedEvent | Tombstone:
+    """Return the event of an object of the log as it was listed; what this process has read it does not read again.
+
+    Of a large entry, whose state is many times as long as its event, the beginning is read.
+
+    Args:
+        whole: reads the event of a version from the whole entry.
+    """
+
+    def read() -> LoggedEvent | Tombstone:
+        version = manifest_version(stat.key)
+        if stat.size > 2 * EVENT_BYTES and not store.config.is_local:
+            with suppress(CommitConflict):  # it was compacted since it was listed
+                begin = store.get_range(stat.key, stat.etag, 0, EVENT_BYTES)
+                if (event := decode_event_at_beginning(begin, version, stat.key)) is not None:
+                    return event
+        return whole(version)
+
+    return KEPT.read(store, ("event", stat.key, stat.etag), min(stat.size, EVENT_BYTES), read)
 
 
 def list_log(store: ObjectStore, limit: int | None, before: int | None, newest: int) -> Iterator[ObjectStat]:

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from milepost.protocol.codec.entries import decode_entry, decode_event, encode_entry, encode_tombstone
+from milepost.protocol.codec.entries import (
+    decode_entry,
+    decode_event,
+    decode_event_at_beginning,
+    encode_entry,
+    encode_tombstone,
+)
 from milepost.protocol.codec.log_entries import (
     MAX_TOMBSTONE_BYTES,
     LogEntry,
@@ -199,6 +205,21 @@ def test_what_happened_is_read_without_the_state_that_it_led_to() -> None:
             decode_event(dumped(whole | broken))
     with pytest.raises(StateCorrupt):
         decode_event(dumped({name: value for name, value in whole.items() if name != "event"}))
+
+
+def test_what_happened_is_read_from_the_beginning_of_an_entry_alone() -> None:
+    """Most of a large entry is its state; None where the beginning does not tell, for then the whole does."""
+    for entry in ENTRIES:
+        body = encode_entry(entry)
+        end = body.index(b',"format":')
+        told = LoggedEvent(entry.version, entry.event)
+        for begin in (body, body[: end + 40]):
+            assert decode_event_at_beginning(begin, entry.version) == told
+        for begin in (body[: end - 1], body[: end + 20], encode_tombstone(tombstone_of(entry)), b""):
+            assert decode_event_at_beginning(begin, entry.version) is None
+    assert decode_event_at_beginning(b'{"event":{"type":"JobResumed"},"format":"milepost.entry/1"', 7) is None
+    with pytest.raises(StateCorrupt):
+        decode_event_at_beginning(b'{"event":{"type":"Unknown"},"format":"milepost.entry/3"', 7)
 
 
 def buried(entry: LogEntry) -> Tombstone:

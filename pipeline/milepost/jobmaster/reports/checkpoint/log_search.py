@@ -6,11 +6,15 @@ which a binary search finds; from there its epoch's few entries are read, up to 
 
 from __future__ import annotations
 
-from milepost.protocol.codec.log_entries import LogEntry, Tombstone, aborted_by, completion_of
-from milepost.protocol.manifest.transaction.events import TimelineSwitched, confirmation_of
+from functools import partial
+
+from milepost.protocol.codec.log_entries import LogEntry, LoggedEvent, Tombstone, aborted_by, completion_of
+from milepost.protocol.manifest.transaction.events import Event, TimelineSwitched, confirmation_of
 from milepost.protocol.manifest.transaction.transitions import checkpoints_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
+from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId
+from milepost.storage.concurrency.at_once import AT_ONCE, at_once
 from milepost.storage.log.manifest_log import ManifestLog
 
 _PARENTS = 16
@@ -18,6 +22,9 @@ _PARENTS = 16
 
 _SOON = 64
 """Entries after a completion among which its sinks are looked for: what is confirmed later is told as unpublished."""
+
+_NEXT = 2
+"""Of them, those in which most checkpoints are confirmed; the others are read side by side, where need be."""
 
 
 def version_of_trigger(log: ManifestLog, newest: int, checkpoint_id: CheckpointId) -> int:
@@ -63,18 +70,37 @@ def confirmations_after(
         newest: version of the head. within: so many entries are looked at.
     """
     shown: dict[str, int] = {}
-    sinks: tuple[str, ...]
-    for version in range(wanted.version + 1, min(newest, wanted.version + within) + 1):
-        if shown.keys() >= set(wanted.sinks):
-            break
-        entry = log.entry(version)
-        confirmed = confirmation_of(entry.event) if isinstance(entry, LogEntry) else None
-        if confirmed is not None and confirmed.checkpoint_id == wanted.checkpoint_id:
-            shown |= dict.fromkeys(confirmed.sinks, confirmed.at_ms)
-        if isinstance(entry, LogEntry) and isinstance(entry.event, TimelineSwitched):
-            sinks = entry.event.sinks if entry.event.to == wanted.checkpoint_id else ()
-            shown |= dict.fromkeys(sinks, entry.event.at_ms)
+    first, newest = wanted.version + 1, min(newest, wanted.version + within)
+    side_by_side = _NEXT
+    while first <= newest and not shown.keys() >= set(wanted.sinks):
+        versions = range(first, min(newest + 1, first + side_by_side))
+        for entry in at_once(log.store, partial(_event, log), versions):
+            if shown.keys() >= set(wanted.sinks):
+                break
+            if isinstance(entry, CheckpointError):
+                raise entry
+            if isinstance(entry, LoggedEvent):
+                shown |= _shown_by(entry.event, wanted.checkpoint_id)
+        first, side_by_side = versions.stop, AT_ONCE
     return shown
+
+
+def _event(log: ManifestLog, version: int) -> LoggedEvent | Tombstone | CheckpointError:
+    """Return what happened, or why that cannot be read: it may not be asked for."""
+    try:
+        return log.event(version)
+    except CheckpointError as error:
+        return error
+
+
+def _shown_by(event: Event, wanted: CheckpointId) -> dict[str, int]:
+    """Return the sinks that an event says show a checkpoint, with its time."""
+    confirmed = confirmation_of(event)
+    if confirmed is not None and confirmed.checkpoint_id == wanted:
+        return dict.fromkeys(confirmed.sinks, confirmed.at_ms)
+    if isinstance(event, TimelineSwitched) and event.to == wanted:
+        return dict.fromkeys(event.sinks, event.at_ms)
+    return {}
 
 
 def leads_to(log: ManifestLog, newest: int, descendant: CheckpointId, checkpoint_id: CheckpointId) -> bool | None:

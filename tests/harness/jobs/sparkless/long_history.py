@@ -1,0 +1,59 @@
+"""A job that looks as if it had completed many epochs, all of them retained: what reads it cannot tell.
+
+Each has a copy of the metadata, the plan and the figures of the newest real one; the log has a completion for each, and
+says of none when its sinks had it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.codec.entries import encode_entry
+from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.manifest.transaction.events import CheckpointCompleted
+from milepost.protocol.records.checkpoints import CompletedCheckpoint
+from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken
+from milepost.protocol.records.manifest_state import ManifestState
+from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.layout import manifest_key, metadata_key
+
+
+def prolong_history(context: JobContext, checkpoints: int) -> None:
+    """Let a job have so many retained checkpoints on its one timeline, as if an epoch had made each."""
+    state = context.head().state
+    older = list(_older(state, checkpoints))
+    entries = [_entry(state, one) for one in older]
+    newest = replace(
+        state,
+        version=older[-1].version,
+        checkpoints=(*state.checkpoints, *older),
+        timelines=(replace(state.timeline(), head=older[-1].checkpoint_id),),
+        next_checkpoint_id=CheckpointId(older[-1].checkpoint_id + 1),
+    )
+    entries[-1] = replace(entries[-1], state=newest)
+    body = context.store.get(state.checkpoints[-1].metadata.key)
+    at_once(context.store, lambda one: context.store.put(one.metadata.key, body), older)
+    at_once(context.store, lambda one: context.store.put(manifest_key(one.version), encode_entry(one)), entries)
+
+
+def _older(state: ManifestState, checkpoints: int) -> Iterator[CompletedCheckpoint]:
+    real = replace(state.checkpoints[-1], unconfirmed=())
+    for version, number in enumerate(range(real.checkpoint_id + 1, checkpoints + 1), state.version + 1):
+        key = metadata_key(CheckpointId(number), FencingToken(version))
+        yield replace(
+            real,
+            metadata=replace(real.metadata, key=key),
+            checkpoint_id=CheckpointId(number),
+            epoch=Epoch(number),
+            parent=CheckpointId(number - 1),
+            token=FencingToken(version),
+            version=version,
+        )
+
+
+def _entry(state: ManifestState, checkpoint: CompletedCheckpoint) -> LogEntry:
+    """Return what tells of a completion; its state is that of long ago, which nobody who reads events makes."""
+    event = CheckpointCompleted(checkpoint.completed_time_ms, checkpoint, None)
+    return LogEntry(checkpoint.version, "prolonged", event, replace(state, version=checkpoint.version))

@@ -1,0 +1,93 @@
+"""How many requests a page makes of an old job, and how many wait for one another: far from a store, its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from milepost.airflow.dags.dag_factory import job_dags
+from milepost.airflow.page.jobs.series import MOST_READ
+from milepost.epoch.quantities import counted
+from milepost.storage.kept import KEPT
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.long_history import prolong_history
+from tests.harness.servers.airflow.page_client import PageClient, page_client
+from tests.harness.servers.s3_servers import Ministack
+from tests.harness.stores.request_chain import RequestChain, longest_chain
+
+RETAINED = 1000
+JOB = "/jobs/small__epoch"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a page cost: requests, and how many of them stood in line."""
+
+    requests: int
+    in_line: int
+
+
+@pytest.fixture(scope="module")
+def client(ministack: Ministack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageClient]:
+    """The pages of a job with a thousand retained checkpoints in S3."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ministack.environment().items():
+            patch.setenv(name, value)
+        patch.setenv("MILEPOST_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        storage = f"s3://{ministack.new_bucket()}"
+        store = f"store: {{endpoint_url: '{ministack.endpoint_url}', region: us-east-1}}\noperators:\n"
+        edit = {"../store": f"{storage}/store", "../lake": f"{storage}/lake", "operators:\n": store}
+        job = CountedJob.with_epochs(tmp_path_factory.mktemp("old") / "job", 2, edit)
+        prolong_history(job.small.context, RETAINED)
+        yield page_client(patch, *job_dags(job.small.folder / "config").values())
+
+
+def ask(client: PageClient, address: str) -> tuple[str, Asked]:
+    chain = RequestChain()
+    with chain.recording():
+        chain.clear()
+        answer = client.get(address)
+    assert answer.status_code == 200, answer.text
+    return answer.text, Asked(len(chain.requests), len(longest_chain(chain.requests)))
+
+
+@pytest.mark.parametrize(
+    ("address", "first", "again"),
+    [
+        ("/jobs", Asked(12, 8), Asked(12, 8)),
+        (JOB, Asked(50, 8), Asked(14, 8)),
+        (f"{JOB}/checkpoints", Asked(80, 14), Asked(5, 5)),
+        (f"{JOB}/checkpoints?status=completed", Asked(4, 4), Asked(4, 4)),
+        (f"{JOB}/checkpoints?status=aborted", Asked(230, 24), Asked(6, 6)),
+        (f"{JOB}/checkpoints/{RETAINED}", Asked(12, 6), Asked(12, 6)),
+        (f"{JOB}/checkpoints/{RETAINED // 2}", Asked(18, 6), Asked(18, 6)),
+        (f"{JOB}/charts", Asked(2 * MOST_READ + 4, 6), Asked(6, 5)),
+        (f"{JOB}/charts?epochs=240", Asked(2 * MOST_READ + 4, 6), Asked(2 * MOST_READ + 4, 6)),
+        (f"{JOB}/summary", Asked(2 * MOST_READ + 4, 6), Asked(2 * MOST_READ + 4, 6)),
+        (f"{JOB}/rewind", Asked(60, 10), Asked(60, 10)),
+        (f"{JOB}/configuration", Asked(2, 2), Asked(2, 2)),
+        (f"{JOB}/log", Asked(101, 14), Asked(1, 1)),
+        ("/jobs/small__operate/form?job=small&what=rollback", Asked(0, 0), Asked(0, 0)),
+    ],
+)
+def test_a_page_of_a_thousand_retained_checkpoints_makes_so_many_requests_at_most(
+    client: PageClient, address: str, first: Asked, again: Asked
+) -> None:
+    """Counted by what waits for what in the process, not by a clock; `again`: what the server has read is kept."""
+    KEPT.clear()
+    for bound in (first, again):
+        _, asked = ask(client, address)
+        assert asked.requests <= bound.requests and asked.in_line <= bound.in_line, asked
+
+
+def test_figures_that_were_left_out_are_said_to_be_and_are_read_by_and_by(client: PageClient) -> None:
+    """No page reads more than a person can wait for; what one has read, the next one has, but for the head's."""
+    KEPT.clear()
+    shown = 2 * MOST_READ + 1
+    for left_out in (MOST_READ + 1, 2, 0):
+        text, _ = ask(client, f"{JOB}/charts?epochs={shown}")
+        said = f"Phases, requests and cost of {counted(left_out, 'older epoch')} are left out"
+        assert (said in text) if left_out else ("left out" not in text)
+        assert text.count("<tr><td") == shown, "what the head says of them is there all the same"

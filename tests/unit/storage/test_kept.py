@@ -1,0 +1,50 @@
+"""What was read of a version of an object is kept, up to so many bytes; another version is another object."""
+
+from __future__ import annotations
+
+import pytest
+
+from milepost.protocol.records.errors import StoreUnavailable
+from milepost.storage.kept import KeptObjects
+from tests.harness.stores.memory_store import MemoryStore
+
+HERE, ELSEWHERE = MemoryStore("s3://here"), MemoryStore("s3://elsewhere")
+
+
+def test_the_same_version_of_an_object_is_read_once_and_another_one_or_anothers_is_read() -> None:
+    kept, reads = KeptObjects(10_000), list[str]()
+
+    def read(store: MemoryStore, what: str, key: str, version: str) -> str:
+        def made() -> str:
+            reads.append(f"{store.config.url} {what} {key} {version}")
+            return reads[-1]
+
+        return kept.read(store, (what, key, version), 1, made)
+
+    for again in range(2):
+        told = [read(HERE, "event", "a", "1"), read(HERE, "event", "a", "2"), read(HERE, "event", "b", "1")]
+        told += [read(HERE, "times", "a", "1"), read(ELSEWHERE, "event", "a", "1")]
+        assert told == reads and len(set(reads)) == 5, again
+    assert kept.has(HERE, ("event", "a", "1")) and not kept.has(ELSEWHERE, ("event", "b", "1"))
+
+
+def test_what_was_asked_for_least_lately_makes_room() -> None:
+    kept, reads = KeptObjects(2_000), list[str]()
+
+    def read(key: str) -> None:
+        kept.read(HERE, ("event", key, "1"), 400, lambda: reads.append(key))
+
+    for key in ("a", "b", "a", "c", "a", "b"):
+        read(key)
+    assert reads == ["a", "b", "c", "b"], "two of 912 bytes have room; a was asked for between"
+
+
+def test_what_cannot_be_read_is_not_kept() -> None:
+    kept = KeptObjects(2_000)
+
+    def refuse() -> str:
+        raise StoreUnavailable("down")
+
+    with pytest.raises(StoreUnavailable):
+        kept.read(HERE, ("event", "a", "1"), 1, refuse)
+    assert kept.read(HERE, ("event", "a", "1"), 1, lambda: "there") == "there"
