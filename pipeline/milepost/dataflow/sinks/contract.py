@@ -267,7 +267,7 @@ class PreparingSink(StagingSink, Protocol):
         """Return the table as it is, and where it stands; nothing is changed."""
 
     def check_staged(self, committable: Committable) -> None:
-        """Refuse staged files that are missing or have another size. Raises StateCorrupt."""
+        """Refuse staged files that are missing or have another size: `prepare` does not. Raises StateCorrupt."""
 
     def prepare(
         self,
@@ -280,12 +280,12 @@ class PreparingSink(StagingSink, Protocol):
         look: Callable[[], Look] | None = None,
         before_change: Callable[[], None] = lambda: None,
     ) -> PreparedTable:
-        """Fail now for every reason known now (schema, owner, position, files); return the checkpoint's change.
+        """Fail now for every reason known now (schema, owner, position); return the checkpoint's change.
 
         Args:
             base: contents at the checkpoint that the epoch continues; None: the empty table.
             waits: older checkpoints have yet to move the table, so where it stands says nothing.
-            look: gives one that was begun a moment ago; who has it asks `check_staged`. None: both are done here.
+            look: gives one that was begun a moment ago. None: the table is looked at now.
             before_change: is called before the table is made, claimed, or staged anew as a whole; may raise.
         Raises: InvalidRequest, StateCorrupt, StoreUnavailable: nothing was published.
         """

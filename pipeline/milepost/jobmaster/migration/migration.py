@@ -171,6 +171,7 @@ class Migrations:
         old, new = context.sink(name, before.address), context.sink(name, plan.target)
         owner = pending.checkpoint_id, pending.token
         staged = stage_copy(old, before, new, self._copy_plan(base, plan), owner)
+        new.check_staged(staged)
         prepared = new.prepare(staged, None, checkpoint_id=owner[0], token=owner[1], waits=True)
         return contents_after(context.table_records, name, (plan.target, location), owner, None, prepared)
 

@@ -292,14 +292,14 @@ class SinkTests(SinkCase):
     def test_abort_removes_what_was_staged_and_it_is_never_published(self, tmp_path: Path) -> None:
         """No commit ever names a file that is gone."""
         job = self.begin(tmp_path)
-        first = job.publish(rows((1, "a")))
+        job.publish(rows((1, "a")))
         committable = job.staged(rows((2, "b")))
         late = job.manifest.completed(job.sink, committable)
         for _ in range(2):
             job.sink.abort(checkpoint_id=2, token=1)
         assert job.sink.stored_sizes([file.key for file in committable.files]) == {}
         with pytest.raises(StateCorrupt, match="missing"):
-            job.sink.prepare(committable, first.contents, checkpoint_id=2, token=1, waits=False)
+            job.sink.check_staged(committable)
         with pytest.raises(StateCorrupt, match="missing"):
             job.sink.move(late.target)
         with pytest.raises(StateCorrupt, match="missing"):

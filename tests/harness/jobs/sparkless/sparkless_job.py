@@ -124,6 +124,7 @@ class SparklessJob:
         state = context.head().state
         base = context.base_metadata(state, pending.base)
         tables = dict(base.tables) if base is not None else {}
+        context.sink("table").check_staged(staged)
         prepared = context.sink("table").prepare(
             staged,
             tables.get("table"),

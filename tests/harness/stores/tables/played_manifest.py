@@ -100,6 +100,7 @@ class PlayedManifest:
             waits: as `PreparingSink.prepare` has it.
         """
         left = None if self.head is None else self.head.contents
+        sink.check_staged(committable)
         prepared = sink.prepare(committable, left, checkpoint_id=self.next_id, token=TOKEN, waits=waits)
         contents = self._contents(sink.name, left, prepared)
         self.head = Completed(self.next_version(), self.live, contents, self.head)
@@ -108,6 +109,7 @@ class PlayedManifest:
     def completed_on_fork(self, sink: Sink, committable: Committable, base: Completed | None, fork: str) -> Completed:
         """Complete the next checkpoint on a fork: the table hears nothing of it."""
         left = None if base is None else base.contents
+        sink.check_staged(committable)
         contents = self._contents(sink.name, left, sink.prepare_fork(committable, left))
         return Completed(self.next_version(), fork, contents, base)
 

@@ -145,8 +145,6 @@ class TableSink(TableStaging):
         before_change: Callable[[], None] = lambda: None,
     ) -> PreparedTable:
         """Fail now for every reason known now; see `PreparingSink.prepare`."""
-        if look is None:
-            self.check_staged(committable)
         table, position, schema = self._settled(committable, base, waits, look or self._mover.look, before_change)
         table.check_keys(self._checked_rows(committable))
         recorded = self._records.files(base)
@@ -167,7 +165,6 @@ class TableSink(TableStaging):
 
     def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
         schema = self._next_schema(committable, base, None)
-        self._files.check(committable.written)
         self._checked_rows(committable)
         change = epoch_change(self.name, committable, ContentsChange(()), by_buckets=self.by_buckets)
         return PreparedTable.after(change, self._records.files(base), schema, None if base is None else base.table_id)
