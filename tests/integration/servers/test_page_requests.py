@@ -18,6 +18,9 @@ from tests.harness.servers.s3_servers import Ministack
 from tests.harness.stores.request_chain import RequestChain, longest_chain
 
 RETAINED = 1000
+PRICES = {"checkpointing:": "prices: {currency: EUR, core_hour: 36}\ncheckpointing:"}
+"""Of a month they would be reckoned from every retained checkpoint, which no page shows."""
+
 JOB = "/jobs/small__epoch"
 
 
@@ -38,7 +41,7 @@ def client(ministack: Ministack, tmp_path_factory: pytest.TempPathFactory) -> It
         patch.setenv("MILEPOST_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         storage = f"s3://{ministack.new_bucket()}"
         store = f"store: {{endpoint_url: '{ministack.endpoint_url}', region: us-east-1}}\noperators:\n"
-        edit = {"../store": f"{storage}/store", "../lake": f"{storage}/lake", "operators:\n": store}
+        edit = {"../store": f"{storage}/store", "../lake": f"{storage}/lake", "operators:\n": store} | PRICES
         job = CountedJob.with_epochs(tmp_path_factory.mktemp("old") / "job", 2, edit)
         prolong_history(job.small.context, RETAINED)
         yield page_client(patch, *job_dags(job.small.folder / "config").values())

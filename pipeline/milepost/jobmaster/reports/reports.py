@@ -44,11 +44,14 @@ class Reports:
 
         return History(self._context).checkpoints(status, limit)
 
-    def show(self, checkpoint_id: int | None = None, *, details: bool = True) -> CheckpointReport:
+    def show(
+        self, checkpoint_id: int | None = None, *, details: bool = True, reckoned: bool = True
+    ) -> CheckpointReport:
         """Return one checkpoint in full, the head by default: a `CheckpointDetails` when it is retained.
 
         Args:
             details: False: only what the log says of it, which is there when its metadata is damaged, too.
+            reckoned: of the head with what a month and its upserts cost, for which every retained checkpoint is read.
         Raises: NotFound: there is no such checkpoint, or none is completed yet.
         """
         from milepost.jobmaster.reports.history.history import History
@@ -56,7 +59,7 @@ class Reports:
         history, state = History(self._context), self._context.head().state
         wanted = history.head(state) if checkpoint_id is None else checkpoint_id
         report = history.show(wanted, state=state, details=details)
-        if report.checkpoint_id != state.timeline().head or not details:
+        if report.checkpoint_id != state.timeline().head or not (details and reckoned):
             return report
         by_buckets = any(sink.by_buckets for sink in self._context.spec.sinks)
         return replace(report, upsert=(self.upsert_prices() or None) if by_buckets else None, month=self.month_cost())

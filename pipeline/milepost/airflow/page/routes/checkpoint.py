@@ -95,7 +95,7 @@ def checkpoint(at: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -> HTML
 def _shown(checkpoint_id: int, master: JobMaster) -> tuple[CheckpointReport, str | None]:
     """Return a checkpoint, and why there is no more of it; None: there is."""
     try:
-        return master.show(checkpoint_id), None
+        return master.show(checkpoint_id, reckoned=False), None
     except StateCorrupt as error:
         return master.show(checkpoint_id, details=False), error.message
 

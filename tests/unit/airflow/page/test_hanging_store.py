@@ -1,0 +1,85 @@
+"""A store that hangs: no page waits for it for ever, each says so, and shows what is known without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from milepost.airflow.dags.dag_factory import job_dags
+from milepost.airflow.page.jobs import readings
+from milepost.airflow.page.jobs.dag_jobs import DagJob
+from milepost.airflow.page.jobs.job_page import SECTIONS
+from milepost.airflow.page.jobs.readings import Readings
+from milepost.jobmaster.jobmaster import JobMaster
+from milepost.protocol.records.errors import StoreUnavailable
+from milepost.storage.layout import MANIFEST_PREFIX, manifest_key
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.servers.airflow.page_client import page_client
+from tests.harness.stores.job_stores import hook_stores
+
+JOB = "/jobs/small__epoch"
+
+
+@pytest.mark.parametrize("address", ["", *(f"/{section}" for section, _ in SECTIONS if section), "/checkpoints/1"])
+def test_no_page_waits_for_ever_for_a_store_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    job, answers = CountedJob.with_epochs(tmp_path / "job", 1).small, Event()
+
+    def hold(operation: str, key: str) -> None:
+        assert answers.wait(60)
+
+    client = page_client(monkeypatch, *job_dags(job.folder / "config").values())
+    monkeypatch.setattr(readings, "LIMIT_S", 0.4)
+    with pytest.MonkeyPatch.context() as held:
+        hook_stores(held, before=hold)
+        answer = client.get(f"{JOB}{address}")
+        answers.set()
+    assert answer.status_code == 503 and "No answer of its store within 0.4 s." in answer.text
+    assert "<h1>small</h1>" in answer.text and "<p>Load this page again. If there is" in answer.text
+
+
+def test_where_only_the_log_hangs_the_job_is_told_and_that_its_epochs_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, answers = CountedJob.with_epochs(tmp_path / "job", 2).small, Event()
+    head = manifest_key(job.context.head().version)
+
+    def hold(operation: str, key: str) -> None:
+        assert operation != "get" or not key.startswith(MANIFEST_PREFIX) or key == head or answers.wait(60)
+
+    client = page_client(monkeypatch, *job_dags(job.folder / "config").values())
+    monkeypatch.setattr(readings, "LIMIT_S", 2.0)
+    with pytest.MonkeyPatch.context() as held:
+        hook_stores(held, before=hold)
+        answer = client.get(JOB)
+        answers.set()
+    assert answer.status_code == 200 and "healthy" in answer.text and "checkpoint 2</span>" in answer.text
+    told = answer.text[answer.text.index("<h2>Newest epochs</h2>") :]
+    assert "The newest epochs cannot be told" in told and "No answer of its store within 2 s." in told
+    assert "No checkpoint yet" not in told
+
+
+def test_what_was_waited_for_in_vain_is_not_begun_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a store that comes back is asked at once for all that people have given up on."""
+    job, answers, begun = CountedJob.with_epochs(tmp_path / "job", 1).small, Event(), list[str]()
+    monkeypatch.setattr(readings, "_ASKED_AT_ONCE", 1)
+    monkeypatch.setattr(readings, "LIMIT_S", 0.1)
+    asked = Readings()
+
+    def ask(name: str) -> str:
+        def hold(master: JobMaster) -> str:
+            begun.append(name)
+            assert answers.wait(60)
+            return name
+
+        return asked.ask(DagJob("small__epoch", job.loaded()), hold)()
+
+    for name in ("first", "second"):
+        with pytest.raises(StoreUnavailable, match="No answer of its store"):
+            ask(name)
+    answers.set()
+    monkeypatch.setattr(readings, "LIMIT_S", 60.0)
+    assert ask("third") == "third" and begun == ["first", "third"]
