@@ -61,16 +61,21 @@ def copied(job: SparklessJob, folder: Path) -> SparklessJob:
 
 @contextmanager
 def counting() -> Iterator[list[int]]:
-    """The versions whose entries are read meanwhile."""
+    """The versions whose entries are read meanwhile, whole or as far as their events go."""
     read: list[int] = []
-    entry = ManifestLog.entry
+    entry, event = ManifestLog.entry, ManifestLog.event
 
     def counted(log: ManifestLog, version: int) -> object:
         read.append(version)
         return entry(log, version)
 
+    def counted_event(log: ManifestLog, version: int) -> object:
+        read.append(version)
+        return event(log, version)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ManifestLog, "entry", counted)
+        patch.setattr(ManifestLog, "event", counted_event)
         yield read
 
 
@@ -91,6 +96,38 @@ def test_a_checkpoint_of_a_line_that_is_not_listed_is_not_live_after_a_way_back_
         job.context.store.create(manifest_key(state.version), encode_entry(entry))
     shown = job.master.show(1)
     assert (shown.status, shown.live) == ("subsumed", False)
+
+
+def test_what_was_given_up_among_many_that_are_retained_is_found_beside_them(tmp_path: Path) -> None:
+    """What is retained only says where to look first: whatever is named as that, the answer is the same."""
+    job, log = SparklessJob.create(tmp_path / "job"), StoredLog()
+    given_up = []
+    for number in range(1, EPOCHS + 1):
+        if number % 10:
+            log.epoch(A)
+            continue
+        log.trigger(A)
+        log.rebind(A)
+        given_up.append(int(log.pending.checkpoint_id))
+        log.abort(A)
+        log.resume(A)
+    for state, event in zip(log.states, log.events, strict=True):
+        entry = LogEntry(state.version, f"write-{state.version}", event, state)
+        job.context.store.create(manifest_key(state.version), encode_entry(entry))
+    walked = {one.checkpoint_id: one for one in job.master.list_checkpoints()}
+    assert len(log.state.checkpoints) == EPOCHS - len(given_up) and len(given_up) == EPOCHS // 10
+    for number in given_up:
+        with counting() as read:
+            shown = job.master.show(number)
+        assert shown == replace(walked[number], savepoints=()) and shown.status == "aborted"
+        assert len(read) <= 10, "the head among them"
+    newest = log.state.version
+    triggers = [version_of_trigger(job.context.log, newest, CheckpointId(one)) for one in range(1, EPOCHS + 1)]
+    for retained in (log.state.checkpoints, log.state.checkpoints[::3], log.state.checkpoints[7:9]):
+        beside = [
+            version_of_trigger(job.context.log, newest, CheckpointId(one), retained) for one in range(1, EPOCHS + 1)
+        ]
+        assert beside == triggers
 
 
 def compact(context: JobContext, up_to: int) -> None:

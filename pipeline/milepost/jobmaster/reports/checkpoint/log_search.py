@@ -6,9 +6,11 @@ which a binary search finds; from there its epoch's few entries are read, up to 
 
 from __future__ import annotations
 
+from bisect import bisect
+from collections.abc import Sequence
 from functools import partial
 
-from milepost.protocol.codec.log_entries import LogEntry, LoggedEvent, Tombstone, aborted_by, completion_of
+from milepost.protocol.codec.log_entries import LoggedEvent, Tombstone, aborted_by, completion_of
 from milepost.protocol.manifest.transaction.events import Event, TimelineSwitched, confirmation_of
 from milepost.protocol.manifest.transaction.transitions import checkpoints_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
@@ -27,32 +29,39 @@ _NEXT = 2
 """Of them, those in which most checkpoints are confirmed; the others are read side by side, where need be."""
 
 
-def version_of_trigger(log: ManifestLog, newest: int, checkpoint_id: CheckpointId) -> int:
+def version_of_trigger(
+    log: ManifestLog, newest: int, checkpoint_id: CheckpointId, retained: Sequence[CompletedCheckpoint] = ()
+) -> int:
     """Return the first version up to `newest` whose next checkpoint id is above this one.
 
     Args:
         newest: a version of the log whose next id is above it.
+        retained: by id, ascending; it is looked for first behind the one before it, where mostly it is.
     Raises: StateCorrupt, StoreUnavailable.
     """
-    low, high = 1, newest
+    at = bisect(retained, checkpoint_id, key=lambda one: one.checkpoint_id)
+    low, high = 1, newest if at == len(retained) else min(newest, retained[at].version)
+    middle = min(retained[at - 1].version, high - 1) if at else (low + high) // 2
     while low < high:
-        middle = (low + high) // 2
         if log.entry(middle).next_checkpoint_id > checkpoint_id:
             high = middle
         else:
             low = middle + 1
+        middle = (low + high) // 2
     return low
 
 
-def end_of(log: ManifestLog, newest: int, checkpoint_id: CheckpointId) -> LogEntry | Tombstone | None:
+def end_of(
+    log: ManifestLog, newest: int, checkpoint_id: CheckpointId, retained: Sequence[CompletedCheckpoint] = ()
+) -> LoggedEvent | Tombstone | None:
     """Return the entry that completed or aborted a checkpoint; None: nothing was ever triggered under that id.
 
     Args:
-        newest: version of the head. checkpoint_id: below the head's next one, and not pending.
+        newest: version of the head. checkpoint_id: below the head's next one, and not pending. retained: by the head.
     """
-    begun = version_of_trigger(log, newest, checkpoint_id)
+    begun = version_of_trigger(log, newest, checkpoint_id, retained)
     for version in range(begun, newest + 1):
-        entry = log.entry(version)
+        entry = log.event(version)
         if version == begun and checkpoint_id not in _concerned(entry):
             return None  # an import took a higher id
         done = completion_of(entry)
@@ -119,5 +128,5 @@ def leads_to(log: ManifestLog, newest: int, descendant: CheckpointId, checkpoint
     return None
 
 
-def _concerned(entry: LogEntry | Tombstone) -> tuple[CheckpointId, ...]:
+def _concerned(entry: LoggedEvent | Tombstone) -> tuple[CheckpointId, ...]:
     return entry.checkpoint_ids if isinstance(entry, Tombstone) else checkpoints_of(entry.event)

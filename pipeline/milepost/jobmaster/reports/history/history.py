@@ -18,7 +18,7 @@ from milepost.jobmaster.reports.checkpoint.document import (
 )
 from milepost.jobmaster.reports.checkpoint.log_search import confirmations_after, end_of, leads_to
 from milepost.jobmaster.reports.history.page import ALL, HistoryPage, LogPosition, TimelineSwitch, Wanted
-from milepost.protocol.codec.log_entries import LogEntry, LoggedEvent, Tombstone, aborted_by, completion_of
+from milepost.protocol.codec.log_entries import LoggedEvent, Tombstone, aborted_by, completion_of
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
@@ -196,7 +196,7 @@ class History:
         if pending is not None or not 0 < checkpoint_id < state.next_checkpoint_id:
             return pending
         log = self._context.log
-        entry = end_of(log, state.version, checkpoint_id)
+        entry = end_of(log, state.version, checkpoint_id, state.checkpoints)
         if entry is None:
             return None
         if checkpoint_id in aborted_by(entry):
@@ -281,7 +281,7 @@ def _newest(state: ManifestState) -> LogPosition:
     return LogPosition(state.version + 2, state.timeline().head)
 
 
-def _aborted(entry: LogEntry | LoggedEvent | Tombstone, checkpoint_id: CheckpointId) -> CheckpointReport:
+def _aborted(entry: LoggedEvent | Tombstone, checkpoint_id: CheckpointId) -> CheckpointReport:
     """Return the report of a checkpoint that an entry gave up."""
     if isinstance(entry, Tombstone):
         return compacted_report(entry, checkpoint_id)
