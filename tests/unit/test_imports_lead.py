@@ -1,0 +1,78 @@
+"""What is imported of this repository is there: who moves a module and leaves an importer behind is told at once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.harness.import_rules import files
+from tests.harness.servers.processes.processes import REPOSITORY
+
+ROOTS = {"milepost": "pipeline", "tests": ".", "scripts": ".", "bench": "."}
+"""What lies in this repository -> the folder that it is imported from."""
+
+EVERYTHING = frozenset({"__getattr__", "*"})
+"""A module that has one of these may give any name."""
+
+
+def place(module: str) -> Path | None:
+    """Return the file of a module, or its folder; None: there is neither."""
+    path = REPOSITORY / ROOTS[module.split(".")[0]] / module.replace(".", "/")
+    return next((one for one in (path.with_suffix(".py"), path) if one.exists()), None)
+
+
+@cache
+def names(file: Path) -> frozenset[str]:
+    """Return the names that a module has once it is imported; of a folder, those of its `__init__`."""
+    file = file / "__init__.py" if file.is_dir() else file
+    return frozenset(bound(ast.parse(file.read_text(encoding="utf-8")))) if file.exists() else frozenset()
+
+
+def bound(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a block binds, but not those inside of its functions and classes."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield child.name
+            continue
+        if isinstance(child, ast.alias):
+            yield child.asname or child.name.split(".")[0]
+        elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+            yield child.id
+        yield from bound(child)
+
+
+def lost(tree: ast.AST) -> Iterator[str]:
+    """Yield the imports that lead nowhere: of a module that is not there, or of a name that it has not."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names if one.name.split(".")[0] in ROOTS and place(one.name) is None)
+        elif isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] in ROOTS:
+            found = place(str(node.module))
+            known = frozenset() if found is None else names(found)
+            for name in () if known & EVERYTHING else (alias.name for alias in node.names):
+                if name not in known and place(f"{node.module}.{name}") is None:
+                    yield f"{node.module}.{name}"
+
+
+def test_what_is_imported_is_there() -> None:
+    """Of the product's own imports mypy says it."""
+    around = files("tests", "scripts", "bench", "dags", "plugins")
+    broken = {str(file.relative_to(REPOSITORY)): [*lost(ast.parse(file.read_text("utf-8")))] for file in around}
+    assert not {file: imported for file, imported in broken.items() if imported}
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("from milepost.storage.s3.store import probe", "milepost.storage.s3.store.probe"),
+        ("from tests.harness.stores import faulty_disk", "tests.harness.stores.faulty_disk"),
+        ("def late():\n    import scripts.nothing", "scripts.nothing"),
+        ("from milepost.nowhere import anything", "milepost.nowhere.anything"),
+    ],
+)
+def test_an_import_that_leads_nowhere_is_named(text: str, named: str) -> None:
+    assert [*lost(ast.parse(text))] == [named]
