@@ -65,6 +65,23 @@ def test_a_checkpoint_that_cannot_be_read_is_named_with_why_and_hides_no_other(
     assert "Over the newest 4 completed epochs" in client.get(CHARTS.replace("charts", "summary")).text
 
 
+def test_of_epochs_whose_log_is_compacted_both_pages_say_that_there_are_no_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 2, {"last: 1": "last: 2"})
+    client = page_client(monkeypatch, *job_dags(job.small.folder / "config").values())
+    said = "The log of older epochs is compacted: it keeps no figures of them."
+    addresses = (CHARTS, CHARTS.replace("charts", "summary"))
+    assert not any(said in client.get(address).text for address in addresses)
+    job.land(range(3, 8))
+    job.run(5)
+    charts, summary = (client.get(address).text for address in addresses)
+    assert job.small.context.head().state.compacted > 0 and said in charts and said in summary
+    known = len(job.master.series(60))
+    assert 2 <= known < 7 and charts.count("<tr><td") == known
+    assert f"Over the newest {known} completed epochs" in summary
+
+
 def test_before_the_first_epoch_there_is_nothing_to_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = page_client(monkeypatch, *job_dags(SparklessJob.create(tmp_path).folder / "config").values())
     assert "No epoch has completed yet" in client.get(CHARTS).text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,20 @@ def test_pages_together_tell_every_checkpoint_once_and_each_switch_beside_what_i
         ("rollback", 5, "second"),
         ("rollback", 3, "first"),
     ]
+
+
+def test_the_live_line_is_told_as_the_walk_tells_it(job: CountedJob, tmp_path: Path) -> None:
+    """As far as the log is whole: of what is retained one after another by the head, of the rest by the log."""
+    thinned = CountedJob.with_epochs(tmp_path / "thinned", 1, {"last: 1": "last: 2"})
+    thinned.master.create_savepoint("first")
+    thinned.land(range(2, 7))
+    thinned.run(5)
+    for one, statuses in ((job, {"completed"}), (thinned, {"completed", "subsumed"})):
+        whole = takewhile(lambda report: not report.compacted, one.master.list_checkpoints())
+        done = [report for report in whole if report.live and report.status in ("completed", "subsumed")]
+        assert {report.status for report in done} == statuses and len(done) > 2
+        for limit in (1, 2, 3, 5, 50):
+            assert history.History(one.small.context).live(limit) == done[:limit]
 
 
 def test_a_page_reads_its_stretch_of_the_log_and_no_more(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
