@@ -17,6 +17,7 @@ from milepost.jobmaster.job import store_checks
 from milepost.jobmaster.job.store_checks import probe_stores, require_stores
 from milepost.protocol.records.errors import EnvironmentUnusable
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.spec_edits import edited
 from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.servers.s3_servers import Ministack
 
@@ -252,3 +253,35 @@ def test_without_a_folder_for_marks_each_process_asks(
         elif broken != "a folder for a mark":
             with pytest.raises(EnvironmentUnusable):
                 require_stores(job.context)
+
+
+def test_marks_of_several_places_stand_side_by_side_until_their_hour_is_over(
+    tmp_path: Path, another_process: Callable[[], None]
+) -> None:
+    first, second, third = (("http://s3", "", bucket) for bucket in ("a", "b", "c"))
+    store_checks._trust(first, store_checks._Rules.WRITES)
+    store_checks._trust(second, store_checks._Rules.READS)
+    another_process()
+    assert store_checks._is_trusted(first, store_checks._Rules.WRITES)
+    assert store_checks._is_trusted(second, store_checks._Rules.READS)
+    for mark in marks(tmp_path):
+        os.utime(mark, times=(0, 0))
+    store_checks._trust(third, store_checks._Rules.WRITES)
+    assert len(marks(tmp_path)) == 1
+    another_process()
+    assert not store_checks._is_trusted(first, store_checks._Rules.WRITES)
+
+
+def test_a_source_without_an_object_keeps_no_other_source_from_being_asked(server: Ministack, tmp_path: Path) -> None:
+    with HeaderDroppingProxy(server.port, dropped_headers=frozenset({"if-match"})) as proxy:
+        job, bucket = job_on(server, tmp_path, proxy.endpoint_url, "landing")
+        spec = job.folder / "config" / "small.yaml"
+        rows = "  rows:\n    format: csv\n    path: s3://{}/in/*.csv\n    schema: {{k: int64, v: string}}\n"
+        empty = rows.format(server.new_bucket()).replace("rows:", "empty:")
+        also = "  - {uid: others, kind: deduplicate, inputs: [empty], key: [k]}\n"
+        sink = "  - {name: others, input: others, format: parquet, path: ../lake/others, mode: append}\n"
+        more = {"sources:\n": f"sources:\n{empty}", "sinks:\n": f"{also}sinks:\n{sink}"}
+        spec.write_text(edited(spec.read_text(), more))
+        server.client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"k,v\n")
+        with pytest.raises(EnvironmentUnusable, match=r"source rows at .* ignored If-Match on GetObject"):
+            require_stores(job.context)
