@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from botocore.utils import parse_timestamp
 
 from milepost.protocol.records.object_store import Credentials, StoreConfig
-from milepost.storage.s3.store import S3Store
+from milepost.storage.s3.store import S3Store, moment
 
 
 def client_of(url: str, credentials: Credentials | None = None) -> object:
@@ -35,3 +36,26 @@ def test_what_the_aws_tools_are_told_anew_is_followed_by_the_next_store(
     of_file = client_of("s3://jobs")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-the-environment")
     assert len({without, of_file, client_of("s3://jobs")}) == 3
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "2026-11-26T04:03:39.000Z",
+        "2026-11-26T04:03:39Z",
+        "2026-11-26T04:03:39.1234567Z",
+        "2026-11-26T06:03:39.5+02:00",
+        "Thu, 26 Nov 2026 04:03:39 GMT",
+        "1795665819",
+        1795665819.25,
+    ],
+)
+def test_a_time_of_a_reply_is_what_the_aws_library_takes_it_for(told: str | float) -> None:
+    """To the millisecond, which is as far as a time of an object is asked for."""
+    assert round(moment(told).timestamp() * 1000) == round(parse_timestamp(told).timestamp() * 1000)
+
+
+def test_what_is_no_time_is_refused_as_the_aws_library_refuses_it() -> None:
+    for told in ("2026-11-99T04:03:39Z", "never"):
+        with pytest.raises(ValueError, match="Invalid timestamp"):
+            moment(told)

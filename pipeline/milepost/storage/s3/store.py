@@ -12,7 +12,7 @@ import time
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache, cached_property, lru_cache
 from itertools import islice
@@ -26,7 +26,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.handlers import add_expect_header
 from botocore.loaders import Loader, create_loader
-from botocore.utils import determine_content_length, get_environ_proxies
+from botocore.utils import determine_content_length, get_environ_proxies, parse_timestamp
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError
 
@@ -66,9 +66,18 @@ def aws_session(credentials: Credentials | None) -> boto3.session.Session:
     """Return a session with these credentials; None: those of the standard AWS chain."""
     session = botocore.session.get_session()
     session.register_component("data_loader", _service_models())
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=moment)
     if credentials is not None:
         session.set_credentials(credentials.access_key, credentials.secret_key, credentials.session_token)
     return boto3.session.Session(botocore_session=session)
+
+
+def moment(value: Any) -> datetime:
+    """Return a time of a reply; as listings write it for each object, ten times as fast as the AWS library reads it."""
+    if isinstance(value, str) and value[4:5] == "-" and value.endswith("Z"):
+        with suppress(ValueError):
+            return datetime.fromisoformat(value)
+    return parse_timestamp(value)
 
 
 _making = threading.Lock()
