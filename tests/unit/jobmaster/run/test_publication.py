@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from milepost.dataflow.sinks.formats.parquet_format import HEADS
+from milepost.dataflow.sinks.records.table_keys import staged_prefix
+from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StoreUnavailable
+from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StateCorrupt, StoreUnavailable
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.stores.job_stores import hook_stores
@@ -43,6 +45,18 @@ def test_a_table_that_is_not_where_the_job_left_it_fails_the_epoch_before_its_co
         InvalidRequest, match="sink seen: its table shows nothing yet, this job left it at checkpoint 2"
     ):
         job.run_one()
+    assert job.live_ids == [1, 2]
+    job.assert_tables_equal_the_oracle("table")
+
+
+def test_a_staged_file_that_is_gone_fails_the_epoch_before_its_commit_point(job: CountedJob) -> None:
+    """`prepare` takes what was staged as it is told: that it is there is asked beside it."""
+
+    def lose(plan: EpochPlan) -> None:
+        next((job.small.folder / "lake").glob(f"*/{staged_prefix(plan.checkpoint_id, plan.token)}*")).unlink()
+
+    with pytest.raises(StateCorrupt, match="is missing"):
+        job.master.run(Session.cli(), SparklessRunner(after=lose))
     assert job.live_ids == [1, 2]
     job.assert_tables_equal_the_oracle("table")
 
