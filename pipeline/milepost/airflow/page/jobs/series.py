@@ -8,7 +8,7 @@ from milepost.airflow.page.jobs.job_page import JobPage
 from milepost.jobmaster.jobmaster import EpochFigures
 from milepost.protocol.records.errors import NotFound
 
-MOST_READ = 60
+MOST_READ = 40
 """Epochs whose measurements one page reads; what the server has read before counts for none."""
 
 

@@ -16,7 +16,7 @@ from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.airflow.page.jobs.series import series_of
 from milepost.jobmaster.jobmaster import PHASE_GROUPS, EpochFigures, in_groups
 
-SHOWN_EPOCHS = 60
+SHOWN_EPOCHS = 30
 CHOICES = (30, 60, 120, 240)
 
 WHOLE = "whole"
