@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.job import store_checks
-from milepost.jobmaster.job.store_checks import probe_stores, require_stores
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.jobmaster.job.store_checks import first_head, probe_stores, require_stores
+from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.spec_edits import edited
 from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
@@ -285,3 +286,20 @@ def test_a_source_without_an_object_keeps_no_other_source_from_being_asked(serve
         server.client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"k,v\n")
         with pytest.raises(EnvironmentUnusable, match=r"source rows at .* ignored If-Match on GetObject"):
             require_stores(job.context)
+
+
+def test_a_place_that_is_trusted_and_hangs_is_not_waited_for_by_a_process_that_has_not_heard_of_it(
+    tmp_path: Path, another_process: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it kept the rules within the hour says nothing of whether it answers now."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "none")
+    monkeypatch.setattr("milepost.storage.s3.probe._ANSWER_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        store = f"storage: s3://lake/jobs\nstore: {{endpoint_url: '{endpoint}'}}\n"
+        job = SparklessJob.create(tmp_path, {"storage: ../store\n": store})
+        store_checks._trust(store_checks._place(job.context.store_config), store_checks._Rules.WRITES)
+        another_process()
+        with pytest.raises(StoreUnavailable, match=re.escape(f"at {endpoint} has not answered in 0.2 s")):
+            first_head(job.context)
