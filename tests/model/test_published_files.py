@@ -38,6 +38,8 @@ def test_files_that_were_joined_go_and_the_model_knows_that_nothing_shows_them(t
             key for sink, key in world.gone if key in {one for of in world.model.files[sink].values() for one in of}
         ]
         assert published, "what a checkpoint had shown is gone"
+        shown = {(sink, key) for sink, of in world.model.files.items() for key in of[max(of)]}
+        assert not shown & {*world.gone}, "and a joined file is shown in the place of its parts"
         world.check_stores()
     finally:
         world.close()

@@ -28,15 +28,17 @@ def mark_of(stored: Stored, sink: str, head: Mapping[str, Any]) -> Json:
 
 
 def files_of(stored: Stored, contents: Mapping[str, Any] | None) -> list[str]:
-    """Return the keys of a table's files; None is the empty table."""
+    """Return the keys of a table's files, a joined one in the place of the first of its parts; None is empty."""
     files: list[str] = []
     for handle in contents["records"] if contents is not None else ():
         body = stored(handle["key"])
         if body is None:
             raise AssertionError(f"I8: {handle['key']} of a table's contents is not there")
         change = json.loads(body)
-        files = [] if change["whole"] else [key for key in files if key not in change["removed"]]
-        files += [file["key"] for file in change["added"]]
+        joins = {one["of"][0]: one["file"]["key"] for one in change["joined"]}
+        gone = {*change["removed"], *(key for one in change["joined"] for key in one["of"])}
+        stays = [joins.get(key) if key in gone else key for key in (() if change["whole"] else files)]
+        files = [key for key in stays if key is not None] + [file["key"] for file in change["added"]]
     return files
 
 
