@@ -50,8 +50,10 @@ def listed_in(store: ObjectStore, state: ManifestState) -> Listed:
 def fold(context: JobContext, session_id: SessionId, state: ManifestState, grace_ms: int) -> None:
     """Fold what a head lists as garbage when that is much: then its size is bounded at any pace of epochs.
 
+    The head after it is read where lists went into the new one: their objects are deleted by that alone (I1).
+
     Args:
-        state: the head; when it has moved on and lists something else, nothing is folded.
+        state: of a head; when it has moved on and lists something else, nothing is folded.
     """
     plan = plan_fold(state, grace_ms)
     if plan is None:
@@ -64,11 +66,12 @@ def fold(context: JobContext, session_id: SessionId, state: ManifestState, grace
     ordered = tuple(sorted(keys))
     request = FoldGarbageRequest(session_id, plan, ordered, write_list(context.store, state, ordered))
     try:
-        result = context.transact(request)
+        begun = context.begin(request)
     except CommitConflict as error:  # somebody else changed the lists: the next epoch folds
         _LOG.info("%s", error.message)
         return
-    forget_lists(context, state, result.state)
+    if plan.lists:
+        forget_lists(context, state, begun.head())
 
 
 def forget_lists(context: JobContext, before: ManifestState, after: ManifestState) -> None:

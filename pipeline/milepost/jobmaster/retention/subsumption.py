@@ -27,7 +27,7 @@ from milepost.protocol.manifest.transaction.requests import (
     ListProgress,
     SubsumeRequest,
 )
-from milepost.protocol.manifest.upkeep.garbage import listable, plan_fold
+from milepost.protocol.manifest.upkeep.garbage import listable
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
@@ -65,12 +65,14 @@ class Ahead:
     Attributes:
         look_due: whether the tables are looked at afterwards, which is judged by what was retained before.
         compacted: up to this version all entries of the log are tombstones. request: None: planned when it is time.
+        is_whole: where there is no request, nothing is to be subsumed: it is not planned again.
         subsumed: what has been subsumed with it already.
     """
 
     look_due: bool
     compacted: int
     request: SubsumeRequest | None = None
+    is_whole: bool = False
     subsumed: tuple[CheckpointId, ...] = ()
 
 
@@ -125,10 +127,14 @@ def confirm_and_subsume(context: JobContext, confirms: ConfirmSinksRequest, ahea
     return replace(ahead, request=None, subsumed=ahead.request.checkpoint_ids if dropped else ())
 
 
-def looked_ahead(context: JobContext) -> Ahead:
-    """Return what `look_ahead` does, as of the head of now and without a plan: for who subsumes by itself."""
-    state = context.head().state
-    return Ahead(is_look_due(state, context.timeout_ms), compact_some(context, state))
+def looked_ahead(context: JobContext, session_id: SessionId) -> Ahead:
+    """Return what `look_ahead` does, as of the head that was seen last: for who subsumes by itself.
+
+    What is compactable at any head is so at every later one, and the transition checks the plan.
+    """
+    state = context.lately()
+    planned = begin_beside(context.store, lambda: _plan(context, session_id, state), "subsumption")
+    return Ahead(is_look_due(state, context.timeout_ms), compact_some(context, state), planned(), is_whole=True)
 
 
 def subsume_old(context: JobContext, session_id: SessionId, ahead: Ahead) -> tuple[CheckpointId, ...]:
@@ -142,8 +148,9 @@ def subsume_old(context: JobContext, session_id: SessionId, ahead: Ahead) -> tup
     """
     if ahead.subsumed:
         return ahead.subsumed
-    state = context.lately()
-    request = ahead.request or _plan(context, session_id, state)
+    state, request = context.lately(), ahead.request
+    if request is None and not ahead.is_whole:
+        request = _plan(context, session_id, state)
     if request is not None:
         made = context.record(replace(request, compacted=ahead.compacted))
         if isinstance(made, Transition):
@@ -167,13 +174,13 @@ def _plan(
         return None
     kept = [item for item in state.checkpoints if item.checkpoint_id not in dropped]
     gone = [item for item in state.checkpoints if item.checkpoint_id in dropped]
+    own = begin_beside(
+        context.store, lambda: at_once(context.store, partial(_own_objects, context), gone), "own-objects"
+    )
     needed = _readable(context, state)
     if any(item.checkpoint_id not in needed for item in kept):
         return None  # what it shares with the others is unknown, so all of it stays
     _check_shared(state.job, needed)
-    own = begin_beside(
-        context.store, lambda: at_once(context.store, partial(_own_objects, context), gone), "own-objects"
-    )
     try:
         tables = job_tables(context, state)
         if in_force_only and not all(table.in_force for table in tables):
@@ -199,9 +206,15 @@ def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) 
     Returns: the number of deleted objects of the job's own store.
     """
     grace_ms = minimum_grace_ms(timeout_ms)
-    judged_ms = context.store.clock_ms()
-    if not _has_work(context.lately(), session_id, judged_ms, grace_ms):
-        return 0
+    judged_ms, state, deleted = context.store.clock_ms(), context.lately(), 0
+    if deletable(state, session_id, judged_ms, grace_ms) or deletable_lists(state, session_id, judged_ms, grace_ms):
+        state, deleted = _delete_due(context, session_id, judged_ms, grace_ms)
+    fold(context, session_id, state, grace_ms)
+    return deleted
+
+
+def _delete_due(context: JobContext, session_id: SessionId, judged_ms: int, grace_ms: int) -> tuple[ManifestState, int]:
+    """Delete what the head of now lists, and say so. Returns the head after it, and how many objects went."""
     state = context.head().state
     done, deleted = delete_entries(context, state, deletable(state, session_id, judged_ms, grace_ms))
     lists, more = delete_listed(context, state, deletable_lists(state, session_id, judged_ms, grace_ms))
@@ -211,13 +224,7 @@ def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) 
         result = context.transact(request, at_least_ms=judged_ms)
         forget_lists(context, state, result.state)
         state = result.state
-    fold(context, session_id, state, grace_ms)
-    return deleted + more
-
-
-def _has_work(state: ManifestState, session_id: SessionId, now_ms: int, grace_ms: int) -> bool:
-    due = deletable(state, session_id, now_ms, grace_ms) or deletable_lists(state, session_id, now_ms, grace_ms)
-    return bool(due) or plan_fold(state, grace_ms) is not None
+    return state, deleted + more
 
 
 def delete_entries(
@@ -342,15 +349,18 @@ def _readable(context: JobContext, state: ManifestState) -> dict[CheckpointId, C
     Raises: StateCorrupt: one of the live lineage cannot be read.
     """
     live = lineage(state, state.timeline())
-    found = {}
-    for checkpoint in state.checkpoints:
+
+    def read(checkpoint: CompletedCheckpoint) -> CheckpointMetadata | None:
         try:
-            found[checkpoint.checkpoint_id] = context.metadata(checkpoint)
+            return context.metadata(checkpoint)
         except StateCorrupt as error:
             if checkpoint in live:
                 raise
             _LOG.warning("checkpoint %s of %s: %s", checkpoint.checkpoint_id, checkpoint.timeline, error.message)
-    return found
+            return None
+
+    found = zip(state.checkpoints, at_once(context.store, read, state.checkpoints), strict=True)
+    return {checkpoint.checkpoint_id: metadata for checkpoint, metadata in found if metadata is not None}
 
 
 def _referenced(checkpoint: CompletedCheckpoint, needed: Mapping[CheckpointId, CheckpointMetadata]) -> list[str]:

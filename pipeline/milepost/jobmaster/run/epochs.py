@@ -181,7 +181,7 @@ class Epochs:
         context, timeout_ms = self._context, self._context.timeout_ms
         sweep_forks(context, session)
         if ahead is None:
-            ahead = looked_ahead(context)
+            ahead = looked_ahead(context, session.session_id)
         subsumed = subsume_old(context, session.session_id, ahead)
         deleted = delete_garbage(context, session.session_id, timeout_ms)
         pruned = prune_tables(context, session.session_id, timeout_ms) if ahead.look_due else 0

@@ -252,7 +252,7 @@ def test_a_completed_checkpoint_holds_the_runs_it_shares_from_its_commit_on(tmp_
     session = next_epoch(job)
     first, second, third = job.context.head().state.checkpoints
     shared = {run.key for run in job.context.metadata(first).sources["rows"].consumed}
-    assert subsume_old(job.context, session.session_id, looked_ahead(job.context)) == (1, 2)
+    assert subsume_old(job.context, session.session_id, looked_ahead(job.context, session.session_id)) == (1, 2)
     listed = listed_in(job.context.store, job.context.head().state).keys
     assert shared <= set(job.context.metadata(third).references())
     assert not any(run.startswith(prefix) for run in shared for prefix in listed)

@@ -150,7 +150,7 @@ def test_each_tier_of_the_spec_keeps_the_newest_of_its_intervals(
     session = Session.cli()
     job.land("last.csv")
     job.trigger(session)
-    dropped = subsume_old(job.context, session.session_id, looked_ahead(job.context))
+    dropped = subsume_old(job.context, session.session_id, looked_ahead(job.context, session.session_id))
     assert [int(one.checkpoint_id) for one in job.context.head().state.checkpoints] == kept
     assert sorted([*dropped, *kept]) == [1, 2, 3, 4, 5, 6]
 

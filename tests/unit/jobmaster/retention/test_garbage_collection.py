@@ -395,7 +395,9 @@ def test_whatever_sessions_and_zombies_do_nothing_needed_ever_goes(tmp_path: Pat
                 if draw.random() < 0.8:
                     job.master.notify_complete(session, completed.checkpoint_id, "table")
                 if what == "subsume":
-                    subsume_old(in_days(job, days), session.session_id, looked_ahead(in_days(job, days)))
+                    subsume_old(
+                        in_days(job, days), session.session_id, looked_ahead(in_days(job, days), session.session_id)
+                    )
                     delete_garbage(in_days(job, days), session.session_id, TIMEOUT_MS)
             case "zombie" if tokens:
                 checkpoint_id, token = draw.choice(tokens)
