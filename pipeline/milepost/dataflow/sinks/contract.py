@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -28,8 +28,8 @@ from milepost.dataflow.sinks.records.committables import (
 from milepost.dataflow.sinks.records.contents import ContentsChange, TableContents
 from milepost.dataflow.sinks.records.marks import Mark
 from milepost.dataflow.sinks.records.reservation import TableOwner
+from milepost.dataflow.sinks.records.shown_table import ShownTable
 from milepost.dataflow.sinks.records.table_garbage import TableGarbage
-from milepost.dataflow.sinks.records.table_keys import table_key_fault
 from milepost.dataflow.sinks.table_format import OpenTable
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
@@ -133,27 +133,6 @@ class PreparedTable:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownMark:
-    """A mark under which a table shows what a savepoint has."""
-
-    number: int
-    write_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ShownTable:
-    """A table that shows what a savepoint has, for the job that takes it over where it is.
-
-    Attributes:
-        table_id: the table's own identity. marks: under any of these it does. keys: of its files, in commit order.
-    """
-
-    table_id: str
-    marks: tuple[ShownMark, ...]
-    keys: tuple[Annotated[str, table_key_fault], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class TableObject:
     """One object that lies below a sink's path.
 
@@ -213,11 +192,12 @@ class PreparingSink(StagingSink, Protocol):
     def staged_table(self, committable: Committable) -> pa.Table:
         """Return the rows that this epoch would publish: what the quality gate sees. Raises StateCorrupt."""
 
-    def reserve(self, identity: str) -> None:
+    def reserve(self, identity: str, before_create: Callable[[], None] = lambda: None) -> None:
         """Make a new table this job's, before anything is staged for it.
 
         Args:
             identity: of the job, not its name: a job made anew is another.
+            before_create: is called where nobody has reserved it; what it raises leaves it so.
         Raises: InvalidRequest: it is reserved for another job or sink, or made with another mode, key or format.
         """
 
@@ -293,15 +273,20 @@ class PreparingSink(StagingSink, Protocol):
     def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
         """As `prepare`, on a fork: the table does not matter, because the fork moves it as a whole, later."""
 
-    def abort(self, *, checkpoint_id: int, token: int) -> None:
+    def abort(self, *, checkpoint_id: int, token: int, before_delete: Callable[[], None] = lambda: None) -> None:
         """Delete what an epoch staged that the manifest says is aborted, or whose token lost.
 
+        Args:
+            before_delete: is called where something of it is there; what it raises leaves it there.
         Raises: InvalidRequest: the table carries a mark that is not of this job: nothing is deleted.
         """
 
 
 class MovingSink(Protocol):
     """The table follows the manifest: completed epochs, and switches of the live timeline (I14)."""
+
+    def look_ahead(self) -> None:
+        """Look at the table, if its next `move` can take a look of a moment ago; one that fails is repeated there."""
 
     def position(self) -> TablePosition:
         """Return where the table stands now."""

@@ -155,12 +155,14 @@ class TableFormat(Protocol):
         keeps_statistics: staged files carry the statistics of their columns, which engines skip files by.
         is_database: it keeps rows and no files, which lie in the job's storage; there are some that it cannot hold, so
             each epoch's are looked at (`check_rows`, `check_keys`).
+        keeps_looks: `recent` returns the table that was opened a moment ago.
         log_prefix: below it, in the table's folder, lies the format's log, which is never garbage of ours.
         names_owner: others make such tables too, and one says in its own properties whose it is.
     """
 
     keeps_statistics: bool
     is_database: bool
+    keeps_looks: bool
     log_prefix: str
     names_owner: bool
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from milepost.dataflow.sources.planning.objects import split_path
 from milepost.epoch.step_clock import StepClock
+from milepost.jobmaster.job.transactions import BegunTransaction, TransactResult
 from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.errors import NotFound, ProtocolViolation
@@ -54,27 +55,6 @@ NODE_CACHE_VARIABLE = "MILEPOST_CACHE_DIR"
 
 _METADATA_BYTES = 16 << 20
 """How much metadata of checkpoints one opened job keeps in memory: each step asks for that of all retained ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransactResult:
-    """What the protocol answered, and the head's state afterwards: act outside the manifest only on the latter."""
-
-    outcome: Answer
-    state: ManifestState
-
-
-@dataclass(frozen=True, slots=True)
-class BegunTransaction:
-    """What the protocol answered, and the state that it led to.
-
-    Attributes:
-        head: reads the head after it; outside the manifest, and the token's own prefix, act only on that.
-    """
-
-    outcome: Answer
-    state: ManifestState
-    head: Callable[[], ManifestState]
 
 
 @dataclass(frozen=True)
@@ -223,10 +203,12 @@ class JobContext:
             self._sink_stores[place] = open_store(place[1])
         return self._sink_stores[place]
 
-    def reserve(self, name: str, address: TableAddress | None = None) -> None:
+    def reserve(
+        self, name: str, address: TableAddress | None = None, before_create: Callable[[], None] = lambda: None
+    ) -> None:
         """Make a sink's new table this job's (`Sink.reserve`); asked once, because a reservation is never deleted."""
         if not self.is_reserved(name, address):
-            self.sink(name, address).reserve(self.identity)
+            self.sink(name, address).reserve(self.identity, before_create)
             self._reserved.add((name, self.sink_location(name, address)))
 
     def is_reserved(self, name: str, address: TableAddress | None = None) -> bool:

@@ -20,8 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from milepost.dataflow.sinks.contract import ShownTable, SinkMode
+from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.records.committables import SchemaText, StagedFile
+from milepost.dataflow.sinks.records.shown_table import ShownTable
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.ids import JOB_NAME_PATTERN, MAX_CHECKPOINT_ID

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import logging
 
+from milepost.epoch.answers import EpochReport
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.plan import InputRecord, encode_input_record, expected_subtasks, split_inputs
 from milepost.epoch.summary import summary_of
-from milepost.jobmaster.job.context import BegunTransaction, JobContext
+from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session, provably_dead
+from milepost.jobmaster.job.transactions import BegunTransaction
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAborted
 from milepost.jobmaster.leadership.sink_commits import Completion, SinkCommits
-from milepost.jobmaster.retention.subsumption import discard_losers, discard_staged
+from milepost.jobmaster.retention.discard import OwnTables, discard, discard_staged
 from milepost.jobmaster.retention.vetoes import with_veto
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, detail_for, reason_for, with_reason
 from milepost.protocol.manifest.decisions import decide
@@ -158,7 +160,7 @@ class Leadership:
             _LOG.info(
                 "checkpoint %s of %s was finished: adopting it", decision.checkpoint_id, timeline.leader.session_id
             )
-            self.complete(session, pending, *found, swept=True)
+            self.complete(session, pending, EpochReport(*found), swept=True)
         elif isinstance(decision, Abandon):
             _LOG.info("checkpoint %s is abandoned: %s", decision.checkpoint_id, decision.detail)
             tolerable = context.spec.checkpointing.tolerable_failures
@@ -240,12 +242,19 @@ class Leadership:
         self,
         session: Session,
         pending: PendingCheckpoint,
-        metadata: CheckpointMetadata,
-        handle: ObjectHandle,
+        report: EpochReport,
         *,
         swept: bool = False,
+        tables: OwnTables | None = None,
     ) -> Completion:
-        """Make the transition that is the commit point; the head after it is read when it is asked for."""
+        """Make the transition that is the commit point; the head after it is read when it is asked for.
+
+        What tries that lost have staged is deleted then, by that head (I1).
+
+        Args:
+            tables: in which they may have; None: they are looked for then.
+        """
+        metadata, handle = report.metadata, report.handle
         request = CompleteRequest(
             session_id=session.session_id,
             checkpoint_id=pending.checkpoint_id,
@@ -260,9 +269,13 @@ class Leadership:
         with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
             begun = self.context.begin(request)
         completed = self.completed(begun.state, pending.checkpoint_id)
-        if losers := [token for token in pending.prefixes if token != completed.token]:
+
+        def read_head() -> None:
             begun.head()
-            discard_losers(self.context, pending.checkpoint_id, losers)
+
+        for loser in pending.prefixes:
+            if loser != completed.token:
+                discard(self.context, pending.checkpoint_id, loser, tables, read_head)
         return Completion(completed, begun.state, begun.head)
 
     def give_up(

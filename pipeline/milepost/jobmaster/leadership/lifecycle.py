@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import logging
 
-from milepost.jobmaster.job.context import JobContext, TransactResult
+from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.transactions import TransactResult
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.outcomes import (
     AbortedCheckpoint,
@@ -25,7 +26,7 @@ from milepost.jobmaster.leadership.outcomes import (
     outcome_of,
 )
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
-from milepost.jobmaster.retention.subsumption import discard_staged
+from milepost.jobmaster.retention.discard import discard_staged
 from milepost.protocol.codec.log_entries import Tombstone
 from milepost.protocol.manifest.timelines.incarnation import dirty_results
 from milepost.protocol.manifest.transaction.answers import Transition

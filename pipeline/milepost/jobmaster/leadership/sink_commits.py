@@ -133,6 +133,20 @@ class SinkCommits:
             raise waits_for(completed, failed, first) from first
         return published
 
+    def look_ahead(self, name: str) -> Callable[[], None]:
+        """Begin to look at what the commit of one sink will ask for; return what waits until that is seen."""
+        context = self._context
+        if name not in {sink.name for sink in context.spec.sinks}:
+            return lambda: None  # what waits for it says so
+        table = begin_beside(context.store, context.sink(name).look_ahead, "table")
+        life = begin_beside(context.store, lambda: context.identity, "identity")
+
+        def wait() -> None:
+            table()
+            life()
+
+        return wait
+
     def commit_up_to(self, session: Session, state: ManifestState, target: CompletedCheckpoint, sink: str) -> bool:
         """Commit a sink's part of a checkpoint, and of every older one it has not confirmed, in order (I14).
 

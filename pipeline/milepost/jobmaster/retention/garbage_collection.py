@@ -14,11 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.retention.discard import discard
 from milepost.jobmaster.retention.fsck import Placed, StoredObject, describe, place_objects
 from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, is_large, listed_in, write_list
 from milepost.jobmaster.retention.log_compaction import compact_all
 from milepost.jobmaster.retention.reachability import JobReach, SinkReach, walk_job
-from milepost.jobmaster.retention.subsumption import MAX_FAILED_DROPS, delete_entries, delete_listed, discard
+from milepost.jobmaster.retention.subsumption import MAX_FAILED_DROPS, delete_entries, delete_listed
 from milepost.jobmaster.retention.table_pruning import PrunePlan, TableGarbage, carry_out, plan_pruning
 from milepost.protocol.manifest.transaction.requests import ListProgress
 from milepost.protocol.manifest.upkeep.collection import (

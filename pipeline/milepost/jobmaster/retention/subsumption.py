@@ -13,8 +13,9 @@ from functools import partial
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.retention.discard import discard
 from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, is_large, read_list, write_list
-from milepost.jobmaster.retention.job_tables import job_tables, staging_tables
+from milepost.jobmaster.retention.job_tables import job_tables
 from milepost.jobmaster.retention.left_tables import records_of_left_tables
 from milepost.jobmaster.retention.log_compaction import compact_some, record_backlog
 from milepost.jobmaster.retention.table_pruning import is_look_due
@@ -28,9 +29,9 @@ from milepost.protocol.manifest.transaction.requests import (
     SubsumeRequest,
 )
 from milepost.protocol.manifest.upkeep.garbage import listable
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
+from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import CheckpointError, StateCorrupt
-from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
+from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.layout import token_of_prefix
 from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState
 from milepost.protocol.retention.lineage import lineage
@@ -47,7 +48,6 @@ from milepost.protocol.retention.retention import (
 from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import begin_beside
 from milepost.storage.layout import checkpoint_prefix, require_own_prefix
-from milepost.storage.notices import AbortNotice, write_notice
 
 _LOG = logging.getLogger(__name__)
 
@@ -272,48 +272,6 @@ def delete_listed(
         if failed or not at_most:
             break
     return tuple(progress), deleted
-
-
-def discard_staged(context: JobContext, pending: PendingCheckpoint, notice: AbortNotice) -> None:
-    """After an abort: tell its Spark jobs that still run, and delete what its sinks staged.
-
-    What cannot be deleted now is deleted with its prefix, later.
-    """
-    for token in pending.prefixes:
-        try:
-            write_notice(context.store, pending.checkpoint_id, token, notice)
-        except CheckpointError as error:  # a courtesy: fencing protects the data
-            _LOG.warning("checkpoint %s: its subtasks were not told: %s", pending.checkpoint_id, error.message)
-    for token in pending.prefixes:
-        discard(context, pending.checkpoint_id, token)
-
-
-def discard_losers(context: JobContext, checkpoint_id: CheckpointId, losers: Iterable[FencingToken]) -> None:
-    """After the commit point: delete what the tokens staged at the sinks that are not the one that is published."""
-    for token in losers:
-        discard(context, checkpoint_id, token)
-
-
-def discard(context: JobContext, checkpoint_id: CheckpointId, token: FencingToken) -> bool:
-    """Delete what one token staged that no head refers to. Returns False when a sink could not; that is logged."""
-
-    def discarded(name: str) -> bool:
-        try:
-            for sink in staging_tables(context, name):
-                if not sink.is_anothers(context.identity):
-                    sink.abort(checkpoint_id=checkpoint_id, token=token)
-        except CheckpointError as error:
-            _LOG.warning(
-                "checkpoint %s: what token %s staged at sink %s stays: %s",
-                checkpoint_id,
-                token,
-                name,
-                error.message.removeprefix(f"sink {name}: "),
-            )
-            return False
-        return True
-
-    return all(at_once(context.store, discarded, [spec.name for spec in context.spec.sinks]))
 
 
 def _delete_entry(context: JobContext, state: ManifestState, prefix: str) -> int | None:

@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
+from milepost.epoch.answers import EpochReport
 from milepost.epoch.metadata import AcknowledgedSubtask, CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.fork_opening import opening_of
 from milepost.jobmaster.job.session import Session, provably_dead
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobmaster.retention.subsumption import discard
+from milepost.jobmaster.retention.discard import discard
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import ForkDisposed, TimelineForked
 from milepost.protocol.manifest.transaction.requests import DisposeForkRequest, ForkRequest, TriggerRequest
@@ -103,7 +104,7 @@ def imported(
     try:
         pending = _trigger(context, session, timeline, made)
         metadata = write(pending, timeline)
-        yield leadership.complete(session, pending, metadata, context.write_metadata(metadata)).checkpoint
+        yield leadership.complete(session, pending, EpochReport(metadata, context.write_metadata(metadata))).checkpoint
     except CommitOutcomeUnknown:  # what nobody knows is kept
         raise
     except BaseException:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from milepost.dataflow.quality.gate import begin_loading, evaluate_all
@@ -50,6 +51,7 @@ from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spec.graph.in_flight import input_signatures
 from milepost.state.layers.key_hash import KeyHash
 from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.background import begin_beside
 from milepost.storage.requests import own_put
 
 _LOG = logging.getLogger(__name__)
@@ -109,10 +111,11 @@ class _Attempt:
         """Reserve the tables that nobody has reserved yet, and return what the data plane is to do."""
         context, opened = self.context, self.opened
         check_locations(context, opened.base)
+        records = begin_beside(context.store, lambda: _read_contents(context, opened.base), "contents")
         with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
-            if new := [sink.name for sink in context.spec.sinks if not context.is_reserved(sink.name)]:
-                opened.leads()
-                at_once(context.store, context.reserve, new)
+            new = [sink.name for sink in context.spec.sinks if not context.is_reserved(sink.name)]
+            at_once(context.store, partial(context.reserve, before_create=opened.leads), new)
+            records()
             buckets = bucket_plans(context, opened)
         plan = _plan(context, opened, buckets, self.clock.started_ms)
         return replace(plan, dimensions=dimensions_of(context, opened))
@@ -146,6 +149,12 @@ class _Attempt:
             return {}
         with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
             return prepared()
+
+
+def _read_contents(context: JobContext, base: CheckpointMetadata | None) -> None:
+    """Read what the tables that the epoch writes consist of; whoever asks for it finds it."""
+    tables = base.tables if base is not None else {}
+    context.table_records.read_all(tables[sink.name] for sink in context.spec.sinks if sink.name in tables)
 
 
 def _planned(record: InputRecord) -> str:

@@ -29,6 +29,7 @@ from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAbo
 from milepost.jobmaster.leadership.sink_commits import Completion, Published, waits_for
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.jobmaster.reports.history.history import History
+from milepost.jobmaster.retention.discard import OwnTables, find_own_tables
 from milepost.jobmaster.retention.subsumption import (
     Ahead,
     confirm_and_subsume,
@@ -143,24 +144,32 @@ class Epochs:
         if completed is not None:
             return completed
         pending = self._leadership.require_own(state, session, checkpoint_id)
+        tables = find_own_tables(self._context) if len(pending.prefixes) > 1 else None
         if report is None:
             report = EpochReport(*self._leadership.pending_metadata(pending))
-        return self._complete(session, pending, report).checkpoint
+        return self._complete(session, pending, report, tables).checkpoint
 
-    def _complete(self, session: Session, pending: PendingCheckpoint, report: EpochReport) -> Completion:
+    def _complete(
+        self, session: Session, pending: PendingCheckpoint, report: EpochReport, tables: OwnTables | None = None
+    ) -> Completion:
         """Complete a checkpoint whose try is reported."""
-        metadata, handle = report.metadata, report.handle
-        metadata.verdict.raise_if_vetoed(self._context.spec.name, pending.checkpoint_id)
-        completion = self._leadership.complete(session, pending, metadata, handle)
-        self._context.know_metadata(handle, metadata)
+        report.verdict.raise_if_vetoed(self._context.spec.name, pending.checkpoint_id)
+        completion = self._leadership.complete(session, pending, report, tables=tables)
+        self._context.know_metadata(report.handle, report.metadata)
         return completion
 
     def notify_complete(self, session: Session, checkpoint_id: int, sink: str) -> Notified:
-        """Publish one sink's part of a completed checkpoint, and of every older one it has not confirmed, in order."""
-        state = self._context.head().state
+        """Publish one sink's part of a completed checkpoint, and of every older one it has not confirmed, in order.
+
+        The table is looked at beside the head: its commit compares.
+        """
+        context = self._context
+        seen = self._leadership.commits.look_ahead(sink)
+        state = context.head().state
         target = self._leadership.completed(state, checkpoint_id)
+        metadata = context.metadata(target)
+        seen()
         published = self._leadership.commits.commit_up_to(session, state, target, sink)
-        metadata = self._context.metadata(target)
         return Notified(
             checkpoint_id=target.checkpoint_id,
             timeline=target.timeline,

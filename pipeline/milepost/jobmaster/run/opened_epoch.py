@@ -9,8 +9,9 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord, decode_input_record
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks
 from milepost.jobmaster.job.code import JobCode, LoadedCode, check_recorded_spec, read_recorded_code
-from milepost.jobmaster.job.context import BegunTransaction, JobContext
+from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.transactions import BegunTransaction
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import CheckpointTriggered

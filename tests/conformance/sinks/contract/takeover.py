@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.contract import ShownTable, Sink, TableTarget
+from milepost.dataflow.sinks.contract import Sink, TableTarget
 from milepost.dataflow.sinks.records.contents import ContentsChange, ContentsRecords, TableContents
 from milepost.dataflow.sinks.records.reservation import reserved_for
+from milepost.dataflow.sinks.records.shown_table import ShownTable
 from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.layout import contents_prefix

@@ -12,6 +12,7 @@ from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.records.committables import Committable
 from milepost.dataflow.sinks.records.table_keys import DATA
 from milepost.dataflow.sources.planning.consumed import append
+from milepost.epoch.answers import EpochReport
 from milepost.epoch.metadata import (
     AcknowledgedSubtask,
     CheckpointMetadata,
@@ -174,7 +175,7 @@ class SparklessJob:
         )
         metadata = change(metadata)
         handle = context.write_metadata(metadata)
-        return Leadership(context).complete(session, pending, metadata, handle).checkpoint
+        return Leadership(context).complete(session, pending, EpochReport(metadata, handle)).checkpoint
 
     def epoch(self, change: Callable[[CheckpointMetadata], CheckpointMetadata] = lambda metadata: metadata) -> int:
         """One whole published epoch of a new session; returns its checkpoint id."""

@@ -34,6 +34,10 @@ class HookedFormat:
         return self.inner.keeps_statistics
 
     @property
+    def keeps_looks(self) -> bool:
+        return False
+
+    @property
     def log_prefix(self) -> str:
         return self.inner.log_prefix
 

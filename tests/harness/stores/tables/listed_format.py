@@ -111,6 +111,7 @@ class ListedFormat:
     store: ObjectStore
     keeps_statistics: bool = False
     is_database: bool = False
+    keeps_looks: bool = False
     log_prefix: str = LOG
     names_owner: bool = True
 

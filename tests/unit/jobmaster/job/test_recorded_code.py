@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.job.code import read_recorded_code
-from milepost.jobmaster.job.context import BegunTransaction, JobContext
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.transactions import BegunTransaction
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.manifest.decisions import Request
 from milepost.protocol.manifest.transaction.requests import RebindRequest, TriggerRequest

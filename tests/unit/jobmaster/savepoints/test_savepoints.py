@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from milepost.jobmaster.job.context import JobContext, TransactResult
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.transactions import TransactResult
 from milepost.jobmaster.leadership.outcomes import CheckpointCopy
 from milepost.jobmaster.savepoints.reader import read_savepoint
 from milepost.jobmaster.savepoints.savepoints import Savepoints

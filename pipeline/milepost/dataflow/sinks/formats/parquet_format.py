@@ -88,6 +88,7 @@ class ParquetFormat:
 
     keeps_statistics = False
     is_database = False
+    keeps_looks = True
     log_prefix = HEADS
     names_owner = False
 

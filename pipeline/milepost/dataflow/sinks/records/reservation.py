@@ -10,6 +10,7 @@ written after the commit of the format that changed the table's owner (`table_ta
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 from uuid import uuid4
@@ -24,6 +25,7 @@ from milepost.protocol.records.errors import (
     StateCorrupt,
 )
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage.concurrency.background import begin_beside
 
 RESERVATION = f"{OWN}owner.json"
 SUCCESSORS = f"{OWN}owners/"
@@ -104,31 +106,48 @@ def succeed(store: ObjectStore, owner: TableOwner) -> None:
 
 def _newest(store: ObjectStore) -> tuple[Reservation | None, int]:
     """Return the reservation that counts, and how many took the table over before and with it."""
+    first = begin_beside(store, lambda: _first(store), "reservation")
     for stat in store.list(SUCCESSORS, limit=1):
         match = _SUCCESSOR.fullmatch(stat.key)
         if match is None:
             raise StateCorrupt(f"{stat.key} is not the name of a reservation", key=stat.key)
         return decode(Reservation, store.get(stat.key), stat.key, key=stat.key), _TOP - int(match[1])
+    return first(), 0
+
+
+def _first(store: ObjectStore) -> Reservation | None:
     try:
-        return decode(Reservation, store.get(RESERVATION), RESERVATION, key=RESERVATION), 0
+        return decode(Reservation, store.get(RESERVATION), RESERVATION, key=RESERVATION)
     except NotFound:
-        return None, 0
+        return None
 
 
-def reserve(store: ObjectStore, wanted: Reservation) -> None:
+def reserve(store: ObjectStore, wanted: Reservation, before_create: Callable[[], None] = lambda: None) -> None:
     """Make the table at the store's root this owner's, or find that it is.
 
+    Args:
+        before_create: is called where nobody has reserved it; what it raises leaves it so.
     Raises:
         InvalidRequest: it is another's, or its rows are meant otherwise. StateCorrupt: what is there is no reservation.
         CommitOutcomeUnknown, StoreUnavailable: nobody knows; call again.
     """
-    _refuse_others(store, reserved_for(store) or _created(store, wanted), wanted)
+    there = reserved_for(store)
+    if there is None:
+        before_create()
+        there = _created(store, wanted)
+    _refuse_others(store, there, wanted)
 
 
-def check_reservable(store: ObjectStore, wanted: Reservation) -> None:
-    """Raises InvalidRequest, StateCorrupt where `reserve` would now. Changes nothing."""
+def check_reservable(store: ObjectStore, wanted: Reservation, check_place: Callable[[], None]) -> None:
+    """Raises InvalidRequest, StateCorrupt where `reserve` would now. Changes nothing.
+
+    Args:
+        check_place: is called where nobody has reserved it.
+    """
     if (there := reserved_for(store)) is not None:
         _refuse_others(store, there, wanted)
+    else:
+        check_place()
 
 
 def _refuse_others(store: ObjectStore, there: Reservation, wanted: Reservation) -> None:

@@ -11,7 +11,8 @@ Files that others appended are left alone, also when going back. A rewrite of ou
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from uuid import uuid4
 
@@ -21,7 +22,7 @@ from milepost.dataflow.sinks.contract import TablePosition, TableTarget
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.files.table_schema import widened_schema
 from milepost.dataflow.sinks.records.committables import StagedFile, decode_schema
-from milepost.dataflow.sinks.records.contents import ContentsRecords, TableContents, identity_of
+from milepost.dataflow.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.dataflow.sinks.records.marks import Mark, MarkRecords
 from milepost.dataflow.sinks.records.reservation import reserved_for
 from milepost.dataflow.sinks.records.table_keys import staged_by
@@ -30,6 +31,7 @@ from milepost.dataflow.sinks.table.table_history import files_of_ours
 from milepost.dataflow.sinks.table.table_ownership import TableOwnership
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat, TableMove
 from milepost.protocol.records.errors import (
+    CheckpointError,
     CommitConflict,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -72,6 +74,12 @@ class TableMover:
         """Return the table as it is now, and where it stands."""
         table = self._format.open()
         return table, self._position(table)
+
+    def look_ahead(self) -> None:
+        """Look at a table of a format that keeps what it saw, for the `move` that follows."""
+        if self._format.keeps_looks:
+            with suppress(CheckpointError):
+                self.look()
 
     def probe(self) -> str:
         """Say what the table is, asked now. Raises what keeps an epoch from writing it."""
@@ -183,6 +191,15 @@ class TableMover:
             raise self._waits(f"{len(back)} files that it had taken out are live again, {min(back)} among them")
         return {key: file for key, file in (ours | back).items() if key not in gone}
 
+    def rewritten(self, table: OpenTable, position: TablePosition, recorded: Sequence[StagedFile]) -> ContentsChange:
+        """Return what engines made of our files without changing rows. Raises InvalidRequest: they changed some."""
+        now = self.files_now(table, position)
+        before = {file.key for file in recorded}
+        return ContentsChange(
+            tuple(file for key, file in now.items() if key not in before),
+            tuple(file.key for file in recorded if file.key not in now),
+        )
+
     def _seen_before(self, target: TableTarget) -> tuple[OpenTable, TablePosition] | None:
         """Return the table as it was seen a moment ago, if a commit comes next, which compares."""
         table = self._format.recent()
@@ -284,8 +301,10 @@ class TableMover:
 
     def _planned(self, table: OpenTable, position: TablePosition, mark: Mark, target: TableTarget) -> TableMove:
         """Return what a commit changes; the files that it adds are there."""
-        now = self._ours_now(table, position, target.realigns)
         is_trusted = position.is_known and not target.realigns
+        if is_trusted:
+            self._records.read_all(one for one in (position.contents, mark.contents) if one is not None)
+        now = self._ours_now(table, position, target.realigns)
         then = self._records.files(mark.contents)
         listed = table.live()
         live = now if listed is None else listed

@@ -53,8 +53,6 @@ class TableOwnership:
 
         Raises: InvalidRequest: nothing was reserved.
         """
-        if reserved_for(self._store) is not None:
-            return
         table = self._format.open() if self._format.names_owner else None
         if table is None or is_same(table.owner, owner):
             return

@@ -16,7 +16,6 @@ import pyarrow as pa
 from milepost.dataflow.sinks.contract import (
     Look,
     PreparedTable,
-    ShownTable,
     SinkChange,
     SinkMode,
     TableObject,
@@ -30,6 +29,7 @@ from milepost.dataflow.sinks.records.committables import Committable, StagedFile
 from milepost.dataflow.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.dataflow.sinks.records.marks import Mark, MarkRecords
 from milepost.dataflow.sinks.records.reservation import Reservation, TableOwner, check_reservable, reservation, reserve
+from milepost.dataflow.sinks.records.shown_table import ShownTable
 from milepost.dataflow.sinks.records.table_garbage import TableGarbage
 from milepost.dataflow.sinks.records.table_keys import staged_by, staged_prefix
 from milepost.dataflow.sinks.staging.small_files import still_there
@@ -92,18 +92,22 @@ class TableSink(TableStaging):
         self._takeover = Takeover(name, store, form, marks, records)
         self._mover = TableMover(name, job, store, form, marks, records, self._ownership)
 
-    def reserve(self, identity: str) -> None:
+    def reserve(self, identity: str, before_create: Callable[[], None] = lambda: None) -> None:
         """Make a table this job's, before anything is staged for it; refuse another's, and one not to be adopted."""
-        reserve(self._store, self._reservable(identity))
+        wanted = self._wanted(identity)
+
+        def may_be_reserved() -> None:
+            before_create()
+            self._ownership.check_place(wanted.owner)
+
+        reserve(self._store, wanted, may_be_reserved)
 
     def check_reservable(self, identity: str) -> None:
-        check_reservable(self._store, self._reservable(identity))
+        wanted = self._wanted(identity)
+        check_reservable(self._store, wanted, lambda: self._ownership.check_place(wanted.owner))
 
-    def _reservable(self, identity: str) -> Reservation:
-        """Return what is to be reserved, once the table itself does not speak against it."""
-        owner = self._owner(identity)
-        self._ownership.check_place(owner)
-        return reservation(owner, self._format_name, self.mode.value, self.key)
+    def _wanted(self, identity: str) -> Reservation:
+        return reservation(self._owner(identity), self._format_name, self.mode.value, self.key)
 
     def owner(self) -> TableOwner | None:
         return self._ownership.reserved_owner()
@@ -150,7 +154,7 @@ class TableSink(TableStaging):
         recorded = self._records.files(base)
         rewritten = ContentsChange(())
         if not waits:
-            rewritten = self._rewritten_by_others(table, position, recorded)
+            rewritten = self._mover.rewritten(table, position, recorded)
             # A record is read again with a digest for each file, and no format's log has one.
             rewritten = replace(rewritten, added=tuple(map(self._files.identified, rewritten.added)))
         known = () if committable.whole else rewritten.applied_to(recorded)
@@ -179,9 +183,9 @@ class TableSink(TableStaging):
         self._mover.check_position(position, base)
         if table is None:
             return recorded
-        return self._rewritten_by_others(table, position, recorded).applied_to(recorded)
+        return self._mover.rewritten(table, position, recorded).applied_to(recorded)
 
-    def abort(self, *, checkpoint_id: int, token: int) -> None:
+    def abort(self, *, checkpoint_id: int, token: int, before_delete: Callable[[], None] = lambda: None) -> None:
         """Delete the files that this epoch staged.
 
         Only for a checkpoint that the manifest says is aborted, or a token that lost: no contents ever name them. A
@@ -191,6 +195,7 @@ class TableSink(TableStaging):
         staged = [stat.key for stat in found if staged_by(stat.key) is not None]
         if not staged:
             return
+        before_delete()
         position = self.position()
         if not position.is_known:
             raise InvalidRequest(
@@ -203,6 +208,9 @@ class TableSink(TableStaging):
 
     def position(self) -> TablePosition:
         return self._mover.look()[1]
+
+    def look_ahead(self) -> None:
+        self._mover.look_ahead()
 
     def move(self, target: TableTarget, before_commit: Callable[[], None] = lambda: None) -> bool:
         return self._mover.move(target, before_commit)
@@ -313,17 +321,6 @@ class TableSink(TableStaging):
     @property
     def by_buckets(self) -> bool:
         return self.mode is SinkMode.UPSERT and self._format_name in BUCKET_FORMATS
-
-    def _rewritten_by_others(
-        self, table: OpenTable, position: TablePosition, recorded: Sequence[StagedFile]
-    ) -> ContentsChange:
-        """Return what engines made of our files without changing rows. Raises InvalidRequest: they changed some."""
-        now = self._mover.files_now(table, position)
-        before = {file.key for file in recorded}
-        return ContentsChange(
-            tuple(file for key, file in now.items() if key not in before),
-            tuple(file.key for file in recorded if file.key not in now),
-        )
 
     def _owner(self, identity: str) -> TableOwner:
         return TableOwner(self._job, identity, self.name)

@@ -12,11 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import uuid4
 
-from milepost.dataflow.sinks.contract import ShownMark, ShownTable, TableTarget
+from milepost.dataflow.sinks.contract import TableTarget
 from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.contents import ContentsRecords, TableContents, identity_of
 from milepost.dataflow.sinks.records.marks import Mark, MarkRecords
 from milepost.dataflow.sinks.records.reservation import TableOwner, is_same, named, succeed
+from milepost.dataflow.sinks.records.shown_table import ShownMark, ShownTable
 from milepost.dataflow.sinks.records.table_keys import staged_by
 from milepost.dataflow.sinks.table.table_mover import LOST_RACES
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat

@@ -32,6 +32,7 @@ class DeltaFormat:
 
     keeps_statistics = True
     is_database = False
+    keeps_looks = False
     log_prefix = LOG
     names_owner = True
 

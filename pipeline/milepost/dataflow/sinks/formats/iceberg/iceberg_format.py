@@ -41,6 +41,7 @@ class IcebergFormat:
 
     keeps_statistics = True
     is_database = False
+    keeps_looks = False
     log_prefix = "metadata/"
     names_owner = True
 

@@ -36,6 +36,7 @@ class PostgresFormat:
 
     keeps_statistics = False
     is_database = True
+    keeps_looks = False
     names_owner = False
     """Its head does, which only we make: a table without one is refused, and so is another's, when it is opened."""
 
