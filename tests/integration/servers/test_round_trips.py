@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +17,9 @@ from bench.studies.old_job import rows_of, spec_of
 from milepost.api import JobMaster, Session, load_job
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
+from milepost.epoch.step_clock import StepClock
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint
+from milepost.jobmaster.run.triggered import Triggered
 from milepost.protocol.manifest.transaction.events import CheckpointTriggered
 from milepost.protocol.records.errors import CommitConflict, Fenced
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
@@ -29,6 +32,8 @@ from tests.harness.servers.proxies.delaying_proxy import CONTINUE, DelayingProxy
 from tests.harness.servers.s3_servers import Ministack
 from tests.harness.stores.request_chain import RequestChain, longest_chain
 
+T = TypeVar("T")
+
 IN_LINE = 13
 """Of driver and tasks, with two operators and sinks, a gate, and a checkpoint that is subsumed: head and listing,
 input record, trigger; source object, its measurements; runs of state and staged files; staged rows, metadata;
@@ -40,6 +45,18 @@ TASKS, IN_TASKS = "data plane", 4
 
 JOINING = 6
 """The epoch that does is the sixth behind the first: from seven epochs each subtask has so many files."""
+
+COLD = {"trigger": 6, "run_epoch": 11, "validate": 3, "complete": 6, "notify": 8, "subsume": 11}
+"""Of each task of such an epoch in a process of its own, which begins with the head, listed and read. `trigger`: its
+metadata; runs of consumed objects, beside them the listing; input record, transition. `run_epoch`: rebind; input
+record, beside it what the epoch continues; whose the tables are; the tasks; staged rows, else runs of consumed objects
+that become one; metadata. `validate`: metadata. `complete`: metadata; completion; what the trigger's token staged;
+measurements. `notify`: metadata, beside it the mark; records of contents; the files that are added; the table's head;
+confirmation; measurements. `subsume`: metadata, beside it all listings; list of garbage, transition; measurements. When
+garbage is folded, a list and a transition more; when lists of it are, also these, the head and a deletion."""
+
+COLD_EPOCHS = 4
+"""So many in a row: one folds entries, one folds lists, one makes one of all runs of consumed objects."""
 
 
 @pytest.fixture
@@ -56,12 +73,17 @@ def master(ministack: Ministack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return JobMaster(load_job(str(tmp_path / "trips.yaml")))
 
 
-def epoch(master: JobMaster, ministack: Ministack, number: int) -> RequestChain:
-    """Run the epoch of one file; return its requests."""
-    bucket, chain, runner = master.context.store.config.url.split("/")[2], RequestChain(), SideBySideRunner()
-    body = pa.BufferOutputStream()
+def land(master: JobMaster, ministack: Ministack, number: int) -> None:
+    """Put the file of one epoch."""
+    bucket, body = master.context.store.config.url.split("/")[2], pa.BufferOutputStream()
     pq.write_table(rows_of(number), body)
     ministack.client.put_object(Bucket=bucket, Key=f"landing/{number}.parquet", Body=body.getvalue().to_pybytes())
+
+
+def epoch(master: JobMaster, ministack: Ministack, number: int) -> RequestChain:
+    """Run the epoch of one file; return its requests."""
+    chain, runner = RequestChain(), SideBySideRunner()
+    land(master, ministack, number)
     with chain.recording():
         chain.clear()
         report = master.run(Session.cli(), runner, progress=lambda step: chain(step.partition(":")[0]))
@@ -85,15 +107,55 @@ def test_of_a_warm_epoch_so_many_requests_at_most_wait_for_one_another(master: J
     assert max(read.values()) == 1, "nothing is read twice"
 
 
+def cold_epoch(master: JobMaster, ministack: Ministack, number: int) -> dict[str, RequestChain]:
+    """Run the epoch of one file as a scheduler does, each task by a job master that knows nothing yet."""
+    land(master, ministack, number)
+    session, chains = Session.airflow("trips__epoch", f"run {number}", "scheduled", None), dict[str, RequestChain]()
+
+    def task(name: str, act: Callable[[JobMaster], T], *completed: int) -> T:
+        chains[name] = chain = RequestChain()
+        fresh, clock = JobMaster(master.context.job), StepClock(lambda step: chain(step.partition(" ")[0]))
+        with chain.recording():
+            chain.clear()
+            clock(name)
+            told = act(fresh)
+            if completed:
+                fresh.keep_times(*completed, clock)
+        return told
+
+    triggered = task("trigger", lambda fresh: fresh.trigger(session))
+    assert isinstance(triggered, Triggered)
+    number = triggered.checkpoint_id
+    task("run_epoch", lambda fresh: fresh.run_epoch(session, number, SideBySideRunner()))
+    task("validate", lambda fresh: fresh.validate(session, number))
+    token = int(task("complete", lambda fresh: fresh.complete(session, number), number, triggered.token).token)
+    for sink in ("minutes", "totals"):
+        task(f"notify {sink}", lambda fresh, sink=sink: fresh.notify_complete(session, number, sink), number, token)
+    task("subsume", lambda fresh: fresh.subsume(session), number, token)
+    return chains
+
+
+def test_of_each_task_in_a_process_of_its_own_so_many_requests_at_most_wait_for_one_another(
+    master: JobMaster, ministack: Ministack
+) -> None:
+    for number in range(JOINING):
+        epoch(master, ministack, number)
+    for number in range(JOINING, JOINING + COLD_EPOCHS):
+        for task, chain in cold_epoch(master, ministack, number).items():
+            line = longest_chain(chain.requests)
+            told = "\n".join(f"{one.method} {one.key}" for one in line)
+            assert len(line) <= COLD[task.partition(" ")[0]], f"{task}\n{told}"
+            read = Counter(one.key for one in chain.requests if one.method == "GET" and "/state/" not in one.key)
+            assert max(read.values()) == 1, f"{task}: nothing is read twice"
+
+
 @pytest.mark.parametrize("reserved", [False, True])
 def test_a_session_that_is_overtaken_at_its_trigger_touches_no_table(
     master: JobMaster, ministack: Ministack, reserved: bool
 ) -> None:
     """I1: the head after the grant is read beside the data plane; what is not below the token's prefix waits for it."""
     bucket, other = master.context.store.config.url.split("/")[2], JobMaster(master.context.job)
-    body = pa.BufferOutputStream()
-    pq.write_table(rows_of(0), body)
-    ministack.client.put_object(Bucket=bucket, Key="landing/0.parquet", Body=body.getvalue().to_pybytes())
+    land(master, ministack, 0)
     if reserved:
         with pytest.raises(_Down):
             master.run(Session.cli(), _DownRunner())

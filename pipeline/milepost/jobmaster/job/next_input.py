@@ -26,6 +26,8 @@ from milepost.protocol.exchange.watermarks import held_back, operator_watermark
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.values.durations import format_duration
+from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.background import begin_beside
 from milepost.storage.open import open_store
 
 _LOG = logging.getLogger(__name__)
@@ -110,23 +112,26 @@ def plan_sources(context: JobContext, base: CheckpointMetadata | None) -> Source
         StateCorrupt: the set of consumed objects cannot be read.
         EnvironmentUnusable: a bucket is missing, or access is denied.
     """
-    return {name: plan_one(context, base, name) for name in sorted(context.spec.streams)}
+    names = sorted(context.spec.streams)
+    plans = at_once(context.store, lambda name: plan_one(context, base, name), names)
+    return dict(zip(names, plans, strict=True))
 
 
 def plan_one(context: JobContext, base: CheckpointMetadata | None, name: str) -> SourcePlan:
-    """Plan one source. Raises: as `plan_sources`."""
+    """Plan one source: it is listed beside the reading of what is consumed. Raises: as `plan_sources`."""
     config, pattern = context.source(name)
     store = open_store(config)
+    listing = begin_beside(store, lambda: list_objects(store, pattern), "listing")
     snapshot = base.sources.get(name) if base is not None else None
     consumed = ConsumedSet.empty()
     if snapshot is not None:
         known = context.consumed(name, snapshot.consumed)
         consumed = ConsumedSet(known.table, snapshot.horizon_ms, compacts(snapshot.consumed))
     rules = _rules(name, context.spec.sources[name], local=config.is_local)
-    listing = list_objects(store, pattern)
+    listed = listing()
     timed = rules.settle_ms or rules.expect_every_ms or rules.forget_after_ms
     now_ms = store.clock_ms() if timed else 0
-    return plan_source(name, listing, consumed, rules, now_ms, first_epoch=snapshot is None)
+    return plan_source(name, listed, consumed, rules, now_ms, first_epoch=snapshot is None)
 
 
 def _rules(name: str, spec: SourceSpec, *, local: bool) -> SourceRules:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from functools import partial
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.codec.garbage_lists import decode_list, encode_list
@@ -14,6 +15,7 @@ from milepost.protocol.records.layout import garbage_list_key
 from milepost.protocol.records.manifest_state import GarbageList, ManifestState
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.reach import Listed
+from milepost.storage.concurrency.at_once import at_once
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,8 +61,7 @@ def fold(context: JobContext, session_id: SessionId, state: ManifestState, grace
     if plan is None:
         return
     keys = {entry.prefix for entry in plan.garbage}
-    for one in plan.lists:
-        keys.update(read_list(context.store, one))
+    keys.update(*at_once(context.store, partial(read_list, context.store), plan.lists))
     if not keys:
         return
     ordered = tuple(sorted(keys))

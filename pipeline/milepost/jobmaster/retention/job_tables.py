@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from milepost.dataflow.sinks.contract import Sink
@@ -14,6 +14,7 @@ from milepost.jobmaster.job.table_contents import is_known_table
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.background import begin_beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +50,29 @@ class JobTable:
 
 def job_tables(context: JobContext, state: ManifestState) -> tuple[JobTable, ...]:
     """Return every table of the sinks of the spec; of each sink first the one in force. Raises StateCorrupt."""
+    return find_job_tables(context)(state)
+
+
+def find_job_tables(context: JobContext) -> Callable[[ManifestState], tuple[JobTable, ...]]:
+    """Begin to list the registers beside what the caller does next; return what is `job_tables` of a state."""
     names = [spec.name for spec in context.spec.sinks]
-    found = at_once(context.store, lambda name: list(_of_sink(context, state, name)), names)
-    return tuple(table for tables in found for table in tables)
+
+    def listed() -> list[tuple[RegisteredTable, ...]]:
+        return at_once(context.store, lambda name: TableRegistry(context.store, name).tables(), names)
+
+    registered = begin_beside(context.store, listed, "registered-tables")
+
+    def tables(state: ManifestState) -> tuple[JobTable, ...]:
+        pairs = zip(names, registered(), strict=True)
+        return tuple(table for name, found in pairs for table in _of_sink(context, state, name, found))
+
+    return tables
 
 
 def staging_tables(context: JobContext, name: str) -> tuple[Sink, ...]:
     """Return a sink, opened for each table in which a session of the job may have staged something."""
-    others = _registered_beside(context, name, context.sink_location(name))
+    registered = TableRegistry(context.store, name).tables()
+    others = _registered_beside(context, name, registered, context.sink_location(name))
     return (context.sink(name), *(context.sink(name, one.address) for one in others))
 
 
@@ -66,11 +82,13 @@ def forget_table(context: JobContext, table: JobTable) -> None:
     TableRegistry(context.store, table.sink).forget(RegisteredTable(table.address, table.location))
 
 
-def _of_sink(context: JobContext, state: ManifestState, name: str) -> Iterator[JobTable]:
+def _of_sink(
+    context: JobContext, state: ManifestState, name: str, registered: Collection[RegisteredTable]
+) -> Iterator[JobTable]:
     address, location = _in_force(context, state, name)
     url = context.sink_config(name, address).url
-    registered = _registered_beside(context, name, location)
-    others = [one for one in registered if context.sink_config(name, one.address).url != url]
+    beside = _registered_beside(context, name, registered, location)
+    others = [one for one in beside if context.sink_config(name, one.address).url != url]
     locations = frozenset(one.location for one in others)
     yield JobTable(name, address, location, locations, in_force=True)
     for one in others:
@@ -90,14 +108,15 @@ def _in_force(context: JobContext, state: ManifestState, name: str) -> tuple[Tab
     return contents.address, contents.location
 
 
-def _registered_beside(context: JobContext, name: str, location: str) -> list[RegisteredTable]:
+def _registered_beside(
+    context: JobContext, name: str, registered: Collection[RegisteredTable], location: str
+) -> list[RegisteredTable]:
     """Return the registered tables beside one, which are still where they were, as this environment resolves them.
 
     A migration registers both of its tables. Where the one is not registered, a hand has written it: the others may be
     those of the job that this one is a copy of.
     """
-    found = TableRegistry(context.store, name).tables()
-    if location not in {one.location for one in found}:
+    if location not in {one.location for one in registered}:
         return []
-    others = [one for one in found if one.location != location]
+    others = [one for one in registered if one.location != location]
     return [one for one in others if context.sink_location(name, one.address) == one.location]

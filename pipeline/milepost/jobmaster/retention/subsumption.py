@@ -15,7 +15,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.discard import discard
 from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, is_large, read_list, write_list
-from milepost.jobmaster.retention.job_tables import job_tables
+from milepost.jobmaster.retention.job_tables import find_job_tables
 from milepost.jobmaster.retention.left_tables import records_of_left_tables
 from milepost.jobmaster.retention.log_compaction import compact_some, record_backlog
 from milepost.jobmaster.retention.table_pruning import is_look_due
@@ -177,12 +177,13 @@ def _plan(
     own = begin_beside(
         context.store, lambda: at_once(context.store, partial(_own_objects, context), gone), "own-objects"
     )
+    find_tables = find_job_tables(context)
     needed = _readable(context, state)
     if any(item.checkpoint_id not in needed for item in kept):
         return None  # what it shares with the others is unknown, so all of it stays
     _check_shared(state.job, needed)
     try:
-        tables = job_tables(context, state)
+        tables = find_tables(state)
         if in_force_only and not all(table.in_force for table in tables):
             return None
         shares = [share_of(needed[item.checkpoint_id]) for item in kept]

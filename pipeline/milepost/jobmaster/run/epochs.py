@@ -159,12 +159,9 @@ class Epochs:
         return completion
 
     def notify_complete(self, session: Session, checkpoint_id: int, sink: str) -> Notified:
-        """Publish one sink's part of a completed checkpoint, and of every older one it has not confirmed, in order.
-
-        The table is looked at beside the head: its commit compares.
-        """
+        """Publish one sink's part of a completed checkpoint, and of every older one it has not confirmed, in order."""
         context = self._context
-        seen = self._leadership.commits.look_ahead(sink)
+        seen = self._leadership.commits.look_ahead(sink)  # beside the head, before which nothing is done by it
         state = context.head().state
         target = self._leadership.completed(state, checkpoint_id)
         metadata = context.metadata(target)

@@ -143,7 +143,7 @@ def test_a_try_that_fails_leaves_a_later_try_of_its_session_alone(
     job.land("a.csv")
     session = Session.cli()
 
-    def away(context: JobContext, name: str) -> None:
+    def away(context: JobContext, name: str, **_: object) -> None:
         job.rebind(session)
         raise StoreUnavailable(f"sink {name} is away")
 
