@@ -59,7 +59,7 @@ MAX_FAILED_DROPS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class SubsumptionPlan:
     """What a subsumption reads and writes before its transition.
 
     Attributes:
@@ -76,12 +76,12 @@ class Ahead:
     subsumed: tuple[CheckpointId, ...] = ()
 
 
-def look_ahead(
+def plan_beside_commits(
     context: JobContext,
     session_id: SessionId,
     state: ManifestState,
     completed: CompletedCheckpoint,
-) -> Ahead:
+) -> SubsumptionPlan:
     """Plan the subsumption that follows once the sinks of a checkpoint have confirmed, beside their commits.
 
     Not where an older checkpoint waits for a sink too, or a table is not in force, whose turn comes after.
@@ -94,7 +94,7 @@ def look_ahead(
         state: of the completion.
     """
     planned = begin_beside(context.store, lambda: _early(context, session_id, state, completed), "subsumption")
-    return Ahead(is_look_due(state, context.timeout_ms), compact_some(context, state), planned())
+    return SubsumptionPlan(is_look_due(state, context.timeout_ms), compact_some(context, state), planned())
 
 
 def _early(
@@ -109,53 +109,57 @@ def _early(
     return _plan(context, session_id, replace(state, checkpoints=confirmed), in_force_only=True)
 
 
-def confirm_and_subsume(context: JobContext, confirms: ConfirmSinksRequest, ahead: Ahead | None) -> Ahead | None:
+def confirm_and_subsume(
+    context: JobContext, confirms: ConfirmSinksRequest, plan: SubsumptionPlan | None
+) -> SubsumptionPlan | None:
     """Record that sinks have committed, and in the same transition the subsumption that was planned beside them.
 
     Returns: what is done of it. Raises: the confirmation's error: then nothing was recorded.
     """
-    if ahead is None or ahead.request is None:
+    if plan is None or plan.request is None:
         context.record(confirms)
-        return ahead
+        return plan
     try:
-        made = context.record(replace(ahead.request, compacted=ahead.compacted, confirms=confirms))
+        made = context.record(replace(plan.request, compacted=plan.compacted, confirms=confirms))
     except CheckpointError as error:  # planned anew; that the sinks have committed does not wait for it
         _LOG.info("what is subsumed is decided again: %s", error.message)
         context.record(confirms)
-        return replace(ahead, request=None)
+        return replace(plan, request=None)
     dropped = isinstance(made, Transition) and isinstance(made.event, CheckpointsSubsumed)
-    return replace(ahead, request=None, subsumed=ahead.request.checkpoint_ids if dropped else ())
+    return replace(plan, request=None, subsumed=plan.request.checkpoint_ids if dropped else ())
 
 
-def looked_ahead(context: JobContext, session_id: SessionId) -> Ahead:
-    """Return what `look_ahead` does, as of the head that was seen last: for who subsumes by itself.
+def plan_subsumption(context: JobContext, session_id: SessionId) -> SubsumptionPlan:
+    """Return what `plan_beside_commits` does, as of the head that was seen last: for who subsumes by itself.
 
     What is compactable at any head is so at every later one, and the transition checks the plan.
     """
     state = context.lately()
     planned = begin_beside(context.store, lambda: _plan(context, session_id, state), "subsumption")
-    return Ahead(is_look_due(state, context.timeout_ms), compact_some(context, state), planned(), is_whole=True)
+    return SubsumptionPlan(
+        is_look_due(state, context.timeout_ms), compact_some(context, state), planned(), is_whole=True
+    )
 
 
-def subsume_old(context: JobContext, session_id: SessionId, ahead: Ahead) -> tuple[CheckpointId, ...]:
+def subsume_old(context: JobContext, session_id: SessionId, plan: SubsumptionPlan) -> tuple[CheckpointId, ...]:
     """Drop the checkpoints that the retention no longer keeps. Returns their ids.
 
     Entries of the log that are older than everything retained become tombstones before, some at once, and the same
     transition records how far that is (I6).
 
     Args:
-        ahead: what was done for it before.
+        plan: what was done for it before.
     """
-    if ahead.subsumed:
-        return ahead.subsumed
-    state, request = context.lately(), ahead.request
-    if request is None and not ahead.is_whole:
+    if plan.subsumed:
+        return plan.subsumed
+    state, request = context.lately(), plan.request
+    if request is None and not plan.is_whole:
         request = _plan(context, session_id, state)
     if request is not None:
-        made = context.record(replace(request, compacted=ahead.compacted))
+        made = context.record(replace(request, compacted=plan.compacted))
         if isinstance(made, Transition):
             return request.checkpoint_ids
-    record_backlog(context, session_id, state, ahead.compacted)
+    record_backlog(context, session_id, state, plan.compacted)
     return ()
 
 

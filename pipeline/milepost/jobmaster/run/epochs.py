@@ -31,11 +31,11 @@ from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.jobmaster.reports.history.history import History
 from milepost.jobmaster.retention.discard import OwnTables, find_own_tables
 from milepost.jobmaster.retention.subsumption import (
-    Ahead,
+    SubsumptionPlan,
     confirm_and_subsume,
     delete_garbage,
-    look_ahead,
-    looked_ahead,
+    plan_beside_commits,
+    plan_subsumption,
     subsume_old,
 )
 from milepost.jobmaster.retention.table_pruning import prune_tables
@@ -175,23 +175,23 @@ class Epochs:
             published=published,
         )
 
-    def subsume(self, session: Session, ahead: Ahead | None = None) -> Subsumption:
+    def subsume(self, session: Session, plan: SubsumptionPlan | None = None) -> Subsumption:
         """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8).
 
         What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer. Once
         per grace period the tables, and failing rows of vetoed epochs, are looked at too.
 
         Args:
-            ahead: what was done for it beside the sinks' commits; None: nothing.
+            plan: what was done for it beside the sinks' commits; None: nothing.
         """
         context, timeout_ms = self._context, self._context.timeout_ms
         sweep_forks(context, session)
-        if ahead is None:
-            ahead = looked_ahead(context, session.session_id)
-        subsumed = subsume_old(context, session.session_id, ahead)
+        if plan is None:
+            plan = plan_subsumption(context, session.session_id)
+        subsumed = subsume_old(context, session.session_id, plan)
         deleted = delete_garbage(context, session.session_id, timeout_ms)
-        pruned = prune_tables(context, session.session_id, timeout_ms) if ahead.look_due else 0
-        deleted += collect_vetoes(context) if ahead.look_due else 0
+        pruned = prune_tables(context, session.session_id, timeout_ms) if plan.look_due else 0
+        deleted += collect_vetoes(context) if plan.look_due else 0
         return Subsumption(tuple(subsumed), deleted, pruned)
 
     def abort(
@@ -261,16 +261,16 @@ class Epochs:
         clock("notify", ", ".join(completed.unconfirmed))
         planned = begin_beside(
             self._context.store,
-            partial(look_ahead, self._context, session.session_id, completion.state, completed),
+            partial(plan_beside_commits, self._context, session.session_id, completion.state, completed),
             "subsumption",
         )
         published = self._leadership.commits.publish(
             session, completion, lambda sink, seconds: clock.spent(f"notify {sink}", seconds)
         )
         clock("subsume")
-        ahead = self._confirmed(session, published, planned)
+        plan = self._confirmed(session, published, planned)
         try:
-            self.subsume(session, ahead)
+            self.subsume(session, plan)
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
         measured = post_commit_times(clock, report.write_ms, report.unrecorded)
@@ -295,21 +295,23 @@ class Epochs:
         state = self._context.head().state
         return Completion(completed, state, lambda: state), report
 
-    def _confirmed(self, session: Session, published: Published, planned: Callable[[], Ahead]) -> Ahead | None:
+    def _confirmed(
+        self, session: Session, published: Published, planned: Callable[[], SubsumptionPlan]
+    ) -> SubsumptionPlan | None:
         """Record that the sinks have committed, with what is subsumed then. Returns what is done of the subsumption."""
-        ahead = None
+        plan = None
         try:
-            ahead = planned()
+            plan = planned()
         except CheckpointError as error:  # met again by who subsumes; the confirmation does not wait for it
             _LOG.info("nothing was planned beside the sinks: %s", error.message)
         if not published.sinks:
-            return ahead
+            return plan
         try:
-            ahead = confirm_and_subsume(self._context, published.confirmation(session), ahead)
+            plan = confirm_and_subsume(self._context, published.confirmation(session), plan)
         except CheckpointError as error:
             raise waits_for(published.checkpoint, published.sinks, error) from error
         published.maintain()
-        return ahead
+        return plan
 
     def keep_times(
         self, checkpoint_id: int, token: int, clock: StepClock, unrecorded: StoreRequests = NOTHING_ASKED

@@ -14,7 +14,7 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.retention.garbage_lists import listed_in
-from milepost.jobmaster.retention.subsumption import looked_ahead, subsume_old
+from milepost.jobmaster.retention.subsumption import plan_subsumption, subsume_old
 from milepost.protocol.codec.entries import decode_entry, encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.codec.packing import unpacked
@@ -252,7 +252,7 @@ def test_a_completed_checkpoint_holds_the_runs_it_shares_from_its_commit_on(tmp_
     session = next_epoch(job)
     first, second, third = job.context.head().state.checkpoints
     shared = {run.key for run in job.context.metadata(first).sources["rows"].consumed}
-    assert subsume_old(job.context, session.session_id, looked_ahead(job.context, session.session_id)) == (1, 2)
+    assert subsume_old(job.context, session.session_id, plan_subsumption(job.context, session.session_id)) == (1, 2)
     listed = listed_in(job.context.store, job.context.head().state).keys
     assert shared <= set(job.context.metadata(third).references())
     assert not any(run.startswith(prefix) for run in shared for prefix in listed)

@@ -14,8 +14,8 @@ from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.jobmaster.retention.subsumption import (
     confirm_and_subsume,
     delete_garbage,
-    look_ahead,
-    looked_ahead,
+    plan_beside_commits,
+    plan_subsumption,
     subsume_old,
 )
 from milepost.protocol.manifest.transaction.requests import (
@@ -150,7 +150,7 @@ def test_each_tier_of_the_spec_keeps_the_newest_of_its_intervals(
     session = Session.cli()
     job.land("last.csv")
     job.trigger(session)
-    dropped = subsume_old(job.context, session.session_id, looked_ahead(job.context, session.session_id))
+    dropped = subsume_old(job.context, session.session_id, plan_subsumption(job.context, session.session_id))
     assert [int(one.checkpoint_id) for one in job.context.head().state.checkpoints] == kept
     assert sorted([*dropped, *kept]) == [1, 2, 3, 4, 5, 6]
 
@@ -168,12 +168,12 @@ def test_what_a_sink_has_committed_is_confirmed_although_the_subsumption_beside_
     sink = job.context.sink("table")
     contents = job.context.metadata(completed).tables["table"]
     sink.move(target_of(state, completed, contents, 1))
-    ahead = look_ahead(job.context, session.session_id, state, completed)
-    assert ahead.request is not None and ahead.request.checkpoint_ids == (1,)
+    plan = plan_beside_commits(job.context, session.session_id, state, completed)
+    assert plan.request is not None and plan.request.checkpoint_ids == (1,)
     job.context.transact(PinRequest(session.session_id, "reader", CheckpointId(1), DAY_MS))
     confirms = ConfirmSinksRequest(session.session_id, completed.checkpoint_id, ("table",))
-    left = confirm_and_subsume(job.context, confirms, ahead)
-    assert left == replace(ahead, request=None)
+    left = confirm_and_subsume(job.context, confirms, plan)
+    assert left == replace(plan, request=None)
     assert [(one.checkpoint_id, one.unconfirmed) for one in job.context.head().state.checkpoints] == [(1, ()), (2, ())]
 
 

@@ -16,7 +16,7 @@ from milepost.cli.main import app
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
-from milepost.jobmaster.retention.subsumption import delete_garbage, looked_ahead, subsume_old
+from milepost.jobmaster.retention.subsumption import delete_garbage, plan_subsumption, subsume_old
 from milepost.protocol.codec.log_entries import event_name
 from milepost.protocol.manifest.transaction.events import GarbageListed
 from milepost.protocol.records.errors import CommitConflict, StateCorrupt, StoreUnavailable
@@ -396,7 +396,7 @@ def test_whatever_sessions_and_zombies_do_nothing_needed_ever_goes(tmp_path: Pat
                     job.master.notify_complete(session, completed.checkpoint_id, "table")
                 if what == "subsume":
                     subsume_old(
-                        in_days(job, days), session.session_id, looked_ahead(in_days(job, days), session.session_id)
+                        in_days(job, days), session.session_id, plan_subsumption(in_days(job, days), session.session_id)
                     )
                     delete_garbage(in_days(job, days), session.session_id, TIMEOUT_MS)
             case "zombie" if tokens:
