@@ -93,14 +93,20 @@ def test_a_commit_that_the_store_refuses_for_good_discards_the_checkpoint(
 
 
 def test_a_commit_that_cannot_be_made_is_a_counted_failure(job: SparklessJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The outage begins between the last acknowledgement and the commit point, of an epoch that takes its time: the
-    head is looked for before the put.
+    """The outage begins between `_metadata` and the commit point of an epoch that takes its time: the head is
+    looked for before the put.
 
     Case: CheckpointCoordinatorTest.testExceptionInStoringCompletedCheckpointIsReportedToFailureManager
     """
     monkeypatch.setattr("milepost.storage.log.manifest_log._FRESH_S", 0.0)
-    outage = Fault(at("stat", MANIFEST_PREFIX), Effect.UNAVAILABLE)
-    fails(job, monkeypatch, StoreUnavailable, outage)
+    written: list[str] = []
+
+    def once_metadata_is_written(operation: str, key: str) -> bool:
+        if key.endswith("/_metadata"):
+            written.append(key)
+        return bool(written) and at("stat", MANIFEST_PREFIX)(operation, key)
+
+    fails(job, monkeypatch, StoreUnavailable, Fault(once_metadata_is_written, Effect.UNAVAILABLE))
     assert_given_up(job, "FINALIZE_CHECKPOINT_FAILURE")
     failures = job.context.head().state.failures
     assert (failures.consecutive, failures.counted) == (1, (2,))
