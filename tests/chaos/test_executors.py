@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,23 @@ from tests.harness.tasks.faults.worker_faults import KillExecutor, Workers
 
 
 @pytest.mark.referee
-def test_rows_of_a_lost_executor_are_made_again_and_the_epoch_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """I12: Spark compares what it makes again with what was there: one time in a row of the exchange fails the job."""
+def test_rows_of_a_lost_executor_are_made_again_and_the_epoch_goes_on(tmp_path: Path) -> None:
+    """I12: Spark compares what it makes again with what was there: one time in a row of the exchange fails the job.
+
+    In a process of its own: where Spark runs already, its master cannot be changed.
+    """
+    process = multiprocessing.get_context("spawn").Process(target=_lose_an_executor, args=(tmp_path,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0, "what was wrong is on stderr"
+
+
+def _lose_an_executor(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        _run_without_one(tmp_path, monkeypatch)
+
+
+def _run_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     edit = {
         without_quality(): "",
         "max_files: 4": "max_files: 2",
