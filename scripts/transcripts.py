@@ -63,6 +63,7 @@ _CHANGING = (
     # A table's and a state's: by the hash of each job's keys.
     (re.compile(r"(?:\d+ -> )?\b\d+ objects\b"), "<objects>"),
     (re.compile(r"\brows in \d+ files?\b"), "rows in <files>"),
+    (re.compile(r"\b\d+ +<size>(?= +committed\b)"), "<files>"),
     (re.compile(r" {2,}"), " "),
     (re.compile(r"-{2,}"), "--"),
     (re.compile(r" +$", re.MULTILINE), ""),
