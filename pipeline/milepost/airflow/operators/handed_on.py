@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from milepost.airflow.operators.base import TRIGGER
 from milepost.epoch.step_clock import PlanTimes, Unrecorded
@@ -13,48 +13,46 @@ Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True)
-class TriggeredCheckpoint:
-    """The checkpoint that the tasks of a run act for, as `trigger_checkpoint` leaves it."""
+class HandedOn:
+    """The checkpoint that the tasks of a run act for, and the token of the try."""
 
     checkpoint_id: int
-    epoch: int
     timeline: str
     token: int
-    times: PlanTimes
 
 
 @dataclass(frozen=True, slots=True)
-class EpochTry:
+class TriggeredCheckpoint(HandedOn):
+    """What `trigger_checkpoint` leaves. unrecorded: nothing, since `times` has what it asked."""
+
+    epoch: int
+    times: PlanTimes
+    unrecorded: ClassVar[Unrecorded] = Unrecorded()
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTry(HandedOn):
     """The token under which the newest try of `run_epoch` ran, and what it did, in words for the run's note.
 
     Attributes:
         unrecorded: handed on to the task that records it.
     """
 
-    checkpoint_id: int
-    timeline: str
-    token: int
     figures: str
     unrecorded: Unrecorded = field(default_factory=Unrecorded)
 
 
 @dataclass(frozen=True, slots=True)
-class ValidatedCheckpoint:
+class ValidatedCheckpoint(HandedOn):
     """A checkpoint that `validate` found fit to complete. unrecorded: as `EpochTry` has it."""
 
-    checkpoint_id: int
-    timeline: str
-    token: int
     unrecorded: Unrecorded = field(default_factory=Unrecorded)
 
 
 @dataclass(frozen=True, slots=True)
-class UnpublishedSink:
+class UnpublishedSink(HandedOn):
     """A sink that must be told of a completed checkpoint."""
 
-    checkpoint_id: int
-    timeline: str
-    token: int
     sink: str
 
 

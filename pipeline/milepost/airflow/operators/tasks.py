@@ -28,6 +28,7 @@ from milepost.airflow.operators.checkpoint_link import CheckpointLink
 from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
 from milepost.airflow.operators.handed_on import (
     EpochTry,
+    HandedOn,
     TriggeredCheckpoint,
     UnpublishedSink,
     ValidatedCheckpoint,
@@ -86,7 +87,7 @@ class EpochOperator(JobOperator):
         ran = context["ti"].xcom_pull(task_ids=self.beside(RUN))
         return left_by(RUN, EpochTry, ran) if ran else self.triggered(context)
 
-    def say_for(self, acting: TriggeredCheckpoint | EpochTry | ValidatedCheckpoint | UnpublishedSink) -> int:
+    def say_for(self, acting: HandedOn) -> int:
         """Log the first line of a task, see `say_for_whom`. Returns the checkpoint id."""
         self.say_for_whom(acting.checkpoint_id, acting.timeline, acting.token)
         return acting.checkpoint_id
@@ -121,7 +122,7 @@ class TriggerCheckpointOperator(EpochOperator):
             context["ti"].xcom_push(key=RETURN_VALUE, value={"nothing_to_do": triggered.status})
             raise DownstreamTasksSkipped(tasks=[self.beside(RUN)])
         acting = TriggeredCheckpoint(
-            triggered.checkpoint_id, triggered.epoch, triggered.timeline, triggered.token, triggered.times
+            triggered.checkpoint_id, triggered.timeline, triggered.token, triggered.epoch, triggered.times
         )
         self.say_for(acting)
         log.info("epoch %d is planned: %s", acting.epoch, in_words(triggered.summary))
@@ -182,8 +183,7 @@ class ValidateOperator(EpochOperator):
         for sink in verdict.verdicts:
             judged = {"rows": sink.rows, "expectations": len(sink.expectations)}
             log.info("sink %s: %s, %s", sink.sink, sink.status.value, in_words(judged))
-        before = acting.unrecorded if isinstance(acting, EpochTry) else Unrecorded()
-        unrecorded = Unrecorded(before.requests + clock.requests("validate"))
+        unrecorded = Unrecorded(acting.unrecorded.requests + clock.requests("validate"))
         return to_json(ValidatedCheckpoint(checkpoint_id, acting.timeline, acting.token, unrecorded))
 
 
@@ -199,8 +199,7 @@ class CompleteCheckpointOperator(CheckpointOperator):
         checkpoint_id = self.say_for(judged)
         with self.timed("complete") as (master, clock):
             completed = master.complete(self.session(context), checkpoint_id)
-        unrecorded = Unrecorded() if isinstance(judged, TriggeredCheckpoint) else judged.unrecorded
-        master.keep_times(checkpoint_id, completed.token, clock, unrecorded.requests)
+        master.keep_times(checkpoint_id, completed.token, clock, judged.unrecorded.requests)
         sinks = sorted(completed.unconfirmed)
         log.info("checkpoint %d is completed; sinks to publish: %s", checkpoint_id, ", ".join(sinks) or "none")
         log.info("%s", in_words({name: completed.summary.get(name) for name in _TOLD}))
