@@ -26,6 +26,7 @@ from bench.reports.statistics import Spread
 from bench.reports.targets import Record, counted, state_bytes_per_key
 from bench.rounds import Plan, Say, run_workload
 from bench.scheduled.parts import PARTS, measure_airflow
+from bench.studies.command_memory import measure_memory, render_memory
 from bench.studies.command_times import measure_commands, render_commands
 from bench.studies.old_job import grow_old
 from bench.studies.old_job_report import render_old_job
@@ -57,6 +58,7 @@ def main(arguments: list[str]) -> int:
         "report": _report,
         "old-job": _old_job,
         "commands": _commands,
+        "command-memory": _command_memory,
         "round-trips": _round_trips,
         "tables": _tables,
         "airflow": _airflow,
@@ -193,6 +195,23 @@ def _commands(options: argparse.Namespace, say: Say) -> int:
     return 0
 
 
+def _command_memory(options: argparse.Namespace, say: Say) -> int:
+    """Measure the memory of commands over so many keys; write their figures and COMMAND_MEMORY.md.
+
+    With `--before` the figures are those of an earlier commit, which later ones are shown beside.
+    """
+    file = options.results / "results-command-memory.json"
+    document = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"command_memory": {}, "before": {}}
+    for keys in options.keys:
+        record = measure_memory(keys, options.folder.resolve() / "command-memory", say)
+        side = "command_memory" if options.before is None else "before"
+        document[side][str(keys)] = record | {"machine": describe(), "commit": options.before or commit()}
+        file.write_text(json.dumps(document) + "\n", encoding="utf-8")
+        (options.results / "COMMAND_MEMORY.md").write_text(render_memory(document), encoding="utf-8")
+    say(f"wrote {options.results / 'COMMAND_MEMORY.md'}")
+    return 0
+
+
 def _airflow(options: argparse.Namespace, say: Say) -> int:
     """Measure parts of the way through Airflow; write their figures and AIRFLOW.md."""
     folder, results = options.folder.resolve() / "airflow", options.results.resolve()
@@ -310,6 +329,9 @@ def _parser() -> argparse.ArgumentParser:
     commands_ = commands.add_parser("commands", help="each command in a new process, on a bucket that answers in 20 ms")
     commands_.add_argument("--epochs", type=_positive, default=30)
     commands_.add_argument("--rounds", type=_positive, default=5)
+    memory_ = commands.add_parser("command-memory", help="peak memory of each command over so many keys")
+    memory_.add_argument("--keys", type=_positive, nargs="+", default=[1_000_000, 5_000_000], metavar="N")
+    memory_.add_argument("--before", metavar="COMMIT", help="keep the figures as those of an earlier commit")
     trips = commands.add_parser("round-trips", help="requests of an epoch that wait for one another; ROUND_TRIPS.md")
     trips.add_argument("--epochs", type=_positive, default=3)
     trips.add_argument("--delays", type=int, nargs="+", default=list(DELAYS_MS), metavar="MS", help="30 among them")
@@ -319,11 +341,11 @@ def _parser() -> argparse.ArgumentParser:
     airflow = commands.add_parser("airflow", help="epochs through Airflow beside empty tasks; writes AIRFLOW.md")
     airflow.add_argument("--only", nargs="+", choices=list(PARTS), help="these parts again; the others stay")
     airflow.add_argument("--rounds", type=_positive, help="turns, or minutes, instead of each part's own number")
-    for one in (measure, run, old_job, commands_, trips, tables, airflow):
+    for one in (measure, run, old_job, commands_, memory_, trips, tables, airflow):
         one.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="for inputs and scratch files")
     for one, modes in ((run, MODES), (report, MODES), (tables, MODES[:2])):
         one.add_argument("--mode", choices=modes, default="quick")
-    for one in (run, report, old_job, commands_, trips, tables, airflow):
+    for one in (run, report, old_job, commands_, memory_, trips, tables, airflow):
         one.add_argument("--results", type=Path, default=HOME, help="folder of the raw results and of their report")
     for one in (run, tables):
         one.add_argument(
