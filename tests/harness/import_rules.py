@@ -106,7 +106,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "contract",
         "path_columns",
         "bad_input dead_letters dimension event_times planning readers",
-        "build",
+        "build splits",
     ),
     "dataflow.operators": (
         "contract",

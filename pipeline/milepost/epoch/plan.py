@@ -14,9 +14,10 @@ from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.operators.functions.process import ProcessFunction
 from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
-from milepost.dataflow.sources.contract import SourceObject
+from milepost.dataflow.sources.contract import ObjectPart, SourceObject
 from milepost.dataflow.sources.planning.forgetting import Forgotten
-from milepost.dataflow.sources.planning.plan import SourcePlan, assign_splits
+from milepost.dataflow.sources.planning.plan import SourcePlan
+from milepost.dataflow.sources.splits import assign_splits
 from milepost.epoch.dimensions import DimensionInput, DimensionSnapshot
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.spark_answers import SparkAnswers
@@ -28,6 +29,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.graph.state_rules import OUTPUT_TABLE
+from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.load import LoadedJob
 from milepost.spec.values.spark_remote import SparkRemote
@@ -155,14 +157,16 @@ def decode_input_record(body: bytes) -> InputRecord:
 
 
 def split_inputs(
-    inputs: Sequence[SourceInput], parallelism: int
-) -> tuple[tuple[SourceInput, tuple[SourceObject, ...]], ...]:
-    """Return the epoch's source subtasks: for each its source and its objects, contiguous in plan order.
+    sources: Mapping[str, SourceSpec], inputs: Sequence[SourceInput], parallelism: int
+) -> tuple[tuple[SourceInput, tuple[ObjectPart, ...]], ...]:
+    """Return the epoch's source subtasks: for each its source and its objects or parts, contiguous in plan order.
 
     Sources follow in name order, so the channel order of any receiver is plan order whatever the parallelism.
     An epoch that reads nothing (a baseline to record) still has one source subtask: somebody must send the barrier.
     """
-    splits = tuple((item, split) for item in inputs for split in assign_splits(item.objects, parallelism))
+    splits = tuple(
+        (item, split) for item in inputs for split in assign_splits(sources[item.name], item.objects, parallelism)
+    )
     return splits or ((inputs[0], ()),)
 
 

@@ -157,7 +157,7 @@ class Plane:
             self.captured.add(STATIC, number, None, static_rows(number))
         answers = runner.run(plan)
         self.schemas = answers.schemas
-        sources = len(split_inputs(plan.inputs, options.parallelism))
+        sources = len(split_inputs(plan.spec.sources, plan.inputs, options.parallelism))
         expected = expected_subtasks(sources, self.graph.levels, options.parallelism)
         verified = verify(plan.checkpoint_id, plan.token, expected, answers.answers)
         states = {

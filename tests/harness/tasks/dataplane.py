@@ -23,7 +23,7 @@ from milepost.dataflow.operators.windows.window import TumblingWindowByKey
 from milepost.dataflow.operators.windows.window_bounds import FixedWindows
 from milepost.dataflow.operators.windows.windowed import Emission
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
-from milepost.dataflow.sources.contract import SourceObject
+from milepost.dataflow.sources.contract import ObjectPart, SourceObject, whole
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment
 from milepost.jobmaster.run.acknowledged import acknowledged
@@ -139,7 +139,7 @@ class TableReader:
     table: pa.Table
     schema: pa.Schema = SCHEMA
 
-    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
+    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
         yield from self.table.to_batches(max_chunksize=7)
 
 
@@ -249,8 +249,8 @@ class DataPlane:
 
     def _source(self, index: int, table: pa.Table, parallelism: int, limits: BufferLimits) -> Iterator[pa.RecordBatch]:
         identity = SubtaskIdentity(CheckpointId(self.epochs + 1), FencingToken(1), 0, index)
-        objects = (SourceObject("rows", "1", table.nbytes, 0),)
-        split = SourceSplit("events", identity, self.store.config, objects, TableReader(table), "t", "fail")
+        parts = (whole(SourceObject("rows", "1", table.nbytes, 0)),)
+        split = SourceSplit("events", identity, self.store.config, parts, TableReader(table), "t", "fail")
         memory = Memory(UNLIMITED, SpillFile(self._cache))
         items = run_source(split, self.store, TaskMetrics(0, index, 0), memory)
         return run_output_stage(self._tail(0, parallelism, limits), index, items, {}, memory)

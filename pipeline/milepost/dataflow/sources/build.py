@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.dataflow.sources.contract import SalvagingReader
+from milepost.dataflow.sources.contract import ObjectReader
 from milepost.dataflow.sources.readers.csv import CsvReader
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.json_lines import JsonLinesReader
@@ -11,7 +11,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.job.spec import SourceSpec
 
 
-def build_reader(name: str, spec: SourceSpec) -> SalvagingReader:
+def build_reader(name: str, spec: SourceSpec) -> ObjectReader:
     """Return the reader of a source: picklable, the same in every process.
 
     Args:

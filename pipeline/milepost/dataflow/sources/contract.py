@@ -49,6 +49,36 @@ class SourceObject:
     planned_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectPart:
+    """The records of one object that begin in a range of its bytes; the parts of an object have each of them once.
+
+    Where a record of a Parquet file begins is said in `ParquetReader`.
+
+    Attributes:
+        start, stop: half-open, in the bytes that are stored.
+    """
+
+    object: SourceObject
+    start: int
+    stop: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nobody else reads the object."""
+        return self.start == 0 and self.stop == self.object.size
+
+    @property
+    def size(self) -> int:
+        """Bytes of the range."""
+        return self.stop - self.start
+
+
+def whole(obj: SourceObject) -> ObjectPart:
+    """Return all of an object."""
+    return ObjectPart(obj, 0, obj.size)
+
+
 class BadRecord(Exception):
     """One record that cannot be read: bad input, reported as data, never a dead worker. It may be pickled.
 
@@ -100,8 +130,22 @@ class SourceReader(Protocol):
         """
 
 
-class SalvagingReader(SourceReader, Protocol):
-    """Reads what of an object can be read, too."""
+class PartReader(Protocol):
+    """Reads objects in parts."""
+
+    schema: pa.Schema
+
+    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part in order: those of all parts, one after another, are those of the object.
+
+        Of bad records the first of the object may be the one that is raised, by whatever part.
+
+        Raises: BadRecord; CommitConflict when the object's version differs; NotFound when it is gone.
+        """
+
+
+class ObjectReader(SourceReader, PartReader, Protocol):
+    """Reads objects whole, in parts, and what of an object can be read."""
 
     def salvage(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch | BadRecord]:
         """Yield the rows of the records that can be read, in order, and each record that cannot; slowly.

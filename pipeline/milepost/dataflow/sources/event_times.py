@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,15 @@ class RowsAhead:
     key: str
     rows: int
     newest_us: int
+
+
+def first_ahead(of_subtasks: Iterable[RowsAhead]) -> tuple[RowsAhead, ...]:
+    """Return the first objects with rows ahead, of those of a source's subtasks in order; parts of one are together."""
+    found: dict[str, RowsAhead] = {}
+    for one in of_subtasks:
+        known = found.get(one.key, RowsAhead(one.key, 0, one.newest_us))
+        found[one.key] = RowsAhead(one.key, known.rows + one.rows, max(known.newest_us, one.newest_us))
+    return tuple(found.values())[:NAMED_AHEAD]
 
 
 class EventTimes:

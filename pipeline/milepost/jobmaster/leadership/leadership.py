@@ -211,7 +211,7 @@ class Leadership:
         """
         context, spec = self.context, self.context.spec
         record = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(plan))
-        splits = split_inputs(plan.sources, spec.spark.parallelism)
+        splits = split_inputs(spec.sources, plan.sources, spec.spark.parallelism)
         request = TriggerRequest(
             session_id=session.session_id,
             holder=session.holder,

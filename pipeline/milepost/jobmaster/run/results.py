@@ -14,7 +14,7 @@ from milepost.dataflow.sinks.records.committables import Committable
 from milepost.dataflow.sinks.records.contents import ContentsRecords, TableContents
 from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.dataflow.sources.bad_input import together
-from milepost.dataflow.sources.event_times import NAMED_AHEAD, RowsAhead
+from milepost.dataflow.sources.event_times import RowsAhead, first_ahead
 from milepost.dataflow.sources.planning.consumed import append
 from milepost.epoch.code_hash import code_by_name
 from milepost.epoch.metadata import (
@@ -232,7 +232,7 @@ def _sources(
             finished=plan.alignment.final,
             newest_event_us=latest(before.newest_event_us if before else None, newest_us),
             ahead_rows=sum(ack["ahead_rows"] for ack in acks),
-            ahead=tuple(from_json(RowsAhead, one, item.name) for ack in acks for one in ack["ahead"])[:NAMED_AHEAD],
+            ahead=first_ahead(from_json(RowsAhead, one, item.name) for ack in acks for one in ack["ahead"]),
             furthest_us=latest(before.furthest_us if before else None, furthest_us),
             ahead_since=ahead_since,
             skipped=dict(sorted(item.skipped.items())),

@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Sequence
 
+from milepost.dataflow.sources.contract import ObjectPart
 from milepost.epoch.plan import EpochPlan
 from milepost.epoch.task_times import INCOMPLETE, attempts_prefix
 from milepost.protocol.records.errors import CheckpointError, SubtaskDeclined
@@ -77,6 +78,11 @@ def _is_reading(plan: EpochPlan, splits: Sequence[SourceSplit], task: int, attem
 
 
 def _objects(split: SourceSplit) -> str:
-    keys = [obj.key for obj in split.objects[:_NAMED_OBJECTS]]
-    more = len(split.objects) - len(keys)
+    keys = [_name(part) for part in split.parts[:_NAMED_OBJECTS]]
+    more = len(split.parts) - len(keys)
     return f"object {', '.join(keys)}" if len(keys) == 1 else ", ".join(keys) + (f" and {more} more" if more else "")
+
+
+def _name(part: ObjectPart) -> str:
+    key = part.object.key
+    return key if part.is_whole else f"{key} (bytes {part.start:,} to {part.stop:,} of {part.object.size:,})"

@@ -21,7 +21,7 @@ from milepost.dataflow.operators.latest import LatestByKey
 from milepost.dataflow.operators.materialized import MaterializedOperator
 from milepost.dataflow.operators.top import TopByKey
 from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import SalvagingReader
+from milepost.dataflow.sources.contract import ObjectReader
 from milepost.dataflow.sources.dead_letters import SCHEMA as DEAD_LETTERS
 from milepost.epoch.plan import EpochPlan, split_inputs
 from milepost.protocol.exchange.barrier import SubtaskIdentity
@@ -128,7 +128,7 @@ def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLeve
 
 
 def _schemas(
-    plan: EpochPlan, readers: Mapping[str, SalvagingReader], sql_schema: SqlSchema
+    plan: EpochPlan, readers: Mapping[str, ObjectReader], sql_schema: SqlSchema
 ) -> tuple[dict[str, pa.Schema], OperatorInputs, dict[str, StatefulOperator], dict[str, LookupPlan]]:
     schemas: dict[str, pa.Schema] = {}
     inputs: dict[str, tuple[OperatorInput, ...]] = {}
@@ -215,24 +215,25 @@ def _late(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if field.name in columns_of_users(schema.names)])
 
 
-def _splits(plan: EpochPlan, readers: Mapping[str, SalvagingReader]) -> tuple[SourceSplit, ...]:
+def _splits(plan: EpochPlan, readers: Mapping[str, ObjectReader]) -> tuple[SourceSplit, ...]:
+    splits = split_inputs(plan.spec.sources, plan.inputs, plan.spec.spark.parallelism)
     return tuple(
         SourceSplit(
             source=item.name,
             identity=SubtaskIdentity(plan.checkpoint_id, plan.token, 0, index),
             store=plan.sources[item.name],
-            objects=objects,
+            parts=parts,
             reader=readers[item.name],
             event_time=plan.spec.sources[item.name].event_time,
             on_missing=plan.spec.sources[item.name].on_missing,
             max_ahead_us=_max_ahead_us(plan.spec.sources[item.name]),
             dead_letters=_dead_letters(plan.spec.sources[item.name], readers[item.name]),
         )
-        for index, (item, objects) in enumerate(split_inputs(plan.inputs, plan.spec.spark.parallelism))
+        for index, (item, parts) in enumerate(splits)
     )
 
 
-def _dead_letters(source: SourceSpec, reader: SalvagingReader) -> WholeObjects | None:
+def _dead_letters(source: SourceSpec, reader: ObjectReader) -> WholeObjects | None:
     if source.bad_records == "fail":
         return None
     return WholeObjects(reader, source.on_bad_object == "dead_letter", source.max_bad_records)

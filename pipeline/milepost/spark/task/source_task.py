@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from milepost.dataflow.sources.bad_input import BadInputCounter, beyond_records
-from milepost.dataflow.sources.contract import BadRecord, SourceObject, SourceReader
+from milepost.dataflow.sources.contract import BadRecord, ObjectPart, PartReader
 from milepost.dataflow.sources.event_times import EventTimes
 from milepost.dataflow.sources.readers.streams import WHOLE_BYTES
 from milepost.protocol.codec.records import to_json
@@ -31,7 +31,7 @@ _JOINED_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SourceSplit:
-    """The objects that one source subtask reads, in plan order.
+    """The objects, and parts of objects, that one source subtask reads, in plan order.
 
     Attributes:
         source: name of the source, which is also its node in the job graph.
@@ -45,18 +45,18 @@ class SourceSplit:
     source: str
     identity: SubtaskIdentity
     store: StoreConfig
-    objects: tuple[SourceObject, ...]
-    reader: SourceReader
+    parts: tuple[ObjectPart, ...]
+    reader: PartReader
     event_time: str | None
     on_missing: str
     max_ahead_us: int | None = None
     dead_letters: WholeObjects | None = None
 
-    def read(self, store: ObjectStore, obj: SourceObject, memory: Memory) -> Iterator[Piece]:
-        """Yield an object's rows in order, and its bad records where they are rows. Raises what a reader does."""
+    def read(self, store: ObjectStore, part: ObjectPart, memory: Memory) -> Iterator[Piece]:
+        """Yield a part's rows in order, and its bad records where they are rows. Raises what a reader does."""
         if self.dead_letters is None:
-            return self.reader.read(store, obj)
-        return self.dead_letters.read(store, obj, memory)
+            return self.reader.read_part(store, part)
+        return self.dead_letters.read(store, part.object, memory)
 
 
 def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, memory: Memory) -> Iterator[TaskOutput]:
@@ -69,12 +69,12 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
     times = EventTimes(split.event_time, split.max_ahead_us)
     missing: list[str] = []
     small = _Joined(split.source)
-    wanted = [Wanted(obj.key, obj.etag, obj.size) for obj in split.objects]
+    wanted = [Wanted(part.object.key, part.object.etag, part.object.size) for part in split.parts]
     store = fetched_ahead(store, wanted, min(WHOLE_BYTES, memory.budget.held_bytes))
-    for obj in split.objects:
-        begun = False
+    for part in split.parts:
+        obj, begun = part.object, False
         try:
-            for piece in split.read(store, obj, memory):
+            for piece in split.read(store, part, memory):
                 begun = True
                 if isinstance(piece, BadRows):
                     count = bad.bad(obj.planned_ms, piece.rows.num_rows, piece.first, whole=piece.whole)
@@ -114,11 +114,11 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
             yield Declined(split.identity.decline_for(error, who, CheckpointFailureReason.IO_EXCEPTION))
             return
     yield from small.flush()
-    metrics.rows_in, metrics.bytes_in = rows, sum(obj.size for obj in split.objects if obj.key not in missing)
+    metrics.rows_in, metrics.bytes_in = rows, sum(part.size for part in split.parts if part.object.key not in missing)
     metrics.mark("read_ms")
     yield RowsDone()
     yield SnapshotStarted()
-    ack: dict[str, Any] = {"rows": rows, "objects": len(split.objects), "missing": missing}
+    ack: dict[str, Any] = {"rows": rows, "objects": len(split.parts), "missing": missing}
     ack |= {"newest_event_us": times.newest_us, "ahead_rows": times.ahead_rows, "furthest_us": times.furthest_us}
     ack["ahead"] = [to_json(one) for one in times.ahead]
     if split.dead_letters is not None:

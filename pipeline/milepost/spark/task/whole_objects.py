@@ -14,7 +14,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from milepost.dataflow.sources.bad_input import NAMED_BAD
-from milepost.dataflow.sources.contract import BadObject, BadRecord, SalvagingReader, SourceObject
+from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectReader, SourceObject
 from milepost.dataflow.sources.dead_letters import dead_letters
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spark.worker.task_memory import Memory
@@ -52,7 +52,7 @@ class WholeObjects:
         max_records: how many bad records there may be; None: any number.
     """
 
-    reader: SalvagingReader
+    reader: ObjectReader
     bad_objects: bool
     max_records: int | None
 

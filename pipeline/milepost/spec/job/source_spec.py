@@ -104,6 +104,15 @@ class SourceSpec(SpecModel):
     on_bad_object: Literal["fail", "dead_letter"] = "fail"
 
     @property
+    def whole_because(self) -> str | None:
+        """Why each object has one reader, however large it is; None: a large one is read in parts by several."""
+        if self.format != "parquet":
+            return f"format {self.format}"
+        if self.bad_records == "dead_letter":
+            return "bad_records: dead_letter"
+        return "on_missing: skip" if self.on_missing == "skip" else None
+
+    @property
     def start_time_ms(self) -> int | None:
         """Milliseconds of a `start` that is a time; None for earliest and latest."""
         return None if self.start in ("earliest", "latest") else start_time_ms(self.start)

@@ -16,6 +16,7 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.spec.job.source_spec import SourceSpec
 from tests.harness.jobs.job_log import EXPECTED, A, JobLog, refused
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
@@ -32,6 +33,8 @@ operators:
     "sinks:": "sinks:\n  - {name: second, input: also, format: parquet, path: ../lake/second, mode: upsert}",
 }
 
+SPEC = SourceSpec.model_validate({"format": "csv", "path": "*.csv", "schema": {"k": "int64"}})
+
 
 def source(name: str, objects: int) -> SourceInput:
     planned = tuple(SourceObject(f"{name}/{index}.csv", f"v{index}", 10, index) for index in range(objects))
@@ -40,7 +43,7 @@ def source(name: str, objects: int) -> SourceInput:
 
 def planned(sources: list[SourceInput], levels: int, parallelism: int) -> tuple[list[str], set[SubtaskKey]]:
     """The source of each source subtask, and everybody who must acknowledge."""
-    splits = split_inputs(sources, parallelism)
+    splits = split_inputs({item.name: SPEC for item in sources}, sources, parallelism)
     return [item.name for item, _ in splits], set(expected_subtasks(len(splits), levels, parallelism))
 
 

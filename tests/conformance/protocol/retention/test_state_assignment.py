@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sources.contract import SourceObject
-from milepost.dataflow.sources.planning.plan import assign_splits
+from milepost.dataflow.sources.splits import assign_splits
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.spec.job.source_spec import SourceSpec
 from milepost.state.buffers.buffers import Buffer, decode_rows, encode_rows
 from milepost.state.buffers.channel_state import ChannelStateHandle, encode_channel_state, restore_channel_state
 from milepost.state.layers.key_groups import key_group, key_group_range
@@ -117,8 +118,9 @@ def test_what_is_to_be_read_is_split_anew_each_object_to_one_subtask(parallelism
     Case: StateAssignmentOperationTest.testRepartitionSplitDistributeStates
     """
     objects = [SourceObject(f"{index}.csv", "v", 10 + index, index) for index in range(5)]
-    splits = assign_splits(objects, parallelism)
-    assert [obj for split in splits for obj in split] == objects
+    source = SourceSpec.model_validate({"format": "csv", "path": "*.csv", "schema": {"k": "int64"}})
+    splits = assign_splits(source, objects, parallelism)
+    assert [part.object for split in splits for part in split] == objects
     assert len(splits) == min(parallelism, len(objects))
     assert all(splits)
 

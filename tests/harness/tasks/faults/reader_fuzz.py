@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import BadObject, BadRecord, SalvagingReader, SourceObject
+from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectReader, SourceObject
 from milepost.dataflow.sources.dead_letters import dead_letters
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import SourceSpec
@@ -224,7 +224,7 @@ def read(store: LocalStore, wanted: Broken) -> str:
     return "rows"
 
 
-def _salvaged(reader: SalvagingReader, store: LocalStore, obj: SourceObject) -> tuple[pa.Table | None, list[BadRecord]]:
+def _salvaged(reader: ObjectReader, store: LocalStore, obj: SourceObject) -> tuple[pa.Table | None, list[BadRecord]]:
     """Return what can be read of an object, and what cannot; no rows of one that cannot be read at all."""
     batches, bad = [], []
     try:

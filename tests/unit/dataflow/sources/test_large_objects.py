@@ -12,7 +12,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.dataflow.sources.contract import BadRecord, SourceObject, SourceReader
+from milepost.dataflow.sources.contract import BadRecord, ObjectPart, ObjectReader, PartReader, SourceObject, whole
 from milepost.dataflow.sources.readers import parquet, streams
 from milepost.dataflow.sources.readers.csv import CsvReader
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
@@ -103,7 +103,7 @@ each_format = pytest.mark.parametrize(
 
 @each_format
 def test_no_more_than_a_part_is_asked_for_at_once(
-    store: Largest, key: str, body: Callable[[], bytes], reader: SourceReader
+    store: Largest, key: str, body: Callable[[], bytes], reader: ObjectReader
 ) -> None:
     obj = landed(store, key, body())
     assert obj.size > 3 * HELD
@@ -127,7 +127,7 @@ def test_an_object_that_changes_between_two_parts_is_refused(
 
 @each_format
 def test_an_object_that_is_still_written_while_it_is_read_declines_the_epoch(
-    store: Largest, tmp_path: Path, key: str, body: Callable[[], bytes], reader: SourceReader
+    store: Largest, tmp_path: Path, key: str, body: Callable[[], bytes], reader: ObjectReader
 ) -> None:
     """Size and time are compared after each part, the last one included: no half of a file is ever all of it."""
     obj = landed(store, key, body())
@@ -156,11 +156,11 @@ def test_a_bad_record_of_a_large_object_is_found_by_its_line(store: Largest) -> 
 
 
 def answers(
-    store: Largest, objects: list[SourceObject], reader: SourceReader
+    store: Largest, objects: list[SourceObject], reader: PartReader
 ) -> list[Rows | Declined | OperatorStageEnd]:
     """What a source subtask hands on with `on_missing: skip`, in order."""
     identity = SubtaskIdentity(CheckpointId(1), FencingToken(1), 0, 0)
-    split = SourceSplit("s", identity, store.config, tuple(objects), reader, None, on_missing="skip")
+    split = SourceSplit("s", identity, store.config, tuple(map(whole, objects)), reader, None, on_missing="skip")
     with task_memory(store.config.url.removeprefix("file://")) as memory:
         found = list(run_source(split, store, TaskMetrics(0, 0, 0), memory))
     return [item for item in found if isinstance(item, Rows | Declined | OperatorStageEnd)]
@@ -170,22 +170,22 @@ def answers(
 class Going:
     """A reader whose object is gone, and is found to be, once a batch of it was handed on."""
 
-    inner: SourceReader
+    inner: PartReader
     store: ObjectStore
 
     @property
     def schema(self) -> pa.Schema:
         return self.inner.schema
 
-    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
-        yield next(iter(self.inner.read(store, obj)))
-        self.store.delete([obj.key])
-        yield from self.inner.read(store, obj)
+    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
+        yield next(iter(self.inner.read_part(store, part)))
+        self.store.delete([part.object.key])
+        yield from self.inner.read_part(store, part)
 
 
 @each_format
 def test_an_object_that_goes_while_it_is_read_is_never_skipped(
-    store: Largest, key: str, body: Callable[[], bytes], reader: SourceReader
+    store: Largest, key: str, body: Callable[[], bytes], reader: ObjectReader
 ) -> None:
     """It stays new and is read whole when it is back: what was handed on of it would be published twice."""
     obj = landed(store, key, body())
@@ -197,7 +197,7 @@ def test_an_object_that_goes_while_it_is_read_is_never_skipped(
 
 @each_format
 def test_an_object_that_goes_before_any_row_of_it_is_handed_on_is_skipped(
-    store: Largest, key: str, body: Callable[[], bytes], reader: SourceReader
+    store: Largest, key: str, body: Callable[[], bytes], reader: ObjectReader
 ) -> None:
     kept, gone = landed(store, f"kept-{key}", body()), landed(store, key, body())
     store.inner.delete([gone.key])

@@ -15,7 +15,7 @@ from milepost.dataflow.sources.contract import SourceObject
 from milepost.dataflow.sources.path_columns import PathColumns
 from milepost.dataflow.sources.planning.consumed import ConsumedSet, append, load
 from milepost.dataflow.sources.planning.objects import Listing
-from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, assign_splits, plan_source
+from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import Action, InvalidRequest, SourceChanged
 from milepost.protocol.records.object_store import StoreConfig
@@ -220,25 +220,3 @@ def test_every_version_is_consumed_exactly_once(landings: list[set[int]], max_fi
 
 def _concat(done: ConsumedSet, rows: dict[str, list[object]]) -> pa.Table:
     return pa.concat_tables([done.table, pa.table(rows, schema=done.table.schema)])
-
-
-@settings(deadline=None)
-@given(sizes=st.lists(st.integers(1, 10**9), max_size=40), parallelism=st.integers(1, 12))
-def test_splits_are_contiguous_never_empty_and_cover_the_plan(sizes: list[int], parallelism: int) -> None:
-    """I12: (channel, sequence) order is plan order whatever the parallelism."""
-    objects = [obj(f"{n:03}", size=size) for n, size in enumerate(sizes)]
-    splits = assign_splits(objects, parallelism)
-    assert [o for split in splits for o in split] == objects
-    assert len(splits) == min(parallelism, len(objects))
-    assert all(splits)
-
-
-def test_splits_are_balanced_by_bytes() -> None:
-    objects = [obj(f"{n}", size=size) for n, size in enumerate([100, 1, 1, 1, 1, 96])]
-    first, second = assign_splits(objects, 2)
-    assert (len(first), len(second)) == (1, 5)
-
-
-def test_a_parallelism_below_one_is_refused() -> None:
-    with pytest.raises(InvalidRequest):
-        assign_splits([obj("a")], 0)

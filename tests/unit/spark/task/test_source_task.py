@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from milepost.dataflow.sources.contract import whole
 from milepost.dataflow.sources.planning.objects import list_objects
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.parquet import ParquetReader
@@ -53,7 +54,7 @@ def _read(
         source="bids",
         identity=SubtaskIdentity(CheckpointId(1), FencingToken(1), 0, 0),
         store=config,
-        objects=list_objects(store, "*.parquet").objects,
+        parts=tuple(map(whole, list_objects(store, "*.parquet").objects)),
         reader=ParquetReader(DeclaredColumns("bids", {"value": parse_type(declared)})),
         event_time=event_time,
         on_missing="fail",

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -211,37 +210,6 @@ def _forgotten(
     if forgets is None or consumed.horizon_ms is None:
         return forgets
     return replace(forgets, horizon_ms=max(forgets.horizon_ms, consumed.horizon_ms))
-
-
-def assign_splits(objects: Sequence[SourceObject], parallelism: int) -> tuple[tuple[SourceObject, ...], ...]:
-    """Cut the planned objects into contiguous splits of about equal bytes.
-
-    Contiguous in plan order, so that (channel, sequence) order is plan order whatever the parallelism.
-
-    Args:
-        objects: in plan order.
-        parallelism: at least 1.
-
-    Returns:
-        min(parallelism, number of objects) splits, none of them empty.
-
-    Raises:
-        InvalidRequest: parallelism is below 1.
-    """
-    if parallelism < 1:
-        raise InvalidRequest(f"parallelism of a source is at least 1, got {parallelism}.")
-    splits = min(parallelism, len(objects))
-    if splits == 0:
-        return ()
-    ends = np.cumsum([obj.size for obj in objects], dtype=np.float64)
-    middles = ends - np.array([obj.size for obj in objects]) / 2
-    cuts = [0]
-    for index in range(1, splits):
-        wanted = int(np.searchsorted(middles, ends[-1] * index / splits))
-        # Leave at least one object on either side of each cut.
-        cuts.append(min(max(wanted, cuts[-1] + 1), len(objects) - (splits - index)))
-    cuts.append(len(objects))
-    return tuple(tuple(objects[a:b]) for a, b in pairwise(cuts))
 
 
 def _diff(objects: Sequence[SourceObject], consumed: pa.Table) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from milepost.dataflow.sources.contract import BadObject, BadRecord, SourceObject, printable
+from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, SourceObject, printable
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.diagnosis import (
     BLOCK_BYTES,
@@ -124,6 +124,10 @@ class CsvReader:
             found = self._diagnose(obj.key, body, names)
             if isinstance(found, BadRecord):
                 raise found
+
+    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of an object, which is never cut. Raises: as `read`."""
+        return self.read(store, part.object)
 
     def salvage(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch | BadRecord]:
         """Yield the rows of the records that can be read, in order, and each record that cannot.

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.json as pajson
 
-from milepost.dataflow.sources.contract import BadObject, BadRecord, SourceObject
+from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, SourceObject
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.diagnosis import (
     BLOCK_BYTES,
@@ -78,6 +78,10 @@ class JsonLinesReader:
             return
         if rows and unseen:
             self._refuse_missing(obj.key, body, unseen)
+
+    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of an object, which is never cut. Raises: as `read`."""
+        return self.read(store, part.object)
 
     def salvage(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch | BadRecord]:
         """Yield the rows of the lines that can be read, in order, and each line that cannot.

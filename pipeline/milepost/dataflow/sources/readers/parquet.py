@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import accumulate
 from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.dataflow.sources.contract import BadObject, BadRecord, SourceObject
+from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, SourceObject, whole
 from milepost.dataflow.sources.readers.allocation import TooLarge, at_most
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.streams import (
@@ -47,7 +49,12 @@ _Check = Callable[[pa.Array], object]
 
 
 class ParquetReader:
-    """Reads Parquet objects; picklable, holds no open file."""
+    """Reads Parquet objects; picklable, holds no open file.
+
+    A part of an object has the rows of whole row groups. They are laid over the object's bytes by their sizes, in the
+    order of the file, and each belongs to the part in which its middle lies: where the file says that they are is
+    nothing that an order could rest upon.
+    """
 
     def __init__(self, declared: DeclaredColumns) -> None:
         self._declared, self.schema = declared, declared.schema
@@ -60,7 +67,11 @@ class ParquetReader:
                 is no text (`line` is None, the reason names the row), or rows beyond the bounds of memory.
             CommitConflict: the object's version differs. NotFound: the object is gone.
         """
-        for item in self._read(store, obj, apart=False):
+        return self.read_part(store, whole(obj))
+
+    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the part's row groups. Raises: as `read`."""
+        for item in self._read(store, part, apart=False):
             assert not isinstance(item, BadRecord)
             yield item
 
@@ -69,25 +80,23 @@ class ParquetReader:
 
         Raises: BadObject: it cannot be read, or holds too much. CommitConflict, NotFound: as `read`.
         """
-        return self._read(store, obj, apart=True)
+        return self._read(store, whole(obj), apart=True)
 
-    def _read(self, store: ObjectStore, obj: SourceObject, *, apart: bool) -> Iterator[pa.RecordBatch | BadRecord]:
+    def _read(self, store: ObjectStore, part: ObjectPart, *, apart: bool) -> Iterator[pa.RecordBatch | BadRecord]:
+        obj = part.object
         values = self._declared.in_path.values(obj)
         stored = open_object(store, obj)
-        row = 0
         try:
             with at_most(_CONTENT_BYTES):
                 body = decompressed(obj.key, stored)
-            for item in self._batches(obj.key, body, apart=apart):
+            for item in self._batches(part, body, apart=apart):
                 if isinstance(item, BadRecord):
                     yield item
                     continue
-                row += item.num_rows
                 if item.num_rows:
                     yield self._declared.in_path.append(item, values)
         except TooLarge as error:
-            reason = f"its rows from {row + 1:,} on cannot be held: {error}"
-            raise BadObject(obj.key, None, None, None, reason) from error
+            raise _cannot_be_held(obj.key, 0, error) from error
         except UnicodeDecodeError as error:
             raise BadObject(obj.key, None, None, None, "the name of a column is not valid UTF-8") from error
         except MemoryError:  # among pyarrow's errors too: it is about the worker
@@ -96,26 +105,31 @@ class ParquetReader:
             reason = "it is not a readable Parquet file"
             raise BadObject(obj.key, None, None, None, reason, said=str(error)) from error
 
-    def _batches(self, key: str, body: ObjectBody, *, apart: bool) -> Iterator[pa.RecordBatch | BadRecord]:
+    def _batches(self, part: ObjectPart, body: ObjectBody, *, apart: bool) -> Iterator[pa.RecordBatch | BadRecord]:
         """Yield the declared columns; of rows that turn out wide, fewer at a time. Raises as `read`, and TooLarge.
 
         Args:
             apart: a row that does not fit is yielded, and not raised.
         """
-        bound = max(EXPANSION_FREE_BYTES, body.size * MAX_EXPANSION)
+        key, bound = part.object.key, max(EXPANSION_FREE_BYTES, body.size * MAX_EXPANSION)
         with at_most(_DECODING_BYTES):
             at_once = 0 if body.held else _COLUMN_BYTES
             file = pq.ParquetFile(body.file(), buffer_size=at_once, pre_buffer=body.held)
             self._check(key, file)
             pages_bytes, widest = self._sizes(file.metadata, at_once)
-            rows, row, seen_bytes = min(_FIRST_ROWS, _rows_of(widest)), 0, 0
-            raw_batches = file.iter_batches(batch_size=rows, columns=self._declared.in_file.names)
+            groups = _groups_of(part, file.metadata)
+            row = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
+            rows, seen_bytes = min(_FIRST_ROWS, _rows_of(widest)), 0
+            raw_batches = file.iter_batches(rows, groups, columns=self._declared.in_file.names)
         while True:
-            with at_most(_DECODING_BYTES + min(pages_bytes, _PAGES_BYTES)):
-                raw = next(raw_batches, None)
-                if raw is None:
-                    return
-                batch, bad = self._apart(key, raw, row) if apart else (self._converted(key, raw, row), [])
+            try:
+                with at_most(_DECODING_BYTES + min(pages_bytes, _PAGES_BYTES)):
+                    raw = next(raw_batches, None)
+                    if raw is None:
+                        return
+                    batch, bad = self._apart(key, raw, row) if apart else (self._converted(key, raw, row), [])
+            except TooLarge as error:
+                raise _cannot_be_held(key, row, error) from error
             yield batch
             yield from bad
             row += raw.num_rows
@@ -209,6 +223,23 @@ class ParquetReader:
         except pa.ArrowInvalid:
             return False
         return column.name != self._declared.event_time or not array.null_count
+
+
+def _cannot_be_held(key: str, rows_read: int, error: TooLarge) -> BadObject:
+    return BadObject(key, None, None, None, f"its rows from {rows_read + 1:,} on cannot be held: {error}")
+
+
+def _groups_of(part: ObjectPart, metadata: pq.FileMetaData) -> range:
+    """Return the row groups of a part, by index: those of all parts are those of the file, in its order.
+
+    Of four of 10 bytes each, in an object of 48, the part [0, 24) has the first two: their middles are at 6 and 18.
+    """
+    sizes = [max(metadata.row_group(group).total_byte_size, 0) + 1 for group in range(metadata.num_row_groups)]
+    ends = [*accumulate(sizes)]
+    # In halves of a byte, by whole numbers: no part may round otherwise than another.
+    middles = [(2 * end - size) * part.object.size for end, size in zip(ends, sizes, strict=True)]
+    scale = 2 * ends[-1] if ends else 1
+    return range(bisect_left(middles, part.start * scale), bisect_left(middles, part.stop * scale))
 
 
 def _rows_of(bytes_per_row: int) -> int:
