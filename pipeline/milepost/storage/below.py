@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import IO
 
 from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStore
@@ -37,7 +38,7 @@ class StoreBelow:
     def put(self, key: str, body: bytes) -> ObjectStat:
         return self._own(self.inner.put(self._key(key), body))
 
-    def create(self, key: str, body: bytes) -> ObjectStat:
+    def create(self, key: str, body: bytes | IO[bytes]) -> ObjectStat:
         return self._own(self.inner.create(self._key(key), body))
 
     def list(

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
 
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import NotFound, StateCorrupt
+from milepost.protocol.records.errors import CommitConflict, EnvironmentUnusable, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.protocol.retention.handle_check import MISSING, handle_fault
+from milepost.protocol.retention.handle_check import MISSING, digest_fault, handle_fault
+
+IN_MEMORY_BYTES = 16 << 20
+"""An object of more bytes is read piece by piece: none of its readers holds it."""
+
+_PIECE_BYTES = 8 << 20
 
 
 def handle_of(key: str, body: bytes) -> ObjectHandle:
@@ -43,6 +54,62 @@ def read_handle(store: ObjectStore, handle: ObjectHandle) -> bytes:
     if fault is not None:
         raise _corrupt(store, handle, fault)
     return body
+
+
+@contextmanager
+def handle_file(store: ObjectStore, handle: ObjectHandle) -> Iterator[IO[bytes]]:
+    """Yield the body that a handle refers to as a file, checked as a whole: in memory, or of a large one on the disk.
+
+    Raises:
+        StateCorrupt: as `read_handle`. EnvironmentUnusable: the machine's temporary folder does not take it.
+    """
+    if handle.size <= IN_MEMORY_BYTES:
+        yield io.BytesIO(read_handle(store, handle))
+        return
+    with tempfile.TemporaryFile() as scratch:
+        _check_pieces(store, handle, scratch)
+        scratch.seek(0)
+        yield scratch
+
+
+def check_handle(store: ObjectStore, handle: ObjectHandle) -> None:
+    """Read the object that a handle refers to, piece by piece, and keep nothing of it. Raises: as `read_handle`."""
+    if handle.size <= IN_MEMORY_BYTES:
+        read_handle(store, handle)
+    else:
+        _check_pieces(store, handle, None)
+
+
+def _check_pieces(store: ObjectStore, handle: ObjectHandle, scratch: IO[bytes] | None) -> None:
+    """Compare an object with its handle, piece by piece, each of which is written to `scratch`."""
+    digest = hashlib.sha256()
+    try:
+        stat = store.stat(handle.key)
+        for start in range(0, stat.size if stat.size == handle.size else 0, _PIECE_BYTES):
+            piece = store.get_range(handle.key, stat.etag, start, min(start + _PIECE_BYTES, stat.size))
+            digest.update(piece)
+            if scratch is not None:
+                _write(scratch, piece)
+    except NotFound as error:
+        raise _corrupt(store, handle, MISSING) from error
+    except CommitConflict as error:
+        raise _corrupt(store, handle, "it was replaced while it was read") from error
+    fault = digest_fault(stat.size, digest.hexdigest(), handle)
+    if fault is not None:
+        raise _corrupt(store, handle, fault)
+
+
+def _write(scratch: IO[bytes], piece: bytes) -> None:
+    try:
+        scratch.write(piece)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+            raise
+        raise EnvironmentUnusable(
+            f"{tempfile.gettempdir()} cannot take an object that is too large to be held in memory ({error}). "
+            "Nothing was changed.",
+            hint="Free space there, or set TMPDIR to a folder on another disk.",
+        ) from error
 
 
 def stat_handle(store: ObjectStore, handle: ObjectHandle) -> None:

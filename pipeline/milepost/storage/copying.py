@@ -10,18 +10,22 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import IO
 
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.checked import read_handle, stat_handle
+from milepost.storage.checked import IN_MEMORY_BYTES, check_handle, handle_file, handle_of, stat_handle
 
 MAX_OBJECT_BYTES = 5 * 1024**3
 """The largest object that a store takes in one put; a handle that says more is not one of ours."""
 
-BUDGET_BYTES = 256 * 1024**2
-"""Bodies held in memory at once; a larger one is held alone."""
+BUDGET_BYTES = 64 * 1024**2
+"""Bodies held in memory at once."""
+
+DISK_BYTES = 4 * 1024**3
+"""Bodies at once on the disk, where those are that are too large to be held; a larger one is there alone."""
 
 _WORKERS = 8
 
@@ -54,13 +58,14 @@ def copy_objects(copies: Iterable[Copy], copied: Copied = lambda size: None) -> 
             target key. CommitOutcomeUnknown, StoreUnavailable, EnvironmentUnusable: from the stores.
     """
     wanted = list(copies)
-    budget, told = _Budget(BUDGET_BYTES), threading.Lock()
+    memory, disk, told = _Budget(BUDGET_BYTES), _Budget(DISK_BYTES), threading.Lock()
 
     def run(one: Copy) -> None:
         _check_size(one.handle)
         stat_handle(one.source, one.handle)  # before anything is read: a size is not believed
-        with budget.hold(one.handle.size):
-            create_same(one.target, one.key, read_handle(one.source, one.handle))
+        budget = memory if one.handle.size <= IN_MEMORY_BYTES else disk
+        with budget.hold(one.handle.size), handle_file(one.source, one.handle) as body:
+            _create_same(one.target, replace(one.handle, key=one.key), body)
         with told:
             copied(one.handle.size)
 
@@ -82,17 +87,23 @@ def create_same(store: ObjectStore, key: str, body: bytes) -> None:
     Raises:
         CommitConflict: other bytes lie there; they were left as they are. CommitOutcomeUnknown: ask again.
     """
+    _create_same(store, handle_of(key, body), body)
+
+
+def _create_same(store: ObjectStore, handle: ObjectHandle, body: bytes | IO[bytes]) -> None:
+    key = handle.key
     try:
         store.create(key, body)
         return
     except (CommitConflict, CommitOutcomeUnknown) as error:
         try:
-            same = store.get(key) == body
+            store.stat(key)
+            check_handle(store, handle)
         except NotFound:
             raise CommitOutcomeUnknown(
                 f"object {key!r} was not written to {store.config.url}, or may still be: {error}", key=key
             ) from error
-        if not same:
+        except StateCorrupt:
             raise CommitConflict(
                 f"object {key!r} of {store.config.url} exists already with another content. It was left as it is.",
                 key=key,

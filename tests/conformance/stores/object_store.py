@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import subprocess
 import sys
@@ -158,6 +159,17 @@ class ObjectStoreTests(ABC):
         body = bytes(range(256)) * (9 << 12)
         store.put("big", body)
         assert store.get("big") == body
+
+    def test_a_file_is_created_whole_from_its_beginning_and_never_over_an_object(self, store, tmp_path) -> None:
+        body = bytes(range(256)) * (12 << 10)  # more than a store writes at once
+        with (tmp_path / "body").open("w+b") as file:
+            file.write(body)
+            file.seek(7)
+            stat = store.create("file", file)
+            with pytest.raises(CommitConflict):
+                store.create("file", io.BytesIO(b"other"))
+        assert store.get("file") == body
+        assert (stat.size, stat.etag) == (len(body), store.stat("file").etag)
 
     def test_a_key_that_not_every_store_can_hold_is_refused(self, store) -> None:
         for key in BAD_KEYS:

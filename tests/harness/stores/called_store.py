@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStore, StoreConfig
 
@@ -35,7 +35,7 @@ class CalledStore:
     def put(self, key: str, body: bytes) -> ObjectStat:
         return self._call("put", key, lambda: self.inner.put(key, body))
 
-    def create(self, key: str, body: bytes) -> ObjectStat:
+    def create(self, key: str, body: bytes | IO[bytes]) -> ObjectStat:
         return self._call("create", key, lambda: self.inner.create(key, body))
 
     def list(

@@ -32,3 +32,11 @@ class HookedStore(CalledStore):
         result = act()
         self.after(operation, key)
         return result
+
+
+@dataclass(eq=False)
+class PiecesOnly(HookedStore):
+    """Gives no whole object: only parts of one."""
+
+    def get(self, key: str) -> bytes:
+        raise AssertionError(f"{key} was asked for as a whole")

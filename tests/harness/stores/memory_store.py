@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import IO
 
 from milepost.protocol.records.errors import CommitConflict, NotFound
 from milepost.protocol.records.object_store import Names, ObjectStat, StoreConfig
@@ -37,10 +38,10 @@ class MemoryStore:
         self._objects[key] = bytes(body), stat
         return stat
 
-    def create(self, key: str, body: bytes) -> ObjectStat:
+    def create(self, key: str, body: bytes | IO[bytes]) -> ObjectStat:
         if key in self._objects:
             raise CommitConflict(f"{key} exists")
-        return self.put(key, body)
+        return self.put(key, body if isinstance(body, bytes) else body.read())
 
     def list(
         self, prefix: str, *, start_after: str = "", limit: int | None = None, unnamable: Names | None = None

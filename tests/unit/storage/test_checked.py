@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.protocol.records.errors import EnvironmentUnusable, StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.storage.checked import read_handle, stat_handle, write_content_addressed
+from milepost.storage import checked
+from milepost.storage.checked import check_handle, handle_file, read_handle, stat_handle, write_content_addressed
 from milepost.storage.open import open_store
+from tests.harness.stores.hooked_store import HookedStore, PiecesOnly
 
 
 @pytest.fixture
@@ -51,3 +55,72 @@ def test_a_missing_object_is_corruption_not_absence(store) -> None:
         with pytest.raises(StateCorrupt, match="the object is missing") as raised:
             read(store, handle)
         assert raised.value.details["key"] == "inputs/gone.json"
+
+
+@pytest.fixture
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read objects of more than 8 bytes in pieces of 3."""
+    monkeypatch.setattr(checked, "IN_MEMORY_BYTES", 8)
+    monkeypatch.setattr(checked, "_PIECE_BYTES", 3)
+
+
+def read_file(store: ObjectStore, handle: ObjectHandle) -> bytes:
+    with handle_file(store, handle) as body:
+        return body.read()
+
+
+READERS = {"as a file": read_file, "to be checked": check_handle}
+
+
+@pytest.mark.parametrize("body", [b"12345678", b"123456789", b"1234567890"])
+@pytest.mark.usefixtures("in_pieces")
+def test_a_file_of_an_object_has_its_bytes_whatever_its_size(store, body) -> None:
+    handle = write_content_addressed(store, "a/", "", body)
+    check_handle(store, handle)
+    with handle_file(store, handle) as file:
+        assert file.read() == body
+        assert (file.seek(2), file.read(3)) == (2, body[2:5])
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS.keys())
+@pytest.mark.parametrize("body", [b"1234567890A", b"12345678901x", b"12345678"])
+@pytest.mark.usefixtures("in_pieces")
+def test_a_large_object_is_compared_with_its_handle_piece_by_piece(store, read, body) -> None:
+    handle = write_content_addressed(store, "a/", "", b"12345678901")
+    store.put(handle.key, body)
+    with pytest.raises(StateCorrupt, match=r"expected (11 bytes|SHA-256)"):
+        read(store, handle)
+    store.delete([handle.key])
+    with pytest.raises(StateCorrupt, match="the object is missing"):
+        read(store, handle)
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS.keys())
+@pytest.mark.usefixtures("in_pieces")
+def test_an_object_that_is_replaced_while_it_is_read_is_corrupt(store, read) -> None:
+    handle = write_content_addressed(store, "a/", "", b"12345678901")
+
+    def replaced(operation: str, key: str) -> None:
+        if operation == "stat":
+            store.put(key, b"10987654321")
+
+    with pytest.raises(StateCorrupt, match="replaced"):
+        read(HookedStore(store, after=replaced), handle)
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_a_large_object_is_never_asked_for_as_a_whole(store) -> None:
+    handle = write_content_addressed(store, "a/", "", b"12345678901")
+
+    pieces = PiecesOnly(store)
+    check_handle(pieces, handle)
+    assert read_file(pieces, handle) == b"12345678901"
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_a_full_disk_is_told_with_what_to_do(store, monkeypatch) -> None:
+    handle = write_content_addressed(store, "a/", "", b"12345678901")
+    monkeypatch.setattr(checked.tempfile, "TemporaryFile", partial(Path("/dev/full").open, "wb", buffering=0))
+    with pytest.raises(EnvironmentUnusable, match="too large to be held in memory") as raised:
+        read_file(store, handle)
+    assert "TMPDIR" in str(raised.value.hint)

@@ -18,12 +18,12 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.storage import copying
+from milepost.storage import checked, copying
 from milepost.storage.below import StoreBelow
 from milepost.storage.copying import MAX_OBJECT_BYTES, Copy, copy_objects, create_same
 from milepost.storage.open import open_store
 from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.stores.hooked_store import HookedStore
+from tests.harness.stores.hooked_store import HookedStore, PiecesOnly
 
 
 def opened(folder: Path) -> ObjectStore:
@@ -129,6 +129,27 @@ def test_a_larger_object_than_the_budget_is_held_alone(source, target, monkeypat
     monkeypatch.setattr(copying, "BUDGET_BYTES", 4)
     copies = [Copy(source, put(source, f"{n}", b"0123456789"), target, f"{n}") for n in range(9)]
     assert copy_objects(copies) == 90
+
+
+def test_a_large_object_is_copied_by_way_of_the_disk_and_compared_before_it_is_written(
+    source, target, monkeypatch
+) -> None:
+    """What it holds at once is a piece, on either side: it is never read or written as one body of bytes."""
+    for module in (checked, copying):
+        monkeypatch.setattr(module, "IN_MEMORY_BYTES", 8)
+    monkeypatch.setattr(checked, "_PIECE_BYTES", 3)
+    good, bad = put(source, "good", b"0123456789"), put(source, "bad", b"0123456789")
+    hooked = PiecesOnly(source)
+    assert copy_objects([Copy(hooked, good, target, "good")]) == 10
+    assert target.get("good") == b"0123456789"
+    copy_objects([Copy(hooked, good, target, "good")])  # its reply was lost, say
+    source.put("bad", b"9876543210")
+    with pytest.raises(StateCorrupt, match="SHA-256"):
+        copy_objects([Copy(hooked, bad, target, "bad")])
+    target.put("good", b"9876543210")
+    with pytest.raises(CommitConflict):
+        copy_objects([Copy(hooked, good, target, "good")])
+    assert [stat.key for stat in target.list("")] == ["good"]
 
 
 def test_a_store_below_a_prefix_shows_nothing_else(tmp_path) -> None:

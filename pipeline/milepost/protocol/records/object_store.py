@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableSequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import IO, Protocol
 
 Names = MutableSequence[str]
 """Where a listing puts names that can be no key."""
@@ -98,9 +98,11 @@ class ObjectStore(Protocol):
     def put(self, key: str, body: bytes) -> ObjectStat:
         """Write unconditionally and durably; a reader sees the old body or the new one, never a part."""
 
-    def create(self, key: str, body: bytes) -> ObjectStat:
+    def create(self, key: str, body: bytes | IO[bytes]) -> ObjectStat:
         """Write only if the key is absent, in a single attempt (no client retries).
 
+        Args:
+            body: a file is read from its beginning to its end, and not held in memory.
         Raises:
             CommitConflict: the key exists (412, 409): *possibly by our own lost attempt*; read back.
             CommitOutcomeUnknown: no answer, or an answer that does not say: read back.

@@ -11,7 +11,16 @@ MISSING = "the object is missing"
 
 def handle_fault(body: bytes, handle: ObjectHandle) -> str | None:
     """Return how a body differs from what its handle recorded, one clause; None when it is the same."""
-    if len(body) != handle.size:
-        return f"expected {handle.size} bytes, got {len(body)}"
-    digest = hashlib.sha256(body).hexdigest()
-    return None if digest == handle.sha256 else f"expected SHA-256 {handle.sha256}, got {digest}"
+    digest = hashlib.sha256(body).hexdigest() if len(body) == handle.size else ""
+    return digest_fault(len(body), digest, handle)
+
+
+def digest_fault(size: int, sha256: str, handle: ObjectHandle) -> str | None:
+    """Return how a body of this size and SHA-256 differs from what its handle recorded; None when it does not.
+
+    Args:
+        sha256: not looked at where the size is another.
+    """
+    if size != handle.size:
+        return f"expected {handle.size} bytes, got {size}"
+    return None if sha256 == handle.sha256 else f"expected SHA-256 {handle.sha256}, got {sha256}"

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 from uuid import uuid4
 
 from milepost.protocol.records.errors import (
@@ -23,6 +24,7 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
 )
 from milepost.protocol.records.object_store import Names, ObjectStat, StoreConfig
+from milepost.storage.bodies import pieces_of, told_size
 from milepost.storage.keys import LocalRoot, parse_root, validate_key, validate_prefix
 from milepost.storage.local.errors import LocalErrors
 
@@ -82,7 +84,7 @@ class LocalStore:
             _remove(staged)
         return stat
 
-    def create(self, key: str, body: bytes) -> ObjectStat:
+    def create(self, key: str, body: bytes | IO[bytes]) -> ObjectStat:
         path = self._path(key)
         staged, stat = self._stage(key, body, time.time_ns())
         try:
@@ -232,7 +234,7 @@ class LocalStore:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def _stage(self, key: str, body: bytes, mtime_ns: int) -> tuple[Path, ObjectStat]:
+    def _stage(self, key: str, body: bytes | IO[bytes], mtime_ns: int) -> tuple[Path, ObjectStat]:
         """Write a durable temp file; return it and what the object will be once it is published."""
         directory = self._root / STAGING
         path = directory / f"{os.getpid()}-{uuid4().hex}"
@@ -241,9 +243,10 @@ class LocalStore:
             self._sweep(directory)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             try:
-                view = memoryview(body)
-                while view:
-                    view = view[os.write(descriptor, view) :]
+                for piece in pieces_of(body):
+                    view = memoryview(piece)
+                    while view:
+                        view = view[os.write(descriptor, view) :]
                 # The kernel's own stamps are ticks of some ms: two versions could share one, and so an etag.
                 os.utime(descriptor, ns=(mtime_ns, mtime_ns))
                 os.fsync(descriptor)
@@ -252,7 +255,7 @@ class LocalStore:
                 os.close(descriptor)
         except OSError as error:
             _remove(path)
-            raise self._errors.of(error, f"object {key!r} ({len(body)} bytes) was not written", key) from error
+            raise self._errors.of(error, f"object {key!r}{told_size(body)} was not written", key) from error
         except BaseException:
             _remove(path)
             raise

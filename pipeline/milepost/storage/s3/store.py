@@ -17,7 +17,7 @@ from email.utils import parsedate_to_datetime
 from functools import cache, cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 import boto3.session
@@ -206,15 +206,17 @@ class S3Store:
             reply = client.put_object(Bucket=self._bucket, Key=name, Body=body)
         except _FAULTS as error:
             raise self._errors.of(error, f"object {key!r} ({len(body)} bytes) could not be written", key) from error
-        return self._written(key, body, reply)
+        return self._written(key, len(body), reply)
 
-    def create(self, key: str, body: bytes) -> ObjectStat:
+    def create(self, key: str, body: bytes | IO[bytes]) -> ObjectStat:
         name, client = self._name(key), self._client(single_attempt=True)
+        if not isinstance(body, bytes):
+            body.seek(0)
         try:
             reply = client.put_object(Bucket=self._bucket, Key=name, Body=body, IfNoneMatch="*")
         except _FAULTS as error:
             raise self._errors.of_create(error, key) from error
-        return self._written(key, body, reply)
+        return self._written(key, determine_content_length(body) or 0, reply)
 
     def list(
         self,
@@ -332,8 +334,8 @@ class S3Store:
     def _name(self, key: str) -> str:
         return validate_key(self._prefix + validate_key(key))
 
-    def _written(self, key: str, body: bytes, reply: dict[str, Any]) -> ObjectStat:
-        return ObjectStat(key, len(body), reply["ETag"].strip('"'), self._date_ms(reply))
+    def _written(self, key: str, size: int, reply: dict[str, Any]) -> ObjectStat:
+        return ObjectStat(key, size, reply["ETag"].strip('"'), self._date_ms(reply))
 
     def _date_ms(self, reply: dict[str, Any]) -> int:
         heard_s, date = time.monotonic(), reply["ResponseMetadata"]["HTTPHeaders"].get("date")
