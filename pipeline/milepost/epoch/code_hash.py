@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import milepost
 
 
-def hash_package(root: Path) -> str:
-    """Return the hash of all modules below the folder of a package. Raises RuntimeError: there is none."""
+def sources_of(root: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield all modules below the folder of a package, each by its path from there, in the order of their hash."""
+    for path in sorted(root.rglob("*.py")):
+        yield path.relative_to(root).as_posix(), path.read_bytes()
+
+
+def hash_sources(sources: Iterable[tuple[str, bytes]]) -> str:
+    """Return the hash of the modules that `sources_of` yields."""
     digest = hashlib.sha256()
-    paths = sorted(root.rglob("*.py"))
-    if not paths:
-        raise RuntimeError(f"{root}: no source of Milepost lies there, so nobody could tell which code ran an epoch")
-    for path in paths:
-        body = path.read_bytes()
-        digest.update(f"{path.relative_to(root).as_posix()}\0{len(body)}\0".encode())
+    for name, body in sources:
+        digest.update(f"{name}\0{len(body)}\0".encode())
         digest.update(body)
     return digest.hexdigest()
 
 
-CODE_HASH = hash_package(Path(next(iter(milepost.__path__))))
+def hash_package(root: Path) -> str:
+    """Return the hash of all modules below the folder of a package. Raises RuntimeError: there is none."""
+    sources = [*sources_of(root)]
+    if not sources:
+        raise RuntimeError(f"{root}: no source of Milepost lies there, so nobody could tell which code ran an epoch")
+    return hash_sources(sources)
+
+
+PACKAGE = Path(next(iter(milepost.__path__)))
+"""Where this process imported the package from."""
+
+CODE_HASH = hash_package(PACKAGE)
 """Hash of this package's sources as this process imported them.
 
 A long-lived Python worker keeps the modules it once imported, so its value is what it *runs*, not what lies on the

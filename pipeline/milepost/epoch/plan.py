@@ -6,6 +6,7 @@ a replay reads. The plan adds what the trigger and the rebind granted.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -253,7 +254,7 @@ class EpochPlan:
     server: SparkRemote | None
     functions: Mapping[str, ProcessFunction]
     code_hash: str
-    cache_directory: str
+    cache_directory: str | os.PathLike[str]
     timeout_ms: int
     dimensions: Mapping[str, DimensionSnapshot] = field(default_factory=dict)
     begin: frozenset[str] = frozenset()

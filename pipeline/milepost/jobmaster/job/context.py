@@ -8,12 +8,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import tempfile
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milepost.dataflow.sources.planning.objects import split_path
@@ -32,6 +30,7 @@ from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.environment import resolve_sink
 from milepost.spec.job.spec import JobSpec, SinkSpec
 from milepost.spec.load.load import LoadedJob
+from milepost.state.cache.node_cache import node_cache
 from milepost.storage.checked import handle_of, read_handle
 from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.layout import heartbeat_key, metadata_key
@@ -48,9 +47,6 @@ if TYPE_CHECKING:
     from milepost.dataflow.sources.planning.consumed import ConsumedSet
     from milepost.epoch.metadata import CheckpointMetadata
     from milepost.protocol.manifest.decisions import Request
-
-NODE_CACHE_VARIABLE = "MILEPOST_CACHE_DIR"
-"""Environment variable that names another folder for the node-local state cache."""
 
 
 _METADATA_BYTES = 16 << 20
@@ -241,11 +237,7 @@ class JobContext:
     @functools.cached_property
     def cache_directory(self) -> str:
         """The node-local state cache of this job and storage; always disposable."""
-        root = os.environ.get(NODE_CACHE_VARIABLE)
-        private = Path(tempfile.gettempdir()) / f"milepost-{os.getuid()}"
-        base = Path(root) if root else Path.home() / ".cache" / "milepost" if _has_home() else private
-        digest = hashlib.sha256(self.store_config.url.encode()).hexdigest()[:16]
-        return str(base / "state-1" / digest)  # of one format: another version's entries are its own
+        return node_cache(hashlib.sha256(self.store_config.url.encode()).hexdigest()[:16])
 
     def head(self) -> Head:
         """Return the manifest's head. Raises NotFound for a job that has never run."""
@@ -372,11 +364,3 @@ def _present(state: ManifestState | None) -> ManifestState:
     if state is None:
         raise ProtocolViolation("the job's manifest was there and is gone. Nothing was written.")
     return state
-
-
-def _has_home() -> bool:
-    try:
-        home = Path.home()
-    except RuntimeError:
-        return False
-    return home.is_dir() and os.access(home, os.W_OK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from milepost.spark.worker.worker_memory import worker_budget
 
 
 @contextmanager
-def _attempt(spill_directory: str) -> Iterator[Attempt]:
+def _attempt(spill_directory: str | os.PathLike[str]) -> Iterator[Attempt]:
     """The attempt that this worker runs."""
     context = TaskContext.get()
     assert context is not None
@@ -39,7 +40,7 @@ class FusedTask:
     operators: OperatorStage
     lookups: LookupStage
     output: OutputStage
-    spill_directory: str
+    spill_directory: str | os.PathLike[str]
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.spill_directory) as attempt:
@@ -53,7 +54,7 @@ class WideOperatorStage:
     operators: OperatorStage
     lookups: LookupStage
     sql: SqlStep
-    spill_directory: str
+    spill_directory: str | os.PathLike[str]
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.spill_directory) as attempt:
@@ -71,7 +72,7 @@ class WideLookupStage:
 
     sql: SqlStep
     then: SqlStep
-    spill_directory: str
+    spill_directory: str | os.PathLike[str]
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.spill_directory) as attempt:
@@ -85,7 +86,7 @@ class WideOutputStage:
 
     output: OutputStage
     sql: SqlStep
-    spill_directory: str
+    spill_directory: str | os.PathLike[str]
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.spill_directory) as attempt:
@@ -104,7 +105,9 @@ def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels) -> D
     return frame
 
 
-def _stage(frame: DataFrame, operators: OperatorStage, output: OutputStage, level: Level, spill: str) -> DataFrame:
+def _stage(
+    frame: DataFrame, operators: OperatorStage, output: OutputStage, level: Level, spill: str | os.PathLike[str]
+) -> DataFrame:
     rows, lookups, sql = _exchange_type(), level.row_wise.lookups, level.row_wise.sql
     if sql is None:
         return frame.mapInArrow(FusedTask(operators, lookups, output, spill), rows)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -21,6 +23,7 @@ from milepost.spark.driver.spark_errors import crash, refusal
 from milepost.spark.driver.sql_projection import sql_schema
 from milepost.spark.task.epoch_tasks import subtask_answers
 from milepost.spark.task.levels import EpochLevels, plan_levels
+from milepost.state.cache.node_cache import EachNodesCache
 
 
 class SparkEpochRunner:
@@ -55,6 +58,7 @@ class SparkEpochRunner:
         epoch: EpochLevels | None = None
         try:
             with engine.tagged(tag):
+                plan = _placed(plan, engine)
                 epoch = plan_levels(plan, engine.slots, partial(sql_schema, engine.session, plan))
                 answers = spark_answers(engine.session, plan, epoch)
                 rows = epoch_frame(engine.session, plan, epoch).collect()
@@ -96,3 +100,8 @@ class SparkEpochRunner:
         engine, tag = self._engine, self._running
         if engine is not None and tag is not None:
             engine.interrupt(tag)
+
+
+def _placed(plan: EpochPlan, engine: Engine) -> EpochPlan:
+    """Return the plan with a cache that each node places by itself, where its tasks run on other machines."""
+    return plan if engine.is_here else replace(plan, cache_directory=EachNodesCache(Path(plan.cache_directory).name))

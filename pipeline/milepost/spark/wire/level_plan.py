@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -189,7 +190,7 @@ class LevelPlan:
     hasher: KeyHash
     operators: tuple[OperatorPlan, ...]
     channel_directory: str
-    cache_directory: str
+    cache_directory: str | os.PathLike[str]
     alignment: EpochAlignment
     share: LevelShare
     notifications: Notifications

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ class Memory:
 
 
 @contextmanager
-def task_memory(directory: str, budget: MemoryBudget = UNLIMITED) -> Iterator[Memory]:
+def task_memory(directory: str | os.PathLike[str], budget: MemoryBudget = UNLIMITED) -> Iterator[Memory]:
     """The memory of a task whose file lies in `directory`, made when it is needed, and gone at the end."""
     spill = SpillFile(directory)
     try:

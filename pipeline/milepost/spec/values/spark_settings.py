@@ -14,6 +14,9 @@ TASK_ATTEMPTS = 3
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 """The one setting that is shared: the spec's options follow ours."""
 
+PYTHON = "spark.pyspark.python"
+"""The interpreter of a cluster's workers: a path there, or below an archive of `spark.archives`."""
+
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 SOCKET_FOLDER = "spark.python.unix.domain.socket.dir"
 

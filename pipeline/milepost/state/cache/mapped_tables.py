@@ -41,7 +41,7 @@ class MappedTables:
         base: the completed checkpoint that the epoch continues; 0: none.
     """
 
-    def __init__(self, directory: str, name: str, base: int) -> None:
+    def __init__(self, directory: str | os.PathLike[str], name: str, base: int) -> None:
         self._directory = Path(directory)
         self._folder = self._directory / f"lookup-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
         self._name, self._base = name, base

@@ -11,11 +11,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from milepost.jobmaster.job.context import NODE_CACHE_VARIABLE, JobContext
+from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
+from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
 from tests.harness.jobs.flights.flights_job import FlightsJob
 from tests.harness.jobs.flights.kill_chain import without_quality
 from tests.harness.servers.processes.mortal_processes import MortalProcesses

@@ -22,6 +22,10 @@ class ClassicEngine:
         self.session = session
 
     @property
+    def is_here(self) -> bool:
+        return str(self.session.sparkContext.master).startswith("local[")
+
+    @property
     def slots(self) -> int:
         return int(self.session.sparkContext.defaultParallelism)
 

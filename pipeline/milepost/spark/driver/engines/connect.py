@@ -71,6 +71,10 @@ class RemoteEngine:
         self._remote = remote
 
     @property
+    def is_here(self) -> bool:
+        return self._remote.is_loopback and str(self.session.conf.get("spark.master")).startswith("local[")
+
+    @property
     def slots(self) -> int:
         """What Spark cuts a range into when nobody says: no call of Spark Connect tells the parallelism itself."""
         plan = self.session.range(1)._explain_string()

@@ -28,6 +28,10 @@ class Engine(Protocol):
     session: SparkSession
 
     @property
+    def is_here(self) -> bool:
+        """Whether its tasks run on this machine, and so find the folders that this process names."""
+
+    @property
     def slots(self) -> int:
         """How many tasks run at once."""
 

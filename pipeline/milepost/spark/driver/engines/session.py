@@ -35,9 +35,11 @@ from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.driver.engines.class_archive import archive_options
 from milepost.spark.driver.engines.java import find_java, find_java_home
 from milepost.spark.driver.engines.jvm_stderr import forwarded_stderr
+from milepost.spark.driver.engines.shipped_code import FOLDER, shipped_code
 from milepost.spec.job.spec import SparkSpec
 from milepost.spec.values.spark_settings import (
     JAVA_OPTIONS,
+    PYTHON,
     SOCKET_FOLDER,
     SOCKETS,
     TASK_ATTEMPTS,
@@ -87,9 +89,11 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
         session = SparkSession.builder.getOrCreate()
         _adapt(session, settings)
     else:
-        prepare_environment(local=cores is not None)
+        prepare_environment(local=cores is not None, python=settings.get(PYTHON))
         _reach_a_master(spec.master)
         session = _start(job, settings)
+        if cores is None:
+            session.sparkContext.addArchive(f"{shipped_code().as_uri()}#{FOLDER}")
     _opened.clear()
     _opened.update(settings)
     return session
@@ -295,10 +299,15 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
 
 
-def prepare_environment(*, local: bool) -> None:
-    """Give the JVM and the Python workers what they need, whatever the caller's shell had."""
+def prepare_environment(*, local: bool, python: str | None = None) -> None:
+    """Give the JVM and the Python workers what they need, whatever the caller's shell had.
+
+    Args:
+        python: what runs on a cluster's workers; None: the same path as here.
+    """
     os.environ["JAVA_HOME"] = str(find_java_home())
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = python or sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["TZ"] = "UTC"
     for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_API_MODE"):
         os.environ.pop(name, None)

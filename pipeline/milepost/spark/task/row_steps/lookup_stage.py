@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -48,7 +49,7 @@ class LookupPlan:
     dimension: DimensionSnapshot
     schema: pa.Schema
     hasher: KeyHash
-    cache_directory: str
+    cache_directory: str | os.PathLike[str]
     base: int
 
     def open(self, store: ObjectStore) -> PreparedRows:

@@ -1,0 +1,165 @@
+"""A standalone Spark cluster for tests: a master and two workers, each on an address and in folders of its own.
+
+Its Python has the libraries of this environment and not Milepost: what runs there was shipped. Its processes inherit
+nothing but what a login would set, and share no folder that a job could use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+import venv
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import psutil
+import pyspark
+
+from milepost.spark.driver.engines.java import find_java
+from tests.harness.servers.processes.processes import LOOPBACK, free_ports, stop_tree, wait_until
+
+SPARK = Path(pyspark.__file__).parent
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+MASTER = "127.0.0.1"
+WORKERS = ("127.0.0.2", "127.0.0.3")
+CORES = 2
+"""Of each worker."""
+
+
+FOLDERS = {"HOME": "home", "TMPDIR": "tmp", "SPARK_LOCAL_DIRS": "local", "SPARK_WORKER_DIR": "work"}
+"""What each machine has for itself, by the variable that says so."""
+
+
+@dataclass
+class Machine:
+    """One process of the cluster, with an address, and a home and folders that no other one has."""
+
+    folder: Path
+    address: str
+    process: psutil.Popen | None = None
+
+    def start(self, name: str, *arguments: str) -> None:
+        for folder in FOLDERS.values():
+            (self.folder / folder).mkdir(parents=True, exist_ok=True)
+        command = [str(SPARK / "bin" / "spark-class"), name, "--host", self.address, *arguments]
+        with (self.folder / "log").open("ab") as log:
+            self.process = psutil.Popen(
+                command,
+                env=self.environment,
+                cwd=self.folder / "home",
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """All that its processes have."""
+        return {
+            "PATH": os.defpath,
+            "JAVA_HOME": str(find_java().home),
+            "SPARK_HOME": str(SPARK),
+            "SPARK_LOCAL_IP": self.address,
+            "SPARK_LOCAL_HOSTNAME": self.address,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_JVM} -Djava.io.tmpdir={self.folder / 'tmp'}",
+            "NO_PROXY": LOOPBACK,
+            "no_proxy": LOOPBACK,
+            "TZ": "UTC",
+            "LC_ALL": "C.UTF-8",
+            **{variable: str(self.folder / folder) for variable, folder in FOLDERS.items()},
+        }
+
+    def stop(self, *, kill: bool = False) -> None:
+        """End the process with all that it started."""
+        if self.process is not None:
+            stop_tree(self.process, kill=kill)
+            self.process = None
+
+
+class SparkCluster:
+    """A master and its workers.
+
+    Attributes:
+        url: of the master. python: what runs on the workers; it cannot import Milepost by itself.
+        machines: the workers.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        port, self._ui = free_ports(2)
+        self.url = f"spark://{MASTER}:{port}"
+        self.python = _python(folder / "python")
+        self._master = Machine(folder / "master", MASTER)
+        self.machines = [Machine(folder / address, address) for address in WORKERS]
+
+    def start(self) -> None:
+        port = self.url.rpartition(":")[2]
+        name = "org.apache.spark.deploy.master.Master"
+        self._master.start(name, "--port", port, "--webui-port", str(self._ui))
+        wait_until(
+            lambda: self._workers() is not None, seconds=120, what="the Spark master", process=self._master.process
+        )
+        for machine in self.machines:
+            self.start_worker(machine)
+        wait_until(lambda: self._workers() == len(self.machines), seconds=120, what="the workers of the Spark cluster")
+
+    def start_worker(self, machine: Machine) -> None:
+        sizes = ("--cores", str(CORES), "--memory", "2g")
+        machine.start("org.apache.spark.deploy.worker.Worker", *sizes, "--port", "0", "--webui-port", "0", self.url)
+
+    def stop(self) -> None:
+        for machine in (*self.machines, self._master):
+            machine.stop(kill=True)
+
+    def spark(self, more: Mapping[str, str] = MappingProxyType({})) -> str:
+        """Return a spec's section `spark` without its end: a job may add keys."""
+        conf = {
+            "spark.pyspark.python": str(self.python),
+            "spark.driver.host": MASTER,
+            "spark.driver.bindAddress": MASTER,
+            "spark.executor.memory": "700m",
+            "spark.executor.extraJavaOptions": QUICK_JVM,
+            **more,
+        }
+        return f'spark: {{master: "{self.url}", conf: {json.dumps(conf)}'
+
+    def run_python(self, code: str) -> subprocess.CompletedProcess[str]:
+        """Run code as a worker would; its exit code is not judged."""
+        machine = self.machines[0]
+        return subprocess.run(
+            [self.python, "-c", code],
+            env=machine.environment, cwd=machine.folder / "home", capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    def _workers(self) -> int | None:
+        """How many workers the master has; None: it does not answer yet."""
+        no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with suppress(OSError), no_proxy.open(f"http://{MASTER}:{self._ui}/json/", timeout=10) as answer:
+            return int(json.load(answer)["aliveworkers"])
+        return None
+
+
+def _python(folder: Path) -> Path:
+    """Make a Python that has what is installed here, without what `.pth` files add: those of an editable Milepost."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    (own,) = folder.glob("lib/python*/site-packages")
+    installed = [place for place in sys.path if Path(place).name == "site-packages"]
+    (own / "libraries.pth").write_text("".join(f"{place}\n" for place in installed), encoding="utf-8")
+    return folder / "bin" / "python"
+
+
+@contextmanager
+def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
+    """A cluster while the block runs."""
+    cluster = SparkCluster(folder)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()

@@ -1,0 +1,98 @@
+"""Epochs on a cluster of machines that share no disk and have nothing of Milepost but what Spark brings them."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.jobs.connected_job import ConnectedJob, lake_connection
+from tests.harness.jobs.keyed_job import KeyedJob
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.spec_edits import edited
+from tests.harness.servers.packed_environment import packed_environment
+from tests.harness.servers.s3_servers import Seaweed
+from tests.harness.servers.spark_cluster import SparkCluster, spark_cluster
+
+PARALLELISM = (2, 4, 3)
+"""Of one epoch after another."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with spark_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def lake(seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver knows the bucket's server and its credentials; the workers are told by the epoch's tasks."""
+    for name, value in lake_connection(seaweed).items():
+        monkeypatch.setenv(name, value)
+
+
+def run_elsewhere(spec: Path) -> None:
+    """Run an epoch of each parallelism in one process of its own: this one's Spark, if it has one, has its master."""
+    process = multiprocessing.get_context("spawn").Process(target=_run, args=(spec,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0, "what was wrong is on stderr"
+
+
+def _run(spec: Path) -> None:
+    before = "parallelism: 2}"
+    for parallelism in PARALLELISM:
+        now = f"parallelism: {parallelism}}}"
+        spec.write_text(edited(spec.read_text(), {before: now}))
+        before = now
+        ran = milepost("run", spec)
+        assert ran.exit_code == 0, ran.stderr
+
+
+def test_flights_on_a_cluster_rescaled_between_epochs_equal_the_oracle(
+    cluster: SparkCluster, seaweed: Seaweed, tmp_path: Path
+) -> None:
+    """What an epoch needs comes with it: code, credentials, state. Both machines work, each with a cache of its own."""
+    alone = cluster.run_python("import pyarrow, milepost")
+    assert (alone.returncode, "No module named 'milepost'" in alone.stderr) == (1, True)
+    job = ConnectedJob.connected(tmp_path / "job", seaweed, cluster.spark())
+    job.spec_path.write_text(edited(job.spec_path.read_text(), {"max_files: 4": "max_files: 2"}))
+    job.land(range(1, 7))
+    run_elsewhere(job.spec_path)
+    assert len(job.epochs()) == len(PARALLELISM)
+    job.assert_tables_equal_the_oracle()
+    for machine in cluster.machines:
+        assert [*machine.folder.glob("home/.cache/milepost/state-1/*/*")], f"{machine.address} kept state"
+        assert [*machine.folder.glob("work/app-*/*/milepost/__init__.py")], f"{machine.address} was sent the code"
+    here = job.master().context.cache_directory
+    assert not Path(here).exists(), "the driver is not one of the machines"
+
+
+@pytest.mark.parametrize(
+    ("keys", "rows"), [(200_000, 100_000), pytest.param(5_000_000, 1_000_000, marks=pytest.mark.referee)]
+)
+def test_many_keys_and_a_class_of_the_user_on_a_cluster_rescaled_between_epochs(
+    cluster: SparkCluster, seaweed: Seaweed, tmp_path: Path, seed: int, keys: int, rows: int
+) -> None:
+    """State goes to other subtasks on other machines by the bucket alone; modules beside the spec go with the tasks."""
+    job = KeyedJob.create(tmp_path / "job", seaweed, cluster.spark())
+    for landed in (keys, rows, rows):
+        job.land(seed, keys, landed)
+    run_elsewhere(job.spec_path)
+    job.assert_tables_equal_the_oracle()
+
+
+@pytest.mark.referee
+def test_libraries_come_by_an_archive_of_a_virtual_environment(
+    cluster: SparkCluster, seaweed: Seaweed, tmp_path: Path, seed: int
+) -> None:
+    """The workers' machines have Spark, a Python without packages, and nothing else."""
+    archive = packed_environment(tmp_path)
+    conf = {"spark.archives": f"{archive.as_uri()}#environment", "spark.pyspark.python": "./environment/bin/python"}
+    job = KeyedJob.create(tmp_path / "job", seaweed, cluster.spark(conf))
+    for landed in (1000, 100, 100):
+        job.land(seed, 1000, landed)
+    run_elsewhere(job.spec_path)
+    job.assert_tables_equal_the_oracle()
