@@ -18,19 +18,22 @@ from typing import Any
 
 from bench.environments import unavailable
 from bench.machine import commit, describe
-from bench.parts import MODES, Part, parts_of, present
+from bench.options import parser
+from bench.parts import Part, parts_of, present
 from bench.processes import WorkerFailed
 from bench.reports.report import memory, render, report_name
 from bench.reports.results import MeasuredElsewhere, Results
 from bench.reports.statistics import Spread
 from bench.reports.targets import Record, counted, state_bytes_per_key
 from bench.rounds import Plan, Say, run_workload
-from bench.scheduled.parts import PARTS, measure_airflow
+from bench.scheduled.parts import measure_airflow
 from bench.studies.command_memory import measure_memory, render_memory
 from bench.studies.command_times import measure_commands, render_commands
+from bench.studies.months import FORMATS, measure_months
+from bench.studies.months_report import render_months
 from bench.studies.old_job import grow_old
 from bench.studies.old_job_report import render_old_job
-from bench.studies.round_trips import DELAYS_MS, measure_round_trips
+from bench.studies.round_trips import measure_round_trips
 from bench.studies.round_trips_report import draw_round_trips, render_round_trips
 from bench.studies.tables import lacking_here, table_parts
 from bench.studies.tables_report import render_tables
@@ -39,14 +42,12 @@ from bench.workloads.equality import WrongResult
 from bench.workloads.workloads import WORKLOADS, Workload
 from scripts.processes import ROOT
 
-HOME = Path(__file__).resolve().parent
-DEFAULT_FOLDER = ROOT / ".milepost" / "bench"
 PLOTTER = ROOT / TOOLS / "bin" / "python"
 
 
 def main(arguments: list[str]) -> int:
     """Run the benchmark. Returns the exit code: 0, 1 when a system failed or was wrong, 2 for bad usage."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     started = time.monotonic()
 
     def say(text: str) -> None:
@@ -57,6 +58,7 @@ def main(arguments: list[str]) -> int:
         "run": _run,
         "report": _report,
         "old-job": _old_job,
+        "months": _months,
         "commands": _commands,
         "command-memory": _command_memory,
         "round-trips": _round_trips,
@@ -185,6 +187,23 @@ def _old_job(options: argparse.Namespace, say: Say) -> int:
     return 0
 
 
+def _months(options: argparse.Namespace, say: Say) -> int:
+    """Run thousands of epochs for each kind of table; write their figures, MONTHS.md and its plot."""
+    if _lacks_plotter(say):
+        return 2
+    file = options.results / "results-months.json"
+    stored = json.loads(file.read_text(encoding="utf-8"))["months"] if options.only and file.exists() else {}
+    formats = tuple(options.only or FORMATS)
+    measured = measure_months(options.epochs, formats, options.folder.resolve() / "months", say)
+    months = {name: (stored | measured)[name] for name in FORMATS if name in stored | measured}
+    document = {"machine": describe(), "commit": commit(), "months": months}
+    file.write_text(json.dumps(document) + "\n", encoding="utf-8")
+    (options.results / "MONTHS.md").write_text(render_months(document), encoding="utf-8")
+    _draw(file, options.results)
+    say(f"wrote {options.results / 'MONTHS.md'}")
+    return 0
+
+
 def _commands(options: argparse.Namespace, say: Say) -> int:
     """Time the commands of one job on a slow bucket; write their figures and COMMANDS.md."""
     record = measure_commands(options.epochs, options.rounds, options.folder.resolve() / "commands", say)
@@ -305,60 +324,3 @@ def _resized(workload: Workload, options: argparse.Namespace) -> Workload:
     if options.keys is not None:
         shape = replace(shape, keys=options.keys)
     return replace(workload, shape=shape)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Epochs side by side on several systems.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    measure = commands.add_parser("measure", help="some workloads on some systems; prints a table each")
-    run = commands.add_parser("run", help="all parts of a mode; writes the raw results, their report and the plots")
-    report = commands.add_parser("report", help="write a mode's report and the plots again, from raw results")
-    measure.add_argument(
-        "--workloads", nargs="+", choices=list(WORKLOADS), default=["keyed-10k", "keyed-1m", "keyed-5m"]
-    )
-    measure.add_argument(
-        "--systems", nargs="+", choices=list(SYSTEMS), default=["milepost", "spark-hdfs", "limit-numpy"]
-    )
-    measure.add_argument("--rounds", type=_positive, default=3, help="counted epochs of each system")
-    measure.add_argument("--warmups", type=_positive, default=3, help="epochs before those; the first fills the state")
-    measure.add_argument("--rows", type=_positive, help="rows per epoch, instead of the workload's")
-    measure.add_argument("--keys", type=_positive, help="number of keys, instead of the workload's")
-    measure.add_argument("--output", type=Path, help="file for the raw results, as JSON")
-    old_job = commands.add_parser("old-job", help="thousands of small epochs of one job in one process")
-    old_job.add_argument("--epochs", type=_positive, default=5_000)
-    commands_ = commands.add_parser("commands", help="each command in a new process, on a bucket that answers in 20 ms")
-    commands_.add_argument("--epochs", type=_positive, default=30)
-    commands_.add_argument("--rounds", type=_positive, default=5)
-    memory_ = commands.add_parser("command-memory", help="peak memory of each command over so many keys")
-    memory_.add_argument("--keys", type=_positive, nargs="+", default=[1_000_000, 5_000_000], metavar="N")
-    memory_.add_argument("--before", metavar="COMMIT", help="keep the figures as those of an earlier commit")
-    trips = commands.add_parser("round-trips", help="requests of an epoch that wait for one another; ROUND_TRIPS.md")
-    trips.add_argument("--epochs", type=_positive, default=3)
-    trips.add_argument("--delays", type=int, nargs="+", default=list(DELAYS_MS), metavar="MS", help="30 among them")
-    trips.add_argument("--before", metavar="COMMIT", help="keep the figures as those of an earlier commit")
-    tables = commands.add_parser("tables", help="open tables beside Spark's MERGE, delta-rs and DuckDB; TABLES.md")
-    tables.add_argument("--report", action="store_true", help="write TABLES.md and its plot again, from raw results")
-    airflow = commands.add_parser("airflow", help="epochs through Airflow beside empty tasks; writes AIRFLOW.md")
-    airflow.add_argument("--only", nargs="+", choices=list(PARTS), help="these parts again; the others stay")
-    airflow.add_argument("--rounds", type=_positive, help="turns, or minutes, instead of each part's own number")
-    for one in (measure, run, old_job, commands_, memory_, trips, tables, airflow):
-        one.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="for inputs and scratch files")
-    for one, modes in ((run, MODES), (report, MODES), (tables, MODES[:2])):
-        one.add_argument("--mode", choices=modes, default="quick")
-    for one in (run, report, old_job, commands_, memory_, trips, tables, airflow):
-        one.add_argument("--results", type=Path, default=HOME, help="folder of the raw results and of their report")
-    for one in (run, tables):
-        one.add_argument(
-            "--only", nargs="+", metavar="PART", help="measure the parts whose names begin so; keep the others"
-        )
-        one.add_argument(
-            "--resume", action="store_true", help="keep what was measured; measure what is missing or failed"
-        )
-    return parser
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1, got {value}")
-    return value

@@ -128,13 +128,7 @@ def series_of(plot: Plot, parts: dict[str, dict[str, Any]]) -> Series:
 
 def draw(parts: dict[str, dict[str, Any]], folder: Path) -> list[Path]:
     """Draw every plot that has points. Returns the files."""
-    matplotlib = importlib.import_module("matplotlib")
-    matplotlib.use("svg")
-    matplotlib.rcParams.update(
-        {"svg.hashsalt": "milepost", "svg.fonttype": "none", "axes.grid": True, "grid.alpha": 0.3}
-    )
-    pyplot, ticker = (importlib.import_module(f"matplotlib.{name}") for name in ("pyplot", "ticker"))
-    folder.mkdir(parents=True, exist_ok=True)
+    pyplot, ticker = _plotter(), importlib.import_module("matplotlib.ticker")
     files = []
     for plot in PLOTS:
         series = series_of(plot, parts)
@@ -162,20 +156,13 @@ def draw(parts: dict[str, dict[str, Any]], folder: Path) -> list[Path]:
             else:
                 axis.set_ylim(bottom=0)
             axis.legend(frameon=False, fontsize=8)
-        file = folder / plot.file
-        figure.savefig(file, metadata={"Date": None})
-        pyplot.close(figure)
-        files.append(file)
+        files.append(_saved(figure, folder / plot.file))
     return files
 
 
 def draw_old_job(record: dict[str, Any], folder: Path) -> Path:
     """Draw what each epoch of an old job took, and what its log then weighed. Returns the file."""
-    matplotlib = importlib.import_module("matplotlib")
-    matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": "milepost", "svg.fonttype": "none", "axes.grid": True})
-    pyplot = importlib.import_module("matplotlib.pyplot")
-    folder.mkdir(parents=True, exist_ok=True)
+    pyplot = _plotter()
     epochs = record["epochs"]
     figure, axes = pyplot.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
     figure.suptitle("One job, epoch after epoch (500 rows each)", fontsize=11)
@@ -197,10 +184,28 @@ def draw_old_job(record: dict[str, Any], folder: Path) -> Path:
     for axis in axes:
         axis.set_xlabel("epoch")
         axis.set_ylim(bottom=0)
-    file = folder / "old-job.svg"
-    figure.savefig(file, metadata={"Date": None})
-    pyplot.close(figure)
-    return file
+    return _saved(figure, folder / "old-job.svg")
+
+
+def draw_months(months: dict[str, dict[str, Any]], folder: Path) -> Path:
+    """Draw what an epoch takes and asks, and what its tables' metadata and its log weigh. Returns the file."""
+    pyplot = _plotter()
+    figure, axes = pyplot.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+    figure.suptitle("A small job, epoch after epoch", fontsize=11)
+    drawn = (
+        ("CPU s per epoch", lambda point: point["cpu_s"]),
+        ("requests per epoch", lambda point: point["requests"]),
+        ("kB of tables' metadata and database", lambda p: (p["table_log_bytes"] + p["database_bytes"]) / 1e3),
+    )
+    for axis, (says, value) in zip(axes, drawn, strict=True):
+        for name, record in months.items():
+            points = record["points"]
+            axis.plot([point["epoch"] for point in points], [value(point) for point in points], label=name)
+        axis.set_xlabel("epoch")
+        axis.set_ylabel(says)
+        axis.set_ylim(bottom=0)
+        axis.legend(frameon=False, fontsize=8)
+    return _saved(figure, folder / "months.svg")
 
 
 def draw_commits(parts: dict[str, dict[str, Any]], folder: Path) -> Path | None:
@@ -212,11 +217,7 @@ def draw_commits(parts: dict[str, dict[str, Any]], folder: Path) -> Path | None:
     }
     if not measured:
         return None
-    matplotlib = importlib.import_module("matplotlib")
-    matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": "milepost", "svg.fonttype": "none", "axes.grid": True})
-    pyplot = importlib.import_module("matplotlib.pyplot")
-    folder.mkdir(parents=True, exist_ok=True)
+    pyplot = _plotter()
     figure, axes = pyplot.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
     figure.suptitle("One table, commit after commit (20,000 rows each)", fontsize=11)
     for name, epochs in measured.items():
@@ -230,9 +231,23 @@ def draw_commits(parts: dict[str, dict[str, Any]], folder: Path) -> Path | None:
         axis.set_ylabel(unit)
         axis.set_ylim(bottom=0)
         axis.legend(frameon=False, fontsize=8)
-    file = folder / "commits.svg"
+    return _saved(figure, folder / "commits.svg")
+
+
+def _plotter() -> Any:
+    """Return Matplotlib's `pyplot`, which draws SVG, the same for the same figures."""
+    matplotlib = importlib.import_module("matplotlib")
+    matplotlib.use("svg")
+    style = {"svg.hashsalt": "milepost", "svg.fonttype": "none", "axes.grid": True, "grid.alpha": 0.3}
+    matplotlib.rcParams.update(style)
+    return importlib.import_module("matplotlib.pyplot")
+
+
+def _saved(figure: Any, file: Path) -> Path:
+    """Write a figure, without the date, and forget it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, metadata={"Date": None})
-    pyplot.close(figure)
+    importlib.import_module("matplotlib.pyplot").close(figure)
     return file
 
 
@@ -252,6 +267,8 @@ if __name__ == "__main__":
     results, target = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2])
     if "old_job" in results:
         draw_old_job(results["old_job"], target)
+    elif "months" in results:
+        draw_months(results["months"], target)
     else:
         draw(results["parts"], target)
         draw_commits(results["parts"], target)

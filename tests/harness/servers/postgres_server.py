@@ -95,10 +95,15 @@ class Database:
 
 
 class PostgresServer:
-    """One server process; killed, it can be started again on the same port and data."""
+    """One server process; killed, it can be started again on the same port and data.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        settings: in place of the usual ones.
+    """
+
+    def __init__(self, directory: Path, **settings: str) -> None:
         self.directory = directory
+        self._settings = {**_SETTINGS, **settings}
         self.password = secrets.token_hex(16)
         (self.port,) = free_ports(1)
         self._process: psutil.Popen | None = None
@@ -108,7 +113,7 @@ class PostgresServer:
         data = self.directory / "data"
         if not data.exists():
             self._initialise(data)
-        settings = [f"--{name}={value}" for name, value in _SETTINGS.items()]
+        settings = [f"--{name}={value}" for name, value in self._settings.items()]
         with (self.directory / "server.log").open("ab") as log:
             self._process = psutil.Popen(
                 [str(_binaries() / "postgres"), "-D", str(data), f"--port={self.port}", *settings],

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.at_once import AT_ONCE
 
-MOST_AHEAD = 8
-"""Objects on their way or held, beyond the one that is read."""
+MOST_AHEAD = AT_ONCE
+"""Objects on their way or held, beyond the one that is read. 2,000 objects of 1 kB, 30 ms away, take half as long as
+with 8, and with 24 no less: the AWS library's own work, about a millisecond per object, is the limit then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class _Ahead:
         self._store, self._most_bytes = store, most_bytes
         self._waiting = deque(one for one in wanted if one.size <= most_bytes)
         self._ahead: dict[tuple[str, str], tuple[int, Callable[[], bytes]]] = {}
+        self._pool = ThreadPoolExecutor(MOST_AHEAD, "object-ahead")  # its threads end with the last use of this store
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -52,7 +55,7 @@ class _Ahead:
             one = self._waiting.popleft()
             if one.key != key:
                 ask = partial(self._store.get_if_match, one.key, one.etag)
-                self._ahead[one.key, one.etag] = one.size, begin_beside(self._store, ask, "object-ahead")
+                self._ahead[one.key, one.etag] = one.size, self._pool.submit(ask).result
         return body()
 
     def _has_room(self, one: Wanted) -> bool:

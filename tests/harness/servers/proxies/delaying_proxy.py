@@ -66,9 +66,17 @@ class DelayingProxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._loop.call_soon_threadsafe(self._server.close)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
+
+    async def _close(self) -> None:
+        """Take no more connections, and end those that there are."""
+        self._server.close()
+        relays = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for relay in relays:
+            relay.cancel()
+        await asyncio.gather(*relays, return_exceptions=True)
 
     async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         """Relay the requests of one connection, one after another, over one connection to the server."""

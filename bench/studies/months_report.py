@@ -1,0 +1,92 @@
+"""MONTHS.md: what ten thousand epochs leave behind, for each kind of table, and whether anything grows with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bench.studies.months import COLLECTED, LANDED, LOOKED, RETAINED
+
+_FLAT = 1.1
+"""What does not grow may differ so much between the second hundred epochs and the last."""
+_TRANSITION_BYTES = 250
+
+
+def summary_of(record: Mapping[str, Any]) -> dict[str, float]:
+    """What the targets ask of one format's record.
+
+    Returns: ratios of the last point over the second one, `…_grown`; and the bytes of the log per transition, taken
+        between the two: what is retained whole is on both sides.
+    """
+    points = record["points"]
+    early, late = points[1], points[-1]
+    entries = late["log_entries"] - early["log_entries"]
+    grown = {
+        f"{name}_grown": late[name] / early[name]
+        for name in ("cpu_s", "wall_s", "requests", "table_log_bytes", "database_bytes", "cache_bytes")
+        if early[name]
+    }
+    return grown | {"log_bytes_per_transition": (late["log_bytes"] - early["log_bytes"]) / entries}
+
+
+def render_months(document: Mapping[str, Any]) -> str:
+    """Return the report of one run."""
+    months = document["months"]
+    any_record = next(iter(months.values()))
+    lines = [
+        "# Months in minutes",
+        "",
+        f"{any_record['epochs']:,} epochs of 500 rows for each kind of table, the tasks of each in one process without",
+        f"Spark; {RETAINED} checkpoints are retained, the newest {LANDED} landed files stay, and garbage is collected",
+        f"after every {COLLECTED} epochs. Each point is of {LOOKED} epochs; at commit {document['commit']}.",
+        "",
+        f"| the last {LOOKED} epochs, over epochs {LOOKED} to {2 * LOOKED} | " + " | ".join(months) + " | target |",
+        "|---|" + "---:|" * (len(months) + 1),
+    ]
+    found = {name: summary_of(record) for name, record in months.items()}
+    for figure, says in _RATIOS.items():
+        cells = [
+            f"{one[figure]:.2f} ×{_verdict(one[figure], _FLAT)}" if figure in one else "–" for one in found.values()
+        ]
+        lines.append(f"| {says} | {' | '.join(cells)} | {_FLAT} × |")
+    bytes_ = [one["log_bytes_per_transition"] for one in found.values()]
+    cells = [f"{one:.0f} B{_verdict(one, _TRANSITION_BYTES)}" for one in bytes_]
+    lines.append(f"| log, per transition | {' | '.join(cells)} | {_TRANSITION_BYTES} B |")
+    lines += ["", "![epoch after epoch](plots/months.svg)", "", "| at the end | " + " | ".join(months) + " |"]
+    lines.append("|---|" + "---:|" * len(months))
+    for name, says in _LEFT.items():
+        lines.append(
+            f"| {says} | " + " | ".join(f"{record['points'][-1][name]:,}" for record in months.values()) + " |"
+        )
+    collected = [
+        max(one["wall_s"] for one in record["collected"]) if record["collected"] else 0 for record in months.values()
+    ]
+    lines.append("| slowest collection of garbage, s | " + " | ".join(f"{one:.1f}" for one in collected) + " |")
+    lines.append("| minutes of the run | " + " | ".join(f"{one['took_s'] / 60:.0f}" for one in months.values()) + " |")
+    return "\n".join(lines) + "\n"
+
+
+_RATIOS = {
+    "cpu_s_grown": "CPU of an epoch",
+    "wall_s_grown": "time of an epoch",
+    "requests_grown": "requests of an epoch",
+    "table_log_bytes_grown": "the tables' metadata",
+    "database_bytes_grown": "the database",
+    "cache_bytes_grown": "the node's cache",
+}
+_LEFT = {
+    "requests": "requests of an epoch",
+    "log_entries": "entries of the log",
+    "log_bytes": "bytes of the log",
+    "largest_entry": "largest entry of the log",
+    "table_log_files": "files of the tables' metadata",
+    "table_log_bytes": "bytes of the tables' metadata",
+    "table_files": "files of the tables",
+    "job_objects": "objects of the job",
+    "cache_bytes": "bytes of the node's cache",
+    "database_bytes": "bytes of the database",
+}
+
+
+def _verdict(figure: float, bound: float) -> str:
+    return "" if figure <= bound else " **missed**"

@@ -1,0 +1,52 @@
+"""The benchmark of months of a small job: what its report says of figures, and that it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.studies.months import measure_months
+from bench.studies.months_report import render_months, summary_of
+
+
+def point(epoch: int, **figures: float) -> dict[str, Any]:
+    usual = {"wall_s": 0.1, "cpu_s": 0.1, "requests": 50, "log_entries": 3 * epoch, "log_bytes": 9_000 + 600 * epoch}
+    left = {"largest_entry": 8_000, "table_log_files": 0, "table_files": 9, "job_objects": 9}
+    stored = {"table_log_bytes": 0, "cache_bytes": 1_000, "database_bytes": 0}
+    return {"epoch": epoch, **usual, **left, **stored, **figures}
+
+
+def record(*points: dict[str, Any]) -> dict[str, Any]:
+    collected = [{"epoch": 500, "wall_s": 2.5, "deleted": 7, "pruned": 3}]
+    return {"points": list(points), "collected": collected, "took_s": 600.0, "epochs": points[-1]["epoch"]}
+
+
+def test_the_first_point_is_not_compared() -> None:
+    found = summary_of(record(point(100, requests=90, cpu_s=9.0), point(200), point(1_000, requests=55)))
+    assert found["requests_grown"] == 1.1
+    assert found["cpu_s_grown"] == 1.0
+    assert "database_bytes_grown" not in found
+
+
+def test_the_log_is_judged_by_what_each_transition_adds() -> None:
+    found = summary_of(record(point(100), point(200), point(1_000)))
+    assert found["log_bytes_per_transition"] == pytest.approx(200)
+
+
+def test_what_has_grown_is_called_missed() -> None:
+    grown = record(point(100), point(200), point(1_000, cpu_s=0.2))
+    flat = record(point(100), point(200), point(1_000))
+    text = render_months({"commit": "abc", "months": {"parquet": flat, "delta": grown}})
+    assert "| CPU of an epoch | 1.00 × | 2.00 × **missed** | 1.1 × |" in text
+    assert "| log, per transition | 200 B | 200 B | 250 B |" in text
+
+
+def test_some_epochs_are_run_measured_and_held_to_the_oracle(tmp_path: Path) -> None:
+    found = measure_months(3, ("parquet",), tmp_path / "months", lambda line: None)
+    (only,) = found["parquet"]["points"]
+    assert only["epoch"] == 3
+    assert only["requests"] > 20
+    assert only["log_entries"] >= 3 * 2
+    assert only["cache_bytes"] > 0
