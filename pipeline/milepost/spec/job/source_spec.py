@@ -106,8 +106,8 @@ class SourceSpec(SpecModel):
     @property
     def whole_because(self) -> str | None:
         """Why each object has one reader, however large it is; None: a large one is read in parts by several."""
-        if self.format != "parquet":
-            return f"format {self.format}"
+        if self.format == "csv":
+            return "format csv"
         if self.bad_records == "dead_letter":
             return "bad_records: dead_letter"
         return "on_missing: skip" if self.on_missing == "skip" else None

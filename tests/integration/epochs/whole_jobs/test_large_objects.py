@@ -35,12 +35,22 @@ def parquet(path: Path, table: pa.Table) -> str:
     return f"read_parquet('{path}.parquet')"
 
 
+def json_lines(path: Path, table: pa.Table) -> str:
+    pairs = zip(table["k"].to_pylist(), table["v"].to_pylist(), strict=True)
+    path.with_suffix(".json").write_text("".join(f'{{"k": {k}, "v": {v}}}\n' for k, v in pairs))
+    return f"read_json('{path}.json', columns = {{k: 'BIGINT', v: 'BIGINT'}})"
+
+
 @pytest.fixture(scope="module")
 def runner() -> SparkEpochRunner:
     return SparkEpochRunner()
 
 
-@pytest.mark.parametrize(("format_", "rows", "write"), [("format: parquet", 4_000_000, parquet)], ids=["parquet"])
+@pytest.mark.parametrize(
+    ("format_", "rows", "write"),
+    [("format: parquet", 4_000_000, parquet), ("format: json", 1_100_000, json_lines)],
+    ids=["parquet", "json"],
+)
 def test_one_large_object_is_read_by_two_tasks_and_gives_what_duckdb_makes_of_it(
     tmp_path: Path, runner: SparkEpochRunner, format_: str, rows: int, write: Callable[[Path, pa.Table], str]
 ) -> None:

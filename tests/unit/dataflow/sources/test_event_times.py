@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.sources.contract import SourceObject
-from milepost.dataflow.sources.event_times import NAMED_AHEAD, EventTimes, RowsAhead
+from milepost.dataflow.sources.event_times import NAMED_AHEAD, EventTimes, RowsAhead, first_ahead
 
 PLANNED_MS = 1_800_000_000_123
 AHEAD_US = 7 * 86_400_000_000
@@ -85,3 +85,8 @@ def test_a_static_source_and_an_empty_batch_have_no_event_time(zone: str | None)
     static = EventTimes(None, AHEAD_US)
     static.add(planned(), batch([1], zone=zone))
     assert static.newest_us is None and times((planned(), batch([], zone=zone))).newest_us is None
+
+
+def test_rows_ahead_of_an_object_that_several_subtasks_read_are_counted_together() -> None:
+    read = [RowsAhead("a", 2, 50), RowsAhead("b", 1, 70), RowsAhead("b", 3, 60), RowsAhead("c", 1, 10)]
+    assert first_ahead(read) == (RowsAhead("a", 2, 50), RowsAhead("b", 4, 70), RowsAhead("c", 1, 10))

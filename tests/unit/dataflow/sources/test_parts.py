@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import combinations_with_replacement, pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,14 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.sources.contract import BadRecord, ObjectPart, ObjectReader, SourceObject
+from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader, SourceObject
+from milepost.dataflow.sources.readers import streams
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
+from milepost.dataflow.sources.readers.json_lines import JsonLinesReader
 from milepost.dataflow.sources.readers.parquet import ParquetReader
+from milepost.dataflow.sources.readers.text_parts import TextPart
 from milepost.spec.values.types import parse_type
 from tests.harness.stores.memory_store import MemoryStore
 
 DECLARED = DeclaredColumns("s", {"k": parse_type("int64"), "t": parse_type("string")})
 
+MANY = [share / 40 for share in range(41)]
 cuts = st.lists(st.floats(0, 1), max_size=6)
 
 
@@ -40,6 +46,97 @@ def rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, object]]:
 
 def read(reader: ObjectReader, store: MemoryStore, parts: Iterable[ObjectPart]) -> list[dict[str, object]]:
     return [row for part in parts for row in rows(reader.read_part(store, part))]
+
+
+ends = st.sampled_from(["\n", "\n", "\r\n", "\r", "\n\n", "\r\n\r\n", "\n \n"])
+words = st.text(st.sampled_from('ab ,;"\\{}[]:\u00e4\u20ac\U0001f600\ufeff\u2028'), max_size=30)
+
+
+@st.composite
+def json_texts(draw: st.DrawFn) -> str:
+    """Lines of JSON with all that makes it hard to tell where one begins."""
+    lines = draw(st.lists(st.tuples(st.integers(0, 10**6), words | st.just("x" * 700)), max_size=12))
+    text = draw(st.sampled_from(["", "\ufeff", "\n"]))
+    for k, t in lines:
+        text += json.dumps({"k": k, "t": t}, ensure_ascii=draw(st.booleans())) + draw(ends)
+    return text.rstrip("\r\n") if draw(st.booleans()) else text
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    text=json_texts(), at=cuts | st.just([share / 40 for share in range(41)]), block=st.sampled_from([7, 64, 1 << 20])
+)
+def test_parts_of_json_lines_have_its_lines_each_once_and_in_order(text: str, at: list[float], block: int) -> None:
+    """Cut within characters, line ends and lines longer than parts; read in blocks that end anywhere."""
+    store, obj = landed(text.encode())
+    reader = JsonLinesReader(DECLARED)
+    with pytest.MonkeyPatch.context() as patched:
+        for name, size in (("WHOLE_BYTES", 0), ("_BLOCK", block), ("_TAIL", block)):
+            patched.setattr(streams, name, size)
+        assert read(reader, store, parts_of(obj, at)) == rows(reader.read(store, obj))
+
+
+@pytest.mark.parametrize("text", [b"ab\ncd\r\nef\rgh\n\n", b"\r\n\r\n\n\r\r", b"ab", b"\n", b"a\r\nb"])
+def test_three_parts_of_a_text_have_each_byte_once_wherever_they_meet_and_begin_with_a_line(text: bytes) -> None:
+    for first, second in combinations_with_replacement(range(len(text) + 1), 2):
+        parts = []
+        for start, stop in ((0, first), (first, second), (second, len(text))):
+            parts.append(TextPart(io.BytesIO(text[max(start - 1, 0) :]), start, stop).read())
+        assert b"".join(parts) == text
+        lines = text.splitlines(keepends=True)
+        assert [line for part in parts for line in part.splitlines(keepends=True)] == lines
+        assert (parts[0] == b"") == (first == 0), "the line that begins at 0 is of the part that has byte 0"
+
+
+def test_a_part_of_text_asks_for_its_own_bytes_and_the_end_of_its_last_line() -> None:
+    body = b"".join(b'{"k": %d, "t": "some text"}\n' % number for number in range(50_000))
+    store, obj = landed(body)
+    asked: list[tuple[int, int]] = []
+    ranged = store.get_range
+
+    def get_range(key: str, etag: str, start: int, stop: int) -> bytes:
+        asked.append((start, stop))
+        return ranged(key, etag, start, stop)
+
+    store.get_range = get_range  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(streams, "WHOLE_BYTES", 0)
+        third = parts_of(obj, [1 / 3, 2 / 3])[1]
+        found = rows(JsonLinesReader(DECLARED).read_part(store, third))
+    assert len(found) == pytest.approx(50_000 / 3, rel=0.05)
+    assert asked[0][0] == third.start - 1 and asked[-1][1] <= third.stop + (1 << 18)
+
+
+def test_a_bad_line_of_a_part_is_named_by_its_line_in_the_object() -> None:
+    lines = [f'{{"k": {number}, "t": "text"}}' for number in range(400)]
+    lines[310] = '{"k": "many", "t": "text"}'
+    store, obj = landed("\n".join(lines).encode())
+    _, second = parts_of(obj, [0.5])
+    with pytest.raises(BadRecord) as caught:
+        rows(JsonLinesReader(DECLARED).read_part(store, second))
+    assert (caught.value.line, caught.value.column) == (311, "k")
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_a_column_is_missing_where_no_line_of_the_object_has_it_not_of_the_part(missing: bool) -> None:
+    """What an object lacks is judged of all of it, so the verdict is the same however it was cut."""
+    lines = [f'{{"k": {number}}}' for number in range(400)]
+    if not missing:
+        lines[-1] = '{"k": 1, "t": "text"}'
+    store, obj = landed("\n".join(lines).encode())
+    first, second = parts_of(obj, [0.5])
+    reader = JsonLinesReader(DECLARED)
+    if missing:
+        for part in (first, second):
+            with pytest.raises(BadObject, match="no record has such a field"):
+                rows(reader.read_part(store, part))
+    else:
+        assert len(read(reader, store, (first, second))) == 400
+
+
+def test_a_part_of_blank_lines_has_no_rows() -> None:
+    store, obj = landed(b'{"k": 1, "t": ""}\n' + b"\n" * 400)
+    assert len(read(JsonLinesReader(DECLARED), store, parts_of(obj, [0.3, 0.6]))) == 1
 
 
 def parquet_body(table: pa.Table, groups: Iterable[int]) -> bytes:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.json as pajson
 
-from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, SourceObject
+from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, SourceObject, whole
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.diagnosis import (
     BLOCK_BYTES,
@@ -59,29 +60,29 @@ class JsonLinesReader:
             BadRecord: the first record that cannot be read; at the end, for a column that the object does not have.
             CommitConflict: the object's version differs. NotFound: the object is gone.
         """
+        return self.read_part(store, whole(obj))
+
+    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the lines that begin in the part's bytes. Raises: as `read`."""
+        obj = part.object
         values = self._declared.in_path.values(obj)
         body = open_object(store, obj)
+        content = ObjectStream(obj.key, body, lines=None if part.is_whole else (part.start, part.stop))
         unseen = set(self._declared.in_file.names)
         rows = 0
         try:
-            for batch in self._batches(ObjectStream(obj.key, body), self._declared.in_file):
+            for batch in self._batches(content, self._declared.in_file, first=part.start == 0):
                 rows += batch.num_rows
                 unseen = {name for name in unseen if batch[name].null_count == batch.num_rows}
                 if batch.num_rows:
                     yield self._declared.in_path.append(batch, values)
         except (pa.ArrowException, UnicodeDecodeError) as error:
             found = self._diagnose(obj.key, body)
-            if isinstance(found, BadRecord):
-                raise found from error
-            if found > 0:
-                raise BadRecord(obj.key, None, None, None, "it cannot be read", said=str(error)) from error
-            return
+            raise found or BadRecord(obj.key, None, None, None, "it cannot be read", said=str(error)) from error
+        if rows and unseen and not part.is_whole:
+            unseen = self._without_value(obj.key, body, unseen)
         if rows and unseen:
             self._refuse_missing(obj.key, body, unseen)
-
-    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of an object, which is never cut. Raises: as `read`."""
-        return self.read(store, part.object)
 
     def salvage(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch | BadRecord]:
         """Yield the rows of the lines that can be read, in order, and each line that cannot.
@@ -100,8 +101,7 @@ class JsonLinesReader:
                 lambda record: self._expected.seems_bad(record.text),
             )
             content = _content(good)
-            batches = self._batches(io.BytesIO(content), self._declared.in_file, block_size=len(content) + 1)
-            for batch in batches if content else ():  # the parser takes no content at all for an error
+            for batch in self._batches(io.BytesIO(content), self._declared.in_file, block_size=len(content) + 1):
                 rows += batch.num_rows
                 unseen = {name for name in unseen if batch[name].null_count == batch.num_rows}
                 yield self._declared.in_path.append(batch, values)
@@ -117,24 +117,30 @@ class JsonLinesReader:
         *,
         block_size: int = BLOCK_BYTES,
         nulls: bool = False,
+        first: bool = True,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the content's rows in the declared types.
 
         Raises:
             ArrowInvalid: a line that is not one object, or a value that is not of its type. BadRecord: as `content`.
         """
-        lines = ObjectLines(content)
+        lines = ObjectLines(content, first=first)
         rows = 0
-        for raw in pajson.open_json(
-            pa.PythonFile(lines, mode="r"),
-            read_options=pajson.ReadOptions(use_threads=False, block_size=block_size),
-            parse_options=pajson.ParseOptions(
-                explicit_schema=pa.schema([pa.field(f.name, _as_parsed(f.type)) for f in columns]),
-                unexpected_field_behavior="ignore",
-            ),
-        ):
-            rows += raw.num_rows
-            yield self._converted(raw, columns, nulls=nulls)
+        try:
+            for raw in pajson.open_json(
+                pa.PythonFile(lines, mode="r"),
+                read_options=pajson.ReadOptions(use_threads=False, block_size=block_size),
+                parse_options=pajson.ParseOptions(
+                    explicit_schema=pa.schema([pa.field(f.name, _as_parsed(f.type)) for f in columns]),
+                    unexpected_field_behavior="ignore",
+                ),
+            ):
+                rows += raw.num_rows
+                yield self._converted(raw, columns, nulls=nulls)
+        except pa.ArrowInvalid:
+            if lines.is_blank:  # the parser takes no content at all for an error
+                return
+            raise
         if rows != lines.count:
             raise pa.ArrowInvalid(f"{lines.count} lines hold {rows} values")
 
@@ -158,15 +164,13 @@ class JsonLinesReader:
             return str(error)
         return None
 
-    def _diagnose(self, key: str, body: ObjectBody) -> BadRecord | int:
-        """Return the first bad record, or how many records there are when each is fine."""
-        count = 0
+    def _diagnose(self, key: str, body: ObjectBody) -> BadRecord | None:
+        """Return the object's first bad record, or None when each is fine."""
         suspect: RawRecord | None = None
 
         def records() -> Iterator[RawRecord]:
-            nonlocal count, suspect
+            nonlocal suspect
             for record in _records(key, body):
-                count += 1
                 if suspect is None and record.is_too_long:
                     suspect = record
                 yield record
@@ -177,7 +181,7 @@ class JsonLinesReader:
             return bad
         if refused is not None:
             return self._explain(key, refused)
-        return count if suspect is None else too_long(key, suspect)
+        return None if suspect is None else too_long(key, suspect)
 
     def _explain(self, key: str, record: RawRecord) -> BadRecord:
         text = record.encoded().decode("utf-8", "replace").strip(_BLANK)
@@ -217,6 +221,16 @@ class JsonLinesReader:
                 reason = f"is not of type {self._declared.types[column.name]}"
             return bad(column.name, shown, reason)
         return bad(None, text, "cannot be read")
+
+    def _without_value(self, key: str, body: ObjectBody, columns: set[str]) -> set[str]:
+        """Return those of a part's columns that have no value anywhere in the object, as far as it can be read."""
+        schema = pa.schema([field for field in self._declared.in_file if field.name in columns])
+        with suppress(pa.ArrowException, UnicodeDecodeError):
+            for batch in self._batches(ObjectStream(key, body), schema, nulls=True):
+                columns = {name for name in columns if batch[name].null_count == batch.num_rows}
+                if not columns:
+                    break
+        return columns
 
     def _refuse_missing(self, key: str, body: ObjectBody, unseen: set[str]) -> None:
         """Raise BadObject unless each of the columns is a field of some line that is JSON."""

@@ -20,15 +20,19 @@ class ObjectLines(io.RawIOBase):
     one of them holds more than an object.
 
     Attributes:
-        count: lines handed on, blank ones not counted.
+        count: lines handed on, blank ones not counted. is_blank: no other was met.
+
+    Args:
+        first: whether the content is from an object's beginning, where a byte order mark may be.
     """
 
-    def __init__(self, content: io.RawIOBase | io.BytesIO) -> None:
+    def __init__(self, content: io.RawIOBase | io.BytesIO, *, first: bool = True) -> None:
         super().__init__()
         self.count = 0
+        self.is_blank = True
         self._content = content
         self._begun = b""
-        self._started = False
+        self._started = not first
 
     def readable(self) -> bool:
         return True
@@ -42,6 +46,7 @@ class ObjectLines(io.RawIOBase):
         while True:
             room = len(target) - len(self._begun)
             if room <= 0:
+                self.is_blank = False
                 raise pa.ArrowInvalid("a line is longer than a block")
             chunk = self._content.read(room) or b""
             text = self._begun + chunk
@@ -59,11 +64,13 @@ class ObjectLines(io.RawIOBase):
         if lines.startswith(b"{") and lines.endswith(b"}\n") and b"\r" not in lines:
             ends = lines.count(b"\n")
             if lines.count(b"}\n{") == ends - 1:
+                self.is_blank = False
                 self.count += ends
                 return
         for line in lines.splitlines():
             line = line.strip(b" \t")
             if line:
+                self.is_blank = False
                 if line[0] != _OPENS or line[-1] != _CLOSES:
                     raise pa.ArrowInvalid("a line is not an object")
                 self.count += 1

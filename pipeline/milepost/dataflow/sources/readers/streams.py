@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from milepost.dataflow.sources.contract import BadObject, SourceObject
+from milepost.dataflow.sources.readers.text_parts import TextPart
 from milepost.protocol.records.object_store import ObjectStore
 
 CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
@@ -27,6 +28,9 @@ WHOLE_BYTES = 32 << 20
 """An object of at most so many bytes is read in one request and held; of a larger one only blocks are."""
 
 _BLOCK = 8 << 20
+
+_TAIL = 1 << 18
+"""Where a part of an object has its end somewhere, so much is asked for at a time."""
 
 
 class ObjectBody:
@@ -50,6 +54,16 @@ class ObjectBody:
             return pa.BufferReader(self._content)
         return pa.PythonFile(io.BufferedReader(self._content(), _BLOCK), mode="r")
 
+    def part(self, start: int, stop: int) -> pa.NativeFile:
+        """The lines of a text that begin in a range of its bytes, opened for reading forward."""
+        first = max(start - 1, 0)
+        if isinstance(self._content, bytes):
+            return pa.PythonFile(TextPart(io.BytesIO(self._content[first:]), start, stop), mode="r")
+        raw = self._content()
+        raw.seek(first)
+        raw.slow_from = stop
+        return pa.PythonFile(TextPart(io.BufferedReader(raw, _BLOCK), start, stop), mode="r")
+
     def file(self) -> pa.NativeFile:
         """Opened for reading anywhere; each read is a request of its own unless the body is held."""
         if isinstance(self._content, bytes):
@@ -58,10 +72,15 @@ class ObjectBody:
 
 
 class RangeReader(io.RawIOBase):
-    """One version of a large object as a file; `readinto` raises what `ObjectStore.get_range` raises."""
+    """One version of a large object as a file; `readinto` raises what `ObjectStore.get_range` raises.
+
+    Attributes:
+        slow_from: little is read beyond it, of whatever is wanted; None: all of it is.
+    """
 
     def __init__(self, store: ObjectStore, obj: SourceObject) -> None:
         super().__init__()
+        self.slow_from: int | None = None
         self._store, self._object, self._position = store, obj, 0
 
     def readable(self) -> bool:
@@ -82,6 +101,8 @@ class RangeReader(io.RawIOBase):
         stop = min(self._position + len(target), self._object.size)
         if stop <= self._position:
             return 0
+        if self.slow_from is not None:
+            stop = min(stop, max(self._position, self.slow_from) + _TAIL)
         part = self._store.get_range(self._object.key, self._object.etag, self._position, stop)
         target[: len(part)] = part
         self._position = stop
@@ -105,16 +126,27 @@ class ObjectStream(io.RawIOBase):
 
     Attributes:
         quotes: how often `quote` occurred in what was read so far.
+
+    Args:
+        lines: a range of the object's bytes: only what begins there is read, of a text in UTF-8; None: all of it.
     """
 
-    def __init__(self, key: str, body: ObjectBody, *, encoding: str = "utf-8", quote: str = "") -> None:
+    def __init__(
+        self,
+        key: str,
+        body: ObjectBody,
+        *,
+        encoding: str = "utf-8",
+        quote: str = "",
+        lines: tuple[int, int] | None = None,
+    ) -> None:
         super().__init__()
         self.quotes = 0
         self._key = key
         self._size = body.size
         self._quote = quote.encode()
         self._codec = next((codec for suffix, codec in CODECS.items() if key.endswith(suffix)), None)
-        raw = body.stream()
+        raw = body.stream() if lines is None else body.part(*lines)
         try:
             self._source = raw if self._codec is None else pa.CompressedInputStream(raw, self._codec)
         except (pa.ArrowException, OSError) as error:
