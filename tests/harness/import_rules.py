@@ -69,6 +69,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "spec": ("values", "job sql", "graph", "lineage", "load picture"),
     "spec.job": (
+        "csv_records",
         "checkpointing_spec connections notifier_spec operators prices_spec source_spec",
         "spec",
         "availability environment",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from milepost.spec.job.csv_records import csv_whole_because
 from milepost.spec.values.fields import (
     ColumnName,
     Duration,
@@ -39,7 +40,8 @@ class SourceSpec(SpecModel):
         format: what the objects are: csv, json (a JSON object per line) or parquet.
         path: which objects: an S3 or file URL, or a path relative to the spec. `*` within one part, `**` across parts.
             `.gz`, `.zst` and `.bz2` are decompressed. What the job itself writes is refused.
-        options: of the format's pyarrow reader, by their names there; json and parquet have none.
+        options: of the format's pyarrow reader, by their names there; json and parquet have none. With
+            `newlines_in_values: false` a large csv object is read in parts.
         partitions: further columns, taken from `name=value` parts of the object's key.
         columns: the columns of the objects, by name. A csv cannot hold lists and structs.
         static: what its objects hold is looked up, as it is when an epoch is triggered, and is no stream: it may feed
@@ -106,8 +108,8 @@ class SourceSpec(SpecModel):
     @property
     def whole_because(self) -> str | None:
         """Why each object has one reader, however large it is; None: a large one is read in parts by several."""
-        if self.format == "csv":
-            return "format csv"
+        if self.format == "csv" and (because := csv_whole_because(self.options)) is not None:
+            return f"options.{because}"
         if self.bad_records == "dead_letter":
             return "bad_records: dead_letter"
         return "on_missing: skip" if self.on_missing == "skip" else None

@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
@@ -41,6 +42,11 @@ def json_lines(path: Path, table: pa.Table) -> str:
     return f"read_json('{path}.json', columns = {{k: 'BIGINT', v: 'BIGINT'}})"
 
 
+def csv(path: Path, table: pa.Table) -> str:
+    pacsv.write_csv(table, path.with_suffix(".csv"))
+    return f"read_csv('{path}.csv', header = true)"
+
+
 @pytest.fixture(scope="module")
 def runner() -> SparkEpochRunner:
     return SparkEpochRunner()
@@ -48,8 +54,12 @@ def runner() -> SparkEpochRunner:
 
 @pytest.mark.parametrize(
     ("format_", "rows", "write"),
-    [("format: parquet", 4_000_000, parquet), ("format: json", 1_100_000, json_lines)],
-    ids=["parquet", "json"],
+    [
+        ("format: parquet", 4_000_000, parquet),
+        ("format: json", 1_100_000, json_lines),
+        ("format: csv, options: {newlines_in_values: false}", 2_000_000, csv),
+    ],
+    ids=["parquet", "json", "csv"],
 )
 def test_one_large_object_is_read_by_two_tasks_and_gives_what_duckdb_makes_of_it(
     tmp_path: Path, runner: SparkEpochRunner, format_: str, rows: int, write: Callable[[Path, pa.Table], str]

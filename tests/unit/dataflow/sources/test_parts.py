@@ -10,11 +10,12 @@ from itertools import combinations_with_replacement, pairwise
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader, SourceObject
-from milepost.dataflow.sources.readers import streams
+from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader, SourceObject, whole
+from milepost.dataflow.sources.readers import csv, streams
+from milepost.dataflow.sources.readers.csv import CsvReader
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.json_lines import JsonLinesReader
 from milepost.dataflow.sources.readers.parquet import ParquetReader
@@ -49,6 +50,7 @@ def read(reader: ObjectReader, store: MemoryStore, parts: Iterable[ObjectPart]) 
 
 
 ends = st.sampled_from(["\n", "\n", "\r\n", "\r", "\n\n", "\r\n\r\n", "\n \n"])
+row_ends = ends.filter(lambda end: " " not in end)
 words = st.text(st.sampled_from('ab ,;"\\{}[]:\u00e4\u20ac\U0001f600\ufeff\u2028'), max_size=30)
 
 
@@ -74,6 +76,103 @@ def test_parts_of_json_lines_have_its_lines_each_once_and_in_order(text: str, at
         for name, size in (("WHOLE_BYTES", 0), ("_BLOCK", block), ("_TAIL", block)):
             patched.setattr(streams, name, size)
         assert read(reader, store, parts_of(obj, at)) == rows(reader.read(store, obj))
+
+
+TEXTS = DeclaredColumns("s", {"k": parse_type("string"), "t": parse_type("string")})
+LINES = {"newlines_in_values": False}
+
+fields = st.text(st.sampled_from("ab 1\u00e4\u20ac\ufeff"), max_size=9) | st.sampled_from(
+    ['"a,b"', '"say ""so"""', '5" pipe', 'a"', '""', '"', '"a"b"c', "x" * 60]
+)
+
+
+@st.composite
+def csv_texts(draw: st.DrawFn) -> str:
+    """Lines of CSV with quotes in place and out of place, some of them never closed."""
+    text = draw(st.sampled_from(["", "\ufeff", "\n"])) + "k,t" + draw(row_ends)
+    for line in draw(st.lists(st.tuples(fields, fields), max_size=12)):
+        text += ",".join(line) + draw(row_ends)
+    return text.rstrip("\r\n") if draw(st.booleans()) else text
+
+
+def read_or_refused(
+    reader: ObjectReader, store: MemoryStore, parts: list[ObjectPart]
+) -> list[dict[str, object]] | None:
+    try:
+        return read(reader, store, parts)
+    except BadRecord:
+        return None
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    text=csv_texts(),
+    at=cuts | st.just(MANY),
+    block=st.sampled_from([7, 64, 1 << 20]),
+    parsed=st.sampled_from([130, 1 << 20]),
+)
+@example(text='k,t\na,5" pipe\nb,"c\nd,e\n', at=[0.85], block=64, parsed=1 << 20)
+@example(text='k,t\na,"b\n', at=[], block=64, parsed=1 << 20)
+@example(text="k,t\n\ufeffa,b\n", at=[0.4], block=64, parsed=1 << 20)
+def test_parts_of_csv_have_its_records_each_once_and_in_order_or_are_refused(
+    text: str, at: list[float], block: int, parsed: int
+) -> None:
+    """Where a quote may have joined lines, no part can tell; the one before it does, and no row is ever another one."""
+    store, obj = landed(text.encode())
+    parts = parts_of(obj, at)
+    with pytest.MonkeyPatch.context() as patched:
+        for name, size in (("WHOLE_BYTES", 0), ("_BLOCK", block), ("_TAIL", block)):
+            patched.setattr(streams, name, size)
+        patched.setattr(csv, "BLOCK_BYTES", parsed)
+        in_parts = read_or_refused(CsvReader(TEXTS, LINES), store, parts)
+        assert in_parts == read_or_refused(CsvReader(TEXTS, LINES), store, [whole(obj)])
+        patched.setattr(csv, "BLOCK_BYTES", 1 << 20)
+        assert in_parts is None or in_parts == rows(CsvReader(TEXTS).read(store, obj))
+
+
+@settings(deadline=None)
+@given(
+    lines=st.lists(st.tuples(st.integers(0, 99), fields), min_size=3, max_size=12),
+    at=cuts,
+    mark=st.booleans(),
+    end=row_ends,
+)
+def test_parts_of_csv_without_a_header_and_without_quotes_have_its_records(
+    lines: list[tuple[int, str]], at: list[float], mark: bool, end: str
+) -> None:
+    """What is passed over at the beginning of an object is so in whatever part it lies."""
+    options = {"quote_char": False, "skip_rows": 2, "column_names": ["k", "t"]}
+    texts = [(k, t.replace(",", "")) for k, t in lines]
+    body = "\ufeff" * mark + end.join(f"{k},{t}" for k, t in texts)
+    store, obj = landed(body.encode())
+    reader = CsvReader(DECLARED, options)
+    assert read(reader, store, parts_of(obj, at)) == rows(reader.read(store, obj))
+    if len(end.splitlines()) == 1:  # of empty lines some were passed over as well
+        assert [row["k"] for row in read(reader, store, parts_of(obj, at))] == [k for k, _ in texts[2:]]
+
+
+@pytest.mark.parametrize("at", [[], [0.5], [0.9]])
+def test_a_record_over_several_lines_is_refused_where_options_say_that_there_is_none(at: list[float]) -> None:
+    """And by its line, whether a cut, the end of a block or nothing at all lies within it."""
+    lines = ["k,t", *(f"{number},text" for number in range(400))]
+    lines[300] = '9,"te\nxt"'
+    store, obj = landed("\n".join(lines).encode())
+    reader = CsvReader(DECLARED, LINES)
+    with pytest.raises(BadRecord, match=r"several lines, and options\.newlines_in_values is false") as caught:
+        read(reader, store, parts_of(obj, at))
+    assert caught.value.line == 301
+    with pytest.raises(BadObject, match="goes over several lines"):
+        list(reader.salvage(store, obj))
+
+
+def test_a_bad_value_of_a_part_is_named_by_its_line_in_the_object() -> None:
+    lines = ["k,t", *(f"{number},text" for number in range(400))]
+    lines[310] = "many,text"
+    store, obj = landed("\n".join(lines).encode())
+    _, second = parts_of(obj, [0.5])
+    with pytest.raises(BadRecord) as caught:
+        rows(CsvReader(DECLARED, LINES).read_part(store, second))
+    assert (caught.value.line, caught.value.column) == (311, "k")
 
 
 @pytest.mark.parametrize("text", [b"ab\ncd\r\nef\rgh\n\n", b"\r\n\r\n\n\r\r", b"ab", b"\n", b"a\r\nb"])

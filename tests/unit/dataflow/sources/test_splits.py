@@ -82,6 +82,11 @@ def test_one_large_object_is_read_by_all() -> None:
     [
         ("a.parquet", WHOLE_BYTES, {}),
         ("a.parquet.gz", GB, {}),
+        ("a.json.zst", GB, {"format": "json"}),
+        ("a.csv", GB, {"format": "csv"}),
+        ("a.csv", GB, {"format": "csv", "options": {"quote_char": False, "escape_char": "/"}}),
+        ("a.csv", GB, {"format": "csv", "options": {"newlines_in_values": False, "encoding": "utf-16"}}),
+        ("a.csv.bz2", GB, {"format": "csv", "options": {"newlines_in_values": False}}),
         ("a.parquet", GB, {"on_missing": "skip"}),
         ("a.parquet", GB, {"bad_records": "dead_letter"}),
     ],
@@ -91,6 +96,19 @@ def test_an_object_has_one_reader_where_parts_of_it_could_not_be_read_or_judged_
 ) -> None:
     """Compressed text begins at its beginning; an object with dead letters may be bad, or a skipped one gone, whole."""
     assert assign_splits(source(**keys), [obj(key, size)], 4) == ((ObjectPart(obj(key, size), 0, size),),)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"format": "json"},
+        {"format": "csv", "options": {"newlines_in_values": False}},
+        {"format": "csv", "options": {"newlines_in_values": False, "encoding": "UTF8"}},
+        {"format": "csv", "options": {"quote_char": False}},
+    ],
+)
+def test_a_text_whose_records_are_lines_is_read_in_parts(keys: dict[str, object]) -> None:
+    assert len(assign_splits(source(**keys), [obj("a", GB)], 3)) == 3
 
 
 def test_a_parallelism_below_one_is_refused() -> None:

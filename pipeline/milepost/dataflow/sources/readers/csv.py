@@ -1,7 +1,9 @@
 """CSV objects as record batches, by pyarrow's streaming reader.
 
-Columns are matched by header name. pyarrow says that a value is bad, not reliably in which line (a quoted newline or an
-empty line shifts it), so on any complaint the object is read once more to find the first bad record.
+Columns are matched by header name. Where no value may hold a newline each line is a record, and an object can be read
+from its middle: it is checked that there are as many records as lines. pyarrow says that a value is bad, not reliably
+in which line (a quoted newline or an empty line shifts it), so on any complaint the object is read once more to find
+the first bad record.
 """
 
 from __future__ import annotations
@@ -10,12 +12,12 @@ import csv
 import io
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, SourceObject, printable
+from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, SourceObject, printable, whole
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.diagnosis import (
     BLOCK_BYTES,
@@ -23,12 +25,15 @@ from milepost.dataflow.sources.readers.diagnosis import (
     RawRecord,
     chunks,
     first_refused,
+    size_of,
     told_apart,
     too_long,
 )
 from milepost.dataflow.sources.readers.streams import ObjectBody, ObjectStream, open_object
+from milepost.dataflow.sources.readers.whole_lines import RecordLines
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.spec.job.csv_records import records_are_lines
 from milepost.spec.values.types import ColumnType
 
 _PARSE = {"delimiter", "quote_char", "double_quote", "escape_char", "newlines_in_values"}
@@ -44,6 +49,13 @@ _CONVERT = {
 _OWN = {"column_names", "skip_rows", "encoding"}
 
 
+class _Header(NamedTuple):
+    """Names of an object's columns, and where its records begin: bytes of the text, decompressed and in UTF-8."""
+
+    names: list[str]
+    end: int
+
+
 class CsvReader:
     """Reads CSV objects; picklable, holds no open file."""
 
@@ -52,7 +64,7 @@ class CsvReader:
 
         Args:
             options: pyarrow.csv's, by their names. Unlike there, `newlines_in_values` is true unless said otherwise:
-                without it a quoted newline breaks an object or not depending on where a block ends.
+                false refuses a quoted newline, where pyarrow alone would depending on where a block ends.
 
         Raises:
             InvalidRequest: an option that is unknown, wrong or would break the contract, or a type CSV cannot hold.
@@ -71,6 +83,7 @@ class CsvReader:
         self._skip_rows = int(options.get("skip_rows", 0))
         self._column_names = list(options["column_names"]) if options.get("column_names") else None
         self._encoding = options.get("encoding", "utf-8")
+        self._by_line = records_are_lines(options)
         try:
             "".encode(self._encoding)  # unlike a look-up, this refuses base64 and its like
             self._parse_options = {"newlines_in_values": True} | {
@@ -99,35 +112,47 @@ class CsvReader:
             BadRecord: the first record that cannot be read. CommitConflict: the object's version differs.
             NotFound: the object is gone.
         """
+        return self.read_part(store, whole(obj))
+
+    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the records that begin in the part's bytes; a part needs records that are lines.
+
+        Raises: as `read`.
+        """
+        obj = part.object
         values = self._declared.in_path.values(obj)
         body = open_object(store, obj)
-        names = self._header(obj.key, body)
-        if names is None:
+        header = self._header(obj.key, body)
+        if header is None:
             return
-        quote = self._parse.quote_char or ""
-        stream = ObjectStream(obj.key, body, encoding=self._encoding, quote=quote)
+        names, _ = header
+        stream = self._stream(part, body, header)
+        lines = RecordLines(stream) if self._by_line else None
+        rows = 0
         try:
-            for batch in self._open(stream):
+            for batch in self._open(stream) if lines is None else self._open(lines, names):
                 if self._declared.event_time is not None and batch[self._declared.event_time].null_count:
                     raise self._diagnosed(obj.key, body, names, "an event time is null")
+                rows += batch.num_rows
                 if batch.num_rows:
                     yield self._declared.in_path.append(batch, values)
         except (pa.ArrowException, UnicodeDecodeError) as error:
+            if lines is not None and lines.is_blank:  # of the part: nothing begins in it
+                return
             found = self._diagnose(obj.key, body, names)
             if isinstance(found, BadRecord):
                 raise found from error
             if found > 0:  # records exist and each is fine: the engine's own words are all there is
                 raise BadRecord(obj.key, None, None, None, "it cannot be read", said=str(error)) from error
             return
+        if lines is not None:
+            if rows != lines.count or not self._is_closed(names, lines):
+                raise self._diagnosed(obj.key, body, names, f"{lines.count} lines hold {rows} records")
         # An object cut off inside a quoted field reads as one long value: an odd number of quotes makes it suspect.
-        if stream.quotes % 2:
+        elif stream.quotes % 2:
             found = self._diagnose(obj.key, body, names)
             if isinstance(found, BadRecord):
                 raise found
-
-    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of an object, which is never cut. Raises: as `read`."""
-        return self.read(store, part.object)
 
     def salvage(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch | BadRecord]:
         """Yield the rows of the records that can be read, in order, and each record that cannot.
@@ -142,11 +167,12 @@ class CsvReader:
         """
         values = self._declared.in_path.values(obj)
         body = open_object(store, obj)
-        names = self._header(obj.key, body)
-        if names is None:
+        header = self._header(obj.key, body)
+        if header is None:
             return
+        names, _ = header
         last: RawRecord | None = None
-        for chunk in chunks(record for record, _ in self._records(obj.key, body)):
+        for chunk in chunks(record for record, _ in self._records(self._lines(obj.key, body))):
             last = chunk[-1]
             good, bad = told_apart(
                 chunk, lambda records: self._accepts(names, self._declared.in_file.names, records, alone=True)
@@ -174,11 +200,32 @@ class CsvReader:
         # Made anew: one that was pickled prints a stack trace for every row that has too few or too many fields.
         return pacsv.ParseOptions(**self._parse_options)
 
-    def _open(self, stream: ObjectStream) -> pacsv.CSVStreamingReader:
+    def _stream(self, part: ObjectPart, body: ObjectBody, header: _Header) -> ObjectStream:
+        """Return what of an object is parsed: where records are lines, only them."""
+        key, quote = part.object.key, self._parse.quote_char or ""
+        if not part.is_whole:
+            return ObjectStream(key, body, lines=(max(part.start, header.end), max(part.stop, header.end)))
+        stream = ObjectStream(key, body, encoding=self._encoding, quote=quote)
+        passed = header.end if self._by_line else 0
+        while passed:
+            passed -= len(stream.read(passed) or b"")
+        return stream
+
+    def _is_closed(self, names: list[str], lines: RecordLines) -> bool:
+        """Return whether the last record ends with its line: else a line that is the same would be of it, too."""
+        if not lines.count or (self._parse.quote_char or "\n") not in (last := lines.last):
+            return True
+        return self._accepts(names, self._declared.in_file.names, [RawRecord(0, last + "\n")] * 2, alone=True)
+
+    def _open(self, content: ObjectStream | RecordLines, names: list[str] | None = None) -> pacsv.CSVStreamingReader:
+        """Open the parser. names: of the columns, of content that is records alone."""
         return pacsv.open_csv(
-            pa.PythonFile(stream, mode="r"),
+            pa.PythonFile(content, mode="r"),
             read_options=pacsv.ReadOptions(
-                use_threads=False, block_size=BLOCK_BYTES, skip_rows=self._skip_rows, column_names=self._column_names
+                use_threads=False,
+                block_size=BLOCK_BYTES,
+                skip_rows=0 if names else self._skip_rows,
+                column_names=names or self._column_names,
             ),
             parse_options=self._parse,
             convert_options=self._convert(self._declared.in_file.names),
@@ -211,6 +258,8 @@ class CsvReader:
         alone: bool = False,
     ) -> bool:
         """Return whether the engine reads the records. alone: as many rows as there are records."""
+        if self._by_line and any(record.spans_lines for record in records):
+            return False
         try:
             table = self._parsed(names, columns, records)
         except pa.ArrowException:
@@ -221,9 +270,10 @@ class CsvReader:
 
     # -- the second pass ----------------------------------------------------------------------------------------
 
-    def _header(self, key: str, body: ObjectBody) -> list[str] | None:
-        """Return the object's column names, or None when it has no content. Raises BadRecord."""
-        for record, fields in self._records(key, body, header=True):
+    def _header(self, key: str, body: ObjectBody) -> _Header | None:
+        """Return the object's columns, or None when it has no content. Raises BadRecord."""
+        lines = Lines(key, ObjectStream(key, body, encoding=self._encoding, beginning=True))
+        for record, fields in self._records(lines, header=True):
             names = self._column_names or [printable(field) for field in fields]
             # With given names there is no header line to point at.
             line = None if self._column_names else record.line
@@ -231,7 +281,7 @@ class CsvReader:
                 if names.count(name) != 1:
                     problem = "the header has no such column" if name not in names else "the header has it twice"
                     raise BadObject(key, line, name, None, problem, raw=record.raw)
-            return names
+            return _Header(names, lines.bytes - (size_of(record.text) if self._column_names else 0))
         return None
 
     def _diagnosed(self, key: str, body: ObjectBody, names: list[str], otherwise: str) -> BadRecord:
@@ -246,7 +296,7 @@ class CsvReader:
 
         def records() -> Iterator[RawRecord]:
             nonlocal count, last, suspect
-            for record, _ in self._records(key, body):
+            for record, _ in self._records(self._lines(key, body)):
                 count, last = count + 1, record
                 if suspect is None and record.is_too_long:
                     suspect = record
@@ -271,6 +321,8 @@ class CsvReader:
             return BadRecord(key, record.line, column, value, reason, raw=record.raw)
 
         text = record.text.rstrip("\r\n")
+        if self._by_line and record.spans_lines:
+            return bad(None, text, "goes over several lines, and options.newlines_in_values is false")
         if len(fields) != len(names):
             return bad(None, text, f"has {len(fields)} fields, the header has {len(names)}")
         for name in self._declared.in_file.names:
@@ -284,9 +336,11 @@ class CsvReader:
             return bad(name, value, f"is not {_article(self._declared.types[name])}")
         return bad(None, text, "cannot be read")
 
-    def _records(self, key: str, body: ObjectBody, *, header: bool = False) -> Iterator[tuple[RawRecord, list[str]]]:
+    def _lines(self, key: str, body: ObjectBody) -> Lines:
+        return Lines(key, ObjectStream(key, body, encoding=self._encoding))
+
+    def _records(self, lines: Lines, *, header: bool = False) -> Iterator[tuple[RawRecord, list[str]]]:
         """Yield the records after (or with `header`, from) the header line, with their fields; blank ones left out."""
-        lines = Lines(key, ObjectStream(key, body, encoding=self._encoding))
         source = iter(lines)
         for _ in range(self._skip_rows):
             next(source, None)
@@ -301,7 +355,7 @@ class CsvReader:
             except csv.Error as error:
                 text = lines.take()
                 raw = RawRecord(start, text).raw
-                raise BadObject(key, start, None, text, "is not CSV", said=str(error), raw=raw) from error
+                raise BadObject(lines.key, start, None, text, "is not CSV", said=str(error), raw=raw) from error
             if fields is None:
                 return
             if not fields:

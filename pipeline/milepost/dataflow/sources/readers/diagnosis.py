@@ -57,16 +57,16 @@ class Lines:
     """The physical lines of an object, counted; the lines of one record are bounded together.
 
     Attributes:
-        count: lines read so far.
+        key: of the object. count: lines read so far. bytes: of them, a byte order mark included.
     """
 
     def __init__(self, key: str, stream: ObjectStream) -> None:
-        self._key = key
+        self.key = key
         # newline="" keeps line ends as they are and still knows \n, \r and \r\n.
         self._text = io.TextIOWrapper(
             io.BufferedReader(stream, 1 << 16), encoding="utf-8", errors="surrogateescape", newline=""
         )
-        self.count = 0
+        self.count = self.bytes = 0
         self._taken: list[str] = []
         self._taken_size = 0
 
@@ -79,9 +79,10 @@ class Lines:
             if self._taken_size >= 2 * BLOCK_BYTES:
                 first = self.count + 1 - len(self._taken)
                 text = (self._taken or [line])[0]
-                bad = too_long(self._key, RawRecord(first, text[:BLOCK_BYTES]))
+                bad = too_long(self.key, RawRecord(first, text[:BLOCK_BYTES]))
                 raise BadObject(bad.key, bad.line, bad.column, bad.value, bad.reason, raw=bad.raw)
             self.count += 1
+            self.bytes += size_of(line)
             if self.count == 1:
                 line = line.removeprefix("\ufeff")
             self._taken.append(line)
@@ -92,6 +93,11 @@ class Lines:
         text = "".join(self._taken)
         self._taken, self._taken_size = [], 0
         return text
+
+
+def size_of(text: str) -> int:
+    """Return the bytes of a text."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
 
 def too_long(key: str, record: RawRecord) -> BadRecord:

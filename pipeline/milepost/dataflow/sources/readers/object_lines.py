@@ -9,55 +9,31 @@ import io
 
 import pyarrow as pa
 
+from milepost.dataflow.sources.readers.whole_lines import WholeLines
+
 _OPENS, _CLOSES = b"{}"
 _MARK = b"\xef\xbb\xbf"
 
 
-class ObjectLines(io.RawIOBase):
-    """Hands on whole lines, each of which begins with `{` and ends with `}`; pyarrow takes it as a file.
+class ObjectLines(WholeLines):
+    """Hands on whole lines, each of which begins with `{` and ends with `}`.
 
     So no value spans two lines, and each line holds at least one object. Where a parser finds more values than lines,
     one of them holds more than an object.
 
     Attributes:
-        count: lines handed on, blank ones not counted. is_blank: no other was met.
+        count: lines handed on, blank ones not counted.
 
     Args:
         first: whether the content is from an object's beginning, where a byte order mark may be.
     """
 
     def __init__(self, content: io.RawIOBase | io.BytesIO, *, first: bool = True) -> None:
-        super().__init__()
+        super().__init__(content)
         self.count = 0
-        self.is_blank = True
-        self._content = content
-        self._begun = b""
         self._started = not first
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
-        """Fill `target` with lines, as far as content is at hand; 0 only at the end.
-
-        Raises:
-            ArrowInvalid: a line holds something else than objects, or is longer than `target`.
-        """
-        while True:
-            room = len(target) - len(self._begun)
-            if room <= 0:
-                self.is_blank = False
-                raise pa.ArrowInvalid("a line is longer than a block")
-            chunk = self._content.read(room) or b""
-            text = self._begun + chunk
-            end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 if chunk else len(text)
-            lines, self._begun = text[:end], text[end:]
-            if lines or not chunk:
-                self._check(lines)
-                target[: len(lines)] = lines
-                return len(lines)
-
-    def _check(self, lines: bytes) -> None:
+    def _taken(self, lines: bytes) -> bytes:
         if not self._started:
             lines, self._started = lines.removeprefix(_MARK), True
         # As most objects are written: seen at a glance, several times as fast.
@@ -66,7 +42,7 @@ class ObjectLines(io.RawIOBase):
             if lines.count(b"}\n{") == ends - 1:
                 self.is_blank = False
                 self.count += ends
-                return
+                return lines
         for line in lines.splitlines():
             line = line.strip(b" \t")
             if line:
@@ -74,3 +50,4 @@ class ObjectLines(io.RawIOBase):
                 if line[0] != _OPENS or line[-1] != _CLOSES:
                     raise pa.ArrowInvalid("a line is not an object")
                 self.count += 1
+        return lines

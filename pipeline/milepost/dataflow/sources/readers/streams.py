@@ -48,11 +48,13 @@ class ObjectBody:
         self.held = isinstance(content, bytes)
         self._content = content
 
-    def stream(self) -> pa.NativeFile:
-        """Opened for reading forward, a block in memory at a time."""
+    def stream(self, *, beginning: bool = False) -> pa.NativeFile:
+        """Opened for reading forward, a block in memory at a time. beginning: little will be read."""
         if isinstance(self._content, bytes):
             return pa.BufferReader(self._content)
-        return pa.PythonFile(io.BufferedReader(self._content(), _BLOCK), mode="r")
+        raw = self._content()
+        raw.slow_from = 0 if beginning else None
+        return pa.PythonFile(io.BufferedReader(raw, _BLOCK), mode="r")
 
     def part(self, start: int, stop: int) -> pa.NativeFile:
         """The lines of a text that begin in a range of its bytes, opened for reading forward."""
@@ -128,6 +130,7 @@ class ObjectStream(io.RawIOBase):
         quotes: how often `quote` occurred in what was read so far.
 
     Args:
+        beginning: little will be read.
         lines: a range of the object's bytes: only what begins there is read, of a text in UTF-8; None: all of it.
     """
 
@@ -138,6 +141,7 @@ class ObjectStream(io.RawIOBase):
         *,
         encoding: str = "utf-8",
         quote: str = "",
+        beginning: bool = False,
         lines: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
@@ -146,7 +150,7 @@ class ObjectStream(io.RawIOBase):
         self._size = body.size
         self._quote = quote.encode()
         self._codec = next((codec for suffix, codec in CODECS.items() if key.endswith(suffix)), None)
-        raw = body.stream() if lines is None else body.part(*lines)
+        raw = body.stream(beginning=beginning) if lines is None else body.part(*lines)
         try:
             self._source = raw if self._codec is None else pa.CompressedInputStream(raw, self._codec)
         except (pa.ArrowException, OSError) as error:
