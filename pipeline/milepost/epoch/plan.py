@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.operators.functions.process import ProcessFunction
+from milepost.dataflow.sinks.staging.compaction import CompactionPlan
 from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.dataflow.sources.contract import ObjectPart, SourceObject
@@ -222,7 +223,7 @@ class EpochPlan:
         recorded_answers: per operator whose state takes rows back, what Spark had answered to the SQL before it, by the
             uid of that.
         begin: operators without state that take all rows of the updates that they read, likewise.
-        joins: per sink whose table has small files, which of them its subtasks join.
+        tidying: per sink whose table has many files, what its subtasks make of them.
         server: the Spark Connect server it runs on; None: a session of its own.
         dimensions: per static source, what lookups read.
     """
@@ -250,7 +251,7 @@ class EpochPlan:
     sinks: Mapping[str, StoreConfig]
     buckets: Mapping[str, BucketPlan]
     filled: frozenset[str]
-    joins: Mapping[str, JoinPlan]
+    tidying: Mapping[str, JoinPlan | CompactionPlan]
     server: SparkRemote | None
     functions: Mapping[str, ProcessFunction]
     code_hash: str

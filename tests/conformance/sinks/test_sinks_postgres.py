@@ -9,8 +9,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from milepost.dataflow.sinks.table import table_sink
-from milepost.dataflow.sinks.table.table_sink import COMPACT_FILES
+from milepost.dataflow.sinks.staging import compaction
+from milepost.dataflow.sinks.staging.compaction import COMPACT_FILES
 from milepost.protocol.records.errors import InvalidRequest
 from tests.conformance.sinks.contract.case import deleting, rows
 from tests.conformance.sinks.contract.deletes import SinkDeleteTests
@@ -55,7 +55,7 @@ class TestAnyHistory(PostgresCase):
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """I14. Compaction from 4 files on, so that short histories meet it."""
-        monkeypatch.setattr(table_sink, "COMPACT_FILES", 4)
+        monkeypatch.setattr(compaction, "COMPACT_FILES", 4)
 
         class Machine(SinkMachine):
             case = self

@@ -9,6 +9,7 @@ from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import Committable, RowsPiece, StagedFile, StagedRows, decode_schema
 from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.dataflow.sinks.staging.bucket_staging import BucketStaging
+from milepost.dataflow.sinks.staging.compaction import CompactionStaging, compacted_buckets, plan_compaction
 from milepost.dataflow.sinks.staging.join_staging import JoinStaging
 from milepost.dataflow.sinks.staging.small_files import JoinPlan, plan_joins
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
@@ -52,6 +53,28 @@ def stage_joining(
     for subtask, rows in enumerate(tables):
         files = TableFiles(sink.name, sink.store, statistics=True)
         staging = JoinStaging(sink, files, plan.share(subtask, len(tables)))
+        staged.append(stage(staging, rows, checkpoint_id=checkpoint_id, token=token, subtask=subtask))
+    return sink.committable(staged, schema)
+
+
+def stage_compacting(
+    sink: Sink, base: TableContents | None, checkpoint_id: int, token: int, *tables: pa.Table, schema: pa.Schema
+) -> Committable:
+    """Stage one table per subtask of a table of the latest rows in files of changes, and compact the base, as an epoch
+    on the live timeline does."""
+    plan = None if base is None else plan_compaction(sink.files(base), decode_schema(base.schema))
+    if plan is None:
+        return stage_each(sink, checkpoint_id, token, *tables, schema=schema)
+    staged = []
+    for subtask, rows in enumerate(tables):
+        staging: StagingSink
+        if isinstance(plan, JoinPlan):
+            staging = JoinStaging(sink, TableFiles(sink.name, sink.store), plan.share(subtask, len(tables)), sink.key)
+        else:
+            owned = OwnedKeys(key_group_range(KEY_GROUPS, len(tables), subtask), KEY_GROUPS, HASHER.key_groups)
+            staging = CompactionStaging(
+                sink, compacted_buckets(sink.name, sink.key, sink.store, plan, owned), sink.store
+            )
         staged.append(stage(staging, rows, checkpoint_id=checkpoint_id, token=token, subtask=subtask))
     return sink.committable(staged, schema)
 

@@ -11,6 +11,7 @@ from milepost.dataflow.sinks.formats.parquet_format import ParquetFormat
 from milepost.dataflow.sinks.records.contents import ContentsRecords
 from milepost.dataflow.sinks.records.marks import MarkRecords
 from milepost.dataflow.sinks.staging.bucket_staging import BucketStaging
+from milepost.dataflow.sinks.staging.compaction import CompactionPlan, CompactionStaging, compacted_buckets
 from milepost.dataflow.sinks.staging.join_staging import JoinStaging
 from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
@@ -33,14 +34,14 @@ def build_staging(
     store: ObjectStore,
     plan: BucketPlan | None,
     owned: OwnedKeys | None,
-    joins: JoinPlan | None = None,
+    tidying: JoinPlan | CompactionPlan | None = None,
 ) -> StagingSink:
     """Return what tasks stage by; nothing is contacted, and no library of a format is needed.
 
     Args:
         rows: what the sink reads. store: an object store whose root is the sink's path.
         plan: of a table that is written by buckets; None for others. owned: keys of the subtask; None: it has none.
-        joins: small files that the subtask joins; None: there are none.
+        tidying: what the subtask makes of files that the table has; None: nothing.
     """
     if plan is not None:
         assert owned is not None, "rows with a key come from an operator, whose subtasks own keys"
@@ -56,9 +57,13 @@ def build_staging(
         statistics=statistics,
         partition=_partition(spec),
     )
-    if joins is None:
+    if tidying is None:
         return staging
-    return JoinStaging(staging, TableFiles(spec.name, store, statistics=statistics), joins)
+    if isinstance(tidying, JoinPlan):
+        files = TableFiles(spec.name, store, statistics=statistics)
+        return JoinStaging(staging, files, tidying, rows.key if spec.mode == "upsert" else None)
+    assert owned is not None, "rows with a key come from an operator, whose subtasks own keys"
+    return CompactionStaging(staging, compacted_buckets(spec.name, rows.key, store, tidying, owned), store)
 
 
 def build_sink(

@@ -254,8 +254,6 @@ class PreparingSink(StagingSink, Protocol):
         committable: Committable,
         base: TableContents | None,
         *,
-        checkpoint_id: int,
-        token: int,
         waits: bool,
         look: Callable[[], Look] | None = None,
         before_change: Callable[[], None] = lambda: None,
@@ -266,7 +264,7 @@ class PreparingSink(StagingSink, Protocol):
             base: contents at the checkpoint that the epoch continues; None: the empty table.
             waits: older checkpoints have yet to move the table, so where it stands says nothing.
             look: gives one that was begun a moment ago. None: the table is looked at now.
-            before_change: is called before the table is made, claimed, or staged anew as a whole; may raise.
+            before_change: is called before the table is made or claimed; may raise.
         Raises: InvalidRequest, StateCorrupt, StoreUnavailable: nothing was published.
         """
 

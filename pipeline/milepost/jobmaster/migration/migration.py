@@ -172,7 +172,7 @@ class Migrations:
         owner = pending.checkpoint_id, pending.token
         staged = stage_copy(old, before, new, self._copy_plan(base, plan), owner)
         new.check_staged(staged)
-        prepared = new.prepare(staged, None, checkpoint_id=owner[0], token=owner[1], waits=True)
+        prepared = new.prepare(staged, None, waits=True)
         return contents_after(context.table_records, name, (plan.target, location), owner, None, prepared)
 
     def _copy_plan(self, base: CheckpointMetadata, plan: MigrationPlan) -> CopyPlan:

@@ -88,14 +88,12 @@ class Preparation:
         return contents_after(context.table_records, name, place, (pending.checkpoint_id, pending.token), before, table)
 
     def _prepared(self, name: str, committable: Committable, before: TableContents | None) -> PreparedTable:
-        sink, pending = self._context.sink(name), self._opened.pending
+        sink = self._context.sink(name)
         if not self._is_live:
             return sink.prepare_fork(committable, before)
         return sink.prepare(
             committable,
             before,
-            checkpoint_id=pending.checkpoint_id,
-            token=pending.token,
             waits=self._opened.waits(name),
             look=self._looks[name].look,
             before_change=self._passed.result,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.table import table_sink
+from milepost.dataflow.sinks.staging import compaction
 from milepost.spec.graph.edges import DELETED_COLUMN
 from tests.conformance.sinks.contract.case import SCHEMA, Pairs, SinkCase, Story, deleting, pairs, rows
 from tests.harness.stores.tables.played_manifest import Completed
@@ -121,7 +121,7 @@ class SinkDeleteTests(SinkCase):
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Of epochs of rows, deletes, and both, with files of changes that are compacted; then back to some."""
-        monkeypatch.setattr(table_sink, "COMPACT_FILES", 5)
+        monkeypatch.setattr(compaction, "COMPACT_FILES", 5)
         job, draw = self.begin(tmp_path), random.Random(18)
         model: dict[int, str] = {}
         history: list[tuple[Completed, Pairs]] = []

@@ -313,7 +313,7 @@ class SinkTests(SinkCase):
             raise QualityGateFailed("planned")
 
         job = self.begin(tmp_path)
-        ways: dict[str, Any] = {"checkpoint_id": 1, "token": 1, "waits": False, "look": job.sink.look}
+        ways: dict[str, Any] = {"waits": False, "look": job.sink.look}
         before, committable = job.sink.look()[0], job.staged(rows((1, "a")))
         with nullcontext() if before is not None else pytest.raises(QualityGateFailed):
             job.sink.prepare(committable, None, **ways, before_change=vetoed)

@@ -45,9 +45,7 @@ class SinkStrangerTests(SinkCase):
         assert sink.position().number == 0
         other = self.begin(tmp_path / "other")
         with pytest.raises(InvalidRequest, match="not reserved for it any more"):
-            sink.prepare(
-                other.manifest.staged(sink, schema=rows((1, "a")).schema), None, checkpoint_id=1, token=1, waits=False
-            )
+            sink.prepare(other.manifest.staged(sink, schema=rows((1, "a")).schema), None, waits=False)
 
     def test_a_table_that_a_copy_of_the_job_moved_waits_and_realign_is_named(self, tmp_path: Path) -> None:
         """Nobody here knows what its mark means; the job's own head is not lost, and a decision brings it back."""
@@ -138,7 +136,7 @@ class SinkStrangerTests(SinkCase):
         again.reserve(LIFE)
         with pytest.raises(InvalidRequest, match="left it at checkpoint 3"):
             job.complete(job.row())
-        again.prepare(job.staged(job.row()), None, checkpoint_id=9, token=9, waits=False)  # the refusal made none
+        again.prepare(job.staged(job.row()), None, waits=False)  # the refusal made none
         with pytest.raises(InvalidRequest, match="dropped and made anew") as refused:
             again.move(job.manifest.switched(late))
         assert REALIGN in refused.value.hint

@@ -129,8 +129,6 @@ class SparklessJob:
         prepared = context.sink("table").prepare(
             staged,
             tables.get("table"),
-            checkpoint_id=pending.checkpoint_id,
-            token=pending.token,
             waits=bool(state.unconfirmed()),
         )
         tables["table"] = contents_after(

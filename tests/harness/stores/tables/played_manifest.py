@@ -17,7 +17,7 @@ from milepost.jobmaster.run.results import contents_after
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore
-from tests.harness.tasks.staging import stage_buckets, stage_each, stage_joining
+from tests.harness.tasks.staging import stage_buckets, stage_compacting, stage_each, stage_joining
 
 MAIN = "main"
 HERE = TableAddress("parquet", "here")
@@ -87,8 +87,9 @@ class PlayedManifest:
         left = None if base is None else base.contents
         if sink.by_buckets:
             committable = stage_buckets(sink, left, self.next_id, token, *tables, schema=schema)
-        elif sink.mode is not SinkMode.UPSERT and not forked:
-            committable = stage_joining(sink, left, self.next_id, token, *tables, schema=schema)
+        elif not forked:
+            stage_tidying = stage_compacting if sink.mode is SinkMode.UPSERT else stage_joining
+            committable = stage_tidying(sink, left, self.next_id, token, *tables, schema=schema)
         else:
             committable = stage_each(sink, self.next_id, token, *tables, schema=schema)
         return from_json(Committable, to_json(committable), "committable")
@@ -101,7 +102,7 @@ class PlayedManifest:
         """
         left = None if self.head is None else self.head.contents
         sink.check_staged(committable)
-        prepared = sink.prepare(committable, left, checkpoint_id=self.next_id, token=TOKEN, waits=waits)
+        prepared = sink.prepare(committable, left, waits=waits)
         contents = self._contents(sink.name, left, prepared)
         self.head = Completed(self.next_version(), self.live, contents, self.head)
         return self.head

@@ -19,8 +19,8 @@ from milepost.dataflow.sinks.records.committables import (
     decode_schema,
     encode_schema,
 )
-from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
-from milepost.dataflow.sinks.table import table_sink
+from milepost.dataflow.sinks.records.table_keys import DATA
+from milepost.dataflow.sinks.staging import compaction
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
@@ -124,52 +124,10 @@ def test_types_come_back_as_they_were_written(append: Story) -> None:
     assert append.sink.read(done.contents).equals(table)
 
 
-def test_a_compaction_is_a_whole_record_of_one_file_and_the_same_table(
-    upsert: Story, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An upsert table does not grow for ever; older checkpoints stay readable, and can be gone back to."""
-    monkeypatch.setattr(table_sink, "COMPACT_FILES", 5)
-    every = [upsert.publish(rows((n, str(n)))) for n in (1, 2, 3, 4)]
-    compacted = upsert.publish(rows((1, "new"), (9, "nine")))
-    assert (compacted.contents.files, len(compacted.contents.records)) == (1, 1)
-    expected = [{"k": 1, "v": "new"}, *({"k": n, "v": str(n)} for n in (2, 3, 4)), {"k": 9, "v": "nine"}]
-    assert shown(upsert) == expected
-    change = upsert.sink.compare(every[-1].contents)
-    assert (change.rows_now, change.rows_then, change.files_now, change.files_then) == (5, 4, 1, 4)
-    after = upsert.publish(rows((5, "5")))
-    upsert.back_to(every[-1])
-    assert [row["v"] for row in shown(upsert)] == ["1", "2", "3", "4"]
-    upsert.back_to(after)
-    assert shown(upsert) == [*expected[:4], {"k": 5, "v": "5"}, expected[4]]
-    assert all(upsert.sink.verify(one.contents, deep=True) == [] for one in (*every, compacted, after))
-    staged = [stat.key for stat in store.list(staged_prefix(5, 1))]
-    assert len(staged) == 2, "what was staged, and the compaction of all"
-
-
 def test_an_append_table_is_never_compacted(append: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rows have no key."""
-    monkeypatch.setattr(table_sink, "COMPACT_FILES", 1)
+    monkeypatch.setattr(compaction, "COMPACT_FILES", 1)
     assert append.complete(rows((1, "a")), rows((2, "b"))).contents.files == 2
-
-
-def test_a_fork_stages_no_compaction(upsert: Story, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it adds is all that it says."""
-    base = upsert.publish(rows((1, "a")))
-    monkeypatch.setattr(table_sink, "COMPACT_FILES", 1)
-    forked = upsert.fork(base, rows((2, "b")))
-    assert forked.contents.files == 2
-    assert len(list(store.list(staged_prefix(2, 1)))) == 1
-
-
-def test_abort_also_removes_a_compaction_that_was_only_staged(
-    upsert: Story, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(table_sink, "COMPACT_FILES", 1)
-    upsert.publish(rows((1, "a")))
-    upsert.complete(rows((2, "b")))
-    assert len(list(store.list(staged_prefix(2, 1)))) == 2
-    upsert.sink.abort(checkpoint_id=2, token=1)
-    assert list(store.list(staged_prefix(2, 1))) == []
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.staging import small_files
-from milepost.dataflow.sinks.table import table_sink
+from milepost.dataflow.sinks.staging import compaction, small_files
 from tests.conformance.sinks.formats.local_cases import LocalListed, LocalParquet
 from tests.harness.stores.tables.sink_machine import SinkMachine
 
@@ -47,7 +46,7 @@ def test_any_history_of_epochs_switches_crashes_and_late_commits_equals_the_mode
     machine: type[SinkMachine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I14. Compaction from 4 files on, small files joined 2 by 2, so that short histories meet both."""
-    monkeypatch.setattr(table_sink, "COMPACT_FILES", 4)
+    monkeypatch.setattr(compaction, "COMPACT_FILES", 4)
     monkeypatch.setattr(small_files, "GROWTH", 2)
     assert machine.case.open_sink(tmp_path).by_buckets is (machine is BucketsMachine)
     examples = 12 if machine is BucketsMachine else 40  # each epoch writes the buckets of two subtasks

@@ -8,7 +8,7 @@ import pytest
 
 from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.dataflow.sinks.records.table_keys import DATA
-from milepost.dataflow.sinks.table import table_sink
+from milepost.dataflow.sinks.staging import compaction
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
@@ -112,7 +112,7 @@ def test_what_a_savepoint_is_of_stays_a_root(job: MigratingJob, monkeypatch: pyt
     """Also files that the old table itself had replaced before it was left."""
     at_hour(monkeypatch, HOURS * 4)
     job.master.create_savepoint("before")
-    monkeypatch.setattr(table_sink, "COMPACT_FILES", 4)
+    monkeypatch.setattr(compaction, "COMPACT_FILES", 4)
     run_later(job, monkeypatch, 4, 1)
     for sink in SINKS:
         job.migrate(sink)

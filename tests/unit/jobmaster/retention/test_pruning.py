@@ -13,7 +13,7 @@ from milepost.cli.main import app
 from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.dataflow.sinks.records.table_garbage import GARBAGE, TableGarbageList
 from milepost.dataflow.sinks.records.table_keys import DATA, OWN
-from milepost.dataflow.sinks.table import table_sink
+from milepost.dataflow.sinks.staging import compaction
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.layout import SINKS_PREFIX, marks_prefix
@@ -35,8 +35,8 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True)
 def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compaction from 4 files on."""
-    monkeypatch.setattr(table_sink, "COMPACT_FILES", 4)
+    """Every epoch but the first compacts."""
+    monkeypatch.setattr(compaction, "COMPACT_FILES", 1)
 
 
 def at_hour(monkeypatch: pytest.MonkeyPatch, hour: int, before: Hook | None = None, after: Hook | None = None) -> None:
@@ -57,7 +57,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
     job = CountedJob.create(tmp_path_factory.mktemp("prepared") / "job", {"last: 1": "last: 2"})
     job.land(range(1, 8))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_sink, "COMPACT_FILES", 4)
+        patch.setattr(compaction, "COMPACT_FILES", 1)
         for number in range(7):
             at_hour(patch, HOURS * number)
             job.run()

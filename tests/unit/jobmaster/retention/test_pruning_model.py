@@ -17,7 +17,7 @@ from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.records import contents
 from milepost.dataflow.sinks.records.table_garbage import GARBAGE
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
-from milepost.dataflow.sinks.table import table_sink
+from milepost.dataflow.sinks.staging import compaction
 from milepost.jobmaster.retention.job_tables import JobTable
 from milepost.jobmaster.retention.table_pruning import PrunePlan, carry_out, plan_pruning
 from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, table_needs
@@ -353,5 +353,5 @@ def test_after_any_history_every_retained_checkpoint_reads_as_it_did_and_nothing
 ) -> None:
     """I8, I14. At most 3 records for one table and compaction from 4 files on, so that short histories meet both."""
     monkeypatch.setattr(contents, "MAX_RECORDS", 3)
-    monkeypatch.setattr(table_sink, "COMPACT_FILES", 4)
+    monkeypatch.setattr(compaction, "COMPACT_FILES", 4)
     run_state_machine_as_test(machine, settings=settings(max_examples=12, stateful_step_count=25, deadline=None))

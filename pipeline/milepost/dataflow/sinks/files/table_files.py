@@ -7,7 +7,7 @@ import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import IO
 
@@ -27,6 +27,9 @@ from milepost.storage.concurrency.at_once import at_once
 
 _PARALLEL_READS = 8
 _PIECE_BYTES = 8 << 20
+HELD_BYTES = 64 << 20
+"""A file of more bytes is read from a copy on the disk."""
+
 _MAX_LISTINGS = 8
 """Files in more folders than this are looked for in one listing of all."""
 
@@ -57,16 +60,8 @@ class TableFiles:
                 beyond that waits in a file without a name in the machine's temporary folder.
         Raises: EnvironmentUnusable: that folder does not take it, or what the store raises.
         """
-        try:
+        with on_the_disk(self._sink):
             rows, body = _encoded(tables, held_bytes)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
-                raise
-            raise EnvironmentUnusable(
-                f"sink {self._sink}: {tempfile.gettempdir()} cannot take what is being staged ({error}). "
-                "Nothing was published.",
-                hint="Free space there, or set TMPDIR to a folder on another disk.",
-            ) from error
         if not rows:
             return None
         sha256 = hashlib.sha256(body).hexdigest()
@@ -202,30 +197,103 @@ class TableFiles:
             verify, columns: as in `rows`. deletes: also rows that are deletes (`deletes.py`), with what marks them.
         Raises: StateCorrupt: missing, changed, unreadable, or of other columns.
         """
+        with self._opened(file, verify) as parquet:
+            return self._read(file, parquet, None, schema, columns, deletes)
+
+    def pieces(
+        self,
+        file: StagedFile,
+        schema: pa.Schema,
+        *,
+        verify: bool,
+        columns: tuple[str, ...] | None = None,
+        deletes: bool = False,
+    ) -> Iterator[pa.Table]:
+        """Yield the same piece by piece: one of its row groups is held at a time. Args, Raises: as `fetch`."""
+        with self._opened(file, verify) as parquet:
+            for number in range(parquet.num_row_groups):
+                yield self._read(file, parquet, number, schema, columns, deletes)
+
+    def _read(
+        self,
+        file: StagedFile,
+        parquet: pq.ParquetFile,
+        number: int | None,
+        schema: pa.Schema,
+        columns: tuple[str, ...] | None,
+        deletes: bool,
+    ) -> pa.Table:
+        """Return the rows of one row group; None: of all."""
         try:
-            body = self._store.get(file.key)
-        except NotFound as error:
-            raise StateCorrupt(f"sink {self._sink}: {file.key} is missing", key=file.key) from error
-        checked = verify and bool(file.sha256)
-        if len(body) != file.size or (checked and hashlib.sha256(body).hexdigest() != file.sha256):
-            raise StateCorrupt(
-                f"sink {self._sink}: {file.key} does not match its recorded size and checksum", key=file.key
-            )
-        try:
-            parquet = pq.ParquetFile(pa.BufferReader(body), coerce_int96_timestamp_unit="us")
             names = None if columns is None else list(columns)
             if deletes and DELETED_COLUMN in parquet.schema_arrow.names:
                 schema = columns_with_deletes(schema)
                 names = None if names is None else [*names, DELETED_COLUMN]
-            rows = _with_instants(parquet, parquet.read(names))
-            rows = with_partition(rows, file.partition, schema)
+            rows = parquet.read(names) if number is None else parquet.read_row_group(number, names)
+            rows = with_partition(_with_instants(parquet, rows), file.partition, schema)
         except (pa.ArrowException, OSError) as error:
-            raise StateCorrupt(f"sink {self._sink}: {file.key} is not readable as Parquet", key=file.key) from error
-        if rows.num_rows != file.rows:
-            raise StateCorrupt(
-                f"sink {self._sink}: {file.key} has {rows.num_rows} rows, recorded are {file.rows}", key=file.key
-            )
+            raise self._unreadable(file) from error
         return conform(file.key, rows, schema)
+
+    @contextmanager
+    def _opened(self, file: StagedFile, verify: bool) -> Iterator[pq.ParquetFile]:
+        """Open a file that has its recorded size and rows, and with `verify` its content. Raises StateCorrupt.
+
+        A large one is copied to the disk, piece by piece.
+        """
+        with ExitStack() as opened:
+            try:
+                if file.size <= HELD_BYTES:
+                    body = self._store.get(file.key)
+                    size, sha256 = len(body), hashlib.sha256(body).hexdigest() if verify else ""
+                    reader = pa.BufferReader(body)
+                else:
+                    scratch = opened.enter_context(tempfile.TemporaryFile())
+                    size, sha256 = self._copied(file, scratch)
+                    reader = pa.PythonFile(scratch, mode="r")
+            except NotFound as error:
+                raise StateCorrupt(f"sink {self._sink}: {file.key} is missing", key=file.key) from error
+            if size != file.size or (verify and file.sha256 and sha256 != file.sha256):
+                raise StateCorrupt(
+                    f"sink {self._sink}: {file.key} does not match its recorded size and checksum", key=file.key
+                )
+            try:
+                parquet = pq.ParquetFile(reader, coerce_int96_timestamp_unit="us")
+            except (pa.ArrowException, OSError) as error:
+                raise self._unreadable(file) from error
+            if (rows := parquet.metadata.num_rows) != file.rows:
+                raise StateCorrupt(
+                    f"sink {self._sink}: {file.key} has {rows} rows, recorded are {file.rows}", key=file.key
+                )
+            yield parquet
+
+    def _copied(self, file: StagedFile, scratch: IO[bytes]) -> tuple[int, str]:
+        """Copy a file's bytes to the disk; return how many they are, and their SHA-256. Raises NotFound."""
+        stat, digest = self._store.stat(file.key), hashlib.sha256()
+        for start in range(0, stat.size, _PIECE_BYTES):
+            part = self._store.get_range(file.key, stat.etag, start, min(start + _PIECE_BYTES, stat.size))
+            digest.update(part)
+            with on_the_disk(self._sink):
+                scratch.write(part)
+        scratch.seek(0)
+        return stat.size, digest.hexdigest()
+
+    def _unreadable(self, file: StagedFile) -> StateCorrupt:
+        return StateCorrupt(f"sink {self._sink}: {file.key} is not readable as Parquet", key=file.key)
+
+
+@contextmanager
+def on_the_disk(sink: str) -> Iterator[None]:
+    """Put rows into the machine's temporary folder. Raises EnvironmentUnusable: it does not take them."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+            raise
+        raise EnvironmentUnusable(
+            f"sink {sink}: {tempfile.gettempdir()} cannot take what is being staged ({error}). Nothing was published.",
+            hint="Free space there, or set TMPDIR to a folder on another disk.",
+        ) from error
 
 
 def _with_instants(parquet: pq.ParquetFile, rows: pa.Table) -> pa.Table:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 
 from milepost.dataflow.sinks.files.deletes import (
@@ -19,16 +19,16 @@ from milepost.dataflow.sinks.files.deletes import (
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.files.table_schema import conform, merged_schema, rows_to_stage, sorted_latest
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
+from milepost.dataflow.sinks.staging.parted_rows import PartedRows, parted_rows
 from milepost.dataflow.sinks.staging.table_buckets import (
+    MAX_BUCKETS,
     BucketPlan,
-    Ints,
     OwnedKeys,
     bucket_count,
     buckets_of,
     dirty_buckets,
     is_within,
     overlaps,
-    split_by_bucket,
 )
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.object_store import ObjectStore
@@ -38,9 +38,12 @@ from milepost.storage.concurrency.at_once import at_once
 _BUCKETS_AT_ONCE = 4
 """In a directory: while some wait until the disk has a bucket for good, others are read, sorted and encoded."""
 
+_UNPACKED = 4
+"""How many bytes rows have in memory, about, for each of their file."""
+
 
 class BucketStaging:
-    """What one subtask stages for one table; it holds the rows that its epoch changed.
+    """What one subtask stages for one table; it holds the buckets that are being written.
 
     Args:
         routing_key: the columns of the key by which a subtask owns rows, so those of one key value are in one bucket.
@@ -68,77 +71,117 @@ class BucketStaging:
         self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
     ) -> StagedRows:
         """Write the changed buckets durably, each named by its content; on a fork the changes alone."""
-        changes = [stageable(rows) for rows in rows_to_stage(self._name, pieces, self._key, upsert=True)]
-        staged = StagedRows(sum(rows.num_rows for rows in changes))
-        if self._plan.keeps_changes or not self._plan.rewrites:
-            file = self._files.stage(changes, checkpoint_id, token, str(subtask), held_bytes)
-            staged = staged if file is None else replace(staged, files=(file,))
-        if not self._plan.rewrites or not (staged.rows or self._shared):
-            return staged
-        return self._rewritten(staged, changes, checkpoint_id, token, subtask)
+        changes: Iterator[pa.Table] = map(stageable, rows_to_stage(self._name, pieces, self._key, upsert=True))
+
+        def staged(rows: Iterable[pa.Table]) -> StagedRows:
+            file = self._files.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
+            return StagedRows() if file is None else StagedRows(file.rows, (file,))
+
+        if not self._plan.rewrites:
+            return staged(changes)
+        first = next(changes, None)
+        if first is None and not self._shared:
+            return StagedRows()
+        schema = self._plan.schema
+        if first is not None:
+            schema = merged_schema(self._name, schema, table_columns(first.schema))
+            changes = chain([first], changes)
+        assert schema is not None, "a table with files has columns"
+        with parted_rows(self._name, self._finest(), held_bytes) as parted:
+            self._add_shared(parted, schema)
+            taken = self._added(parted, changes, schema)
+            found = staged(taken) if self._plan.keeps_changes else StagedRows(sum(rows.num_rows for rows in taken))
+            if not (found.rows or self._shared):
+                return found
+            return self._rewritten(found, parted, schema, checkpoint_id, token, subtask, held_bytes)
 
     def _rewritten(
-        self, staged: StagedRows, changes: Sequence[pa.Table], checkpoint_id: int, token: int, subtask: int
+        self,
+        staged: StagedRows,
+        parted: PartedRows,
+        schema: pa.Schema,
+        checkpoint_id: int,
+        token: int,
+        subtask: int,
+        held_bytes: int,
     ) -> StagedRows:
-        schema = self._plan.schema
-        if changes:
-            schema = merged_schema(self._name, schema, table_columns(changes[0].schema))
-        assert schema is not None, "a table with files has columns"
-        changed, groups = self._changed(changes, schema)
         count = self._plan.count or bucket_count(
-            max(changed.num_rows, sum(file.rows for file in self._buckets)), self._owned
+            max(parted.rows, sum(file.rows for file in self._buckets)), self._owned
         )
-        buckets = buckets_of(self._owned, count)
-        parts = split_by_bucket(changed, groups, buckets)
-        dirty = dirty_buckets(buckets, (at for at, part in enumerate(parts) if part.num_rows), self._buckets)
+        buckets, finest = buckets_of(self._owned, count), self._finest()
+        parts = [[at for at, part in enumerate(finest) if is_within(part, bucket)] for bucket in buckets]
+        sizes = [sum(map(parted.bytes_of, each)) for each in parts]
+        dirty = dirty_buckets(buckets, (at for at, size in enumerate(sizes) if size), self._buckets)
+        below = [[file for file in self._buckets if overlaps(file.groups or range(0), one)] for one in buckets]
 
         def write(at: int) -> tuple[StagedFile, ...]:
             """Return what the bucket's rows are in afterwards: a file, none, or those that were there."""
-            files = [file for file in self._buckets if file.groups is not None and overlaps(file.groups, buckets[at])]
-            rows = pa.concat_tables(alike([*self._rows_of(buckets[at], schema), parts[at]]))
+            changed = [rows for part in parts[at] for rows in parted.of(part)]
+            unchanged = self._rows_of(below[at], buckets[at], schema)
+            rows = pa.concat_tables(alike([schema.empty_table(), *unchanged, *changed]))
             latest = rows_that_stay(sorted_latest(rows, self._key))
-            lost_none = not has_rows(parts[at]) and latest.num_rows == sum(file.rows for file in files)
-            if lost_none and all(is_within(file.groups, buckets[at]) for file in files):
-                return tuple(files)
+            lost_none = not any(map(has_rows, changed)) and latest.num_rows == sum(file.rows for file in below[at])
+            if lost_none and all(is_within(file.groups, buckets[at]) for file in below[at]):
+                return tuple(below[at])
             label = f"{subtask}-{buckets[at].start}"
             file = self._files.stage([latest], checkpoint_id, token, label, latest.nbytes)
             return () if file is None else (replace(file, groups=buckets[at]),)
 
-        written = [file for files in at_once(self._store, write, dirty, locally=_BUCKETS_AT_ONCE) for file in files]
-        taken = [file for file in self._buckets if any(overlaps(file.groups or range(0), buckets[at]) for at in dirty)]
+        written = list[StagedFile]()
+        weights = [sizes[at] + _UNPACKED * sum(file.size for file in below[at]) for at in range(len(buckets))]
+        for together in _held_together(dirty, weights, held_bytes):
+            for files in at_once(self._files.store, write, together, locally=_BUCKETS_AT_ONCE):
+                written += files
+        taken = [file for file in self._buckets if any(file in below[at] for at in dirty)]
         made = tuple(file for file in written if file not in taken)
         gone = tuple(file.key for file in (*self._shared, *taken) if file not in written)
         if not made and not gone:  # deletes of what never was: as a change of its own it would be a file of the table
             return StagedRows(staged.rows)
         return replace(staged, buckets=made, replaced=gone)
 
-    def _changed(self, changes: Sequence[pa.Table], schema: pa.Schema) -> tuple[pa.Table, Ints]:
-        """Return own rows of shared files, then those of the epoch, with deletes, and the key group of each."""
+    def _finest(self) -> tuple[range, ...]:
+        """Return parts of which each bucket is some, however many there will be: a cut of few is one of many."""
+        return buckets_of(self._owned, self._plan.count or MAX_BUCKETS)
+
+    def _add_shared(self, parted: PartedRows, schema: pa.Schema) -> None:
+        """Add the subtask's own rows of files that it shares with others, with deletes."""
         own = self._owned
-        tables, groups = [schema.empty_table()], [np.array([], dtype=np.int64)]
         for file in self._shared:
-            rows = self._files.fetch(file, schema, verify=True, deletes=True)
-            among = own.key_groups(rows, self._routing_key, own.of)
-            mine = (among >= own.groups.start) & (among < own.groups.stop)
-            tables.append(rows.filter(pa.array(mine)))
-            groups.append(among[mine])
+            for rows in self._files.pieces(file, schema, verify=True, deletes=True):
+                among = own.key_groups(rows, self._routing_key, own.of)
+                mine = (among >= own.groups.start) & (among < own.groups.stop)
+                parted.add(rows.filter(pa.array(mine)), among[mine])
+
+    def _added(self, parted: PartedRows, changes: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+        """Yield the rows of the epoch, each table once it is added."""
+        own = self._owned
         for rows in changes:
             among = own.key_groups(rows, self._routing_key, own.of)
             if rows.num_rows and not (own.groups.start <= among.min() and among.max() < own.groups.stop):
                 raise ProtocolViolation(f"sink {self._name}: rows with keys of another subtask. Nothing was published.")
             columns = columns_with_deletes(schema) if DELETED_COLUMN in rows.column_names else schema
-            tables.append(conform("rows of the epoch", rows.replace_schema_metadata(None), columns))
-            groups.append(among)
-        return pa.concat_tables(alike(tables)), np.concatenate(groups)
+            parted.add(conform("rows of the epoch", rows.replace_schema_metadata(None), columns), among)
+            yield rows
 
-    def _rows_of(self, bucket: range, schema: pa.Schema) -> list[pa.Table]:
+    def _rows_of(self, files: Iterable[StagedFile], bucket: range, schema: pa.Schema) -> list[pa.Table]:
         found = []
-        for file in self._buckets:
-            if file.groups is None or not overlaps(file.groups, bucket):
-                continue
+        for file in files:
             rows = self._files.fetch(file, schema, verify=True)
             if not is_within(file.groups, bucket):
                 among = self._owned.key_groups(rows, self._routing_key, self._owned.of)
                 rows = rows.filter(pa.array((among >= bucket.start) & (among < bucket.stop)))
             found.append(rows)
         return found
+
+
+def _held_together(buckets: Iterable[int], weights: Sequence[int], held_bytes: int) -> Iterator[list[int]]:
+    """Yield buckets that are written side by side: no more than these bytes, or a single one."""
+    together, size = list[int](), 0
+    for at in buckets:
+        if together and size + weights[at] > held_bytes:
+            yield together
+            together, size = [], 0
+        together.append(at)
+        size += weights[at]
+    if together:
+        yield together

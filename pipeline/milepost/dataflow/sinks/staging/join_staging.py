@@ -9,7 +9,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from milepost.dataflow.sinks.contract import StagingSink
+from milepost.dataflow.sinks.files.deletes import alike, stageable
 from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.files.table_schema import latest_per_key
 from milepost.dataflow.sinks.records.committables import JoinedFile, RowsPiece, StagedRows
 from milepost.dataflow.sinks.staging.small_files import JoinPlan, Run, cut_by_bytes, rows_identity
 from milepost.protocol.records.errors import StateCorrupt
@@ -27,10 +29,13 @@ class JoinStaging:
 
     Args:
         staging: stages the epoch's rows. plan: of this subtask alone.
+        key: of a table of the latest rows, which a run has of each key; None: every row stays.
     """
 
-    def __init__(self, staging: StagingSink, files: TableFiles, plan: JoinPlan) -> None:
-        self._staging, self._files, self._plan = staging, files, plan
+    def __init__(
+        self, staging: StagingSink, files: TableFiles, plan: JoinPlan, key: tuple[str, ...] | None = None
+    ) -> None:
+        self._staging, self._files, self._plan, self._key = staging, files, plan, key
 
     def stage_pieces(
         self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
@@ -42,7 +47,7 @@ class JoinStaging:
                 _LOG.warning("%s. Small files stay as they are.", error.message)
                 return None
             assert file is not None, "files of a table have rows"
-            rows_of, partition = rows_identity(run), run[0].partition
+            rows_of, partition = rows_identity(run) if self._key is None else None, run[0].partition
             return JoinedFile(replace(file, rows_of=rows_of, partition=partition), tuple(each.key for each in run))
 
         runs, store = self._plan.runs, self._files.store
@@ -57,5 +62,11 @@ class JoinStaging:
 
     def _rows(self, run: Run) -> Iterator[pa.Table]:
         """Yield the rows of some files, which are read side by side as far as they are small."""
+        schema, latest = self._plan.schema, list[pa.Table]()
         for files in cut_by_bytes(run, _TOGETHER_BYTES):
-            yield self._files.rows(files, self._plan.schema, verify=True)
+            if self._key is None:
+                yield self._files.rows(files, schema, verify=True)
+            else:  # a delete stays: it may be of a row that lies below
+                rows = self._files.rows(files, schema, verify=True, deletes=True)
+                latest = [latest_per_key(pa.concat_tables(alike([*latest, rows])), self._key)]
+        yield from map(stageable, latest)

@@ -9,6 +9,9 @@ written again at most as often as the logarithm of a full file. With a growth of
     4 4 4 4            -> 16          at most 3 of each size are left
 
 Files of half the wanted size stay as they are; what lies between two of them grows no more, and is joined at once.
+
+Files of changes to a table of the latest rows (`compaction.py`) are joined so, too: their joined file has the last row
+of each key.
 """
 
 from __future__ import annotations
@@ -67,18 +70,18 @@ def plan_joins(files: Iterable[StagedFile]) -> tuple[Run, ...]:
     return tuple(run for run, count in zip(runs, counts, strict=True) if count <= MOST_FILES)
 
 
-def still_there(joined: Sequence[JoinedFile], known: Iterable[StagedFile]) -> tuple[JoinedFile, ...]:
+def still_there(joined: Sequence[JoinedFile], known: Iterable[StagedFile], *, latest: bool) -> tuple[JoinedFile, ...]:
     """Return what subtasks joined, but for what an engine has put together meanwhile.
 
     Args:
-        known: files of the table as it is.
+        known: files of the table as it is. latest: of each key the last row stays, not every row.
     Raises: ProtocolViolation: a joined file has not the rows of those that it joins.
     """
     rows = {file.key: file.rows for file in known}
     found = tuple(one for one in joined if rows.keys() >= set(one.of))
     for one in found:
         expected = sum(rows[key] for key in one.of)
-        if one.file.rows != expected:
+        if one.file.rows > expected or (one.file.rows < expected and not latest):
             raise ProtocolViolation(
                 f"{one.file.key} has {one.file.rows} rows, the files that it joins {expected}. Nothing was published."
             )
@@ -159,8 +162,9 @@ def _runs(files: Sequence[StagedFile]) -> Iterator[Run]:
 
 
 def _is_small(file: StagedFile) -> bool:
-    """Return whether a file may be joined: one of ours, as it was staged, and not half full."""
-    return file.size * 2 < WANTED_BYTES and staged_by(file.key) is not None and bool(file.sha256)
+    """Return whether a file may be joined: one of ours, as it was staged, and not half full; no bucket."""
+    is_ours = staged_by(file.key) is not None and bool(file.sha256)
+    return is_ours and file.groups is None and file.size * 2 < WANTED_BYTES
 
 
 def _growing(files: Sequence[StagedFile]) -> Iterator[Run]:

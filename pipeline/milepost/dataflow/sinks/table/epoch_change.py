@@ -23,9 +23,11 @@ def epoch_change(
     """
     if committable.whole:
         return ContentsChange(committable.buckets or committable.files, whole=True)
-    change = ContentsChange(committable.files, joined=joined)
+    added = committable.files
     if committable.replaced or committable.buckets:
-        change = ContentsChange(committable.buckets, committable.replaced)
+        # Elsewhere they are made of what was there before the epoch, whose changes lie above.
+        added = committable.buckets if by_buckets else (*committable.buckets, *committable.files)
+    change = ContentsChange(added, committable.replaced, joined=joined)
     gone, foreign = set(change.removed), {file.key for file in rewritten.added}
     if by_buckets and (foreign - gone or gone.intersection(rewritten.removed)):
         raise CommitConflict(

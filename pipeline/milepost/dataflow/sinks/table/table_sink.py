@@ -7,7 +7,7 @@ commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -44,9 +44,6 @@ from milepost.protocol.records.errors import CommitConflict, InvalidRequest, Sta
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.job.spec import BUCKET_FORMATS
 from milepost.storage.concurrency.background import in_background
-
-COMPACT_FILES = 64
-"""A table of the latest rows with at least so many files is compacted by the next epoch that can."""
 
 
 class TableSink(TableStaging):
@@ -142,8 +139,6 @@ class TableSink(TableStaging):
         committable: Committable,
         base: TableContents | None,
         *,
-        checkpoint_id: int,
-        token: int,
         waits: bool,
         look: Callable[[], Look] | None = None,
         before_change: Callable[[], None] = lambda: None,
@@ -159,12 +154,12 @@ class TableSink(TableStaging):
             rewritten = replace(rewritten, added=tuple(map(self._files.identified, rewritten.added)))
         known = () if committable.whole else rewritten.applied_to(recorded)
         change = epoch_change(
-            self.name, committable, rewritten, still_there(committable.joined, known), by_buckets=self.by_buckets
+            self.name,
+            committable,
+            rewritten,
+            still_there(committable.joined, known, latest=self.mode is SinkMode.UPSERT),
+            by_buckets=self.by_buckets,
         )
-        many = len(known) + len(committable.files) >= COMPACT_FILES
-        if many and self.mode is SinkMode.UPSERT and not self.by_buckets:
-            before_change()
-            change = self._compacted(committable, known, schema, checkpoint_id, token)
         return PreparedTable.after(change, recorded, schema, table.table_id)
 
     def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
@@ -373,14 +368,6 @@ class TableSink(TableStaging):
         if table is not None and table.schema is not None:
             widened_schema(self.name, table.schema, schema)
         return schema
-
-    def _compacted(
-        self, committable: Committable, known: Sequence[StagedFile], schema: pa.Schema, checkpoint_id: int, token: int
-    ) -> ContentsChange:
-        """Stage the whole table as this epoch leaves it. Holds it in memory."""
-        rows = self._files.latest((*known, *committable.files), schema, self.key, verify=True)
-        whole = self._files.stage([self._sorted(rows)], checkpoint_id, token, "all", rows.nbytes)
-        return ContentsChange(() if whole is None else (whole,), whole=True)
 
     def _count(self, contents: TableContents | None) -> int:
         if contents is None or self.mode is not SinkMode.UPSERT:

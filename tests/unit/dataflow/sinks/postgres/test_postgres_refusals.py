@@ -113,7 +113,7 @@ class TestRefusals(PostgresCase):
         job = self.begin(tmp_path)
         sink, staged = job.sink, job.staged(rows((1, "a")))
         with pytest.raises(InvalidRequest, match=said) as refused:
-            sink.prepare(staged, None, checkpoint_id=1, token=1, waits=False)
+            sink.prepare(staged, None, waits=False)
         assert "does not exist yet" in refused.value.hint
 
     @pytest.mark.parametrize(
@@ -151,10 +151,10 @@ class TestRefusals(PostgresCase):
         own.run_as_superuser("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
         own.run_as_superuser("ALTER SCHEMA public OWNER TO postgres")
         with pytest.raises(EnvironmentUnusable, match="permission denied for schema public"):
-            sink.prepare(staged, None, checkpoint_id=1, token=1, waits=False)
+            sink.prepare(staged, None, waits=False)
         own.run_as_superuser("ALTER SCHEMA public RENAME TO elsewhere")
         with pytest.raises(EnvironmentUnusable, match="there is no schema public") as refused:
-            sink.prepare(staged, None, checkpoint_id=1, token=1, waits=False)
+            sink.prepare(staged, None, waits=False)
         assert "CREATE SCHEMA" in refused.value.hint
 
     @pytest.mark.parametrize(

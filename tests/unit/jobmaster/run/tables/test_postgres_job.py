@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milepost.cli.workspace.doctor import job_checks
-from milepost.dataflow.sinks.table.table_sink import COMPACT_FILES
+from milepost.dataflow.sinks.staging.compaction import COMPACT_FILES
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest, StoreUnavailable
 from milepost.protocol.records.layout import staged_files_prefix
