@@ -26,6 +26,8 @@ PYTEST = MILEPOST_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(PY) -m pytest --hypothes
 OBJECTS ?= 20000
 # How many random jobs `make law` runs.
 EXAMPLES ?= 5000
+# How long `make chaos` goes on.
+MINUTES ?= 10
 # How many rows `make examples` gives each job.
 ROWS ?= 1000000
 MILEPOST_DAYS ?= 28
@@ -37,7 +39,7 @@ PAGES ?=
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format check test referees mutants fuzz law examples bench bench-tables bench-airflow demo docs pictures reference transcripts down status clean
+.PHONY: help env lint format check test referees mutants fuzz law chaos examples bench bench-tables bench-airflow demo docs pictures reference transcripts down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +82,9 @@ fuzz: env ## break OBJECTS=20000 source objects at random and read them: rows or
 
 law: env ## run EXAMPLES=5000 random jobs: with nothing in flight, each node is its batch query, by DuckDB (minutes)
 	@$(PY) -m tests.harness.law.run --examples $(EXAMPLES) --seed $(SEED)
+
+chaos: env ## random jobs, faults, kills and commands for MINUTES=10; nothing may be lost or doubled
+	@$(PY) -m tests.harness.chaos.campaign --minutes $(MINUTES) --seed $(SEED)
 
 examples: env ## run the jobs of config/examples over ROWS=1000000 generated rows, with rollback and backfill (minutes)
 	@$(PY) -m tests.harness.example_jobs.run --rows $(ROWS) --seed $(SEED)

@@ -17,7 +17,7 @@ from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
-from milepost.protocol.codec.log_entries import completion_of
+from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spec.load.load import LoadedJob, load_job
@@ -109,35 +109,51 @@ class LawJob:
     @property
     def lineage(self) -> tuple[int, ...]:
         """The checkpoints that the live head continues, itself included, oldest first."""
-        context = JobContext(self.loaded)
-        head = context.log.head()
-        if head is None:
-            return ()
-        known = {done.checkpoint_id: done for done in map(completion_of, context.log.entries()) if done is not None}
-        at, found = head.state.timeline().head, []
-        while at:
-            found.append(int(at))
-            at = known[at].parent
-        return tuple(found[::-1])
+        return lineage_of(self.loaded)
 
     def check(self) -> None:
         """Every node keeps its law at the head, and every table shows what its node put out. Raises AssertionError."""
-        lineage, job = self.lineage, self.loaded
-        if not lineage:
-            return
-        graph, master = job.graph(), self.master
-        check(job.spec, graph, self.captured, self.schemas, {lineage[-1]: lineage})
-        for name, sink in graph.sink_inputs.items():
-            if sink.mode == "changelog":  # whose rows are of each checkpoint
-                continue
-            put_out = self._put_out(sink.output, lineage)
-            expected = newest(put_out, sink.key) if sink.mode == "upsert" else put_out
-            assert_same_rows(master.read(name), expected, f"table {name}")
+        check_job(self.loaded, self.captured, self.schemas, self.lineage)
 
-    def _put_out(self, node: str, lineage: tuple[int, ...]) -> pa.Table:
-        pieces = self.captured.pieces.get(node, ())
+
+def lineage_of(job: LoadedJob) -> tuple[int, ...]:
+    """Return the checkpoints that a job's live head continues, itself included, oldest first."""
+    return tuple(int(one.checkpoint_id) for one in completed_of(job))
+
+
+def completed_of(job: LoadedJob) -> tuple[CompletedEpoch, ...]:
+    """Return what the log says of the checkpoints that the live head continues, itself included, oldest first."""
+    context = JobContext(job)
+    head = context.log.head()
+    if head is None:
+        return ()
+    known = {done.checkpoint_id: done for done in map(completion_of, context.log.entries()) if done is not None}
+    at, found = head.state.timeline().head, []
+    while at:
+        found.append(known[at])
+        at = known[at].parent
+    return tuple(found[::-1])
+
+
+def check_job(job: LoadedJob, captured: Captured, schemas: Mapping[str, pa.Schema], lineage: tuple[int, ...]) -> None:
+    """Every node keeps its law at the head of a lineage, and every table shows what its node put out.
+
+    Args:
+        captured, schemas: what the nodes put out in those checkpoints, and of every node's rows.
+    Raises: AssertionError.
+    """
+    if not lineage:
+        return
+    graph, master = job.graph(), JobMaster(job)
+    check(job.spec, graph, captured, schemas, {lineage[-1]: lineage})
+    for name, sink in graph.sink_inputs.items():
+        if sink.mode == "changelog":  # whose rows are of each checkpoint
+            continue
+        pieces = captured.pieces.get(sink.output, ())
         rows = [rows for at in lineage for epoch, _, rows in pieces if epoch == at]
-        return pa.concat_tables([self.schemas[node].empty_table(), *rows])
+        put_out = pa.concat_tables([schemas[sink.output].empty_table(), *rows])
+        expected = newest(put_out, sink.key) if sink.mode == "upsert" else put_out
+        assert_same_rows(master.read(name), expected, f"table {name}")
 
 
 class _Watched(SparklessRunner):

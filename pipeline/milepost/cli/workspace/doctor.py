@@ -89,11 +89,9 @@ def _server(job: LoadedJob) -> Iterator[Check]:
         if server is None:
             return
         require("spark", "a Spark Connect server")
-        from milepost.spark.driver.probe import check_server, libraries_of
+        from milepost.spark.driver.engines.connect import check_server
 
-        spec = job.spec
-        libraries = libraries_of((spec.storage, *(source.path for source in spec.sources.values())))
-        yield _check("spark server", True, check_server(server, spec.spark.conf, libraries))
+        yield _check("spark server", True, check_server(server))
     except CheckpointError as error:
         yield _check("spark server", False, f"{error.message} {error.hint}".strip())
 

@@ -18,7 +18,6 @@ from milepost.spark.driver.engines.engine import SPARK_ERRORS, Engine, epoch_tag
 from milepost.spark.driver.engines.open_engine import load_engine, open_engine
 from milepost.spark.driver.epoch_graph import epoch_frame
 from milepost.spark.driver.lost_tasks import lost_task
-from milepost.spark.driver.probe import libraries_of_plan, probe, unusable
 from milepost.spark.driver.spark_answers import spark_answers
 from milepost.spark.driver.spark_errors import crash, refusal
 from milepost.spark.driver.sql_projection import sql_schema
@@ -46,22 +45,19 @@ class SparkEpochRunner:
 
         Returns: every acknowledgement that reached the driver (distinct copies) and every decline.
         Raises:
-            EnvironmentUnusable: Spark, or what its executors have, cannot run epochs; nothing was run.
             InvalidRequest: the spec does not fit its schemas, or Spark's answers are not those of before.
             SubtaskDeclined: SQL that Spark refuses or that fails on a value, or a task that failed too often.
             CheckpointExpired: the job was still running at the end of `plan.timeout_ms`.
         """
         started = time.monotonic()
         engine = self._engine = open_engine(plan, self._engine)
-        opened: float | None = None
+        opened = time.monotonic()
         tag = epoch_tag(plan, plan.token)
         deadline = Deadline(engine, tag, plan.timeout_ms)
         self._running = tag
         epoch: EpochLevels | None = None
         try:
             with engine.tagged(tag):
-                probe(engine, libraries_of_plan(plan))
-                opened = time.monotonic()
                 plan = _placed(plan, engine)
                 epoch = plan_levels(plan, engine.slots, partial(sql_schema, engine.session, plan))
                 answers = spark_answers(engine.session, plan, epoch)
@@ -75,8 +71,6 @@ class SparkEpochRunner:
                 ) from error
             if (lost := engine.lost(error)) is not None:
                 raise lost from error
-            if opened is None:
-                raise unusable(engine, error) from error
             died = lost_task(plan, epoch.splits if epoch is not None else (), str(error))
             if died is not None:
                 raise died from error
@@ -92,7 +86,6 @@ class SparkEpochRunner:
             self._running = None
             deadline.cancel()
         finished = time.monotonic()
-        assert opened is not None
         return EpochAnswers(
             answers=subtask_answers((row.kind, bytes(row.payload)) for row in rows),
             operators=epoch.operators,

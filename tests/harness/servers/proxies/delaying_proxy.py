@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from asyncio import IncompleteReadError, StreamReader, StreamWriter
+from asyncio import CancelledError, IncompleteReadError, StreamReader, StreamWriter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
+
+from tests.harness.servers.proxies.http_relay import END, HttpRelay, body_after, header
 
 CONTINUE = "CONTINUE"
 """The method of a wait for leave to send a body: no request, and as long as one."""
 
-_END = b"\r\n\r\n"
-_CONTINUE = b"HTTP/1.1 100 Continue" + _END
+_CONTINUE = b"HTTP/1.1 100 Continue" + END
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def longest_line(requests: Sequence[Answered]) -> int:
     return len(line_of(requests))
 
 
-class DelayingProxy:
+class DelayingProxy(HttpRelay):
     """Relays to 127.0.0.1:<upstream_port>; an answer goes off no sooner than `delay_s` after its request had arrived.
 
     Use as a context manager. It takes little of the machine, so that what is timed behind it is not its own work.
@@ -53,70 +52,30 @@ class DelayingProxy:
 
     def __init__(self, upstream_port: int, delay_s: float) -> None:
         self.answered: list[Answered] = []
-        self._upstream_port, self._delay_s = upstream_port, delay_s
-        self._loop = asyncio.new_event_loop()
-        self._server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
-        self.endpoint_url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-
-    def __enter__(self) -> DelayingProxy:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-
-    async def _close(self) -> None:
-        """Take no more connections, and end those that there are."""
-        self._server.close()
-        relays = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for relay in relays:
-            relay.cancel()
-        await asyncio.gather(*relays, return_exceptions=True)
+        self._delay_s = delay_s
+        super().__init__(upstream_port)
 
     async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         """Relay the requests of one connection, one after another, over one connection to the server."""
         upstream, up = await asyncio.open_connection("127.0.0.1", self._upstream_port)
-        with suppress(IncompleteReadError, ConnectionError):
+        with suppress(IncompleteReadError, ConnectionError, CancelledError):
             while True:
-                head = await reader.readuntil(_END)
+                head = await reader.readuntil(END)
                 method, path, _ = head.split(b" ", 2)
-                if _header(head, b"expect"):  # the body waits for an answer of its own
+                if header(head, b"expect"):  # the body waits for an answer of its own
                     asked_s = time.monotonic()
                     await asyncio.sleep(self._delay_s)
                     self.answered.append(Answered(CONTINUE, path.decode(), asked_s, time.monotonic()))
                     writer.write(_CONTINUE)
-                body = await _body(reader, head)
+                body = await body_after(reader, head)
                 arrived_s = time.monotonic()
                 up.write(head + body)
-                reply = await upstream.readuntil(_END)
+                reply = await upstream.readuntil(END)
                 while reply.startswith(b"HTTP/1.1 100"):
-                    reply = await upstream.readuntil(_END)
-                content = b"" if method == b"HEAD" else await _body(upstream, reply)
+                    reply = await upstream.readuntil(END)
+                content = b"" if method == b"HEAD" else await body_after(upstream, reply)
                 await asyncio.sleep(max(0.0, arrived_s + self._delay_s - time.monotonic()))
                 self.answered.append(Answered(method.decode(), path.decode(), arrived_s, time.monotonic()))
                 writer.write(reply + content)
         up.close()
         writer.close()
-
-
-async def _body(reader: StreamReader, head: bytes) -> bytes:
-    """Return the body that follows a head, as it is sent."""
-    if _header(head, b"transfer-encoding") == b"chunked":
-        body, size = b"", 1
-        while size:
-            line = await reader.readuntil(b"\r\n")
-            size = int(line, 16)
-            body += line + await reader.readexactly(size + 2)
-        return body
-    return await reader.readexactly(int(_header(head, b"content-length") or 0))
-
-
-def _header(head: bytes, name: bytes) -> bytes:
-    """Return a header's value, in small letters; empty when it is not there."""
-    _, found, rest = head.lower().partition(b"\r\n" + name + b":")
-    return rest.partition(b"\r\n")[0].strip() if found else b""

@@ -1,0 +1,28 @@
+"""The campaign of random jobs, faults and commands (`make chaos`), short: in a process of its own, as it is run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.harness.servers.processes.processes import REPOSITORY
+
+
+def hold(*options: str) -> str:
+    """Run a campaign; return its last line."""
+    words = [sys.executable, "-m", "tests.harness.chaos.campaign", *options]
+    done = subprocess.run(words, cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=1_500)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def test_a_random_job_equals_the_model_after_faults_kills_and_commands() -> None:
+    assert hold("--seed", "2", "--jobs", "1").endswith("nothing was lost, nothing doubled")
+
+
+@pytest.mark.referee
+def test_random_jobs_equal_the_model_after_faults_kills_and_commands_for_minutes() -> None:
+    assert hold("--seed", os.environ["MILEPOST_SEED"], "--minutes", "4").endswith("nothing was lost, nothing doubled")
