@@ -63,7 +63,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "spark.driver": (
         "engines lost_tasks spark_errors",
         "deadline sql_projection",
-        "epoch_graph spark_answers",
+        "epoch_graph gate_job spark_answers",
         "runner",
         "open_runner",
     ),

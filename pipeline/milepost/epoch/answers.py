@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.dataflow.quality.parts import Part
 from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import EpochPlan
 from milepost.epoch.spark_answers import SparkAnswers
@@ -46,8 +48,14 @@ class EpochRunner(Protocol):
     def run(self, plan: EpochPlan) -> EpochAnswers:
         """Run one epoch. Raises SubtaskDeclined, or what the store raises."""
 
+    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> Mapping[str, Part]:
+        """Look at what an epoch that was run would publish, where its tasks run: what is found, by sink.
+
+        Raises: EnvironmentUnusable, StateCorrupt, SubtaskDeclined, or what the store raises.
+        """
+
     def stop(self) -> None:
-        """End what `run` is doing, from another thread: its session was fenced. Nothing, when it does nothing."""
+        """End what `run` or `judge` is doing, from another thread: its session was fenced. Nothing, if nothing runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,11 @@ from typing import Any
 import psutil
 import pytest
 
+from milepost.dataflow.sinks.staging.table_staging import TableStaging
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.protocol.records.errors import QualityGateFailed
 from milepost.spark.driver.engines import connect
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
@@ -198,6 +200,30 @@ def test_what_fails_on_the_server_is_refused_as_it_is_elsewhere(server: ConnectS
     job.write()
     assert_ran(milepost("run", job.spec))
     assert job.rows() == [(5, "old")]
+
+
+GATE = """\
+quality:
+  - sink: held
+    expectations:
+      - {type: expect_column_values_to_be_between, column: k, max_value: 3}
+      - {type: expect_column_values_to_be_unique, column: k}
+"""
+
+
+def test_rows_are_judged_in_the_tasks_of_a_server(
+    server: ConnectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("milepost.epoch.gate_shares.HELD_ROWS", 0)
+    monkeypatch.setattr(TableStaging, "staged_table", None)
+    job, runner = HeldJob(tmp_path, server), SparkEpochRunner()
+    job.spec.write_text(job.spec.read_text() + GATE)
+    job.land(1, 5)
+    master = JobMaster(load_job(job.spec))
+    assert master.run(Session.cli(), runner).quality == "passed"
+    with pytest.raises(QualityGateFailed, match="refused 1 of 1 rows"):
+        master.run(Session.cli(), runner)
+    assert [refusal["rows"] for refusal in master.show(2).veto["refusals"]] == [[{"k": 5}]]
 
 
 class Planned(SparkEpochRunner):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from milepost.dataflow.quality.parts import Part
 from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import CheckpointReport, Session
 from milepost.spark.driver.runner import SparkEpochRunner
@@ -36,6 +39,9 @@ class Meanwhile:
 
     def prepare(self, plan: EpochPlan) -> None:
         self.inner.prepare(plan)
+
+    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> Mapping[str, Part]:
+        return self.inner.judge(plan, shares)
 
     def stop(self) -> None:
         self.inner.stop()

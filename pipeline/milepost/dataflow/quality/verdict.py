@@ -6,7 +6,7 @@ each expectation only how many rows it looked at and how many it refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -30,6 +30,8 @@ class VerdictStatus(Enum):
         return self in (VerdictStatus.FAILED, VerdictStatus.ERROR)
 
 
+SAMPLED = "sampled_rows"
+
 _GRAVITY = {status: rank for rank, status in enumerate(VerdictStatus)}
 
 
@@ -42,6 +44,7 @@ class ExpectationResult:
         severity: critical, warning or info.
         success: False also when it raised.
         observed: counts by name: element_count, missing_count, unexpected_count, unexpected_percent; those it has.
+            sampled_rows: it was asked of a sample of so many rows.
         exception: one line when it raised; a veto whatever the severity.
     """
 
@@ -62,9 +65,11 @@ class ExpectationResult:
         if self.exception is not None:
             return f"{subject} raised: {self.exception}"
         unexpected, seen = self.observed.get("unexpected_count"), self.observed.get("element_count")
+        sample = self.observed.get(SAMPLED)
+        of_sample = "" if sample is None else f", of a sample of {sample} rows"
         if unexpected is not None and seen is not None:
-            return f"{subject} refused {unexpected} of {seen} rows"
-        return f"{subject} is not met"
+            return f"{subject} refused {unexpected} of {seen} rows{of_sample}"
+        return f"{subject} is not met{of_sample}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,25 @@ class Verdict:
     status: VerdictStatus
     rows: int
     expectations: tuple[ExpectationResult, ...]
+
+    @property
+    def vetoing(self) -> list[int]:
+        """Places of the expectations that veto: critical ones that are not met, and all that raised."""
+        return [
+            number
+            for number, result in enumerate(self.expectations)
+            if result.exception is not None or (not result.success and result.severity == "critical")
+        ]
+
+
+def status_of(results: Sequence[ExpectationResult]) -> VerdictStatus:
+    """Return what the outcomes of a suite come to."""
+    if any(result.exception is not None for result in results):
+        return VerdictStatus.ERROR
+    broken = [result.severity for result in results if not result.success]
+    if "critical" in broken:
+        return VerdictStatus.FAILED
+    return VerdictStatus.WARNING if broken else VerdictStatus.PASSED
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,21 +8,16 @@ sink's key.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import pyarrow as pa
-
-from milepost.dataflow.quality.gate import columns_of, failing_rows
-from milepost.dataflow.quality.verdict import ExpectationResult, GateVerdict, Verdict
+from milepost.dataflow.quality.evidence import Evidence
+from milepost.dataflow.quality.verdict import ExpectationResult, GateVerdict
 from milepost.protocol.codec.records import from_json, load, to_json
 from milepost.spec.job.spec import QualitySpec
 
 MAX_BYTES = 64_000
-_MAX_TEXT = 200
-"""Of a value: what is longer ends in an ellipsis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,28 +68,19 @@ def veto_of(
     checkpoint_id: int,
     verdict: GateVerdict,
     specs: Sequence[QualitySpec],
-    tables: Mapping[str, pa.Table],
-    keys: Mapping[str, Sequence[str]],
+    found: Mapping[str, Mapping[int, Evidence]],
 ) -> Veto:
-    """Look again at the rows of a vetoed epoch, and return what refused it.
+    """Return what refused a vetoed epoch.
 
     Args:
-        specs: the suites that the verdict is of. tables: the judged rows, by sink. keys: of each sink its key columns.
-    Raises: as `gate.evaluate`.
+        specs: the suites that the verdict is of. found: what was seen, by sink and place in its suite.
     """
     refusals = []
     for spec, answer in zip(specs, verdict.verdicts, strict=True):
-        wanted = _vetoing(answer)
-        table = tables[spec.sink]
-        found = failing_rows(spec, wanted, table) if wanted else {}
-        for number in wanted:
-            columns = list(dict.fromkeys([*columns_of(spec.expectations[number]), *keys[spec.sink]]))
-            shown = [name for name in columns if name in table.column_names]
-            positions, observed = found.get(number, ((), None))
-            taken = list(positions[: spec.rows])
-            told = tuple({name: _json_value(_value(table[name][at])) for name in shown} for at in taken)
+        for number in answer.vetoing:
+            seen = found[spec.sink].get(number, Evidence())
             result = to_json(answer.expectations[number])
-            refusals.append(Refusal(**result, sink=spec.sink, observed_value=_json_value(observed), rows=told))
+            refusals.append(Refusal(**result, sink=spec.sink, observed_value=seen.observed_value, rows=seen.rows))
     return Veto(checkpoint_id, tuple(refusals))
 
 
@@ -105,37 +91,5 @@ def decode_veto(body: bytes, what: str) -> dict[str, Any]:
     return dict(document)
 
 
-def _vetoing(verdict: Verdict) -> list[int]:
-    """Return the places of the expectations that veto: critical ones that are not met, and all that raised."""
-    return [
-        number
-        for number, result in enumerate(verdict.expectations)
-        if result.exception is not None or (not result.success and result.severity == "critical")
-    ]
-
-
 def _dumps(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, sort_keys=True, ensure_ascii=False, allow_nan=False).encode(errors="replace")
-
-
-def _value(scalar: pa.Scalar) -> Any:
-    """Return the value as Python has it; where Python has none, such as for a year beyond 9999, as text."""
-    try:
-        return scalar.as_py()
-    except (ValueError, OverflowError, LookupError):
-        return f"{getattr(scalar, 'value', 'a value')} as {scalar.type}"
-
-
-def _json_value(value: Any) -> Any:
-    """Return the value as JSON has it.
-
-    A number or truth value as it is, NaN and all else as text, cut where it is long.
-    """
-    if getattr(value, "ndim", None) == 0:
-        value = value.item()  # of numpy
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-    text = value.hex() if isinstance(value, bytes) else str(value)
-    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.dataflow.quality.gate import load_quietly
+from milepost.dataflow.quality.library import load_quietly
 
 
 def make_ready() -> None:

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
+from milepost.dataflow.quality.evidence import Evidence
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.quality.veto import decode_veto, veto_of
 from milepost.jobmaster.job.context import JobContext
@@ -32,11 +31,17 @@ _GATE = (CheckpointFailureReason.QUALITY_GATE_FAILED, CheckpointFailureReason.QU
 
 
 def stage_veto(
-    context: JobContext, pending: PendingCheckpoint, verdict: GateVerdict, tables: Mapping[str, pa.Table]
+    context: JobContext,
+    pending: PendingCheckpoint,
+    verdict: GateVerdict,
+    found: Mapping[str, Mapping[int, Evidence]],
 ) -> None:
-    """Leave what refused an epoch below its token. It is for people: that it cannot be written changes no verdict."""
-    keys = {name: item.key for name, item in context.graph.sink_inputs.items()}
-    veto = veto_of(int(pending.checkpoint_id), verdict, context.spec.quality, tables, keys)
+    """Leave what refused an epoch below its token. It is for people: that it cannot be written changes no verdict.
+
+    Args:
+        found: what was seen, by sink and place in its suite.
+    """
+    veto = veto_of(int(pending.checkpoint_id), verdict, context.spec.quality, found)
     try:
         context.store.put(staged_veto_key(pending.checkpoint_id, pending.token), veto.encode())
     except CheckpointError as error:

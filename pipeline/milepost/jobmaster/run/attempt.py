@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from milepost.dataflow.quality.gate import begin_loading, evaluate_all
+from milepost.dataflow.quality.library import begin_loading
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.sinks.records.committables import Committable, StagedRows
 from milepost.dataflow.sinks.records.contents import TableContents
@@ -30,10 +30,10 @@ from milepost.jobmaster.job.code import check_locations
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import leave_times, leaving_times, task_times
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
-from milepost.jobmaster.retention.vetoes import stage_veto
 from milepost.jobmaster.run.bad_input import check_bad_input
 from milepost.jobmaster.run.bucket_plans import bucket_plans
 from milepost.jobmaster.run.dimensions import dimensions_of
+from milepost.jobmaster.run.judgement import judge
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.preparation import Preparation
 from milepost.jobmaster.run.results import Gathered, build_metadata
@@ -79,7 +79,7 @@ def run_opened_epoch(
         InvalidRequest: the spec does not fit the state it would restore, or a sink refuses the rows.
         StateCorrupt: the base checkpoint cannot be read.
     """
-    attempt = _Attempt(context, opened, clock, judged)
+    attempt = _Attempt(context, opened, runner, clock, judged)
     plan = attempt.plan()
     clock("session")
     runner.prepare(plan)
@@ -104,6 +104,7 @@ class _Attempt:
 
     context: JobContext
     opened: OpenedEpoch
+    runner: EpochRunner
     clock: StepClock
     judged: bool
 
@@ -131,7 +132,9 @@ class _Attempt:
         committables = _committables(context, answers, verified, plan.filled)
         rows_out = counted(sum(one.rows for one in committables.values()), "row")
         with preparation.begin(committables) as prepared:
-            verdict = _judge(context, opened.pending, committables) if self.judged else GateVerdict.of(())
+            verdict = GateVerdict.of(())
+            if self.judged:
+                verdict = judge(context, opened.pending, committables, partial(self.runner.judge, plan))
             self.clock("prepare", f"{rows_out} out")
             tables = self._tables(verdict, verified, prepared)
         metadata = build_metadata(context, plan, opened, answers.operators, gathered, committables, tables, verdict)
@@ -275,14 +278,3 @@ def _committables(
         made = context.sink(name).committable(parts, answers.schemas[sink_input.output])
         committables[name] = replace(made, whole=name in filled)
     return committables
-
-
-def _judge(context: JobContext, pending: PendingCheckpoint, committables: Mapping[str, Committable]) -> GateVerdict:
-    judged = {spec.sink for spec in context.spec.quality}
-    names = sorted(judged)
-    rows = at_once(context.store, lambda name: context.sink(name).staged_table(committables[name]), names)
-    tables = dict(zip(names, rows, strict=True))
-    verdict = evaluate_all(context.spec.quality, tables)
-    if verdict.vetoes:
-        stage_veto(context, pending, verdict, tables)
-    return verdict

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from milepost.dataflow.quality.parts import Part
 from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import CheckpointExpired
 from milepost.spark.driver.deadline import Deadline
 from milepost.spark.driver.engines.engine import SPARK_ERRORS, Engine, epoch_tag
 from milepost.spark.driver.engines.open_engine import load_engine, open_engine
 from milepost.spark.driver.epoch_graph import epoch_frame
+from milepost.spark.driver.gate_job import judge
 from milepost.spark.driver.lost_tasks import lost_task
 from milepost.spark.driver.spark_answers import spark_answers
 from milepost.spark.driver.spark_errors import crash, refusal
@@ -24,6 +29,13 @@ from milepost.spark.driver.sql_projection import sql_schema
 from milepost.spark.task.epoch_tasks import subtask_answers
 from milepost.spark.task.levels import EpochLevels, plan_levels
 from milepost.state.cache.node_cache import EachNodesCache
+
+
+@dataclass(slots=True)
+class _Job:
+    """What is known of a job of an epoch when Spark raises; epoch None: it is not planned yet, or has no levels."""
+
+    epoch: EpochLevels | None = None
 
 
 class SparkEpochRunner:
@@ -52,16 +64,37 @@ class SparkEpochRunner:
         started = time.monotonic()
         engine = self._engine = open_engine(plan, self._engine)
         opened = time.monotonic()
+        job = _Job()
+        with self._job(engine, plan, job):
+            plan = _placed(plan, engine)
+            epoch = job.epoch = plan_levels(plan, engine.slots, partial(sql_schema, engine.session, plan))
+            answers = spark_answers(engine.session, plan, epoch)
+            rows = epoch_frame(engine.session, plan, epoch).collect()
+        finished = time.monotonic()
+        return EpochAnswers(
+            answers=subtask_answers((row.kind, bytes(row.payload)) for row in rows),
+            operators=epoch.operators,
+            schemas=epoch.schemas,
+            spark=answers,
+            session_ms=round((opened - started) * 1000),
+            job_ms=round((finished - opened) * 1000),
+        )
+
+    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, Part]:
+        """Look at what an epoch would publish, where its tasks run. Raises as `run`, and what keeps a task from it."""
+        engine = self._engine = open_engine(plan, self._engine)
+        with self._job(engine, plan, _Job()):
+            return judge(engine.session, plan, tuple(shares))
+
+    @contextmanager
+    def _job(self, engine: Engine, plan: EpochPlan, job: _Job) -> Iterator[None]:
+        """Run jobs of an epoch under its tag, until its time is over; what Spark raises says what to do."""
         tag = epoch_tag(plan, plan.token)
         deadline = Deadline(engine, tag, plan.timeout_ms)
         self._running = tag
-        epoch: EpochLevels | None = None
         try:
             with engine.tagged(tag):
-                plan = _placed(plan, engine)
-                epoch = plan_levels(plan, engine.slots, partial(sql_schema, engine.session, plan))
-                answers = spark_answers(engine.session, plan, epoch)
-                rows = epoch_frame(engine.session, plan, epoch).collect()
+                yield
         except SPARK_ERRORS as error:
             if deadline.passed:
                 raise CheckpointExpired(
@@ -71,6 +104,7 @@ class SparkEpochRunner:
                 ) from error
             if (lost := engine.lost(error)) is not None:
                 raise lost from error
+            epoch = job.epoch
             died = lost_task(plan, epoch.splits if epoch is not None else (), str(error))
             if died is not None:
                 raise died from error
@@ -85,15 +119,6 @@ class SparkEpochRunner:
         finally:
             self._running = None
             deadline.cancel()
-        finished = time.monotonic()
-        return EpochAnswers(
-            answers=subtask_answers((row.kind, bytes(row.payload)) for row in rows),
-            operators=epoch.operators,
-            schemas=epoch.schemas,
-            spark=answers,
-            session_ms=round((opened - started) * 1000),
-            job_ms=round((finished - opened) * 1000),
-        )
 
     def stop(self) -> None:
         """Cancel the Spark job of the running epoch, from any thread: its session does not lead any more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -12,7 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.types import StructField, StructType
 
+from milepost.dataflow.quality.parts import Part
 from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.gate_shares import GateShare, judged_here
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.spark.driver.engines.session import open_session, running_master
@@ -31,6 +33,7 @@ from milepost.spark.task.outputs import SqlOutput
 from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.wire.task_output import TaskOutput
 from milepost.spec.job.spec import SparkSpec
+from milepost.storage.open import open_store
 
 _ONE_CORE = "local[1]"
 
@@ -55,6 +58,10 @@ class LocalRunner:
             epoch = plan_levels(here, 1, sql.schema)
             answers = sql.answers(epoch)
         return EpochAnswers(answers, epoch.operators, epoch.schemas, session_ms=0, job_ms=0)
+
+    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, Part]:
+        """Look at the shares one after another, in this process."""
+        return judged_here(shares, open_store)
 
 
 class _SparkSql:

@@ -236,6 +236,8 @@ class QualitySpec(SpecModel):
         scope: which rows are judged: those of this epoch.
         engine: what runs the expectations.
         rows: failing rows that `show` has of each expectation that vetoed; 0: none.
+        sample: rows, evenly spread, on which expectations that need all rows at once are judged where an epoch has more
+            than one process is to hold; null: there such an expectation vetoes. All others are judged on every row.
         expectations: at least one.
     """
 
@@ -243,6 +245,7 @@ class QualitySpec(SpecModel):
     scope: Literal["epoch"] = "epoch"
     engine: Literal["pandas"] = "pandas"
     rows: Annotated[int, Field(ge=0, le=20)] = 20
+    sample: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     expectations: Annotated[Many[Expectation], Field(min_length=1)]
 
 

@@ -5,12 +5,14 @@ For who asks what waits for what: `LocalRunner` does one thing after another. SQ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
+from milepost.dataflow.quality.parts import Part
 from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.gate_shares import GateShare, judged_here
 from milepost.epoch.plan import EpochPlan
 from milepost.spark.local.local_levels import rows_for
 from milepost.spark.task.attempt import Attempt
@@ -18,6 +20,7 @@ from milepost.spark.task.epoch_tasks import OperatorStage, OutputStage, epoch_ta
 from milepost.spark.task.levels import plan_levels
 from milepost.spark.task.outputs import SqlOutput
 from milepost.spark.worker.task_memory import task_memory
+from milepost.storage.open import open_store
 
 
 class SideBySideRunner:
@@ -42,6 +45,9 @@ class SideBySideRunner:
                 rows = [batch for task in tasks for batch in task.result()]
         answers = subtask_answers((row["kind"], row["payload"]) for batch in rows for row in batch.to_pylist())
         return EpochAnswers(answers, epoch.operators, epoch.schemas, session_ms=0, job_ms=0)
+
+    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, Part]:
+        return judged_here(shares, open_store)
 
 
 def _run(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +18,9 @@ from types import ModuleType
 import duckdb
 import pyarrow as pa
 
+from milepost.dataflow.quality.parts import Part
 from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.gate_shares import GateShare, judged_here
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
@@ -99,6 +101,9 @@ class SparklessRunner:
             answers = run_levels(here, self._tasks(here, epoch), partial(self._between, plan), place)
         self.after(plan)
         return EpochAnswers(tuple(self.answers(answers)), epoch.operators, epoch.schemas, session_ms=0, job_ms=0)
+
+    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, Part]:
+        return judged_here(shares, self.opener)
 
     def _seen(self, plan: EpochPlan, items: Iterable[TaskOutput], later: Container[str] = ()) -> Iterator[TaskOutput]:
         """Yield items, looked at; rows that come again behind a projection are looked at there."""

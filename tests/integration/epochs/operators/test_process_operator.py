@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from milepost.dataflow.quality.parts import Part
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.code_hash import CODE_HASH
+from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.failure.abort_reasons import reason_for
@@ -286,6 +289,9 @@ class OtherCodeRunner:
 
     def prepare(self, plan: EpochPlan) -> None:
         self._runner.prepare(plan)
+
+    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> Mapping[str, Part]:
+        return self._runner.judge(plan, shares)
 
     def stop(self) -> None:
         self._runner.stop()

@@ -13,6 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pytest
 
+from milepost.dataflow.sinks.staging.table_staging import TableStaging
+from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.records.errors import QualityGateFailed
+from milepost.spark.driver.runner import SparkEpochRunner
 from tests.harness.jobs.flights.flights import DAYS, day_body
 from tests.harness.jobs.flights.flights_job import FLIGHTS_SPEC, FlightsJob, local_spec
 from tests.harness.jobs.flights.recovering_job import RecoveringJob
@@ -152,6 +156,41 @@ def test_one_bad_row_among_300_000_is_caught_and_never_seen(tmp_path: Path) -> N
     assert published.num_rows > 300_000
     # All or nothing: a poll sees the table before the epoch or after it.
     assert {rows for rows, _ in seen} <= {before, published.num_rows}
+
+
+OF_ALL_KINDS = """    rows: 5
+    expectations:
+      - {type: expect_column_values_to_be_between, column: dep_delay, max_value: 100, severity: critical}
+      - {type: expect_column_values_to_be_between, column: dep_delay, max_value: 60, mostly: 0.9, severity: warning}
+      - {type: expect_compound_columns_to_be_unique, column_list: [carrier, flight, dep_delay], severity: critical}
+      - {type: expect_column_distinct_values_to_contain_set, column: carrier, value_set: [UA, B6], severity: critical}
+      - {type: expect_column_mean_to_be_between, column: dep_delay, min_value: 0, max_value: 60, severity: critical}
+      - {type: expect_table_row_count_to_be_between, min_value: 1000, max_value: 2000, severity: info}
+"""
+
+
+def test_rows_that_stay_in_the_tasks_are_judged_as_in_one_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process only what is found: with the failing rows that the veto shows, and what is seen twice."""
+    told = []
+    for name in ("here", "in tasks"):
+        job = FlightsJob(tmp_path / name)
+        job.spec_path.parent.mkdir(parents=True)
+        text = local_spec(FLIGHTS_SPEC.read_text()).partition("operators:")[0] + DEPARTURES
+        ours = text.partition("    expectations:")[0] + OF_ALL_KINDS + text[text.index("spark: {") :]
+        job.edit(ours, {})
+        job.land((1, 2, 3))
+        with pytest.raises(QualityGateFailed):
+            job.master().run(Session.cli(), SparkEpochRunner())
+        newest = milepost("show", job.spec_path, "1", "--json").document()
+        told.append(newest["veto"]["refusals"])
+        monkeypatch.setattr("milepost.epoch.gate_shares.HELD_ROWS", 100)
+        monkeypatch.setattr("milepost.epoch.gate_shares._CUT_ROWS", 1_000)
+        monkeypatch.setattr(TableStaging, "staged_table", None)
+    (long, twice), (long_in_tasks, twice_in_tasks) = told
+    assert long == long_in_tasks and len(long["rows"]) == 5
+    assert {**twice, "rows": []} == {**twice_in_tasks, "rows": []} and len(twice["rows"]) == 5
 
 
 def year_part(part: int) -> bytes:

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.quality.gate import begin_loading, check_suite, evaluate, evaluate_all, resolve_suite
+from milepost.dataflow.quality.gate import check_suite, evaluate, evaluate_all, resolve_suite
+from milepost.dataflow.quality.library import begin_loading
 from milepost.dataflow.quality.verdict import GateVerdict, Verdict, VerdictStatus
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
@@ -291,7 +292,7 @@ def test_the_library_is_loaded_while_the_data_plane_works(tmp_path: Path, monkey
     """And not for an epoch that nothing is to be asked of."""
     began = threading.Event()
     monkeypatch.delitem(sys.modules, "great_expectations.expectations", raising=False)
-    monkeypatch.setattr("milepost.dataflow.quality.gate._import", began.set)
+    monkeypatch.setattr("milepost.dataflow.quality.library._import", began.set)
     monkeypatch.setattr("milepost.jobmaster.run.trigger.resolve_suite", lambda spec: None)
 
     def look(plan: EpochPlan) -> None:

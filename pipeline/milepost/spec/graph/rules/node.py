@@ -10,6 +10,7 @@ from milepost.spec.job.availability import not_available
 from milepost.spec.job.spec import (
     AggregateOperator,
     DeduplicateOperator,
+    Expectation,
     QualitySpec,
     SinkSpec,
     SourceSpec,
@@ -17,6 +18,7 @@ from milepost.spec.job.spec import (
 from milepost.spec.sql.condition import check_condition
 from milepost.spec.sql.sql_parse import SqlProblem
 from milepost.spec.values.aggregates import AggregateCall, result_type, type_problem, updates_problem
+from milepost.spec.values.expectation_parts import FoundBy, found_by
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import INTEGERS, ColumnType
@@ -159,8 +161,11 @@ def partition_problems(sink: SinkSpec, rows: Columns, path: Path) -> list[Proble
 
 
 def suite_problems(suite: QualitySpec, columns: Columns, path: Path) -> list[Problem]:
-    """Return expectations on columns that the sink does not get."""
+    """Return expectations on columns that the sink does not get, and a sample that nothing is to be judged on."""
     problems = []
+    if suite.sample is not None and not any(_may_need_all_rows(one, columns) for one in suite.expectations):
+        message = "every expectation of the suite is judged on all rows, however many there are; remove `sample`"
+        problems.append(Problem((*path, "sample"), message))
     for index, expectation in enumerate(suite.expectations):
         for argument in ("column", "column_A", "column_B"):
             column = expectation.arguments.get(argument)
@@ -168,6 +173,18 @@ def suite_problems(suite: QualitySpec, columns: Columns, path: Path) -> list[Pro
                 message = f"sink {suite.sink} has no column {column}; {did_you_mean(column, columns)}"
                 problems.append(Problem((*path, "expectations", index, argument), message))
     return problems
+
+
+def _may_need_all_rows(expectation: Expectation, columns: Columns) -> bool:
+    """Return whether an expectation is judged on a sample where there are too many rows to have all in one place."""
+    how, arguments = found_by(expectation.type, expectation.arguments), expectation.arguments
+    if how not in (FoundBy.MEAN, FoundBy.KEYS, FoundBy.DISTINCT):
+        return how is FoundBy.ALL
+    names = arguments.get("column_list", [arguments.get("column")])
+    types = [columns.get(name) for name in names] if isinstance(names, list) else [None]
+    if how is FoundBy.MEAN:  # times have no sum
+        return any(type_ is None or type_.kind in ("date", "timestamp") for type_ in types)
+    return any(type_ is None or type_.is_nested for type_ in types)
 
 
 def nanosecond_problems(name: str, rows: OutputRows, path: Path) -> list[Problem]:

@@ -1,0 +1,204 @@
+"""Shares of what the quality gate judges, for tasks: each reads what one subtask staged, and says what is found in it.
+
+Rows that one process may hold are no shares: the driver judges them as one table. Where there are more, each task reads
+the files of one subtask piece by piece. What it finds is small; only rows whose expectations ask whether values come
+twice go on, cut by value, to tasks of a second stage. The rows of this exchange are the same in every attempt (I12).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from milepost.dataflow.quality.cuts import parts_of, sample_of
+from milepost.dataflow.quality.gate import columns_of
+from milepost.dataflow.quality.parts import Part, Tally, columns_needed, decode_rows, encode_rows, how_found
+from milepost.dataflow.sinks.files.deletes import rows_that_stay
+from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.records.committables import Committable, SchemaText, StagedFile, decode_schema
+from milepost.protocol.codec.records import from_json, to_json
+from milepost.protocol.exchange.acknowledgements import encode_answer
+from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.records.errors import CheckpointError, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.spec.job.spec import QualitySpec
+from milepost.spec.values.expectation_parts import FoundBy
+
+HELD_ROWS = 1_000_000
+HELD_BYTES = 64 << 20
+"""What the driver judges as one table: rows, and bytes as they are staged."""
+
+_PIECE_ROWS, _PIECE_BYTES = 131_072, 32 << 20
+"""The library is asked about so many rows at once, or about what has so many bytes."""
+
+_CUT_ROWS = 500_000
+"""About so many rows go to one task of the second stage, which holds them."""
+_BY_VALUE = (FoundBy.KEYS, FoundBy.DISTINCT)
+
+PART, DECLINE = -1, -2
+"""In place of an expectation's number: the payload is what was found, or why nothing could be."""
+
+Opener = Callable[[StoreConfig], ObjectStore]
+
+
+@dataclass(frozen=True, slots=True)
+class GateShare:
+    """What one subtask staged for one sink that has expectations.
+
+    Attributes:
+        key: columns of the sink's key. store: rooted at the table. schema: of the rows. files: with them.
+        begin: how many rows other shares of the sink have before. rows: of all of them; deletes count.
+    """
+
+    suite: QualitySpec
+    key: tuple[str, ...]
+    store: StoreConfig
+    schema: SchemaText
+    files: tuple[StagedFile, ...]
+    begin: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """One row that tasks of the gate put out.
+
+    Attributes:
+        subtask: of the second stage, whose it is. share: index of the one that it comes from.
+        number: of the expectation whose rows it has, as an Arrow stream; or `PART`, or `DECLINE`.
+    """
+
+    subtask: int
+    share: int
+    sink: str
+    number: int
+    payload: bytes
+
+
+def is_large(committable: Committable) -> bool:
+    """Return whether an epoch publishes more rows to a sink than the driver judges as one table."""
+    return committable.rows > HELD_ROWS or sum(file.size for file in committable.files) > HELD_BYTES
+
+
+def shares_of(
+    suite: QualitySpec, committable: Committable, key: tuple[str, ...], store: StoreConfig
+) -> tuple[GateShare, ...]:
+    """Return the shares of one sink, in the order of the subtasks that staged them."""
+    shares, begin = [], 0
+    for staged in committable.staged:
+        if staged.files:
+            rows = committable.rows
+            shares.append(GateShare(suite, key, store, committable.schema, staged.files, begin, rows))
+            begin += sum(file.rows for file in staged.files)
+    return tuple(shares)
+
+
+def cuts_of(shares: Sequence[GateShare]) -> int:
+    """Return how many tasks the second stage has; 0 where no expectation asks for it."""
+    wanted = {share.suite.sink: share.rows for share in shares if _numbers(share, _BY_VALUE)}
+    return max((-(-rows // _CUT_ROWS) for rows in wanted.values()), default=0)
+
+
+def look(share: GateShare, index: int, cuts: int, opener: Opener) -> Iterator[GateRow]:
+    """Yield what a share has for the second stage, and at last what is found in it.
+
+    Args:
+        index: of the share. cuts: tasks of the second stage.
+    Raises: CheckpointError: it cannot be read, or the library cannot be loaded here.
+    """
+    suite, schema = share.suite, decode_schema(share.schema)
+    by_value, in_one_place = _numbers(share, _BY_VALUE), _numbers(share, (FoundBy.ALL,))
+    numbers = [number for number in range(len(suite.expectations)) if number not in (*by_value, *in_one_place)]
+    needed = {
+        number: columns_needed(suite.expectations[number], share.key, schema)
+        for number in range(len(suite.expectations))
+    }
+    of_sample = list(dict.fromkeys(name for number in in_one_place for name in needed[number]))
+    tally, part, begin = Tally(suite, share.key, schema, numbers), Part(), share.begin
+    files = TableFiles(suite.sink, opener(share.store))
+    for rows in (piece for file in share.files for piece in _pieces(files, file, schema)):
+        staying = rows_that_stay(rows)
+        if staying.num_rows:
+            part = part.with_next(tally.part(staying), suite.rows)
+        if in_one_place and suite.sample is not None:
+            sampled = rows_that_stay(sample_of(rows, begin, suite.sample, share.rows)).select(of_sample)
+            part = part.with_next(Part(sample=sampled), suite.rows)
+        begin += rows.num_rows
+        for number in by_value:
+            of_number = staying.select(needed[number])
+            cut = parts_of(of_number, columns_of(suite.expectations[number]), cuts)
+            for subtask, some in enumerate(cut):
+                if some.num_rows:
+                    yield GateRow(subtask, index, suite.sink, number, encode_rows(some))
+    yield GateRow(index % max(1, cuts), index, suite.sink, PART, _encode(part))
+
+
+def look_at_cut(shares: Sequence[GateShare], rows: Iterable[GateRow]) -> Iterator[GateRow]:
+    """Yield what expectations find in the rows of one task of the second stage, behind what is not for it.
+
+    Args:
+        rows: of that task; those of one share come in its order.
+    """
+    waiting: dict[tuple[str, int], dict[int, list[bytes]]] = {}
+    for row in rows:
+        if row.number < 0:
+            yield row
+        else:
+            waiting.setdefault((row.sink, row.number), {}).setdefault(row.share, []).append(row.payload)
+    by_sink = {share.suite.sink: share for share in shares}
+    for sink, number in sorted(waiting):
+        share = by_sink[sink]
+        bodies = waiting.pop((sink, number))
+        table = pa.concat_tables(decode_rows(body) for index in sorted(bodies) for body in bodies[index])
+        found = Tally(share.suite, share.key, table.schema, [number]).part(table).found
+        yield GateRow(0, len(shares), sink, PART, _encode(Part(found=found)))
+
+
+def joined(shares: Sequence[GateShare], rows: Iterable[GateRow]) -> dict[str, Part]:
+    """Return what all tasks found together, by sink."""
+    shown = {share.suite.sink: share.suite.rows for share in shares}
+    parts = dict.fromkeys(shown, Part())
+    for row in sorted((row for row in rows if row.number == PART), key=lambda row: (row.sink, row.share, row.payload)):
+        parts[row.sink] = parts[row.sink].with_next(_decode(row.payload), shown[row.sink])
+    return parts
+
+
+def judged_here(shares: Sequence[GateShare], opener: Opener) -> dict[str, Part]:
+    """Return what is found in all shares, by the tasks' own steps: this process holds rows of the second stage."""
+    cuts = cuts_of(shares)
+    sent = [row for index, share in enumerate(shares) for row in look(share, index, cuts, opener)]
+    of_cuts = [[row for row in sent if row.subtask == subtask] for subtask in range(max(1, cuts))]
+    return joined(shares, [row for rows in of_cuts for row in look_at_cut(shares, rows)])
+
+
+def refusal_row(identity: SubtaskIdentity, share: GateShare, error: CheckpointError) -> GateRow:
+    """Return the decline of a task that could not look."""
+    corrupt = isinstance(error, StateCorrupt)
+    otherwise = CheckpointFailureReason.STATE_CORRUPT if corrupt else CheckpointFailureReason.IO_EXCEPTION
+    decline = identity.decline_for(error, f"quality gate of sink {share.suite.sink}", otherwise)
+    return GateRow(0, identity.subtask, share.suite.sink, DECLINE, encode_answer(decline).encode())
+
+
+def _pieces(files: TableFiles, file: StagedFile, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the rows of a staged file, deletes among them, its checksum verified. Raises as `TableFiles.pieces`."""
+    for group in files.pieces(file, schema, verify=True, deletes=True):
+        size = max(1, min(_PIECE_ROWS, _PIECE_BYTES * group.num_rows // max(1, group.nbytes)))
+        yield from (group.slice(begin, size) for begin in range(0, group.num_rows, size))
+
+
+def _numbers(share: GateShare, kinds: Sequence[FoundBy]) -> list[int]:
+    """Return the places of expectations of these kinds."""
+    schema = decode_schema(share.schema)
+    return [number for number, one in enumerate(share.suite.expectations) if how_found(one, schema) in kinds]
+
+
+def _encode(part: Part) -> bytes:
+    return json.dumps(to_json(part), sort_keys=True).encode()  # a sum may be no number, which canonical JSON has not
+
+
+def _decode(body: bytes) -> Part:
+    return from_json(Part, json.loads(body), "what the gate found in a part")

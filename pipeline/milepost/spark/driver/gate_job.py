@@ -1,0 +1,120 @@
+"""What an epoch would publish is judged as one Spark job: its rows are read where its tasks run, and stay there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from milepost.dataflow.quality.parts import Part
+from milepost.epoch.gate_shares import DECLINE, GateRow, GateShare, cuts_of, joined, look, look_at_cut, refusal_row
+from milepost.epoch.plan import EpochPlan
+from milepost.protocol.exchange.acknowledgements import decode_answer, verify
+from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.records.errors import CheckpointError
+from milepost.spark.worker.task_memory import told
+from milepost.spark.worker.worker_memory import worker_budget
+from milepost.storage.open import open_store
+
+Batches = Iterator[pa.RecordBatch]
+
+_ROWS = pa.schema(
+    [
+        pa.field("subtask", pa.int32(), nullable=False),
+        pa.field("share", pa.int32(), nullable=False),
+        pa.field("sink", pa.string(), nullable=False),
+        pa.field("number", pa.int32(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GateTask:
+    """Looks at the share of a task; its input says nothing.
+
+    Attributes:
+        identity: of the first subtask; those of a stage differ in their index. cuts: tasks of the second stage.
+    """
+
+    identity: SubtaskIdentity
+    shares: tuple[GateShare, ...]
+    cuts: int
+
+    def __call__(self, batches: Batches) -> Batches:
+        for _ in batches:
+            pass
+        index = _index()
+        share = self.shares[index]
+        rows = look(share, index, self.cuts, open_store)
+        yield from _sent(rows, lambda error: refusal_row(replace(self.identity, subtask=index), share, error))
+
+
+@dataclass(frozen=True, slots=True)
+class GateCutTask:
+    """Looks at the rows of a task of the second stage; arguments as of `GateTask`."""
+
+    identity: SubtaskIdentity
+    shares: tuple[GateShare, ...]
+
+    def __call__(self, batches: Batches) -> Batches:
+        index = _index()
+        rows = look_at_cut(self.shares, _received(batches))
+        yield from _sent(rows, lambda error: refusal_row(replace(self.identity, subtask=index), self.shares[0], error))
+
+
+def judge(session: SparkSession, plan: EpochPlan, shares: tuple[GateShare, ...]) -> dict[str, Part]:
+    """Return what is found in all shares, by sink.
+
+    Raises: EnvironmentUnusable: the library cannot be loaded where tasks run, or needs more memory. StateCorrupt: a
+        file is not what was staged. SubtaskDeclined: a store did not answer.
+    """
+    level = plan.graph.levels + 1
+    cuts = cuts_of(shares)
+    frame = _stage(session.range(0, len(shares), 1, len(shares)), GateTask(_identity(plan, level), shares, cuts))
+    if cuts:
+        cut = GateCutTask(_identity(plan, level + 1), shares)
+        frame = _stage(frame.repartitionById(cuts, "subtask"), cut)
+    rows = [GateRow(row.subtask, row.share, row.sink, row.number, bytes(row.payload)) for row in frame.collect()]
+    declines = [decode_answer(row.payload.decode()) for row in rows if row.number == DECLINE]
+    verify(plan.checkpoint_id, plan.token, (), declines)
+    return joined(shares, rows)
+
+
+def _identity(plan: EpochPlan, level: int) -> SubtaskIdentity:
+    return SubtaskIdentity(plan.checkpoint_id, plan.token, level, 0)
+
+
+def _stage(frame: DataFrame, task: Callable[[Batches], Batches]) -> DataFrame:
+    return frame.mapInArrow(task, from_arrow_schema(_ROWS))
+
+
+def _index() -> int:
+    context = TaskContext.get()
+    assert context is not None
+    return context.partitionId()
+
+
+def _sent(rows: Iterator[GateRow], refused: Callable[[CheckpointError], GateRow]) -> Batches:
+    """Yield rows, at last the decline of a task that cannot go on."""
+    try:
+        with told("it", worker_budget()):
+            for row in rows:
+                yield _batch(row)
+    except CheckpointError as error:
+        yield _batch(refused(error))
+
+
+def _batch(row: GateRow) -> pa.RecordBatch:
+    values = (row.subtask, row.share, row.sink, row.number, row.payload)
+    return pa.record_batch([pa.array([value], field.type) for value, field in zip(values, _ROWS, strict=True)], _ROWS)
+
+
+def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[GateRow]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield GateRow(**row)
