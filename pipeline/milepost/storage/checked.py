@@ -6,7 +6,7 @@ import errno
 import hashlib
 import io
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
 
@@ -14,11 +14,15 @@ from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import CommitConflict, EnvironmentUnusable, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.handle_check import MISSING, digest_fault, handle_fault
+from milepost.storage.concurrency.asked_ahead import asked_ahead
 
 IN_MEMORY_BYTES = 16 << 20
 """An object of more bytes is read piece by piece: none of its readers holds it."""
 
 _PIECE_BYTES = 8 << 20
+
+_AHEAD_BYTES = 32 << 20
+"""Of small objects that are read ahead."""
 
 
 def handle_of(key: str, body: bytes) -> ObjectHandle:
@@ -70,6 +74,24 @@ def handle_file(store: ObjectStore, handle: ObjectHandle) -> Iterator[IO[bytes]]
         _check_pieces(store, handle, scratch)
         scratch.seek(0)
         yield scratch
+
+
+def handle_files(store: ObjectStore, handles: Sequence[ObjectHandle]) -> Iterator[IO[bytes]]:
+    """Yield the body of each of some objects as `handle_file` does, until the next one; small ones are read ahead.
+
+    Raises: as `handle_file`.
+    """
+
+    def body(handle: ObjectHandle) -> bytes | None:
+        return read_handle(store, handle) if handle.size <= IN_MEMORY_BYTES else None
+
+    sized = ((handle, handle.size if handle.size <= IN_MEMORY_BYTES else 0) for handle in handles)
+    for handle, known in zip(handles, asked_ahead(store, body, sized, _AHEAD_BYTES), strict=True):
+        if known is not None:
+            yield io.BytesIO(known)
+            continue
+        with handle_file(store, handle) as file:
+            yield file
 
 
 def check_handle(store: ObjectStore, handle: ObjectHandle) -> None:

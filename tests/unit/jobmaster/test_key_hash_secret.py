@@ -11,7 +11,7 @@ import pytest
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import Session
-from milepost.jobmaster.reports.tables.tables import operator_rows
+from milepost.jobmaster.reports.tables.state_rows import StateSide, check_rows
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.layers.key_hash import KeyHash, new_secret
@@ -76,7 +76,7 @@ def test_state_that_was_not_hashed_as_its_checkpoint_says_is_refused(job: Counte
     metadata = head_metadata(context)
     table = metadata.state_tables["latest"]
     with pytest.raises(StateCorrupt, match="another version of the key hash") as refused:
-        operator_rows(context.store, replace(metadata, hasher=KeyHash("0" * 32)), table)
+        check_rows(context.store, StateSide(replace(metadata, hasher=KeyHash("0" * 32)), table))
     assert secret_of(context) not in str(refused.value)
 
 

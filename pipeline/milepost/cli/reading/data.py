@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from milepost.cli.terminal.completion import operator_uids, sink_names
 from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import At, Job, Json, Verbose
-from milepost.cli.terminal.output import Output
+from milepost.cli.terminal.output import ROWS, Output
 from milepost.epoch.quantities import counted
+
+if TYPE_CHECKING:
+    from milepost.cli.terminal.tables import Rows
 
 
 class Format(StrEnum):
@@ -54,11 +57,10 @@ def read(
     """Read a published table at the head, or as of a retained checkpoint."""
     output: Output = ctx.obj
     master = open_job(job, ahead=True)
-    table = master.read(sink, checkpoint_at(master, at), where)
-    shown = table.slice(0, limit)
-    if left_out := table.num_rows - shown.num_rows:
+    rows = master.table_rows(sink, checkpoint_at(master, at), where, limit)
+    if left_out := rows.num_rows - rows.num_kept:
         output.note(f"{counted(left_out, 'more row')} left out (--limit)")
-    show_table(shown, format_, file, output)
+    show_rows(rows, format_, file, output)
 
 
 def state(
@@ -78,8 +80,7 @@ def state(
 ) -> None:
     """Read an operator's keyed state as a table: aggregates by their names in the spec."""
     master = open_job(job, ahead=True)
-    wanted = checkpoint_at(master, at)
-    show_table(master.state(uid, wanted) if stored else master.state_values(uid, wanted), format_, file, ctx.obj)
+    show_rows(master.state_rows(uid, checkpoint_at(master, at), stored=stored), format_, file, ctx.obj)
 
 
 def _default_format(file: Path | None) -> str:
@@ -89,16 +90,16 @@ def _default_format(file: Path | None) -> str:
     return suffix if suffix in ("csv", "json") else "parquet"
 
 
-def show_table(table: Any, format_: Format | None, file: Path | None, output: Output) -> None:
-    """Print a table, or write it to a file, as the options of a command ask for."""
-    from milepost.cli.terminal.tables import as_rows, write_file, write_stdout
+def show_rows(rows: Rows, format_: Format | None, file: Path | None, output: Output) -> None:
+    """Print rows, or write them to a file, as the options of a command ask for."""
+    from milepost.cli.terminal.tables import json_rows, write_file, write_stdout
 
     chosen = format_.value if format_ else _default_format(file)
     if file is not None:
-        write_file(table, chosen, file)
+        write_file(rows, chosen, file)
         if output.json:
-            return output.document({"rows": table.num_rows, "file": str(file), "format": chosen})
-        return output.note(f"{table.num_rows:,} rows written to {file}")
+            return output.document({"rows": rows.num_kept, "file": str(file), "format": chosen})
+        return output.note(f"{rows.num_kept:,} rows written to {file}")
     if output.json:
-        return output.document({"columns": table.column_names, "rows": as_rows(table)})
-    return write_stdout(table, chosen)
+        return output.document({"columns": rows.schema.names, "rows": ROWS}, rows=json_rows(rows))
+    return write_stdout(rows, chosen)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from milepost.cli.reading.data import TableFormat, ToFile, show_table
+from milepost.cli.reading.data import TableFormat, ToFile, show_rows
 from milepost.cli.terminal.completion import checkpoint_ids, operator_uids, sink_names, source_names
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, printable
+from milepost.cli.terminal.output import ROWS, Output, printable
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -77,48 +77,50 @@ def diff(
     if not chosen and (file is not None or format_ is not None):
         raise InvalidRequest("--format and --output need --operator, --source or --sink: one table at a time.")
     output: Output = ctx.obj
-    found = open_job(job, ahead=True).diff(before, after, chosen[0] if chosen else None)
     if limit is None and not chosen:
         limit = _DOCUMENT_ROWS if output.json else _SHOWN_ROWS
+    found = open_job(job, ahead=True).diff(before, after, chosen[0] if chosen else None, limit)
     if chosen and not (output.json and file is None):
         if found[0].note:
             output.note(f"{found[0].kind} {found[0].name}: {found[0].note}")
-        table = found[0].changes.table.slice(0, limit)
-        if left_out := found[0].changes.table.num_rows - table.num_rows:
+        rows = found[0].changes.rows
+        if left_out := rows.num_rows - rows.num_kept:
             output.note(f"{left_out:,} more rows are left out (--limit)")
-        return show_table(table, format_, file, output)
+        return show_rows(rows, format_, file, output)
     if output.json:
-        differences = [_document(item, limit) for item in found]
+        from milepost.cli.terminal.tables import as_rows, json_rows
+
+        if chosen:
+            only, streamed = _document(found[0], ROWS), json_rows(found[0].changes.rows)
+            return output.document({"from": before, "to": after, "differences": [only]}, rows=streamed)
+        differences = [_document(item, as_rows(item.changes.table)) for item in found]
         return output.document({"from": before, "to": after, "differences": differences})
-    return _show(found, limit, output)
+    return _show(found, output)
 
 
-def _document(item: Difference, limit: int | None) -> dict[str, Any]:
-    from milepost.cli.terminal.tables import as_rows
-
-    table = item.changes.table.slice(0, limit)
-    left_out = item.changes.table.num_rows - table.num_rows
+def _document(item: Difference, rows: Any) -> dict[str, Any]:
+    kept = item.changes.rows
     counts = {name: item.changes.count(name) for name in _COUNTED}
-    rows = {"columns": table.column_names, "rows": as_rows(table)}
-    return {"kind": item.kind, "name": item.name, "note": item.note, **counts, **rows, "left_out": left_out}
+    shown = {"columns": kept.schema.names, "rows": rows, "left_out": kept.num_rows - kept.num_kept}
+    return {"kind": item.kind, "name": item.name, "note": item.note, **counts, **shown}
 
 
-def _show(found: list[Difference], limit: int | None, output: Output) -> None:
+def _show(found: list[Difference], output: Output) -> None:
     from milepost.cli.terminal.tables import as_rows
 
     rows = [[item.kind, item.name, *(item.changes.count(name) for name in _COUNTED)] for item in found]
     output.table(["kind", "name", *_COUNTED], rows, notes=[item.note for item in found])
     for item in found:
-        table = item.changes.table
-        if not table.num_rows:
+        kept = item.changes.rows
+        if not kept.num_rows:
             continue
         output.text()
         output.text(f"{item.kind} {item.name}")
-        shown = as_rows(table.slice(0, limit))
-        columns = _merged(table.column_names)
+        shown = as_rows(item.changes.table)
+        columns = _merged(kept.schema.names)
         output.table(list(columns), [[_cell(row, *names) for names in columns.values()] for row in shown])
-        if table.num_rows > len(shown):
-            output.note(f"{len(shown)} of {table.num_rows:,} rows; --{item.kind} {item.name} shows all")
+        if kept.num_rows > len(shown):
+            output.note(f"{len(shown)} of {kept.num_rows:,} rows; --{item.kind} {item.name} shows all")
 
 
 def _merged(columns: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -18,6 +18,9 @@ from milepost.epoch.quantities import counted
 from milepost.protocol.codec.records import to_json
 
 SCHEMA = "milepost/v1"
+
+ROWS = "\0rows"
+"""Stands in a document for rows that are printed as they come."""
 
 WIDTH = 80
 """Characters of a line where no terminal says another number."""
@@ -73,9 +76,20 @@ class Output:
             return None
         return re.compile(rf"(\bmilepost (?!runbook )(?:[a-z-]+ ){{1,2}}){re.escape(name)}(?![\w/-]|\.\w)")
 
-    def document(self, data: object, *, ok: bool = True) -> None:
-        """Print a record, or a mapping, as one versioned document, on one line."""
-        self._write_line(json.dumps({"schema": SCHEMA, "ok": ok, "data": data}, ensure_ascii=False, default=_json))
+    def document(self, data: object, *, ok: bool = True, rows: Iterable[str] | None = None) -> None:
+        """Print a record, or a mapping, as one versioned document, on one line.
+
+        Args:
+            rows: the JSON of each row of a list that stands in `data` as `ROWS`: printed as they come.
+        """
+        text = json.dumps({"schema": SCHEMA, "ok": ok, "data": data}, ensure_ascii=False, default=_json)
+        if rows is not None:
+            before, _, text = text.partition(json.dumps(ROWS))
+            sys.stdout.write(f"{before}[")
+            for number, row in enumerate(rows):
+                sys.stdout.write(f", {row}" if number else row)
+            sys.stdout.write("]")
+        self._write_line(text)
 
     def failure(self, error: Mapping[str, Any]) -> None:
         """Print an error as one versioned document, on one line."""

@@ -6,12 +6,12 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from milepost.cli.terminal.output import Output
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
@@ -20,6 +20,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SHOWN_ROWS = 1000
+_ROWS_AT_ONCE = 4096
+_GROUP_BYTES = 32 << 20
+
+
+class Rows(Protocol):
+    """Rows of one schema, as `KeptRows` has them."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def num_kept(self) -> int:
+        """How many there are here."""
+
+    def __iter__(self) -> Iterator[pa.Table]: ...
+
+    def head(self, limit: int | None) -> Iterator[pa.Table]: ...
 
 
 def as_rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -41,20 +58,26 @@ def _plain(value: Any) -> Any:
     return {key: _plain(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def write_stdout(table: pa.Table, format_: str) -> None:
-    """Print a table. Raises InvalidRequest for parquet on a terminal."""
+def json_rows(tables: Iterable[pa.Table]) -> Iterator[str]:
+    """Yield the JSON of each row, some rows at a time."""
+    for table in _few_rows(tables):
+        yield from (json.dumps(row, ensure_ascii=False) for row in as_rows(table))
+
+
+def write_stdout(rows: Rows, format_: str) -> None:
+    """Print rows. Raises InvalidRequest for parquet on a terminal."""
     if format_ == "table":
-        _print_table(table)
+        _print_table(rows)
         return
     if format_ == "parquet" and sys.stdout.isatty():
         raise InvalidRequest("parquet is not for a terminal. Nothing was written.", hint="Name a file with --output.")
     sys.stdout.flush()
-    _write(table, format_, sys.stdout.buffer)
+    _write(rows, format_, sys.stdout.buffer)
     sys.stdout.buffer.flush()
 
 
-def write_file(table: pa.Table, format_: str, file: Path) -> None:
-    """Write a table to a new file; a failure leaves no file.
+def write_file(rows: Rows, format_: str, file: Path) -> None:
+    """Write rows to a new file; a failure leaves no file.
 
     Raises:
         InvalidRequest: the file exists, or the format is table.
@@ -63,7 +86,7 @@ def write_file(table: pa.Table, format_: str, file: Path) -> None:
     if format_ == "table":
         raise InvalidRequest("--format table is for a terminal; with --output use csv, json or parquet.")
     with new_file(file) as stream:
-        _write(table, format_, stream)
+        _write(rows, format_, stream)
 
 
 @contextmanager
@@ -85,17 +108,47 @@ def new_file(file: Path) -> Iterator[BinaryIO]:
         partial.unlink(missing_ok=True)
 
 
-def _write(table: pa.Table, format_: str, stream: BinaryIO) -> None:
+def _write(rows: Rows, format_: str, stream: BinaryIO) -> None:
     if format_ == "csv":
         import pyarrow.csv
 
-        pyarrow.csv.write_csv(_flat(table), stream)
+        empty = _flat(rows.schema.empty_table())
+        with pyarrow.csv.CSVWriter(stream, empty.schema) as csv_writer:
+            for table in _few_rows(rows):
+                csv_writer.write_table(_flat(table))
     elif format_ == "json":
-        stream.write((json.dumps(as_rows(table), ensure_ascii=False) + "\n").encode())
+        between = "["
+        for row in json_rows(rows):
+            stream.write(f"{between}{row}".encode())
+            between = ", "
+        stream.write(b"[]\n" if between == "[" else b"]\n")
     else:
         import pyarrow.parquet
 
-        pyarrow.parquet.write_table(table, stream)
+        with pyarrow.parquet.ParquetWriter(stream, rows.schema) as parquet_writer:
+            for table in _many_rows(rows):
+                parquet_writer.write_table(table)
+
+
+def _few_rows(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows in tables of few enough that they may become Python's objects."""
+    for table in tables:
+        yield from (table.slice(start, _ROWS_AT_ONCE) for start in range(0, table.num_rows, _ROWS_AT_ONCE))
+
+
+def _many_rows(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows in tables that are worth a row group each."""
+    import pyarrow as pa
+
+    waiting, size = list[pa.Table](), 0
+    for table in tables:
+        waiting.append(table)
+        size += table.nbytes
+        if size > _GROUP_BYTES:
+            yield pa.concat_tables(waiting).combine_chunks()
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()
 
 
 def _flat(table: pa.Table) -> pa.Table:
@@ -109,9 +162,10 @@ def _flat(table: pa.Table) -> pa.Table:
     return table
 
 
-def _print_table(table: pa.Table) -> None:
+def _print_table(rows: Rows) -> None:
     output = Output()
-    rows = as_rows(table.slice(0, _SHOWN_ROWS))
-    output.table(table.column_names, [[row[name] for name in table.column_names] for row in rows])
-    if table.num_rows > _SHOWN_ROWS:
-        output.note(f"{_SHOWN_ROWS:,} of {table.num_rows:,} rows; --format csv, json or parquet gives all")
+    names = rows.schema.names
+    shown = [row for table in rows.head(_SHOWN_ROWS) for row in as_rows(table)]
+    output.table(names, [[row[name] for name in names] for row in shown])
+    if rows.num_kept > _SHOWN_ROWS:
+        output.note(f"{_SHOWN_ROWS:,} of {rows.num_kept:,} rows; --format csv, json or parquet gives all")

@@ -10,7 +10,7 @@ retention keeps house. A sink is all of them; `build.py` makes one from its spec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -325,8 +325,18 @@ class ReadableSink(Protocol):
     def files(self, contents: TableContents | None) -> tuple[StagedFile, ...]:
         """Return a table's files in commit order. Raises StateCorrupt."""
 
+    def pieces(
+        self, contents: TableContents, *, verify: bool = False, left_out: Collection[str] = ()
+    ) -> Iterator[pa.Table]:
+        """Yield a table's rows, some at a time; the latest rows of keys in their order.
+
+        Args:
+            verify: compare each file's SHA-256. left_out: files that are not read, of a table whose rows all stay.
+        Raises: StateCorrupt.
+        """
+
     def read(self, contents: TableContents, *, verify: bool = False) -> pa.Table:
-        """Return a table's rows; `verify` compares each file's SHA-256. Raises StateCorrupt."""
+        """Return a table's rows, all in memory. Args, Raises: as `pieces`."""
 
     def verify(self, contents: TableContents, *, deep: bool = False) -> list[str]:
         """Problems of a table, one line each; [] when everything it refers to is there and whole."""

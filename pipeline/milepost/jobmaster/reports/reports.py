@@ -17,6 +17,7 @@ from milepost.protocol.records.errors import StateCorrupt, with_hint
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from milepost.dataflow.sinks.files.kept_rows import KeptRows
     from milepost.epoch.metadata import CheckpointMetadata
     from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
     from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
@@ -151,52 +152,62 @@ class Reports:
         return replace(status, month=self.month_cost()) if month else status
 
     def read(self, sink: str, at: int | None = None, where: str | None = None) -> pa.Table:
-        """Return the published table at the sink's head, or as of a retained checkpoint.
+        """Return the published table at the sink's head, or as of a retained checkpoint, all in memory.
 
         Args:
             where: a SQL predicate over its columns, as `rows_where` takes it; None: all rows.
         Raises: NotFound. InvalidRequest: the predicate cannot be used.
+        """
+        return self.table_rows(sink, at, where).table()
+
+    def table_rows(
+        self, sink: str, at: int | None = None, where: str | None = None, limit: int | None = None
+    ) -> KeptRows:
+        """Return what `read` does; of many rows most wait on the disk.
+
+        Args:
+            limit: of those that are kept, the first ones; None: all.
         """
         from milepost.jobmaster.reports.tables.tables import Tables
 
         job = self._context.spec.name
         way_on = f"milepost verify {job} --deep says what else is broken; restore it from a copy of the bucket"
         with pin_for_read(self._context, at), with_hint(StateCorrupt, way_on):
-            table = Tables(self._context).read(sink, at)
-        if where is None:
-            return table
-        from milepost.jobmaster.reports.tables.row_filter import rows_where
+            return Tables(self._context).read(sink, at, where, limit)
 
-        return rows_where(table, where)
-
-    @suggest_rollback
     def state(self, uid: str, at: int | None = None) -> pa.Table:
-        """Return an operator's keyed state as it is stored, and `bootstrap` takes it. Raises NotFound."""
-        from milepost.jobmaster.reports.tables.tables import Tables
+        """Return an operator's keyed state as it is stored, and `bootstrap` takes it, in memory. Raises NotFound."""
+        return self.state_rows(uid, at, stored=True).table()
 
-        with pin_for_read(self._context, at):
-            return Tables(self._context).state(uid, at)
-
-    @suggest_rollback
     def state_values(self, uid: str, at: int | None = None) -> pa.Table:
-        """Return an operator's keyed state as a person reads it, at the head or at a retained checkpoint.
+        """Return an operator's keyed state as a person reads it, at the head or at a retained checkpoint, in memory.
 
         Raises: NotFound; InvalidRequest: a result does not fit its type.
         """
+        return self.state_rows(uid, at).table()
+
+    @suggest_rollback
+    def state_rows(self, uid: str, at: int | None = None, *, stored: bool = False) -> KeptRows:
+        """Return what `state_values` does, or with `stored` what `state` does; of many rows most wait on the disk."""
         from milepost.jobmaster.reports.tables.tables import Tables
 
         with pin_for_read(self._context, at):
-            return Tables(self._context).state_values(uid, at)
+            tables = Tables(self._context)
+            return tables.state(uid, at) if stored else tables.state_values(uid, at)
 
-    def diff(self, before: int, after: int, only: tuple[str, str] | None = None) -> list[Difference]:
+    def diff(
+        self, before: int, after: int, only: tuple[str, str] | None = None, limit: int | None = None
+    ) -> list[Difference]:
         """Return what changed from one retained checkpoint to another; of one thing when `only` is its (kind, name).
 
+        Args:
+            limit: of the rows that are kept of each, the first ones; None: all.
         Raises: NotFound: a checkpoint is not retained, or neither has it.
         """
         from milepost.jobmaster.reports.tables.diff import Diff
 
         with pin_for_read(self._context, before), pin_for_read(self._context, after):
-            found = Diff(self._context, before, after)
+            found = Diff(self._context, before, after, limit)
             return found.all() if only is None else [found.one(*only)]
 
     def series(self, limit: int, most_read: int | None = None) -> list[EpochFigures]:

@@ -131,13 +131,13 @@ def _merged(layers: Sequence[Layer], keys: KeySpec) -> Layer:
     hashes = np.concatenate([layer.hashes for layer in layers])
     deleted = np.concatenate([layer.deleted for layer in layers])
     order = np.argsort(hashes, kind="stable")  # which merges what is sorted already
-    return _newest(order, hashes[order], pa.concat_tables([layer.rows for layer in layers]), deleted, keys)
+    return newest_rows(order, hashes[order], pa.concat_tables([layer.rows for layer in layers]), deleted, keys)
 
 
 def sort_rows(rows: pa.Table, keys: KeySpec, deleted: bool) -> Layer:
     """Make a layer of rows in any order; of a key that comes twice, the last row stays."""
     order, ordered = stable_order(keys.hashes(rows))
-    return _newest(order, ordered, rows, np.full(rows.num_rows, deleted, dtype=np.bool_), keys)
+    return newest_rows(order, ordered, rows, np.full(rows.num_rows, deleted, dtype=np.bool_), keys)
 
 
 def stable_order(hashes: Hashes) -> tuple[Ints, Hashes]:
@@ -164,11 +164,11 @@ def stable_order(hashes: Hashes) -> tuple[Ints, Hashes]:
     return order, ordered
 
 
-def _newest(order: Ints, hashes: Hashes, rows: pa.Table, deleted: Bools, keys: KeySpec) -> Layer:
-    """Bring rows, oldest first, into an order by hash and keep the last of each exact key.
+def newest_rows(order: Ints, hashes: Hashes, rows: pa.Table, deleted: Bools, keys: KeySpec) -> Layer:
+    """Bring rows, oldest first, into a stable order by hash and keep the last of each exact key.
 
     Args:
-        hashes: in that order.
+        hashes: in that order. deleted: as `rows`.
     """
     pairs = np.flatnonzero(hashes[1:] == hashes[:-1])
     if pairs.size:

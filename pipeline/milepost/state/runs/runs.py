@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -126,21 +126,51 @@ def decode_run(
     start, stop = max(wanted.start, handle.key_groups.start), min(wanted.stop, handle.key_groups.stop)
     offsets = handle.offsets[start - handle.key_groups.start : stop - handle.key_groups.start + 1]
     with pq.ParquetFile(pa.BufferReader(body)) as file:
-        if file.metadata.num_rows != handle.rows:
-            raise StateCorrupt(f"state run {handle.key} has {file.metadata.num_rows} rows, expected {handle.rows}.")
-        version = (file.metadata.metadata or {}).get(_FORMAT_KEY)
-        if version != _FORMAT:
-            who = "an earlier Milepost, or by something else" if version is None else "a newer Milepost"
-            raise StateCorrupt(f"state run {handle.key} was written by {who}: its format is {version!r}.")
+        _check_file(file, handle)
         layer = _read(file, handle, range(start, stop), schema, keys, max_parallelism)
     expected = tuple(offset - offsets[0] for offset in offsets)
     ordered = bool(np.all(layer.hashes[1:] >= layer.hashes[:-1]))
     if not ordered or group_offsets(layer, range(start, stop), max_parallelism) != expected:
-        raise StateCorrupt(
-            f"state run {handle.key} does not have the rows per key group that its handle says, or was placed by "
-            "another version of the key hash."
-        )
+        raise _misplaced(handle)
     return layer
+
+
+def decode_pieces(
+    source: pa.NativeFile, handle: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
+) -> Iterator[Layer]:
+    """Yield what `decode_run` returns in parts, each sorted by itself: of one row group, which is all that is held.
+
+    Args, Raises: as `decode_run`; what the handle says of key groups is compared behind the last part.
+    """
+    counts = np.zeros(max_parallelism, dtype=np.int64)
+    with pq.ParquetFile(source) as file:
+        _check_file(file, handle)
+        for table, hashes in _parts(file, handle, wanted, schema, keys, max_parallelism):
+            order, ordered = stable_order(hashes)
+            counts += np.bincount(key_group(ordered, max_parallelism), minlength=max_parallelism)
+            rows, deleted = _state_rows(handle, table.combine_chunks().take(pa.array(order)), schema)
+            yield Layer(ordered, rows, deleted)
+    for group in wanted:
+        at = group - handle.key_groups.start
+        if counts[group] != handle.offsets[at + 1] - handle.offsets[at]:
+            raise _misplaced(handle)
+
+
+def _check_file(file: pq.ParquetFile, handle: RunHandle) -> None:
+    """Refuse a file of other rows or of another format than ours. Raises StateCorrupt."""
+    if file.metadata.num_rows != handle.rows:
+        raise StateCorrupt(f"state run {handle.key} has {file.metadata.num_rows} rows, expected {handle.rows}.")
+    version = (file.metadata.metadata or {}).get(_FORMAT_KEY)
+    if version != _FORMAT:
+        who = "an earlier Milepost, or by something else" if version is None else "a newer Milepost"
+        raise StateCorrupt(f"state run {handle.key} was written by {who}: its format is {version!r}.")
+
+
+def _misplaced(handle: RunHandle) -> StateCorrupt:
+    return StateCorrupt(
+        f"state run {handle.key} does not have the rows per key group that its handle says, or was placed by "
+        "another version of the key hash."
+    )
 
 
 def _read(
@@ -150,16 +180,10 @@ def _read(
 
     All rows are read column by column: that takes the memory of the rows, and of one column beside them.
     """
-    copies = _copies(handle, file.metadata.metadata or {}, file.schema_arrow.names)
-    needed = {copies.get(name, name) for name in (*stored_names(schema), DELETED_COLUMN)}
-    names = [name for name in file.schema_arrow.names if name in needed]
-    key_schema = pa.schema([schema.field(name) for name in keys.key])
-    key_names = {copies.get(name, name) for name in stored_names(key_schema)}
-
-    def hashes_of(table: pa.Table) -> Hashes:
-        return keys.hashes(converted(handle.key, _with_copies(table, copies), key_schema))
-
+    copies, names, hashes_of = _stored(file, handle, schema, keys)
     if own == handle.key_groups:
+        key_schema = pa.schema([schema.field(name) for name in keys.key])
+        key_names = {copies.get(name, name) for name in stored_names(key_schema)}
         known = _columns(file, [name for name in names if name in key_names])
         order, hashes = stable_order(hashes_of(known))
         positions = pa.array(order)
@@ -167,20 +191,41 @@ def _read(
             (known if name in known.column_names else _columns(file, [name])).column(name).take(positions)
             for name in names
         ]
-        table = pa.table(columns, schema=pa.schema([file.schema_arrow.field(name) for name in names]))
+        table = _with_copies(pa.table(columns, schema=pa.schema([file.schema_arrow.field(n) for n in names])), copies)
     else:  # a part of a run takes the memory of that part, and of one row group
-        parts: list[tuple[pa.Table, Hashes]] = []
-        for index in range(file.num_row_groups):
-            part = file.read_row_group(index, columns=names, use_threads=False).select(names)
-            part_hashes = hashes_of(part)
-            groups = key_group(part_hashes, max_parallelism)
-            owned = (groups >= own.start) & (groups < own.stop)
-            parts.append((part.filter(pa.array(owned)), part_hashes[owned]))
+        parts = list(_parts(file, handle, own, schema, keys, max_parallelism))
         table = pa.concat_tables([part for part, _ in parts]).combine_chunks()
         order, hashes = stable_order(np.concatenate([part_hashes for _, part_hashes in parts]))
         table = table.take(pa.array(order))
-    rows, deleted = _state_rows(handle, _with_copies(table, copies), schema)
+    rows, deleted = _state_rows(handle, table, schema)
     return Layer(hashes, rows, deleted)
+
+
+def _parts(
+    file: pq.ParquetFile, handle: RunHandle, own: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
+) -> Iterator[tuple[pa.Table, Hashes]]:
+    """Yield of each row group the rows of some key groups, with their stored columns, and their hashes."""
+    copies, names, hashes_of = _stored(file, handle, schema, keys)
+    for index in range(file.num_row_groups):
+        part = file.read_row_group(index, columns=names, use_threads=False).select(names)
+        part_hashes = hashes_of(part)
+        groups = key_group(part_hashes, max_parallelism)
+        owned = (groups >= own.start) & (groups < own.stop)
+        yield _with_copies(part.filter(pa.array(owned)), copies), part_hashes[owned]
+
+
+def _stored(
+    file: pq.ParquetFile, handle: RunHandle, schema: pa.Schema, keys: KeySpec
+) -> tuple[Mapping[str, str], list[str], Callable[[pa.Table], Hashes]]:
+    """Return which columns say the same as stored ones, which stored ones are needed, and what hashes rows of those."""
+    copies = _copies(handle, file.metadata.metadata or {}, file.schema_arrow.names)
+    needed = {copies.get(name, name) for name in (*stored_names(schema), DELETED_COLUMN)}
+    key_schema = pa.schema([schema.field(name) for name in keys.key])
+
+    def hashes_of(table: pa.Table) -> Hashes:
+        return keys.hashes(converted(handle.key, _with_copies(table, copies), key_schema))
+
+    return copies, [name for name in file.schema_arrow.names if name in needed], hashes_of
 
 
 def _columns(file: pq.ParquetFile, names: list[str]) -> pa.Table:

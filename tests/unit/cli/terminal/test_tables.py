@@ -14,6 +14,7 @@ import pytest
 
 from milepost.cli.terminal.progress import EpochProgress
 from milepost.cli.terminal.tables import as_rows, write_file, write_stdout
+from milepost.dataflow.sinks.files.kept_rows import KeptRows
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 
 TABLE = pa.table(
@@ -27,6 +28,11 @@ TABLE = pa.table(
         "f": pa.array([0.5, float("nan")]),
     }
 )
+
+
+def kept(table: pa.Table) -> KeptRows:
+    """The rows, in pieces of one."""
+    return KeptRows(table.schema, [table.slice(at, 1) for at in range(table.num_rows)])
 
 
 def test_json_is_one_array_of_rows_with_times_as_text() -> None:
@@ -43,35 +49,43 @@ def test_json_is_one_array_of_rows_with_times_as_text() -> None:
 
 
 def test_each_format_holds_every_row(tmp_path: Path) -> None:
-    write_file(TABLE, "parquet", tmp_path / "t.parquet")
+    write_file(kept(TABLE), "parquet", tmp_path / "t.parquet")
     assert pq.read_table(tmp_path / "t.parquet").drop(["f"]).equals(TABLE.drop(["f"]))
-    write_file(TABLE, "json", tmp_path / "t.json")
-    assert len(json.loads((tmp_path / "t.json").read_text())) == 2
-    write_file(TABLE.drop(["b"]), "csv", tmp_path / "t.csv")
+    write_file(kept(TABLE), "json", tmp_path / "t.json")
+    written = (tmp_path / "t.json").read_text()
+    assert json.loads(written) == as_rows(TABLE)
+    assert written == json.dumps(as_rows(TABLE), ensure_ascii=False) + "\n"
+    write_file(kept(TABLE.drop(["b"])), "csv", tmp_path / "t.csv")
     read = pacsv.read_csv(tmp_path / "t.csv")
     assert read["l"].to_pylist()[0] == "[1, 2]"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.json", "t.parquet"]
+
+
+@pytest.mark.parametrize(("format_", "written"), [("csv", '"n"\n'), ("json", "[]\n")])
+def test_a_file_without_rows_is_one_of_its_format(tmp_path: Path, format_: str, written: str) -> None:
+    write_file(kept(TABLE.select(["n"]).slice(0, 0)), format_, tmp_path / "t")
+    assert (tmp_path / "t").read_text() == written
 
 
 def test_a_file_that_exists_is_left_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("mine")
     with pytest.raises(InvalidRequest, match="already exists"):
-        write_file(TABLE.select(["n"]), "csv", file)
+        write_file(kept(TABLE.select(["n"])), "csv", file)
     assert file.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentUnusable, match="cannot be written"):
-        write_file(TABLE, "csv", tmp_path / "missing" / "t.csv")
+        write_file(kept(TABLE), "csv", tmp_path / "missing" / "t.csv")
     with pytest.raises(InvalidRequest, match="use csv, json or parquet"):
-        write_file(TABLE, "table", tmp_path / "t.txt")
+        write_file(kept(TABLE), "table", tmp_path / "t.txt")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_long_table_says_that_it_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    write_stdout(pa.table({"n": range(1500)}), "table")
+    write_stdout(kept(pa.table({"n": range(1500)})), "table")
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 1002
     assert "1,000 of 1,500 rows" in printed.err

@@ -15,17 +15,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.dataflow.sinks.files.ordered_rows import sorted_rows
 from milepost.jobmaster.jobmaster import Session, Triggered
+from milepost.jobmaster.reports.tables import state_rows
 from milepost.jobmaster.reports.tables.diff import Difference
-from milepost.jobmaster.reports.tables.row_changes import changes_by_key, changes_of_rows
+from milepost.jobmaster.reports.tables.row_changes import (
+    RowChanges,
+    changes_by_key,
+    changes_of_rows,
+    compared_by_columns,
+    compared_by_key,
+)
 from milepost.protocol.records.errors import NotFound
 from milepost.storage.open import open_store
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
 from tests.harness.jobs.sparkless.changing_job import SINK, SPEC, ChangingJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.stores.held_rows import hold_few_rows
 from tests.harness.stores.hooked_store import HookedStore
 
 RENAMED = SPEC.replace("uid: sums,", "uid: totals, renamed_from: sums,")
+
+
+@pytest.fixture(params=["in memory", "on the disk", "on the disk, of every key"])
+def held(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a comparison holds: the answer is the same."""
+    if request.param != "in memory":
+        hold_few_rows(monkeypatch)
+    if request.param.endswith("every key"):
+        monkeypatch.setattr(state_rows, "MOST_CHANGED", 0)
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +95,7 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 3), (1, 3), (3, 1), (2, 2), (0, 2)])
 @pytest.mark.parametrize("uid", ["totals", "lasts"])
+@pytest.mark.usefixtures("held")
 def test_changed_keys_are_those_that_another_engine_finds(job: ChangingJob, before: int, after: int, uid: str) -> None:
     """Old and new values of every key that differs, whatever the schemas, the runs and the order of the two."""
     stored = "sums" if uid == "totals" else uid
@@ -98,6 +117,7 @@ def test_an_operator_is_compared_with_what_it_is_renamed_from(job: ChangingJob) 
     assert found.changes.count("changed") == 1
 
 
+@pytest.mark.usefixtures("held")
 def test_sources_show_objects_and_sinks_rows(job: ChangingJob) -> None:
     objects = difference(job, 1, 3, "source", "rows").changes.table
     assert [(row["change"], row["key"]) for row in objects.to_pylist()] == [("added", "1.csv"), ("added", "2.csv")]
@@ -225,10 +245,18 @@ def float_table(rows: dict[Any, Any], type_: pa.DataType) -> pa.Table:
     return pa.table({"k": pa.array(names, pa.float64()), "v": pa.array(list(rows.values()), type_)})
 
 
+def pieces_of(rows: pa.Table) -> list[pa.Table]:
+    return [rows.slice(at, 2) for at in range(0, rows.num_rows, 2)]
+
+
 @given(tables, tables)
 def test_changes_by_key_are_those_of_two_dictionaries(old: dict[Any, Any], new: dict[Any, Any]) -> None:
     """Nulls equal nulls, NaN equals NaN, one zero; a narrower type is compared in the wider one."""
-    changes = changes_by_key(float_table(old, pa.float32()), float_table(new, pa.float64()), ["k"])
+    sides = float_table(old, pa.float32()), float_table(new, pa.float64())
+    none = sides[0].slice(0, 0), sides[1].slice(0, 0)
+    steps = compared_by_key(tuple(pieces_of(sorted_rows(side, ["k"])) for side in sides), none, ["k"])
+    changes = RowChanges(changes_by_key(*none, ["k"]).schema, (changes_by_key(*step, ["k"]) for step in steps))
+    assert repr(changes.table.to_pylist()) == repr(changes_by_key(*sides, ["k"]).to_pylist()), "as all at once"
     same = {key for key in old.keys() & new.keys() if repr(old[key]) == repr(new[key])}
     assert changes.count("removed") == len(old.keys() - new.keys())
     assert changes.count("added") == len(new.keys() - old.keys())
@@ -241,7 +269,14 @@ def test_changes_by_key_are_those_of_two_dictionaries(old: dict[Any, Any], new: 
 
 @given(st.lists(st.sampled_from("abc"), max_size=6), st.lists(st.sampled_from("abc"), max_size=6))
 def test_changes_of_rows_are_those_of_two_multisets(old: list[str], new: list[str]) -> None:
-    changes = changes_of_rows(*(pa.table({"x": pa.array(rows, pa.string())}) for rows in (old, new)))
+    sides = [pa.table({"x": pa.array(rows, pa.string()), "l": [[x] for x in rows]}) for rows in (old, new)]
+    sides = [side.cast(pa.schema([("x", pa.string()), ("l", pa.list_(pa.string()))])) for side in sides]
+    none = sides[0].slice(0, 0), sides[1].slice(0, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        hold_few_rows(patch, 20)
+        steps = compared_by_columns(pieces_of(sides[0]), pieces_of(sides[1]), none)
+        changes = RowChanges(changes_of_rows(*none).schema, (changes_of_rows(*step) for step in steps))
+    assert changes.table.equals(changes_of_rows(*sides)), "as all at once"
     rows = Counter((row["change"], row["x"]) for row in changes.table.to_pylist())
     gone, come = Counter(old) - Counter(new), Counter(new) - Counter(old)
     expected = {("removed", x): count for x, count in gone.items()} | {("added", x): n for x, n in come.items()}

@@ -59,7 +59,7 @@ def exported(job: CountedJob, folder: Path, suffix: str) -> dict[str, str]:
     folder.mkdir()
     files = {uid: folder / f"{uid}.{suffix}" for uid in UIDS}
     for uid, file in files.items():
-        write_file(job.master.state(uid), suffix, file)
+        write_file(job.master.state_rows(uid, stored=True), suffix, file)
     return {uid: str(file) for uid, file in files.items()}
 
 

@@ -48,7 +48,7 @@ def alike(tables: Iterable[pa.Table]) -> list[pa.Table]:
     found = list(tables)
     if not any(DELETED_COLUMN in table.column_names for table in found):
         return found
-    return [_marked(table) for table in found]
+    return [marked(table) for table in found]
 
 
 def has_rows(rows: pa.Table) -> bool:
@@ -84,7 +84,8 @@ def latest_rows(tables: Iterable[pa.Table], key: tuple[str, ...]) -> pa.Table:
     return rows_that_stay(latest_per_key(pa.concat_tables(alike(tables)), key))
 
 
-def _marked(table: pa.Table) -> pa.Table:
+def marked(table: pa.Table) -> pa.Table:
+    """Return rows with the mark of deletes, which none of them is where they have none."""
     if DELETED_COLUMN in table.column_names:
         return table
     return table.append_column(_MARK, pa.array([False] * table.num_rows, pa.bool_()))

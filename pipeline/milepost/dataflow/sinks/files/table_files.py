@@ -9,24 +9,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.dataflow.sinks.files.deletes import alike, columns_with_deletes, latest_rows
+from milepost.dataflow.sinks.files.deletes import alike, columns_with_deletes, latest_rows, marked, rows_that_stay
+from milepost.dataflow.sinks.files.file_encoding import encoded
 from milepost.dataflow.sinks.files.file_statistics import statistics_of
+from milepost.dataflow.sinks.files.ordered_rows import ordered_rows
 from milepost.dataflow.sinks.files.partition_values import with_partition
-from milepost.dataflow.sinks.files.table_schema import conform
+from milepost.dataflow.sinks.files.table_schema import conform, sorted_latest
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
 from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.edges import DELETED_COLUMN
+from milepost.storage.concurrency.asked_ahead import asked_ahead
 from milepost.storage.concurrency.at_once import at_once
 
 _PARALLEL_READS = 8
 _PIECE_BYTES = 8 << 20
+_AHEAD_BYTES = 32 << 20
+"""Of files that are read ahead, and of a file that is."""
+
 HELD_BYTES = 64 << 20
 """A file of more bytes is read from a copy on the disk."""
 
@@ -61,7 +68,7 @@ class TableFiles:
         Raises: EnvironmentUnusable: that folder does not take it, or what the store raises.
         """
         with on_the_disk(self._sink):
-            rows, body = _encoded(tables, held_bytes)
+            rows, body = encoded(tables, held_bytes)
         if not rows:
             return None
         sha256 = hashlib.sha256(body).hexdigest()
@@ -144,6 +151,46 @@ class TableFiles:
         """
         return latest_rows([self.rows(files, schema, verify=verify, columns=columns, deletes=True)], key)
 
+    def all_pieces(
+        self,
+        files: Sequence[StagedFile],
+        schema: pa.Schema,
+        *,
+        verify: bool = False,
+        columns: tuple[str, ...] | None = None,
+        deletes: bool = False,
+    ) -> Iterator[pa.Table]:
+        """Yield what `rows` returns, piece by piece; small files are read ahead. Args, Raises: as `rows`."""
+
+        def body(file: StagedFile) -> bytes | None:
+            return self._get(file) if file.size <= _AHEAD_BYTES else None
+
+        sized = ((file, file.size if file.size <= _AHEAD_BYTES else 0) for file in files)
+        for file, ahead in zip(files, asked_ahead(self._store, body, sized, _AHEAD_BYTES), strict=True):
+            yield from self.pieces(file, schema, verify=verify, columns=columns, deletes=deletes, body=ahead)
+
+    def latest_pieces(
+        self,
+        files: Sequence[StagedFile],
+        schema: pa.Schema,
+        key: tuple[str, ...],
+        *,
+        verify: bool = False,
+        columns: tuple[str, ...] | None = None,
+    ) -> Iterator[pa.Table]:
+        """Yield what `latest` returns in the order of its key, nulls last, piece by piece; most wait on the disk.
+
+        Args, Raises: as `rows`.
+        """
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns])
+        pieces = map(marked, self.all_pieces(files, schema, verify=verify, columns=columns, deletes=True))
+        if not key:
+            yield latest_rows([columns_with_deletes(schema).empty_table(), *pieces], key)
+            return
+        for rows in ordered_rows(pieces, key, partial(sorted_latest, key=key)):
+            yield rows_that_stay(rows)
+
     def identified(self, file: StagedFile) -> StagedFile:
         """Return a file that others wrote with the SHA-256 of its content, which is read piece by piece.
 
@@ -171,7 +218,8 @@ class TableFiles:
         def problem(file: StagedFile) -> str | None:
             try:
                 if deep:
-                    self.fetch(file, schema, verify=True, deletes=True)
+                    for _ in self.pieces(file, schema, verify=True, deletes=True):
+                        pass
                 elif (size := self._store.stat(file.key).size) != file.size:
                     return f"sink {self._sink}: {file.key} has {size} bytes, recorded are {file.size}"
             except NotFound:
@@ -208,9 +256,15 @@ class TableFiles:
         verify: bool,
         columns: tuple[str, ...] | None = None,
         deletes: bool = False,
+        body: bytes | None = None,
     ) -> Iterator[pa.Table]:
-        """Yield the same piece by piece: one of its row groups is held at a time. Args, Raises: as `fetch`."""
-        with self._opened(file, verify) as parquet:
+        """Yield the same piece by piece: one of its row groups is held at a time.
+
+        Args:
+            body: what was read of it; None: nothing yet.
+        Raises: as `fetch`.
+        """
+        with self._opened(file, verify, body) as parquet:
             for number in range(parquet.num_row_groups):
                 yield self._read(file, parquet, number, schema, columns, deletes)
 
@@ -236,15 +290,15 @@ class TableFiles:
         return conform(file.key, rows, schema)
 
     @contextmanager
-    def _opened(self, file: StagedFile, verify: bool) -> Iterator[pq.ParquetFile]:
+    def _opened(self, file: StagedFile, verify: bool, body: bytes | None = None) -> Iterator[pq.ParquetFile]:
         """Open a file that has its recorded size and rows, and with `verify` its content. Raises StateCorrupt.
 
         A large one is copied to the disk, piece by piece.
         """
         with ExitStack() as opened:
             try:
-                if file.size <= HELD_BYTES:
-                    body = self._store.get(file.key)
+                if body is not None or file.size <= HELD_BYTES:
+                    body = self._get(file) if body is None else body
                     size, sha256 = len(body), hashlib.sha256(body).hexdigest() if verify else ""
                     reader = pa.BufferReader(body)
                 else:
@@ -266,6 +320,12 @@ class TableFiles:
                     f"sink {self._sink}: {file.key} has {rows} rows, recorded are {file.rows}", key=file.key
                 )
             yield parquet
+
+    def _get(self, file: StagedFile) -> bytes:
+        try:
+            return self._store.get(file.key)
+        except NotFound as error:
+            raise StateCorrupt(f"sink {self._sink}: {file.key} is missing", key=file.key) from error
 
     def _copied(self, file: StagedFile, scratch: IO[bytes]) -> tuple[int, str]:
         """Copy a file's bytes to the disk; return how many they are, and their SHA-256. Raises NotFound."""
@@ -303,86 +363,3 @@ def _with_instants(parquet: pq.ParquetFile, rows: pa.Table) -> pa.Table:
         column = rows.column(name).cast(pa.timestamp("us", "UTC"))
         rows = rows.set_column(rows.column_names.index(name), name, column)
     return rows
-
-
-def _encoded(tables: Iterable[pa.Table], held_bytes: int) -> tuple[int, bytes]:
-    """Encode tables of one schema into one Parquet file, in row groups of about so many bytes; its rows and bytes.
-
-    Only what has more than that goes through a file: Python's files are written under the interpreter's lock, which the
-    encoding of state may hold meanwhile.
-    """
-    written, memory = 0, pa.BufferOutputStream()
-    with ExitStack() as opened:
-        writer: pq.ParquetWriter | None = None
-        scratch: IO[bytes] | None = None
-        for rows, is_last in _joined(tables, held_bytes):
-            if writer is None:
-                if not is_last:
-                    scratch = opened.enter_context(tempfile.SpooledTemporaryFile(max_size=held_bytes))
-                sink = memory if scratch is None else pa.PythonFile(scratch, mode="w")
-                writer = opened.enter_context(_writer(sink, rows.schema))
-            writer.write_table(rows)
-            written += rows.num_rows
-            del rows  # before the next ones come
-        if writer is not None:
-            writer.close()
-        if scratch is not None:
-            scratch.seek(0)
-            return written, scratch.read()
-    return written, memory.getvalue().to_pybytes()
-
-
-def _joined(tables: Iterable[pa.Table], held_bytes: int) -> Iterator[tuple[pa.Table, bool]]:
-    """Tables joined until they have more than so many bytes, none empty; and whether it is what was left at the end."""
-    waiting, size = list[pa.Table](), 0
-    for rows in tables:
-        if rows.num_rows:
-            waiting.append(rows)
-            size += rows.nbytes
-        if size > held_bytes:
-            yield pa.concat_tables(waiting).replace_schema_metadata(None), False
-            waiting, size = [], 0
-    if waiting:
-        yield pa.concat_tables(waiting).replace_schema_metadata(None), True
-
-
-def _writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
-    packed = [field.name for field in schema if _packs_as_differences(field.type)]
-    return pq.ParquetWriter(
-        sink,
-        schema,
-        compression=_compressions(schema, packed),
-        use_dictionary=[field.name for field in schema if _repeats(field.type)],
-        column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
-        write_statistics=[field.name for field in schema if _has_safe_ends(field.type)],
-    )
-
-
-def _compressions(schema: pa.Schema, packed: Sequence[str]) -> str | dict[str, str]:
-    """zstd, but Snappy for packed differences, in which zstd finds little for a quarter of the writing time.
-
-    Parquet asks for the leaves of nested columns, so with one of those all columns are alike.
-    """
-    if any(pa.types.is_nested(field.type) or isinstance(field.type, pa.BaseExtensionType) for field in schema):
-        return "zstd"
-    return {field.name: "snappy" if field.name in packed else "zstd" for field in schema}
-
-
-def _packs_as_differences(data_type: pa.DataType) -> bool:
-    """Return whether a column of 32 or 64 bit whole numbers: smaller so than plain, and written much faster than with a
-    dictionary, which columns of mostly distinct values outgrow."""
-    return bool(
-        data_type in (pa.int32(), pa.int64())
-        or pa.types.is_date32(data_type)
-        or (pa.types.is_timestamp(data_type) and data_type.unit != "s")
-    )
-
-
-def _has_safe_ends(data_type: pa.DataType) -> bool:
-    """Return whether a footer says the ends of a column: of floats Arrow leaves NaN out, and DuckDB then its row."""
-    return not (pa.types.is_floating(data_type) or pa.types.is_nested(data_type))
-
-
-def _repeats(data_type: pa.DataType) -> bool:
-    """Return whether a dictionary is tried: everything but numbers that are packed, floats and bools."""
-    return not (_packs_as_differences(data_type) or pa.types.is_floating(data_type) or pa.types.is_boolean(data_type))

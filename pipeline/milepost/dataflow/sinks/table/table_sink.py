@@ -7,7 +7,7 @@ commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -262,11 +262,18 @@ class TableSink(TableStaging):
     def files(self, contents: TableContents | None) -> tuple[StagedFile, ...]:
         return self._records.files(contents)
 
-    def read(self, contents: TableContents, *, verify: bool = False) -> pa.Table:
-        schema, files = decode_schema(contents.schema), self._records.files(contents)
+    def pieces(
+        self, contents: TableContents, *, verify: bool = False, left_out: Collection[str] = ()
+    ) -> Iterator[pa.Table]:
+        schema = decode_schema(contents.schema)
+        files = [file for file in self._records.files(contents) if file.key not in left_out]
         if self.mode is not SinkMode.UPSERT:
-            return self._files.rows(files, schema, verify=verify)
-        return self._sorted(self._files.latest(files, schema, self.key, verify=verify))
+            return self._files.all_pieces(files, schema, verify=verify)
+        return self._files.latest_pieces(files, schema, self.key, verify=verify)
+
+    def read(self, contents: TableContents, *, verify: bool = False) -> pa.Table:
+        pieces = self.pieces(contents, verify=verify)
+        return pa.concat_tables([decode_schema(contents.schema).empty_table(), *pieces])
 
     def verify(self, contents: TableContents, *, deep: bool = False) -> list[str]:
         """Every file must be there with its recorded size; with `deep` also its SHA-256, rows and columns agree."""
@@ -375,7 +382,5 @@ class TableSink(TableStaging):
         files, schema = self._records.files(contents), decode_schema(contents.schema)
         if all(file.groups is not None for file in files):
             return contents.rows
-        return self._files.latest(files, schema, self.key, columns=self.key or None).num_rows
-
-    def _sorted(self, rows: pa.Table) -> pa.Table:
-        return rows.sort_by([(name, "ascending") for name in self.key]) if self.key else rows
+        pieces = self._files.latest_pieces(files, schema, self.key, columns=self.key or None)
+        return sum(rows.num_rows for rows in pieces)

@@ -1,24 +1,39 @@
 """The diff compares two retained checkpoints: state by key, objects consumed, rows of each table.
 
-Handles are compared first: subtasks whose runs are the same in both are not read, and a run that both refer to is
-fetched once. The two need not lie on one timeline, nor in order: what the second has and the first has not is added.
+Handles are compared first: subtasks whose runs are the same in both are not read, nor files that both tables without a
+key have. What is read comes in the order of its key and is compared step by step; on the disk waits what memory is not
+to hold. The two need not lie on one timeline, nor in order: what the second has and the first has not is added.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import EXPIRES_COLUMN
+from milepost.dataflow.sinks.records.committables import decode_schema
+from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.dataflow.sources.planning.consumed import load
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.epoch.renames import with_names_of
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import is_known_table
-from milepost.jobmaster.reports.tables.row_changes import RowChanges, changes_by_key, changes_of_rows
+from milepost.jobmaster.reports.tables.row_changes import (
+    CHANGE,
+    Aligned,
+    RowChanges,
+    aligned,
+    changes_by_key,
+    changes_of_rows,
+    compared_by_columns,
+    compared_by_key,
+)
+from milepost.jobmaster.reports.tables.state_rows import StateSide, changed_by_key, rows_by_key
 from milepost.jobmaster.reports.tables.state_values import shown_key, state_values, without_total
-from milepost.jobmaster.reports.tables.tables import Tables, operator_rows
+from milepost.jobmaster.reports.tables.tables import Tables
 from milepost.protocol.records.errors import NotFound
 from milepost.state.runs.handles import StateHandle
 
@@ -42,17 +57,18 @@ class Difference:
 class Diff:
     """Two checkpoints of a job, which the caller holds by pins; id 0 is the empty state.
 
+    Args:
+        limit: of the rows that are kept of each difference; None: all.
     Raises: NotFound: one of them is not retained.
     """
 
-    def __init__(self, context: JobContext, before: int, after: int) -> None:
-        self._context = context
+    def __init__(self, context: JobContext, before: int, after: int, limit: int | None = None) -> None:
+        self._context, self._limit = context, limit
         self._ids = (before, after)
         self._before, self._after = (self._metadata(at) for at in (before, after))
 
     def all(self) -> list[Difference]:
         """Return every operator, source and sink that one of them has, the second one's first."""
-        # One after another: each holds what two checkpoints have of it.
         return [self.one(kind, name) for kind in (OPERATOR, SOURCE, SINK) for name in self._names(kind)]
 
     def one(self, kind: str, name: str) -> Difference:
@@ -87,27 +103,39 @@ class Diff:
             keys = [", ".join(table.state.key) for table in (old, new)]
             if keys[0] != keys[1]:
                 note = f"begun anew by another key: it was ({keys[0]}), is ({keys[1]})"
-                return Difference(OPERATOR, name, RowChanges(_NO_ROWS), note)
+                return Difference(OPERATOR, name, _NO_CHANGES, note)
             old, new = _without_same(old, new)
-        shown = new if new is not None else old
-        assert shown is not None
-        bodies: dict[str, bytes] = {}
-        sides: list[pa.Table | None] = []
-        values: list[pa.Table | None] = []
-        for metadata, table in ((self._before, old), (self._after, new)):
-            if metadata is None or table is None:
-                sides.append(None)
-                values.append(None)
-                continue
-            sides.append(operator_rows(self._context.store, metadata, table, bodies=bodies))
-            values.append(state_values(self._context, metadata, table, sides[-1]))
-            shared = set() if new is None else {run.key for handle in new.state.handles for run in handle.runs}
-            for run in bodies.keys() - shared:
-                del bodies[run]
-        note = "" if old is not None and new is not None else f"only in checkpoint {self._ids[0 if new is None else 1]}"
-        key, shown_values = shown.state.key, _tables(values)
-        changes = changes_by_key(*_tables(sides), key, shown_values, shown_key(key, shown_values[1]))
-        return Difference(OPERATOR, name, RowChanges(without_total(changes.table)), note)
+        sides = [
+            None if metadata is None or table is None else StateSide(metadata, table)
+            for metadata, table in ((self._before, old), (self._after, new))
+        ]
+        known = [side for side in sides if side is not None]
+        key = known[-1].table.state.key
+        none = aligned(*_tables([None if side is None else side.schema.empty_table() for side in sides]), key)
+
+        def changes(rows: Aligned) -> pa.Table:
+            values = [
+                None if side is None else state_values(self._context, side.metadata, side.table, rows_of)
+                for side, rows_of in zip(sides, rows, strict=True)
+            ]
+            shown = _tables(values)
+            return without_total(changes_by_key(*rows, key, shown, shown_key(key, shown[1])))
+
+        note = "" if len(known) > 1 else f"only in checkpoint {self._ids[0 if new is None else 1]}"
+        return Difference(OPERATOR, name, self._changes(self._states(sides, none, key), none, changes), note)
+
+    def _states(self, sides: Sequence[StateSide | None], none: Aligned, key: Sequence[str]) -> Iterable[Aligned]:
+        """Return the rows of two states, step by step; those that both have may be left out."""
+        store, (before, after) = self._context.store, sides
+        if before is not None and after is not None and before.is_like(after):
+            return changed_by_key(store, before, after)
+        types = {name: none[0].schema.field(name).type for name in key}
+        streams = [() if side is None else rows_by_key(store, side, types) for side in sides]
+        return compared_by_key((streams[0], streams[1]), none, key)
+
+    def _changes(self, steps: Iterable[Aligned], none: Aligned, changes: Callable[[Aligned], pa.Table]) -> RowChanges:
+        """Keep the changes of each step. Args: none: no rows of either side."""
+        return RowChanges(changes(none).schema, map(changes, steps), self._limit)
 
     def _source(self, name: str) -> Difference:
         handles = [
@@ -123,26 +151,54 @@ class Diff:
         sources = [None if item is None else item.sources.get(name) for item in (self._before, self._after)]
         horizons = {None if source is None else source.horizon_ms for source in sources}
         note = "what is removed is forgotten: old, and gone (`forget_after`)" if len(horizons) > 1 else ""
-        return Difference(SOURCE, name, changes_of_rows(tables[0], tables[1]), note)
+        none = _tables([rows.slice(0, 0) for rows in tables])
+        steps = compared_by_columns([tables[0]], [tables[1]], none)
+        changes = self._changes(steps, none, lambda rows: changes_of_rows(*rows))
+        return Difference(SOURCE, name, changes, note)
 
     def _sink(self, name: str) -> Difference:
         tables = [None if item is None else item.tables.get(name) for item in (self._before, self._after)]
         if tables[0] == tables[1]:
-            return Difference(SINK, name, RowChanges(_NO_ROWS))
+            return Difference(SINK, name, _NO_CHANGES)
         if name not in {sink.name for sink in self._context.spec.sinks}:
-            return Difference(SINK, name, RowChanges(_NO_ROWS), "no sink of the spec any more: its table is not read")
+            return Difference(SINK, name, _NO_CHANGES, "no sink of the spec any more: its table is not read")
         known = [table for table in tables if table is not None]
         if not all(is_known_table(self._context, name, table) for table in known):
-            return Difference(SINK, name, RowChanges(_NO_ROWS), "its table lay elsewhere: it is not read")
-        sink = self._context.sink(name)
-        old, new = _tables(
-            [None if table is None else self._context.sink(name, table.address).read(table) for table in tables]
-        )
-        changes = changes_by_key(old, new, sink.key) if sink.key else changes_of_rows(old, new)
-        return Difference(SINK, name, changes)
+            return Difference(SINK, name, _NO_CHANGES, "its table lay elsewhere: it is not read")
+        key = self._context.sink(name).key
+        none = _tables([None if table is None else decode_schema(table.schema).empty_table() for table in tables])
+        shared = frozenset[str]() if key else self._shared_files(name, known)
+        streams: list[Iterable[pa.Table]] = [
+            () if table is None else self._context.sink(name, table.address).pieces(table, left_out=shared)
+            for table in tables
+        ]
+        if key:
+            wide = aligned(*none, key)
+            typed = [
+                map(partial(_typed, like=side.schema, key=key), rows) for side, rows in zip(wide, streams, strict=True)
+            ]
+            steps = compared_by_key((typed[0], typed[1]), wide, key)
+            return Difference(SINK, name, self._changes(steps, wide, lambda rows: changes_by_key(*rows, key)))
+        steps = compared_by_columns(streams[0], streams[1], none)
+        return Difference(SINK, name, self._changes(steps, none, lambda rows: changes_of_rows(*rows)))
+
+    def _shared_files(self, name: str, tables: Sequence[TableContents]) -> frozenset[str]:
+        """Return the keys of files that both tables have: of rows without a key they add as many to either."""
+        if len(tables) < 2 or tables[0].location != tables[1].location:
+            return frozenset()
+        files = [set(self._context.sink(name, table.address).files(table)) for table in tables]
+        return frozenset(file.key for file in files[0] & files[1])
 
 
-_NO_ROWS = pa.Table.from_batches([], pa.schema([("change", pa.string())]))
+_NO_CHANGES = RowChanges(pa.schema([(CHANGE, pa.string())]))
+
+
+def _typed(rows: pa.Table, *, like: pa.Schema, key: Sequence[str]) -> pa.Table:
+    """Return rows whose key columns have the types of a schema."""
+    for name in key:
+        at = rows.column_names.index(name)
+        rows = rows.set_column(at, name, rows.column(name).cast(like.field(name).type))
+    return rows
 
 
 def _versions(consumed: pa.Table) -> pa.Table:

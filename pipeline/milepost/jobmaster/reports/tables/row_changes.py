@@ -1,10 +1,12 @@
-"""Row changes list what two tables differ in, by key, or as multisets of rows where there is none."""
+"""Row changes list what two tables differ in, by key, or as multisets of rows where there is none.
+
+Both come in order, piece by piece, and are compared step by step: a step has of both all rows of its keys.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -12,27 +14,81 @@ import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import Bools
 from milepost.dataflow.operators.rows.columns import find_rows, key_columns
+from milepost.dataflow.sinks.files.kept_rows import KeptRows
+from milepost.dataflow.sinks.files.ordered_rows import in_step, ordered_rows
 from milepost.state.runs.evolution import widens
 
 CHANGE = "change"
+_ORDER = "__order_"
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
 
-@dataclass(frozen=True, slots=True)
+Rows = Iterable[pa.Table]
+"""Some at a time."""
+
+Aligned = tuple[pa.Table, pa.Table]
+"""The former and the latter."""
+
+
 class RowChanges:
     """What differs between two tables.
 
     Attributes:
-        table: ordered by key, or by its columns where there is none, nulls last; on a tie added, changed, removed.
+        rows: ordered by key, or by its columns where there is none, nulls last; on a tie added, changed, removed.
             Column `change` (added, removed or changed), the key columns, then `old_<name>` and `new_<name>` of each
             other column that the former and the latter table has; without a key `change` and the columns.
     """
 
-    table: pa.Table
+    def __init__(self, schema: pa.Schema, changes: Rows = (), limit: int | None = None) -> None:
+        """Keep changes, at most so many of them; all are counted."""
+        self._counts = dict.fromkeys((ADDED, REMOVED, CHANGED), 0)
+        self.rows = KeptRows(schema, map(self._counted, changes), limit)
 
     def count(self, change: str) -> int:
         """Return how many rows were added, removed or changed."""
-        return int(pc.sum(pc.equal(self.table.column(CHANGE), change)).as_py() or 0)
+        return self._counts[change]
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows, all in memory."""
+        return self.rows.table()
+
+    def _counted(self, changes: pa.Table) -> pa.Table:
+        for one in pc.value_counts(changes.column(CHANGE)).to_pylist():
+            self._counts[one["values"]] += one["counts"]
+        return changes
+
+
+def compared_by_key(sides: tuple[Rows, Rows], none: Aligned, key: Sequence[str]) -> Iterator[Aligned]:
+    """Yield the rows of two tables in the order of their key, of which each step has both tables' rows of its keys.
+
+    Args:
+        sides: in that order, their key columns of the same types. none: no rows of either.
+    """
+    for step in in_step(sides, key):
+        old, new = (empty if rows is None else rows for rows, empty in zip(step, none, strict=True))
+        yield old, new
+
+
+def compared_by_columns(before: Rows, after: Rows, none: Aligned) -> Iterator[Aligned]:
+    """Yield the rows of two tables without a key in the order of their columns, alike ones of both in one step.
+
+    Args:
+        before, after: in any order. none: no rows of either.
+    """
+    types = [{field.name: field.type for field in table.schema} for table in aligned(*none, ())]
+    same = {name: type_ for name, type_ in (types[0] | types[1]).items() if types[0].get(name, type_) == type_}
+    by = [f"{_ORDER}{at}" for at in range(len(same))]
+
+    def sortable(rows: pa.Table) -> pa.Table:
+        for order, (name, type_) in zip(by, same.items(), strict=True):
+            rows = rows.append_column(order, _sortable(_column(rows, name, type_).cast(type_)))
+        return rows
+
+    sides = tuple(ordered_rows(map(sortable, rows), by) for rows in (before, after))
+    empty = sortable(none[0]), sortable(none[1])
+    for old, new in compared_by_key((sides[0], sides[1]), empty, by):
+        yield old.drop_columns(by), new.drop_columns(by)
 
 
 def changes_by_key(
@@ -41,8 +97,8 @@ def changes_by_key(
     key: Sequence[str],
     shown: tuple[pa.Table, pa.Table] | None = None,
     shown_key: Sequence[str] | None = None,
-) -> RowChanges:
-    """Compare two tables whose key columns identify a row; nulls equal nulls, NaN equals NaN.
+) -> pa.Table:
+    """Return the changes of two tables whose key columns identify a row; nulls equal nulls, NaN equals NaN.
 
     A column that only one of them has counts as null in the other. A type that widened is compared in the wider one.
 
@@ -52,8 +108,8 @@ def changes_by_key(
         shown_key: what those are called there; None: the same.
     """
     shown_key = key if shown_key is None else shown_key
-    old_shown, new_shown = _aligned(*(shown or (before, after)), shown_key)
-    before, after = _aligned(before, after, key)
+    old_shown, new_shown = aligned(*(shown or (before, after)), shown_key)
+    before, after = aligned(before, after, key)
     names = [name for name in dict.fromkeys([*before.column_names, *after.column_names]) if name not in key]
     position = find_rows(key_columns(after, key), before)
     removed = np.ones(before.num_rows, dtype=np.bool_)
@@ -71,12 +127,12 @@ def changes_by_key(
         (ADDED, None, new_shown.filter(pa.array(~known))),
     ]
     tables = [_piece(*piece, shown_key, old_shown, new_shown) for piece in pieces]
-    return RowChanges(ordered(pa.concat_tables(tables), [*shown_key, CHANGE]))
+    return ordered(pa.concat_tables(tables), [*shown_key, CHANGE])
 
 
-def changes_of_rows(before: pa.Table, after: pa.Table) -> RowChanges:
-    """Compare two tables without a key: rows of each that the other has less often."""
-    before, after = _aligned(before, after, ())
+def changes_of_rows(before: pa.Table, after: pa.Table) -> pa.Table:
+    """Return the changes of two tables without a key: rows of each that the other has less often."""
+    before, after = aligned(before, after, ())
     fields = {field.name: field for field in [*before.schema, *after.schema]}
     schema = pa.schema([pa.field(CHANGE, pa.string()), *(pa.field(name, fields[name].type) for name in fields)])
     counted = [Counter(map(repr, _plain_rows(table, list(fields)))) for table in (before, after)]
@@ -93,15 +149,17 @@ def changes_of_rows(before: pa.Table, after: pa.Table) -> RowChanges:
         rows = table.take(pa.array(chosen, pa.int64()))
         columns = [_column(rows, name, fields[name].type) for name in fields]
         parts.append(pa.table([pa.array([change] * len(chosen), pa.string()), *columns], schema=schema))
-    return RowChanges(ordered(pa.concat_tables(parts), [*fields, CHANGE]))
+    return ordered(pa.concat_tables(parts), [*fields, CHANGE])
 
 
 def ordered(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """Return the rows in the order of these columns: state lies in the order of its keys' hashes."""
-    by = [table.column(name) for name in names]
-    shown = [pa.array(map(repr, one.to_pylist()), pa.string()) if pa.types.is_nested(one.type) else one for one in by]
-    named = {str(number): one for number, one in enumerate(shown)}
+    named = {str(number): _sortable(table.column(name)) for number, name in enumerate(names)}
     return table.take(pc.sort_indices(pa.table(named), [(name, "ascending") for name in named]))
+
+
+def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    return pa.array(map(repr, column.to_pylist()), pa.string()) if pa.types.is_nested(column.type) else column
 
 
 def _plain_rows(table: pa.Table, names: Sequence[str]) -> list[tuple[object, ...]]:
@@ -110,7 +168,7 @@ def _plain_rows(table: pa.Table, names: Sequence[str]) -> list[tuple[object, ...
     return list(zip(*filled, strict=True))
 
 
-def _aligned(before: pa.Table, after: pa.Table, key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+def aligned(before: pa.Table, after: pa.Table, key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
     """The tables with the wider of the two types in each key column, and in others where one widens to the other."""
     for name in set(before.column_names) & set(after.column_names):
         old, new = before.schema.field(name).type, after.schema.field(name).type

@@ -7,48 +7,22 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from milepost.dataflow.sinks.files.kept_rows import KeptRows
+from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import contents_at, is_known_table, shown_contents, table_at
-from milepost.jobmaster.reports.tables.row_changes import ordered
+from milepost.jobmaster.reports.tables.row_filter import rows_where
+from milepost.jobmaster.reports.tables.state_rows import StateSide, check_rows, rows_by_hash, rows_by_key
 from milepost.jobmaster.reports.tables.state_values import counted_rows, state_values, without_total
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.retention import handle_conflicts
-from milepost.state.keyed.keyed_state import restore_state
-from milepost.state.layers.layer import KeySpec
-from milepost.state.runs.handles import StateHandle
-from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.checked import read_handle, stat_handle
+from milepost.storage.checked import check_handle, stat_handle
 from milepost.storage.concurrency.at_once import at_once
-
-
-def operator_rows(
-    store: ObjectStore, metadata: CheckpointMetadata, table: OperatorTable, *, bodies: dict[str, bytes] | None = None
-) -> pa.Table:
-    """Return all live rows of a table of an operator's state at a checkpoint.
-
-    Args:
-        bodies: of runs that were read before, as in `CheckpointObjects`.
-    Raises:
-        StateCorrupt: a run is missing, altered or not what its handle says.
-    """
-    state = table.state
-    keys = KeySpec(state.key, state.routing_key, metadata.hasher)
-    objects = CheckpointObjects(store, metadata.checkpoint_id, metadata.job, bodies)
-
-    def rows(part: tuple[StateHandle, int | None]) -> pa.Table:
-        handle, firing_us = part  # each subtask's rows are dead by its own firing watermark
-        own = StateIdentity.of(table.uid, keys, state.schema, handle.key_groups, handle.max_parallelism)
-        return restore_state(own, [handle], objects, watermark_us=firing_us).rows()
-
-    parts = at_once(store, rows, zip(state.handles, table.firing, strict=True))
-    schema = pa.schema([pa.field(field.name, field.type) for field in state.schema])
-    return pa.concat_tables([schema.empty_table(), *parts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +45,12 @@ class Tables:
     def __init__(self, context: JobContext) -> None:
         self._context = context
 
-    def read(self, sink: str, at: int | None) -> pa.Table:
-        """Return the sink's table as its readers see it now, or as of a retained checkpoint."""
+    def read(self, sink: str, at: int | None, where: str | None = None, limit: int | None = None) -> KeptRows:
+        """Return the sink's table as its readers see it now, or as of a retained checkpoint.
+
+        Args:
+            where: as `rows_where` takes it. limit: of the rows that are kept.
+        """
         self._context.sink(sink)  # a sink that the spec does not have is refused before anything else
         if at is None:
             contents = shown_contents(self._context, sink)
@@ -84,21 +62,30 @@ class Tables:
             when = "yet" if at is None else f"by checkpoint {at}"
             url = self._context.sink_config(sink).url
             raise NotFound(f"sink {sink}: nothing has been published to {url} {when}.", sink=sink)
-        return table_at(self._context, sink, contents).read(contents)
+        schema = decode_schema(contents.schema)
+        pieces = table_at(self._context, sink, contents).pieces(contents)
+        if where is not None:
+            rows_where(schema.empty_table(), where)  # what cannot be used is refused before anything is read
+            pieces = (rows_where(rows, where) for rows in pieces)
+        return KeptRows(schema, pieces, limit)
 
-    def state(self, name: str, at: int | None) -> pa.Table:
+    def state(self, name: str, at: int | None) -> KeptRows:
         """Return all live rows of one operator's state, over all key groups, as they are stored.
 
         Args:
             name: its uid; ``uid.table`` of one that keeps several.
         """
-        return operator_rows(self._context.store, *self._table(name, at))
+        side = StateSide(*self._table(name, at))
+        return KeptRows(side.schema, rows_by_hash(self._context.store, side))
 
-    def state_values(self, name: str, at: int | None) -> pa.Table:
+    def state_values(self, name: str, at: int | None) -> KeptRows:
         """As `state`, as a person reads them, in the order of their key; see `state_values`."""
-        metadata, table = self._table(name, at)
-        rows = ordered(operator_rows(self._context.store, metadata, table), table.state.key)
-        return without_total(counted_rows(state_values(self._context, metadata, table, rows)))
+        side = StateSide(*self._table(name, at))
+
+        def shown(rows: pa.Table) -> pa.Table:
+            return without_total(counted_rows(state_values(self._context, side.metadata, side.table, rows)))
+
+        return KeptRows(shown(side.schema.empty_table()).schema, map(shown, rows_by_key(self._context.store, side)))
 
     def _table(self, name: str, at: int | None) -> tuple[CheckpointMetadata, OperatorTable]:
         checkpoint = self.checkpoint(at)
@@ -160,7 +147,7 @@ class Tables:
         except (NotFound, StateCorrupt) as error:
             return [], [error.message]
         store, handles = self._context.store, metadata.handles()
-        check = read_handle if deep else stat_handle
+        check = check_handle if deep else stat_handle
 
         def problem(handle: ObjectHandle) -> str | None:
             try:
@@ -175,7 +162,7 @@ class Tables:
             problems += found
         if deep and not problems:
             for table in metadata.state_tables.values():
-                operator_rows(store, metadata, table)
+                check_rows(store, StateSide(metadata, table))
         return handles, problems
 
     def _verify_sink(self, name: str, metadata: CheckpointMetadata, *, deep: bool) -> list[str]:

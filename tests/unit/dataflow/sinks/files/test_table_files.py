@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from milepost.dataflow.sinks.files import kept_rows, ordered_rows, table_files
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.table_keys import staged_prefix
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.storage.open import open_store
+from tests.harness.stores.held_rows import hold_few_rows
+from tests.harness.stores.memory_store import MemoryStore
 
 _NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 _FLAT = pa.table(
@@ -107,3 +114,70 @@ def test_times_that_an_engine_wrote_as_int96_are_the_instants_that_they_were(sto
     assert files.problems([file], rows.schema, deep=True) == []
     with pytest.raises(StateCorrupt, match="column 't' has the type"):
         files.rows([file], pa.schema([("k", pa.int64()), ("t", pa.int64())]))
+
+
+KEYED = pa.schema([("k", pa.int64()), ("v", pa.string())])
+
+
+@given(
+    epochs=st.lists(
+        st.lists(st.tuples(st.none() | st.integers(0, 4), st.sampled_from(["a", "b"]), st.booleans()), max_size=6),
+        max_size=5,
+    ),
+    may_delete=st.booleans(),
+)
+def test_latest_rows_come_in_pieces_as_they_come_all_at_once(
+    epochs: list[list[tuple[int | None, str, bool]]], may_delete: bool
+) -> None:
+    """Deletes too, whatever is held: in memory, or on the disk in runs of a row or two, as large files are."""
+    store = MemoryStore("file:///memory")
+    files, staged = TableFiles("table", store), []
+    for number, rows in enumerate(epochs):
+        table = pa.table([list(column) for column in zip(*rows, strict=True)] or [[], [], []], names=["k", "v", "gone"])
+        table = table.cast(KEYED.append(pa.field("gone", pa.bool_())))
+        changes = table.select(["k", "v"])
+        if may_delete:
+            changes = changes.append_column(pa.field(DELETED_COLUMN, pa.bool_(), nullable=False), table.column("gone"))
+        file = files.stage(iter([changes]), number + 1, 1, "0", _ALL_AT_ONCE)
+        staged += [] if file is None else [file]
+    whole = files.latest(staged, KEYED, ("k",)).sort_by("k")
+    for held_bytes in (_ALL_AT_ONCE, 60):
+        with pytest.MonkeyPatch.context() as patch:
+            hold_few_rows(patch, held_bytes)
+            for name in ("HELD_BYTES", "_AHEAD_BYTES"):
+                patch.setattr(table_files, name, held_bytes)
+            pieces = list(files.latest_pieces(staged, KEYED, ("k",), verify=True))
+            keys = list(files.latest_pieces(staged, KEYED, ("k",), columns=("k",)))
+        assert pa.concat_tables([KEYED.empty_table(), *pieces]).equals(whole)
+        assert sum(part.num_rows for part in keys) == whole.num_rows
+
+
+def test_of_a_table_in_pieces_no_more_than_so_much_is_in_memory_at_once(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """4 MB of rows in two files of which the second replaces half: what Arrow has at once is a part of them."""
+    rows, held_bytes = 250_000, 200 << 10
+    hold_few_rows(monkeypatch, held_bytes)
+    monkeypatch.setattr(kept_rows, "_PIECE_BYTES", 8 << 10)
+    monkeypatch.setattr(ordered_rows, "_MERGED_RUNS", 64)
+    for name in ("HELD_BYTES", "_AHEAD_BYTES"):
+        monkeypatch.setattr(table_files, name, held_bytes)
+    files = TableFiles("table", store)
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    staged = []
+    for number, step in enumerate((1, 2)):
+        keys = [row * 7919 % rows for row in range(0, rows, step)]
+        tables = (pa.table([part, [number] * len(part)], schema=schema) for part in _parts(keys, 5_000))
+        file = files.stage(tables, number + 1, 1, "0", 50 << 10)
+        assert file is not None
+        staged.append(file)
+    base, peak, found = pa.total_allocated_bytes(), 0, 0
+    for part in files.latest_pieces(staged, schema, ("k",), verify=True):
+        found += part.num_rows
+        peak = max(peak, pa.total_allocated_bytes() - base)
+    assert found == rows
+    assert peak < rows * 16 // 2
+
+
+def _parts(keys: list[int], size: int) -> Iterator[list[int]]:
+    return (keys[at : at + size] for at in range(0, len(keys), size))

@@ -1,0 +1,139 @@
+"""Rows that are kept: a few in memory, more in a file without a name, which is gone however the process ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from milepost.protocol.records.errors import EnvironmentUnusable
+
+HELD_BYTES = 32 << 20
+"""Of rows that are held in memory."""
+
+_PIECE_BYTES = 512 << 10
+"""Of rows on the disk that are read at once."""
+
+
+class KeptRows:
+    """Rows of one schema in their order, to be read any number of times.
+
+    Attributes:
+        num_rows: how many were given. num_kept: those within the limit; others are counted, and not kept.
+    """
+
+    def __init__(self, schema: pa.Schema, tables: Iterable[pa.Table] = (), limit: int | None = None) -> None:
+        """Keep rows. Raises what `tables` raises. EnvironmentUnusable: the disk does not take them."""
+        self.schema = schema
+        self.num_rows = self.num_kept = 0
+        self._held: list[pa.Table] = []
+        self._places: list[RowsPlace] = []
+        size, scratch = 0, Scratch()
+        for rows in tables:
+            kept = rows if limit is None else rows.slice(0, limit - self.num_kept)
+            self.num_rows += rows.num_rows
+            del rows
+            if not kept.num_rows:
+                continue
+            self.num_kept += kept.num_rows
+            self._held.append(kept)
+            size += kept.nbytes
+            if size > HELD_BYTES:
+                self._places += scratch.keep(self._held)
+                self._held, size = [], 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Yield what was kept, piece by piece."""
+        for place in self._places:
+            yield place.read()
+        yield from self._held
+
+    def head(self, limit: int | None) -> Iterator[pa.Table]:
+        """Yield the first so many of the rows that were kept; None: all."""
+        left = limit
+        for rows in self:
+            if left is not None and left <= 0:
+                return
+            yield rows if left is None else rows.slice(0, left)
+            left = None if left is None else left - rows.num_rows
+
+    def table(self) -> pa.Table:
+        """Return what was kept, all in memory."""
+        return pa.concat_tables([self.schema.empty_table(), *self])
+
+
+class Scratch:
+    """A file for rows that wait, made when the first ones come."""
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+        self._size = 0
+
+    def keep(self, tables: Iterable[pa.Table]) -> list[RowsPlace]:
+        """Write the rows of tables, in pieces. Raises EnvironmentUnusable."""
+        places = []
+        for table in tables:
+            rows = max(1, table.num_rows * _PIECE_BYTES // max(1, table.nbytes))
+            places += [self._append(table.slice(start, rows)) for start in range(0, table.num_rows, rows)]
+        return places
+
+    def read(self, start: int, size: int) -> pa.Table:
+        """Return the rows that lie there. Raises EnvironmentUnusable."""
+        try:
+            body = os.pread(self._opened(), size, start)
+        except OSError as error:
+            raise _unusable("give back", error) from error
+        return pa.ipc.open_stream(body).read_all()
+
+    def _append(self, rows: pa.Table) -> RowsPlace:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+            stream.write_table(rows)
+        view, start = memoryview(sink.getvalue()), self._size
+        try:
+            while view:
+                written = os.pwrite(self._opened(), view, self._size)
+                self._size += written
+                view = view[written:]
+        except OSError as error:
+            raise _unusable("take", error) from error
+        return RowsPlace(self, start, self._size - start)
+
+    def _opened(self) -> int:
+        if self._descriptor is None:
+            with tempfile.TemporaryFile() as file:
+                self._descriptor = os.dup(file.fileno())
+            weakref.finalize(self, os.close, self._descriptor)
+        return self._descriptor
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPlace:
+    """Where some rows wait."""
+
+    scratch: Scratch
+    start: int
+    size: int
+
+    def read(self) -> pa.Table:
+        return self.scratch.read(self.start, self.size)
+
+
+def pieces_at(places: Sequence[RowsPlace]) -> Iterator[pa.Table]:
+    """Yield the rows at some places, one after another."""
+    return (place.read() for place in places)
+
+
+def _unusable(what: str, error: OSError) -> EnvironmentUnusable:
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+        raise error
+    return EnvironmentUnusable(
+        f"{tempfile.gettempdir()} cannot {what} rows that are too many to be held in memory ({error}). Nothing was "
+        "changed.",
+        hint="Free space there, or set TMPDIR to a folder on another disk.",
+    )
