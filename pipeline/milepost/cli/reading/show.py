@@ -202,6 +202,10 @@ def _source_note(source: Any) -> str:
         told += [f"{counted(source.bad.records, 'bad record')}{objects}, such as {source.bad.first[0].describe()}"]
     told += [f"gone: {', '.join(source.missing)}"] if source.missing else []
     told += [f"{count} {name.replace('_', ' ')}" for name, count in source.skipped.items() if count]
+    told += [
+        f"{counted(count, 'large object')} read by one task: {why}"
+        for why, count in (source.read.whole if source.read is not None else {}).items()
+    ]
     told += ["nothing had landed for longer than expect_every"] if source.overdue else []
     told += ["idle: it holds no watermark back"] if source.idle else []
     told += [f"remembered whole from {source.horizon} on"] if source.horizon else []

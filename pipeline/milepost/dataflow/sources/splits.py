@@ -6,7 +6,8 @@ retry come to the same, and nobody asks the store. Where a part's records begin 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
 
@@ -26,7 +27,18 @@ _UNITS_PER_SUBTASK = 16
 
 def is_divisible(source: SourceSpec, obj: SourceObject) -> bool:
     """Return whether several subtasks may read an object: one that can be read from its middle, and is large."""
-    return source.whole_because is None and obj.size > WHOLE_BYTES and not obj.key.endswith(tuple(CODECS))
+    return obj.size > WHOLE_BYTES and whole_because(source, obj) is None
+
+
+def whole_because(source: SourceSpec, obj: SourceObject) -> str | None:
+    """Return why an object has one reader, however large it is; None: it has several where it is large."""
+    return "compressed" if obj.key.endswith(tuple(CODECS)) else source.whole_because
+
+
+def whole_objects(source: SourceSpec, objects: Iterable[SourceObject]) -> dict[str, int]:
+    """Return how many large objects have one reader each, by why."""
+    reasons = (whole_because(source, obj) for obj in objects if obj.size > WHOLE_BYTES)
+    return dict(Counter(reason for reason in reasons if reason is not None))
 
 
 def assign_splits(

@@ -24,7 +24,8 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
         ``mode``: append, upsert(key), retract, or static. ``event_time_shift_us``: what is added to its event time.
         ``holds_back``: how much older than its watermark its rows may be, a duration, or null. ``sources``: those that
         make its watermark. ``state``: per table ``{"table", "name", "holds", "until", "grows_with", "bound"}``.
-        ``late``: per output of late rows ``{"output", "rule", "sinks"}``.
+        ``late``: per output of late rows ``{"output", "rule", "sinks"}``. ``whole_because``: why an object of a source
+        has one reader, however large it is; null: it has several, unless it is compressed.
     """
     operator = None if node.uid in spec.sources else spec.operator(node.uid)
     bounds = () if operator is None else state_bounds(operator)
@@ -44,6 +45,7 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
         "event_time_shift_us": node.shift_us,
         "holds_back": _holds_back(spec, node),
         "sources": list(node.sources),
+        "whole_because": spec.sources[node.uid].whole_because if node.kind == "source" else None,
         "state": [
             {
                 "table": bound.table,

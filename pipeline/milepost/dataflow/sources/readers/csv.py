@@ -202,11 +202,12 @@ class CsvReader:
 
     def _stream(self, part: ObjectPart, body: ObjectBody, header: _Header) -> ObjectStream:
         """Return what of an object is parsed: where records are lines, only them."""
-        key, quote = part.object.key, self._parse.quote_char or ""
+        key = part.object.key
         if not part.is_whole:
             return ObjectStream(key, body, lines=(max(part.start, header.end), max(part.stop, header.end)))
-        stream = ObjectStream(key, body, encoding=self._encoding, quote=quote)
-        passed = header.end if self._by_line else 0
+        if not self._by_line:
+            return ObjectStream(key, body, encoding=self._encoding, quote=self._parse.quote_char or "")
+        stream, passed = ObjectStream(key, body, encoding=self._encoding), header.end
         while passed:
             passed -= len(stream.read(passed) or b"")
         return stream

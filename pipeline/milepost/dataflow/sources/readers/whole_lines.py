@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 import pyarrow as pa
+
+_NEWLINE = 10
 
 
 class WholeLines(io.RawIOBase):
@@ -76,7 +79,8 @@ class RecordLines(WholeLines):
 
 
 def _not_empty(lines: bytes) -> int:
-    # As most objects are written: seen at a glance, several times as fast.
-    if b"\r" not in lines and b"\n\n" not in lines and not lines.startswith(b"\n"):
-        return lines.count(b"\n") + (bool(lines) and not lines.endswith(b"\n"))
-    return sum(1 for line in lines.splitlines() if line)
+    if b"\r" in lines:
+        return sum(1 for line in lines.splitlines() if line)
+    ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == _NEWLINE)  # several times as fast as a search for two bytes
+    empty = int(np.count_nonzero(np.diff(ends, prepend=-1) == 1))
+    return len(ends) - empty + (bool(lines) and not lines.endswith(b"\n"))

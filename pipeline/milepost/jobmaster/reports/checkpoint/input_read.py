@@ -6,11 +6,13 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from milepost.dataflow.sources.splits import whole_objects
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import CheckpointError
+from milepost.spec.job.source_spec import SourceSpec
 from milepost.storage.checked import read_handle
 
 NAMED_OBJECTS = 100
@@ -36,6 +38,7 @@ class InputRead:
     Attributes:
         objects: how many, of `bytes` in all. left: new objects that were left for later epochs, of `left_bytes`.
         first: the first of them, in the order in which they were read.
+        whole: how many large ones have one reader each, by why, as the spec is now.
     """
 
     objects: int
@@ -43,6 +46,7 @@ class InputRead:
     left: int
     left_bytes: int
     first: tuple[PlannedObject, ...]
+    whole: Mapping[str, int]
 
 
 def input_read(context: JobContext, plan: ObjectHandle) -> Mapping[str, InputRead] | None:
@@ -52,10 +56,10 @@ def input_read(context: JobContext, plan: ObjectHandle) -> Mapping[str, InputRea
     except CheckpointError as error:
         _LOG.warning("job %s: what the epoch read is not shown: %s", context.spec.name, error.message)
         return None
-    return {item.name: _read(item) for item in record.sources}
+    return {item.name: _read(item, context.spec.sources.get(item.name)) for item in record.sources}
 
 
-def _read(item: SourceInput) -> InputRead:
+def _read(item: SourceInput, source: SourceSpec | None) -> InputRead:
     named = item.objects[:NAMED_OBJECTS]
     return InputRead(
         objects=len(item.objects),
@@ -63,4 +67,5 @@ def _read(item: SourceInput) -> InputRead:
         left=item.pending_objects,
         left_bytes=item.pending_bytes,
         first=tuple(PlannedObject(one.key, one.etag, one.size, iso_ms(one.last_modified_ms)) for one in named),
+        whole={} if source is None else whole_objects(source, item.objects),
     )
