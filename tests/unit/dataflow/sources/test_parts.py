@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import combinations_with_replacement, pairwise
 
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from milepost.dataflow.sources import splits
+from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader, SourceObject, whole
 from milepost.dataflow.sources.readers import csv, streams
 from milepost.dataflow.sources.readers.csv import CsvReader
@@ -20,6 +23,7 @@ from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.json_lines import JsonLinesReader
 from milepost.dataflow.sources.readers.parquet import ParquetReader
 from milepost.dataflow.sources.readers.text_parts import TextPart
+from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.values.types import parse_type
 from tests.harness.stores.memory_store import MemoryStore
 
@@ -279,3 +283,47 @@ def test_a_bad_row_of_a_part_is_named_by_its_place_in_the_file() -> None:
     with pytest.raises(BadRecord) as caught:
         rows(reader.read_part(store, second))
     assert caught.value.row == 391
+
+
+def csv_body(table: pa.Table, _: Iterable[int]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pacsv.write_csv(table, sink)
+    return sink.getvalue().to_pybytes()
+
+
+def json_body(table: pa.Table, _: Iterable[int]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode()
+
+
+@pytest.mark.parametrize(
+    ("keys", "body"),
+    [
+        ({"format": "parquet"}, parquet_body),
+        ({"format": "json"}, json_body),
+        ({"format": "csv", "options": LINES}, csv_body),
+    ],
+    ids=["parquet", "json", "csv"],
+)
+@settings(deadline=None, max_examples=25)
+@given(
+    objects=st.lists(st.lists(st.integers(1, 20), min_size=1, max_size=6), max_size=5), parallelism=st.integers(1, 7)
+)
+def test_the_rows_of_all_subtasks_in_their_order_are_those_of_the_plan_whatever_the_parallelism(
+    keys: dict[str, object], body: Callable[[pa.Table, list[int]], bytes], objects: list[list[int]], parallelism: int
+) -> None:
+    """I12: what a receiver gets in the order of channels does not follow from who read it."""
+    source = SourceSpec.model_validate({"path": "*", "schema": {"k": "int64", "t": "string"}} | keys)
+    reader, store, planned, first = build_reader("s", source), MemoryStore("memory://"), [], 0
+    for place, groups in enumerate(objects):
+        numbers = range(first, first + sum(groups))
+        table = pa.table({"k": pa.array(numbers, pa.int64()), "t": pa.array([f"text {one}" for one in numbers])})
+        stat = store.put(f"{place}", body(table, groups))
+        planned.append(SourceObject(f"{place}", stat.etag, stat.size, 0))
+        first += sum(groups)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(splits, "WHOLE_BYTES", 0)
+        patched.setattr(splits, "UNIT_BYTES", 16)
+        dealt = splits.assign_splits(source, planned, parallelism)
+    assert len(dealt) == (parallelism if planned else 0)
+    found = [row["k"] for split in dealt for row in read(reader, store, split)]
+    assert found == list(range(first))
