@@ -147,10 +147,10 @@ class PartReader(Protocol):
 class ObjectReader(SourceReader, PartReader, Protocol):
     """Reads objects whole, in parts, and what of an object can be read."""
 
-    def salvage(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch | BadRecord]:
-        """Yield the rows of the records that can be read, in order, and each record that cannot; slowly.
+    def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
+        """Yield the rows of a part's records that can be read, in order, and each record that cannot; slowly.
 
-        A function of the object's bytes alone. What was yielded counts only once all of it was.
+        A function of the object's bytes alone. What was yielded counts only once all of it was, of every part.
 
         Raises: BadObject; CommitConflict and NotFound as `read`.
         """

@@ -56,7 +56,7 @@ class SourceSplit:
         """Yield a part's rows in order, and its bad records where they are rows. Raises what a reader does."""
         if self.dead_letters is None:
             return self.reader.read_part(store, part)
-        return self.dead_letters.read(store, part.object, memory)
+        return self.dead_letters.read(store, part, memory)
 
 
 def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, memory: Memory) -> Iterator[TaskOutput]:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from milepost.dataflow.sources.bad_input import NAMED_BAD
-from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectReader, SourceObject
+from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader
 from milepost.dataflow.sources.dead_letters import dead_letters
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spark.worker.task_memory import Memory
@@ -45,7 +45,7 @@ Piece: TypeAlias = "pa.RecordBatch | BadRows"
 
 @dataclass(frozen=True, slots=True)
 class WholeObjects:
-    """Reads objects whole. picklable.
+    """Reads objects, or parts of objects, to their ends. picklable.
 
     Attributes:
         bad_objects: whether one that cannot be read at all is a bad record too; else it is raised.
@@ -56,8 +56,8 @@ class WholeObjects:
     bad_objects: bool
     max_records: int | None
 
-    def read(self, store: ObjectStore, obj: SourceObject, memory: Memory) -> Iterator[Piece]:
-        """Yield the object's rows in order, and its bad records; as many as decide that there are too many, not more.
+    def read(self, store: ObjectStore, part: ObjectPart, memory: Memory) -> Iterator[Piece]:
+        """Yield the part's rows in order, and its bad records; as many as decide that there are too many, not more.
 
         Nothing is yielded before all of it was read, so an error means that none of it was handed on.
 
@@ -67,11 +67,11 @@ class WholeObjects:
             waiting = _Waiting(spill, min(_WAITING_BYTES, memory.budget.held_bytes))
             try:
                 try:
-                    waiting.fill(self.reader.read(store, obj))
+                    waiting.fill(self.reader.read_part(store, part))
                 except BadObject:
                     raise
                 except BadRecord:
-                    waiting.fill(self._pieces(self.reader.salvage(store, obj)))
+                    waiting.fill(self._pieces(self.reader.salvage_part(store, part)))
             except BadObject as bad:
                 if not self.bad_objects:
                     raise

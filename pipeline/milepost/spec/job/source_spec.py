@@ -110,8 +110,8 @@ class SourceSpec(SpecModel):
         """Why each object has one reader, however large it is; None: a large one is read in parts by several."""
         if self.format == "csv" and (because := csv_whole_because(self.options)) is not None:
             return f"options.{because}"
-        if self.bad_records == "dead_letter":
-            return "bad_records: dead_letter"
+        if self.on_bad_object == "dead_letter":
+            return "on_bad_object: dead_letter"
         return "on_missing: skip" if self.on_missing == "skip" else None
 
     @property

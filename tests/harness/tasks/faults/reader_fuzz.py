@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectReader, SourceObject
+from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader, SourceObject
 from milepost.dataflow.sources.dead_letters import dead_letters
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import SourceSpec
@@ -228,7 +228,7 @@ def _salvaged(reader: ObjectReader, store: LocalStore, obj: SourceObject) -> tup
     """Return what can be read of an object, and what cannot; no rows of one that cannot be read at all."""
     batches, bad = [], []
     try:
-        for item in reader.salvage(store, obj):
+        for item in reader.salvage_part(store, ObjectPart(obj, 0, obj.size)):
             if isinstance(item, BadRecord):
                 bad.append(item)
                 continue

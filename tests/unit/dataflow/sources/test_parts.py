@@ -134,6 +134,49 @@ def test_parts_of_csv_have_its_records_each_once_and_in_order_or_are_refused(
         assert in_parts is None or in_parts == rows(CsvReader(TEXTS).read(store, obj))
 
 
+def salvaged(
+    reader: ObjectReader, store: MemoryStore, parts: Iterable[ObjectPart]
+) -> tuple[list[dict[str, object]], list[tuple[int | None, str | None, str, bytes | None]]] | None:
+    """The rows, and what is said of each bad record; None where an object is bad."""
+    found, bad = [], []
+    try:
+        for part in parts:
+            for item in reader.salvage_part(store, part):
+                if isinstance(item, BadRecord):
+                    bad.append((item.line, item.column, item.reason, item.raw))
+                else:
+                    found += item.to_pylist()
+    except BadObject:
+        return None
+    return found, bad
+
+
+@st.composite
+def broken_texts(draw: st.DrawFn) -> tuple[str, bool]:
+    """Lines of JSON or CSV, some of them bad; whether they are CSV."""
+    is_csv = draw(st.booleans())
+    good = ["1,a", '22,"b,c"', "3,\u20ac"] if is_csv else ['{"k": 1, "t": "a"}', '{"t": "\u20ac", "k": 22}']
+    bad = ["x,a", "1,2,3", '1,"open', 'x"y,"'] if is_csv else ["{}{", '{"k": "x", "t": ""}', '{"k": 1} {"k": 2}']
+    lines = draw(st.lists(st.sampled_from(good * 3 + bad), min_size=1, max_size=14))
+    text = "".join(line + draw(row_ends) for line in (["k,t"] * is_csv + lines))
+    return (text.rstrip("\r\n") if draw(st.booleans()) else text), is_csv
+
+
+@settings(deadline=None, max_examples=150)
+@given(broken=broken_texts(), at=cuts | st.just(MANY), block=st.sampled_from([7, 1 << 20]))
+def test_what_is_salvaged_of_parts_is_what_is_salvaged_of_the_object(
+    broken: tuple[str, bool], at: list[float], block: int
+) -> None:
+    """Rows, and of each bad record the line in the object; an object is bad where it would be."""
+    text, is_csv = broken
+    store, obj = landed(text.encode())
+    reader = CsvReader(DECLARED, LINES) if is_csv else JsonLinesReader(DECLARED)
+    with pytest.MonkeyPatch.context() as patched:
+        for name, size in (("WHOLE_BYTES", 0), ("_BLOCK", block), ("_TAIL", block), ("_CHUNK", block)):
+            patched.setattr(streams, name, size)
+        assert salvaged(reader, store, parts_of(obj, at)) == salvaged(reader, store, [whole(obj)])
+
+
 @settings(deadline=None)
 @given(
     lines=st.lists(st.tuples(st.integers(0, 99), fields), min_size=3, max_size=12),
@@ -166,7 +209,7 @@ def test_a_record_over_several_lines_is_refused_where_options_say_that_there_is_
         read(reader, store, parts_of(obj, at))
     assert caught.value.line == 301
     with pytest.raises(BadObject, match="goes over several lines"):
-        list(reader.salvage(store, obj))
+        list(reader.salvage_part(store, whole(obj)))
 
 
 def test_a_bad_value_of_a_part_is_named_by_its_line_in_the_object() -> None:
@@ -322,7 +365,7 @@ def test_the_rows_of_all_subtasks_in_their_order_are_those_of_the_plan_whatever_
         first += sum(groups)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(splits, "WHOLE_BYTES", 0)
-        patched.setattr(splits, "UNIT_BYTES", 16)
+        patched.setattr(splits, "UNIT_BYTES", 2)
         dealt = splits.assign_splits(source, planned, parallelism)
     assert len(dealt) == (parallelism if planned else 0)
     found = [row["k"] for split in dealt for row in read(reader, store, split)]

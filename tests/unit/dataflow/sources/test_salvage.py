@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import MAX_RAW, BadObject, BadRecord
+from milepost.dataflow.sources.contract import MAX_RAW, BadObject, BadRecord, whole
 from milepost.dataflow.sources.readers.diagnosis import BLOCK_BYTES
 from tests.harness.jobs.landing import Landing, source
 
@@ -34,7 +34,7 @@ def salvaged(
     """The rows that can be read, and the records that cannot, each in order."""
     keys = {"event_time": "at", **keys}
     reader = build_reader("s", source(format_, keys.pop("schema", SCHEMA), **keys))
-    found = list(reader.salvage(landing.store, landing.put(key, body)))
+    found = list(reader.salvage_part(landing.store, whole(landing.put(key, body))))
     batches = [one for one in found if not isinstance(one, BadRecord)]
     assert all(batch.schema.equals(reader.schema) for batch in batches)
     return pa.Table.from_batches(batches, reader.schema), [one for one in found if isinstance(one, BadRecord)]

@@ -88,7 +88,7 @@ def test_one_large_object_is_read_by_all() -> None:
         ("a.csv", GB, {"format": "csv", "options": {"newlines_in_values": False, "encoding": "utf-16"}}),
         ("a.csv.bz2", GB, {"format": "csv", "options": {"newlines_in_values": False}}),
         ("a.parquet", GB, {"on_missing": "skip"}),
-        ("a.parquet", GB, {"bad_records": "dead_letter"}),
+        ("a.parquet", GB, {"bad_records": "dead_letter", "on_bad_object": "dead_letter"}),
     ],
 )
 def test_an_object_has_one_reader_where_parts_of_it_could_not_be_read_or_judged_alone(

@@ -42,3 +42,36 @@ def test_large_objects_that_one_task_read_are_counted_by_why(
     shown = milepost("show", job.folder / "config" / "small.yaml", 1).stdout
     for why, number in found.items():
         assert f"{number} large object read by one task: {why}" in " ".join(shown.split())
+
+
+def test_dead_letters_of_a_large_object_are_counted_once_and_have_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads which part of it: the tables are those of an object that one task has read."""
+    tables = []
+    for whole_bytes in (100, 10_000):
+        monkeypatch.setattr(splits, "WHOLE_BYTES", whole_bytes)
+        monkeypatch.setattr(splits, "UNIT_BYTES", 50)
+        folder = tmp_path / str(whole_bytes)
+        folder.mkdir()
+        job = SparklessJob.create(
+            folder,
+            {
+                "format: csv": "format: csv\n    bad_records: dead_letter\n    options: {newlines_in_values: false}",
+                "mode: upsert}\n": "mode: upsert}\n"
+                "  - {name: unread, input: rows.bad, format: parquet, path: ../lake/unread, mode: append}\n",
+                "checkpointing:": "spark: {parallelism: 3}\ncheckpointing:",
+            },
+        )
+        lines = [f"{'none' if number % 40 == 39 else number},x\n" for number in range(200)]
+        job.land("a.csv", "k,v\n" + "".join(lines))
+        job.master.run(Session.cli(), SparklessRunner())
+        report = job.master.show(1)
+        assert isinstance(report, CheckpointDetails)
+        source = report.sources["rows"]
+        assert (source.rows, source.objects, source.bad.records) == (195, 1, 5)
+        assert len(source.subtasks) == (3 if whole_bytes == 100 else 1)
+        tables.append([job.master.read(name).to_pylist() for name in ("unread", "table")])
+        assert [row["line"] for row in tables[-1][0]] == [41, 81, 121, 161, 201]
+    cut, alone = ([sorted(map(str, table)) for table in pair] for pair in tables)
+    assert cut == alone

@@ -8,8 +8,6 @@ the first bad record.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -18,6 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, SourceObject, printable, whole
+from milepost.dataflow.sources.readers.csv_text import CsvText
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.diagnosis import (
     BLOCK_BYTES,
@@ -97,6 +96,7 @@ class CsvReader:
                 self._parse,
                 pacsv.ConvertOptions(**self._convert_options),
             )
+            self._text = CsvText(self._parse, self._skip_rows, has_header=self._column_names is None)
         except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
             raise InvalidRequest(f"sources.{declared.source}.options: {error}.") from error
         unnamed = [name for name in declared.types if self._column_names and name not in self._column_names]
@@ -154,8 +154,8 @@ class CsvReader:
             if isinstance(found, BadRecord):
                 raise found
 
-    def salvage(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch | BadRecord]:
-        """Yield the rows of the records that can be read, in order, and each record that cannot.
+    def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
+        """Yield the rows of the part's records that can be read, in order, and each record that cannot.
 
         A record is judged by itself as long as nobody can doubt where it ends. It is doubtful from the first bad record
         on that goes over several lines, or whose quote is never closed: one quote too many joins what does not belong
@@ -165,14 +165,15 @@ class CsvReader:
             BadObject: it cannot be read at all, or the ends of its records are doubtful. CommitConflict, NotFound: as
                 `read`.
         """
-        values = self._declared.in_path.values(obj)
-        body = open_object(store, obj)
-        header = self._header(obj.key, body)
+        key = part.object.key
+        values = self._declared.in_path.values(part.object)
+        body = open_object(store, part.object)
+        header = self._header(key, body)
         if header is None:
             return
         names, _ = header
         last: RawRecord | None = None
-        for chunk in chunks(record for record, _ in self._records(self._lines(obj.key, body))):
+        for chunk in chunks(self._records(part, body, header)):
             last = chunk[-1]
             good, bad = told_apart(
                 chunk, lambda records: self._accepts(names, self._declared.in_file.names, records, alone=True)
@@ -180,13 +181,21 @@ class CsvReader:
             for batch in self._parsed(names, self._declared.in_file.names, good).to_batches():
                 yield self._declared.in_path.append(batch, values)
             for record in bad:
-                yield self._judged(obj.key, record, names)
-        if last is not None and self._is_unclosed(last):
-            raise _unclosed(obj.key, last)
+                yield self._judged(key, record, names)
+        if last is not None and self._text.is_unclosed(last):
+            raise _unclosed(key, last)
+
+    def _records(self, part: ObjectPart, body: ObjectBody, header: _Header) -> Iterator[RawRecord]:
+        key = part.object.key
+        if part.is_whole:
+            return self._text.records(self._lines(key, body))
+        start, stop = max(part.start, header.end), max(part.stop, header.end)
+        stream = ObjectStream(key, body, lines=(start, stop))
+        return self._text.records_alone(Lines(key, stream, body.lines_before(start)))
 
     def _judged(self, key: str, record: RawRecord, names: list[str]) -> BadRecord:
         """Return what is wrong with a record. Raises BadObject: it may be wrong that it is one."""
-        if self._is_unclosed(record):
+        if self._text.is_unclosed(record):
             raise _unclosed(key, record)
         if record.spans_lines:
             reason = "cannot be read and goes over several lines: what follows a quote out of place is doubtful"
@@ -274,16 +283,18 @@ class CsvReader:
     def _header(self, key: str, body: ObjectBody) -> _Header | None:
         """Return the object's columns, or None when it has no content. Raises BadRecord."""
         lines = Lines(key, ObjectStream(key, body, encoding=self._encoding, beginning=True))
-        for record, fields in self._records(lines, header=True):
-            names = self._column_names or [printable(field) for field in fields]
-            # With given names there is no header line to point at.
-            line = None if self._column_names else record.line
-            for name in self._declared.in_file.names:
-                if names.count(name) != 1:
-                    problem = "the header has no such column" if name not in names else "the header has it twice"
-                    raise BadObject(key, line, name, None, problem, raw=record.raw)
-            return _Header(names, lines.bytes - (size_of(record.text) if self._column_names else 0))
-        return None
+        found = self._text.header(lines)
+        if found is None:
+            return None
+        record, fields = found
+        names = self._column_names or [printable(field) for field in fields]
+        # With given names there is no header line to point at.
+        line = None if self._column_names else record.line
+        for name in self._declared.in_file.names:
+            if names.count(name) != 1:
+                problem = "the header has no such column" if name not in names else "the header has it twice"
+                raise BadObject(key, line, name, None, problem, raw=record.raw)
+        return _Header(names, lines.bytes - (size_of(record.text) if self._column_names else 0))
 
     def _diagnosed(self, key: str, body: ObjectBody, names: list[str], otherwise: str) -> BadRecord:
         found = self._diagnose(key, body, names)
@@ -297,7 +308,7 @@ class CsvReader:
 
         def records() -> Iterator[RawRecord]:
             nonlocal count, last, suspect
-            for record, _ in self._records(self._lines(key, body)):
+            for record in self._text.records(self._lines(key, body)):
                 count, last = count + 1, record
                 if suspect is None and record.is_too_long:
                     suspect = record
@@ -307,7 +318,7 @@ class CsvReader:
             refused = first_refused(records(), lambda chunk: self._accepts(names, self._declared.in_file.names, chunk))
         except BadRecord as bad:
             return bad
-        if last is not None and (refused is None or refused == last) and self._is_unclosed(last):
+        if last is not None and (refused is None or refused == last) and self._text.is_unclosed(last):
             return _unclosed(key, last)
         if refused is not None:
             return self._explain(key, refused, names)
@@ -316,7 +327,7 @@ class CsvReader:
         return count
 
     def _explain(self, key: str, record: RawRecord, names: list[str]) -> BadRecord:
-        fields = next(csv.reader(io.StringIO(record.text, newline=""), **self._dialect()))
+        fields = self._text.fields(record)
 
         def bad(column: str | None, value: str, reason: str) -> BadRecord:
             return BadRecord(key, record.line, column, value, reason, raw=record.raw)
@@ -339,50 +350,6 @@ class CsvReader:
 
     def _lines(self, key: str, body: ObjectBody) -> Lines:
         return Lines(key, ObjectStream(key, body, encoding=self._encoding))
-
-    def _records(self, lines: Lines, *, header: bool = False) -> Iterator[tuple[RawRecord, list[str]]]:
-        """Yield the records after (or with `header`, from) the header line, with their fields; blank ones left out."""
-        source = iter(lines)
-        for _ in range(self._skip_rows):
-            next(source, None)
-        csv.field_size_limit(max(csv.field_size_limit(), 4 * BLOCK_BYTES))
-        reader = csv.reader(source, **self._dialect())
-        skip_header = not header and self._column_names is None
-        while True:
-            lines.take()
-            start = lines.count + 1
-            try:
-                fields = next(reader, None)
-            except csv.Error as error:
-                text = lines.take()
-                raw = RawRecord(start, text).raw
-                raise BadObject(lines.key, start, None, text, "is not CSV", said=str(error), raw=raw) from error
-            if fields is None:
-                return
-            if not fields:
-                continue
-            if skip_header:
-                skip_header = False
-                continue
-            yield RawRecord(start, lines.take()), fields
-
-    def _dialect(self) -> dict[str, Any]:
-        quote, escape = self._parse.quote_char, self._parse.escape_char
-        return {
-            "delimiter": self._parse.delimiter,
-            "quotechar": quote or None,
-            "quoting": csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
-            "doublequote": bool(self._parse.double_quote),
-            "escapechar": escape or None,
-        }
-
-    def _is_unclosed(self, record: RawRecord) -> bool:
-        # The strict parser knows this one; its other complaints are none for pyarrow.
-        try:
-            list(csv.reader(io.StringIO(record.text, newline=""), strict=True, **self._dialect()))
-        except csv.Error as error:
-            return "unexpected end of data" in str(error)
-        return False
 
 
 def _unclosed(key: str, record: RawRecord) -> BadObject:

@@ -57,16 +57,19 @@ class Lines:
     """The physical lines of an object, counted; the lines of one record are bounded together.
 
     Attributes:
-        key: of the object. count: lines read so far. bytes: of them, a byte order mark included.
+        key: of the object. count: lines of it so far. bytes: that were read, a byte order mark included.
+
+    Args:
+        before: lines of the object that are not in the stream.
     """
 
-    def __init__(self, key: str, stream: ObjectStream) -> None:
+    def __init__(self, key: str, stream: ObjectStream, before: int = 0) -> None:
         self.key = key
         # newline="" keeps line ends as they are and still knows \n, \r and \r\n.
         self._text = io.TextIOWrapper(
             io.BufferedReader(stream, 1 << 16), encoding="utf-8", errors="surrogateescape", newline=""
         )
-        self.count = self.bytes = 0
+        self.count, self.bytes = before, 0
         self._taken: list[str] = []
         self._taken_size = 0
 

@@ -84,17 +84,18 @@ class JsonLinesReader:
         if rows and unseen:
             self._refuse_missing(obj.key, body, unseen)
 
-    def salvage(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch | BadRecord]:
-        """Yield the rows of the lines that can be read, in order, and each line that cannot.
+    def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
+        """Yield the rows of the part's lines that can be read, in order, and each line that cannot.
 
         Raises:
             BadObject: it cannot be read at all, or no line has a declared column. CommitConflict, NotFound: as `read`.
         """
+        obj = part.object
         values = self._declared.in_path.values(obj)
         body = open_object(store, obj)
         unseen = set(self._declared.in_file.names)
         rows = 0
-        for chunk in chunks(_records(obj.key, body)):
+        for chunk in chunks(_records_of(part, body)):
             good, bad = told_apart(
                 chunk,
                 lambda records: self._complaint(self._declared.in_file, records) is None,
@@ -107,6 +108,8 @@ class JsonLinesReader:
                 yield self._declared.in_path.append(batch, values)
             for record in bad:
                 yield too_long(obj.key, record) if record.is_too_long else self._explain(obj.key, record)
+        if rows and unseen and not part.is_whole:
+            unseen = self._without_value(obj.key, body, unseen)
         if rows and unseen:
             self._refuse_missing(obj.key, body, unseen)
 
@@ -249,8 +252,19 @@ class JsonLinesReader:
         raise BadObject(key, None, name, None, "no record has such a field")
 
 
+def _records_of(part: ObjectPart, body: ObjectBody) -> Iterator[RawRecord]:
+    key = part.object.key
+    if part.is_whole:
+        return _records(key, body)
+    stream = ObjectStream(key, body, lines=(part.start, part.stop))
+    return _of_lines(Lines(key, stream, body.lines_before(part.start)))
+
+
 def _records(key: str, body: ObjectBody) -> Iterator[RawRecord]:
-    lines = Lines(key, ObjectStream(key, body))
+    return _of_lines(Lines(key, ObjectStream(key, body)))
+
+
+def _of_lines(lines: Lines) -> Iterator[RawRecord]:
     for line in lines:
         lines.take()
         if line.strip(_BLANK):

@@ -75,12 +75,12 @@ class ParquetReader:
             assert not isinstance(item, BadRecord)
             yield item
 
-    def salvage(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch | BadRecord]:
-        """Yield the rows whose values all fit, in order, and each row with one that does not.
+    def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
+        """Yield the part's rows whose values all fit, in order, and each row with one that does not.
 
         Raises: BadObject: it cannot be read, or holds too much. CommitConflict, NotFound: as `read`.
         """
-        return self._read(store, whole(obj), apart=True)
+        return self._read(store, part, apart=True)
 
     def _read(self, store: ObjectStore, part: ObjectPart, *, apart: bool) -> Iterator[pa.RecordBatch | BadRecord]:
         obj = part.object

@@ -66,6 +66,12 @@ class ObjectBody:
         raw.slow_from = stop
         return pa.PythonFile(TextPart(io.BufferedReader(raw, _BLOCK), start, stop), mode="r")
 
+    def lines_before(self, start: int) -> int:
+        """Return how many lines of a text begin before an offset, by reading them."""
+        with self.part(0, start) as text:
+            chunks = iter(lambda: text.read(_CHUNK), b"")
+            return sum(chunk.count(b"\n") + chunk.count(b"\r") - chunk.count(b"\r\n") for chunk in chunks)
+
     def file(self) -> pa.NativeFile:
         """Opened for reading anywhere; each read is a request of its own unless the body is held."""
         if isinstance(self._content, bytes):
