@@ -8,7 +8,7 @@ checkpoint (I14).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -107,9 +107,11 @@ class OpenTable(Protocol):
         Raises: as `commit`.
         """
 
-    def check_keys(self, rows: pa.Table) -> None:
+    def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
         """Refuse rows of an epoch that would take the place of rows of others; of formats that check rows.
 
+        Args:
+            pieces: of the rows, each read when the one before it was seen. schema: their columns.
         Raises: InvalidRequest, saying what to type.
         """
 

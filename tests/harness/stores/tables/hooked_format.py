@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -96,8 +96,8 @@ class HookedTable:
     def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
         self._form.call("claim", "", lambda: self._inner.claim(owner, properties, mark))
 
-    def check_keys(self, rows: pa.Table) -> None:
-        self._inner.check_keys(rows)
+    def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
+        self._inner.check_keys(pieces, schema)
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
         return self._inner.rows_fault(files)

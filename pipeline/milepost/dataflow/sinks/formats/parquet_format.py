@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 from weakref import WeakKeyDictionary
@@ -158,7 +158,7 @@ class OpenParquetTable:
         if mark is not None:
             self._put_head(owner, *mark)
 
-    def check_keys(self, rows: pa.Table) -> None:
+    def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
         """Nothing: rows of others lie in files of their own."""
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:

@@ -13,6 +13,7 @@ from milepost.dataflow.sinks.files.deletes import alike, stageable
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.files.table_schema import latest_per_key
 from milepost.dataflow.sinks.records.committables import JoinedFile, RowsPiece, StagedRows
+from milepost.dataflow.sinks.records.shown_rows import joined_number
 from milepost.dataflow.sinks.staging.small_files import JoinPlan, Run, cut_by_bytes, rows_identity
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.storage.concurrency.at_once import at_once
@@ -47,8 +48,9 @@ class JoinStaging:
                 _LOG.warning("%s. Small files stay as they are.", error.message)
                 return None
             assert file is not None, "files of a table have rows"
-            rows_of, partition = rows_identity(run) if self._key is None else None, run[0].partition
-            return JoinedFile(replace(file, rows_of=rows_of, partition=partition), tuple(each.key for each in run))
+            rows_of = rows_identity(run) if self._key is None else joined_number(run)
+            joined = replace(file, rows_of=rows_of, partition=run[0].partition)
+            return JoinedFile(joined, tuple(each.key for each in run))
 
         runs, store = self._plan.runs, self._files.store
         is_little = sum(file.size for run in runs for file in run) <= _TOGETHER_BYTES

@@ -145,7 +145,8 @@ class TableSink(TableStaging):
     ) -> PreparedTable:
         """Fail now for every reason known now; see `PreparingSink.prepare`."""
         table, position, schema = self._settled(committable, base, waits, look or self._mover.look, before_change)
-        table.check_keys(self._checked_rows(committable))
+        if self._format.is_database:
+            table.check_keys(self._checked_rows(committable), decode_schema(committable.schema))
         recorded = self._records.files(base)
         rewritten = ContentsChange(())
         if not waits:
@@ -158,13 +159,16 @@ class TableSink(TableStaging):
             committable,
             rewritten,
             still_there(committable.joined, known, latest=self.mode is SinkMode.UPSERT),
+            known,
             by_buckets=self.by_buckets,
         )
         return PreparedTable.after(change, recorded, schema, table.table_id)
 
     def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
         schema = self._next_schema(committable, base, None)
-        self._checked_rows(committable)
+        if self._format.is_database:
+            for _ in self._checked_rows(committable):
+                pass
         change = epoch_change(self.name, committable, ContentsChange(()), by_buckets=self.by_buckets)
         return PreparedTable.after(change, self._records.files(base), schema, None if base is None else base.table_id)
 
@@ -355,14 +359,15 @@ class TableSink(TableStaging):
             sink=self.name,
         )
 
-    def _checked_rows(self, committable: Committable) -> pa.Table:
-        """Return the rows of an epoch that a table is asked about, after the format was: of a database all."""
-        if not self._format.is_database:
-            return pa.table({})
-        changes, columns = self._staged_changes(committable), decode_schema(committable.schema)
+    def _checked_rows(self, committable: Committable) -> Iterator[pa.Table]:
+        """Yield the rows of an epoch that a database is asked about, piece by piece, after its format was."""
+        self.check_committable(committable)
+        columns = decode_schema(committable.schema)
         self._format.check_columns(columns)
-        self._format.check_rows(changes.select(columns.names))  # it is told the keys of deletes, too
-        return rows_that_stay(changes)
+        for file in committable.files:
+            for changes in self._files.pieces(file, columns, verify=True, deletes=True):
+                self._format.check_rows(changes.select(columns.names))  # it is told the keys of deletes, too
+                yield rows_that_stay(changes)
 
     def _next_schema(self, committable: Committable, base: TableContents | None, table: OpenTable | None) -> pa.Schema:
         """Check what was staged; return the columns of the contents with it, which the table may have more than."""

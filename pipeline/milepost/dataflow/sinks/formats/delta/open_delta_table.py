@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from urllib.parse import unquote
@@ -111,7 +111,7 @@ class OpenDeltaTable:
                 post_commithook_properties=NO_HOOKS,
             )
 
-    def check_keys(self, rows: pa.Table) -> None:
+    def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
         """Nothing: rows of others lie in files of their own."""
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from uuid import uuid4
@@ -125,7 +125,7 @@ class IcebergTable:
         carried = {**properties, NUMBER: str(number), WRITE_ID: write_id}
         self._commit_move(move, carried, f"{self._place.name} did not change its owner")
 
-    def check_keys(self, rows: pa.Table) -> None:
+    def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
         """Nothing: rows of others lie in files of their own."""
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -69,10 +69,13 @@ class OpenPostgresTable:
     def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
         """Nothing: its head was made with it, and says whose it is; no other job can take it over."""
 
-    def check_keys(self, rows: pa.Table) -> None:
+    def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
         place = self._place
         with place.database.look(f"{place.shown} was not looked at") as connection:
-            _copy(connection, _KEYS, rows.schema, place.key, lines_of(rows.select(place.key)))
+            keys = _OwnTable(connection, _KEYS, schema, place.key)
+            for rows in pieces:
+                keys.add(lines_of(rows.select(place.key)))
+            keys.analyze()
             self._refuse_foreign(connection, _KEYS, "Nothing was published.")
 
     def live(self) -> Mapping[str, int] | None:
@@ -88,7 +91,9 @@ class OpenPostgresTable:
         place, schema = self._place, self._head.schema
         lines = latest_lines(place.files, files, schema, place.key)
         with place.database.look(f"{place.shown} was not compared") as connection:
-            _copy(connection, _ROWS, schema, tuple(schema.names), lines)
+            rows = _OwnTable(connection, _ROWS, schema, tuple(schema.names))
+            rows.add(lines)
+            rows.analyze()
             row = connection.execute(
                 sql.SQL(
                     "SELECT count(*) FILTER (WHERE t.{one} IS NULL), "
@@ -149,36 +154,45 @@ class OpenPostgresTable:
         )
 
     def _write(self, connection: Connection, move: TableMove, changes: RowChanges) -> None:
-        names = self._names()
-        written = 0
-        if len(changes.rows) or changes.whole:
-            schema = self._head.schema
-            _copy(connection, _ROWS, schema, tuple(schema.names), changes.rows)
-            differing = sql.SQL("AND ({ours}) IS DISTINCT FROM ({excluded})").format(**names)
-            written = connection.execute(
-                sql.SQL(
-                    "INSERT INTO {table} AS t ({columns}, {mark}) SELECT {columns}, {number} FROM {rows} "
-                    "ON CONFLICT ({key}) DO UPDATE SET {sets} WHERE t.{mark} IS NOT NULL {differing}"
-                ).format(
-                    **names,
-                    number=sql.Literal(move.number),
-                    differing=differing if changes.whole else sql.SQL(""),
-                )
-            ).rowcount
+        schema = self._head.schema
+        rows = _OwnTable(connection, _ROWS, schema, tuple(schema.names))
         if changes.whole:
+            for piece in changes.pieces:
+                rows.add(piece.rows)
+            rows.analyze()
+            self._put(connection, move, differing=True)
             connection.execute(
                 sql.SQL(
                     "DELETE FROM {table} t WHERE t.{mark} IS NOT NULL "
                     "AND NOT EXISTS (SELECT FROM {rows} r WHERE {same})"
-                ).format(**names)
+                ).format(**self._names())
             )
-        elif len(changes.gone):
-            _copy(connection, _KEYS, self._head.schema, self._place.key, changes.gone)
-            connection.execute(
-                sql.SQL("DELETE FROM {table} t USING {keys} r WHERE t.{mark} IS NOT NULL AND {same}").format(**names)
-            )
-        if written < len(changes.rows):
             self._refuse_foreign(connection, _ROWS, "Nothing was moved.")
+            return
+        keys = _OwnTable(connection, _KEYS, schema, self._place.key)
+        for piece in changes.pieces:
+            if len(piece.rows):
+                rows.fill(piece.rows)
+                if self._put(connection, move, differing=False) < len(piece.rows):
+                    self._refuse_foreign(connection, _ROWS, "Nothing was moved.")
+            if len(piece.gone):
+                keys.fill(piece.gone)
+                connection.execute(
+                    sql.SQL("DELETE FROM {table} t USING {keys} r WHERE t.{mark} IS NOT NULL AND {same}").format(
+                        **self._names()
+                    )
+                )
+
+    def _put(self, connection: Connection, move: TableMove, *, differing: bool) -> int:
+        """Write the rows that were copied, or those of them that differ; return how many were, none of others."""
+        names = self._names()
+        only = sql.SQL("AND ({ours}) IS DISTINCT FROM ({excluded})").format(**names) if differing else sql.SQL("")
+        return connection.execute(
+            sql.SQL(
+                "INSERT INTO {table} AS t ({columns}, {mark}) SELECT {columns}, {number} FROM {rows} "
+                "ON CONFLICT ({key}) DO UPDATE SET {sets} WHERE t.{mark} IS NOT NULL {only}"
+            ).format(**names, number=sql.Literal(move.number), only=only)
+        ).rowcount
 
     def _refuse_foreign(self, connection: Connection, keys: sql.Identifier, now_true: str) -> None:
         """Refuse to write over rows of others: nobody could bring them back. Raises InvalidRequest."""
@@ -234,16 +248,33 @@ class OpenPostgresTable:
         }
 
 
-def _copy(
-    connection: Connection, into: sql.Identifier, schema: pa.Schema, columns: tuple[str, ...], lines: pa.Array
-) -> None:
-    """Make a table of the transaction's own with these columns, and fill it."""
-    made = [column_sql(schema.field(name)) for name in columns]
-    connection.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(into, sql.SQL(", ").join(made)))
-    with connection.cursor() as cursor, cursor.copy(sql.SQL("COPY {} FROM STDIN").format(into)) as copy:
-        for piece in copy_bytes(lines):
-            copy.write(piece)
-    connection.execute(sql.SQL("ANALYZE {}").format(into))
+class _OwnTable:
+    """A table of the transaction's own, with these columns."""
+
+    def __init__(
+        self, connection: Connection, name: sql.Identifier, schema: pa.Schema, columns: tuple[str, ...]
+    ) -> None:
+        self._connection, self._name, self._is_empty = connection, name, True
+        made = sql.SQL(", ").join(column_sql(schema.field(column)) for column in columns)
+        connection.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(name, made))
+
+    def add(self, lines: pa.Array) -> None:
+        """Put rows into it, beside those that it has."""
+        with self._connection.cursor() as cursor, cursor.copy(sql.SQL("COPY {} FROM STDIN").format(self._name)) as copy:
+            for piece in copy_bytes(lines):
+                copy.write(piece)
+        self._is_empty = False
+
+    def fill(self, lines: pa.Array) -> None:
+        """Put rows in the place of those that it has."""
+        if not self._is_empty:
+            self._connection.execute(sql.SQL("TRUNCATE {}").format(self._name))
+        self.add(lines)
+        self.analyze()
+
+    def analyze(self) -> None:
+        """Let the server know how many there are."""
+        self._connection.execute(sql.SQL("ANALYZE {}").format(self._name))
 
 
 def column_sql(field: pa.Field) -> sql.Composed:

@@ -1,19 +1,19 @@
 """Rows to write are worked out from files: what a table shows now, and what it is to show, by the latest row per key.
 
-Files before the first difference are the same now and then, so keys that are in none of the others have the same row::
+The first files now and then show the same rows (`shown_rows.py`), so keys that are in none of the others have the same
+row::
 
     now    a b c d       keys of c, d, e alone: their latest row in a b c d, and in a b e;
     then   a b e         one that differs is written, a key without a row then is deleted
 
-A move that only adds files reads just those. Where nobody knows what the table shows, or it is not to be trusted, all
-that it is to show is compared with what is in it.
+A move that only adds files reads just those, some rows at a time. Where nobody knows what the table shows, or it is not
+to be trusted, or where the others have too many rows, all that it is to show is compared with what is in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +23,24 @@ from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.files.table_schema import latest_per_key
 from milepost.dataflow.sinks.formats.postgres.row_lines import lines_of
 from milepost.dataflow.sinks.records.committables import StagedFile
+from milepost.dataflow.sinks.records.shown_rows import same_until
+from milepost.dataflow.sinks.staging.small_files import cut_by_bytes
 from milepost.dataflow.sinks.table_format import TableMove
 from milepost.protocol.records.errors import StateCorrupt
+
+MOST_ROWS = 1_000_000
+"""Of files that only one of two tables has: so many are compared in memory."""
+
+_TOGETHER_BYTES = 8 << 20
+"""Of files: the rows of so many are written together."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineChanges:
+    """Lines of rows to write, one per key, and of the keys of others, whose rows go; some of these may have none."""
+
+    rows: pa.Array
+    gone: pa.Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,41 +48,39 @@ class RowChanges:
     """What a move does to the rows of a table.
 
     Attributes:
-        rows: lines of rows to write, one per key. gone: lines of the keys whose rows go, also of some that have none.
-        whole: `rows` is all that there is to be: other rows of ours go, and `gone` is empty.
+        pieces: one after another. Reading them raises StateCorrupt.
+        whole: their rows are all that there is to be, each key once: other rows of ours go, and no `gone` has any.
     """
 
-    rows: pa.Array
-    gone: pa.Array
+    pieces: Iterable[LineChanges]
     whole: bool = False
 
 
 def row_changes(files: TableFiles, move: TableMove, key: tuple[str, ...]) -> RowChanges:
     """Return what a move does. Raises StateCorrupt: a file that it needs is gone or another."""
-    none = pa.array([], pa.large_string())
+    whole = RowChanges(_latest(files, move.after, move.schema, key), whole=True)
     if move.before is None:
-        return RowChanges(latest_lines(files, move.after, move.schema, key), none, whole=True)
-    same = sum(
-        1 for _ in takewhile(lambda pair: pair[0].key == pair[1].key, zip(move.before, move.after, strict=False))
-    )
-    left, entered = move.before[same:], move.after[same:]
+        return whole
+    same_before, same_after = same_until(move.before, move.after)
+    left, entered = move.before[same_before:], move.after[same_after:]
     if not left:
-        rows = latest_per_key(files.rows(entered, move.schema, verify=True, deletes=True), key)
-        return RowChanges(lines_of(rows_that_stay(rows)), lines_of(deleted_keys(rows, key)))
+        return RowChanges(_added(files, entered, move.schema, key))
+    if sum(file.rows for file in (*left, *entered)) > MOST_ROWS:
+        return whole
     try:
         rows_left = files.rows(left, move.schema, verify=True, deletes=True)
     except StateCorrupt:  # what the table is to show may be whole: going back may be how that is mended
-        return RowChanges(latest_lines(files, move.after, move.schema, key), none, whole=True)
+        return whole
     rows_entered = files.rows(entered, move.schema, verify=True, deletes=True)
     concerned = pc.unique(lines_of(pa.concat_tables([rows_left.select(key), rows_entered.select(key)])))
-    below = _rows_of_keys(files, move.before[:same], move.schema, key, concerned)
+    below = list(_rows_of_keys(files, move.after[:same_after], move.schema, key, concerned))
     now = latest_rows([*below, rows_left], key)
     then = latest_rows([*below, rows_entered], key)
     lines_then = lines_of(then)
     changed = pc.invert(pc.is_in(lines_then, value_set=lines_of(now)))
     keys_now = lines_of(now.select(key))
     gone = pc.invert(pc.is_in(keys_now, value_set=lines_of(then.select(key))))
-    return RowChanges(lines_then.filter(changed), keys_now.filter(gone))
+    return RowChanges((LineChanges(lines_then.filter(changed), keys_now.filter(gone)),))
 
 
 def latest_lines(files: TableFiles, of: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...]) -> pa.Array:
@@ -74,12 +88,29 @@ def latest_lines(files: TableFiles, of: Sequence[StagedFile], schema: pa.Schema,
     return lines_of(files.latest(of, schema, key, verify=True))
 
 
+def _latest(
+    files: TableFiles, of: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...]
+) -> Iterator[LineChanges]:
+    yield LineChanges(latest_lines(files, of, schema, key), pa.array([], pa.large_string()))
+
+
+def _added(
+    files: TableFiles, entered: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...]
+) -> Iterator[LineChanges]:
+    """Yield what files change that come above all others, in their order: of small ones together."""
+    for together in cut_by_bytes(entered, _TOGETHER_BYTES):
+        pieces: Iterable[pa.Table] = files.pieces(together[0], schema, verify=True, deletes=True)
+        if len(together) > 1:
+            pieces = [files.rows(together, schema, verify=True, deletes=True)]
+        for piece in pieces:
+            rows = latest_per_key(piece, key)
+            yield LineChanges(lines_of(rows_that_stay(rows)), lines_of(deleted_keys(rows, key)))
+
+
 def _rows_of_keys(
     files: TableFiles, of: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...], wanted: pa.Array
-) -> list[pa.Table]:
-    """Return the rows with these keys, with deletes, file by file: of a large table a few are wanted."""
-    found = []
+) -> Iterator[pa.Table]:
+    """Yield the rows with these keys, with deletes, piece by piece: of a large table a few are wanted."""
     for file in of:
-        rows = files.fetch(file, schema, verify=True, deletes=True)
-        found.append(rows.filter(pc.is_in(lines_of(rows.select(key)), value_set=wanted)))
-    return found
+        for rows in files.pieces(file, schema, verify=True, deletes=True):
+            yield rows.filter(pc.is_in(lines_of(rows.select(key)), value_set=wanted))
