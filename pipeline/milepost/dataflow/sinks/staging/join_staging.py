@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from milepost.dataflow.sinks.contract import StagingSink
 from milepost.dataflow.sinks.files.deletes import alike, stageable
+from milepost.dataflow.sinks.files.file_cuts import cut_by_bytes
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.files.table_schema import latest_per_key
 from milepost.dataflow.sinks.records.committables import JoinedFile, RowsPiece, StagedRows
 from milepost.dataflow.sinks.records.shown_rows import joined_number
-from milepost.dataflow.sinks.staging.small_files import JoinPlan, Run, cut_by_bytes, rows_identity
+from milepost.dataflow.sinks.staging.small_files import JoinPlan, Run, rows_identity
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import begin_beside

@@ -22,6 +22,7 @@ from itertools import accumulate, chain, groupby
 
 import pyarrow as pa
 
+from milepost.dataflow.sinks.files.file_cuts import cut_by_bytes
 from milepost.dataflow.sinks.records.committables import JoinedFile, PartitionValues, StagedFile
 from milepost.dataflow.sinks.records.table_keys import staged_by
 from milepost.protocol.records.errors import ProtocolViolation
@@ -116,19 +117,6 @@ def by_partition(files: Iterable[StagedFile]) -> dict[PartitionValues, list[Stag
     for file in files:
         found.setdefault(file.partition, []).append(file)
     return found
-
-
-def cut_by_bytes(files: Iterable[StagedFile], most: int) -> Iterator[Run]:
-    """Yield the files in their order, so many together that they have at most so many bytes; a larger one alone."""
-    part, size = list[StagedFile](), 0
-    for file in files:
-        if part and size + file.size > most:
-            yield tuple(part)
-            part, size = [], 0
-        part.append(file)
-        size += file.size
-    if part:
-        yield tuple(part)
 
 
 def _same_rows(removed: Sequence[StagedFile], added: Sequence[StagedFile]) -> set[str]:

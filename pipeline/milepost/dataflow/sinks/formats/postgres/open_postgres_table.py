@@ -12,7 +12,12 @@ from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.formats.postgres.database import Connection, Database
 from milepost.dataflow.sinks.formats.postgres.postgres_types import MARK, check_columns, required_type
 from milepost.dataflow.sinks.formats.postgres.refusals import refuse_table
-from milepost.dataflow.sinks.formats.postgres.row_changes import RowChanges, latest_lines, row_changes
+from milepost.dataflow.sinks.formats.postgres.row_changes import (
+    LineChanges,
+    RowChanges,
+    line_changes,
+    row_changes,
+)
 from milepost.dataflow.sinks.formats.postgres.row_lines import copy_bytes, lines_of
 from milepost.dataflow.sinks.formats.postgres.table_head import TableHead, TableName, move_head, read_head, widen_head
 from milepost.dataflow.sinks.records.committables import StagedFile
@@ -27,6 +32,7 @@ from milepost.protocol.records.errors import (
 
 _ROWS = sql.Identifier("pg_temp", "milepost_rows")
 _KEYS = sql.Identifier("pg_temp", "milepost_keys")
+_PIECE = sql.Identifier("pg_temp", "milepost_piece")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +95,8 @@ class OpenPostgresTable:
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
         place, schema = self._place, self._head.schema
-        lines = latest_lines(place.files, files, schema, place.key)
         with place.database.look(f"{place.shown} was not compared") as connection:
-            rows = _OwnTable(connection, _ROWS, schema, tuple(schema.names))
-            rows.add(lines)
-            rows.analyze()
+            self._fold(connection, line_changes(place.files, files, schema, place.key))
             row = connection.execute(
                 sql.SQL(
                     "SELECT count(*) FILTER (WHERE t.{one} IS NULL), "
@@ -154,12 +157,8 @@ class OpenPostgresTable:
         )
 
     def _write(self, connection: Connection, move: TableMove, changes: RowChanges) -> None:
-        schema = self._head.schema
-        rows = _OwnTable(connection, _ROWS, schema, tuple(schema.names))
         if changes.whole:
-            for piece in changes.pieces:
-                rows.add(piece.rows)
-            rows.analyze()
+            self._fold(connection, changes.pieces)
             self._put(connection, move, differing=True)
             connection.execute(
                 sql.SQL(
@@ -169,6 +168,8 @@ class OpenPostgresTable:
             )
             self._refuse_foreign(connection, _ROWS, "Nothing was moved.")
             return
+        schema = self._head.schema
+        rows = _OwnTable(connection, _ROWS, schema, tuple(schema.names))
         keys = _OwnTable(connection, _KEYS, schema, self._place.key)
         for piece in changes.pieces:
             if len(piece.rows):
@@ -182,6 +183,24 @@ class OpenPostgresTable:
                         **self._names()
                     )
                 )
+
+    def _fold(self, connection: Connection, pieces: Iterable[LineChanges]) -> None:
+        """Make a table of the transaction's own of what pieces leave, one on another."""
+        schema, key, names = self._head.schema, self._place.key, self._names()
+        columns = tuple(schema.names)
+        found = _OwnTable(connection, _ROWS, schema, columns, key)
+        rows, keys = _OwnTable(connection, _PIECE, schema, columns), _OwnTable(connection, _KEYS, schema, key)
+        for piece in pieces:
+            if found.is_empty:
+                found.add(piece.rows)
+                continue
+            rows.fill(piece.rows)
+            put = "INSERT INTO {rows} ({columns}) SELECT {columns} FROM {piece} ON CONFLICT ({key}) DO {update}"
+            connection.execute(sql.SQL(put).format(**names))
+            if len(piece.gone):
+                keys.fill(piece.gone)
+                connection.execute(sql.SQL("DELETE FROM {rows} t USING {keys} r WHERE {same}").format(**names))
+        found.analyze()
 
     def _put(self, connection: Connection, move: TableMove, *, differing: bool) -> int:
         """Write the rows that were copied, or those of them that differ; return how many were, none of others."""
@@ -228,19 +247,22 @@ class OpenPostgresTable:
         identifiers = [sql.Identifier(column) for column in columns]
         listed = sql.SQL(", ")
         keys = [sql.Identifier(column) for column in self._place.key]
-        sets = [
+        *values, mark = [
             sql.SQL("{0} = excluded.{0}").format(sql.Identifier(column))
             for column in (*columns, MARK)
             if column not in self._place.key
         ]
+        update = sql.SQL("UPDATE SET {}").format(listed.join(values)) if values else sql.SQL("NOTHING")
         return {
             "table": self._place.name.quoted,
             "rows": _ROWS,
             "keys": _KEYS,
+            "piece": _PIECE,
             "mark": sql.Identifier(MARK),
             "columns": listed.join(identifiers),
             "key": listed.join(keys),
-            "sets": listed.join(sets),
+            "sets": listed.join([*values, mark]),
+            "update": update,
             "same": sql.SQL(" AND ").join(sql.SQL("t.{0} = r.{0}").format(one) for one in keys),
             "ours": listed.join(sql.SQL("t.{}").format(one) for one in identifiers),
             "theirs": listed.join(sql.SQL("r.{}").format(one) for one in identifiers),
@@ -249,25 +271,33 @@ class OpenPostgresTable:
 
 
 class _OwnTable:
-    """A table of the transaction's own, with these columns."""
+    """A table of the transaction's own, with these columns, and a key or none."""
 
     def __init__(
-        self, connection: Connection, name: sql.Identifier, schema: pa.Schema, columns: tuple[str, ...]
+        self,
+        connection: Connection,
+        name: sql.Identifier,
+        schema: pa.Schema,
+        columns: tuple[str, ...],
+        key: tuple[str, ...] = (),
     ) -> None:
-        self._connection, self._name, self._is_empty = connection, name, True
-        made = sql.SQL(", ").join(column_sql(schema.field(column)) for column in columns)
-        connection.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(name, made))
+        self._connection, self._name, self.is_empty = connection, name, True
+        made = [column_sql(schema.field(column)) for column in columns]
+        if key:
+            made.append(sql.SQL("PRIMARY KEY ({})").format(sql.SQL(", ").join(map(sql.Identifier, key))))
+        statement = sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP")
+        connection.execute(statement.format(name, sql.SQL(", ").join(made)))
 
     def add(self, lines: pa.Array) -> None:
         """Put rows into it, beside those that it has."""
         with self._connection.cursor() as cursor, cursor.copy(sql.SQL("COPY {} FROM STDIN").format(self._name)) as copy:
             for piece in copy_bytes(lines):
                 copy.write(piece)
-        self._is_empty = False
+        self.is_empty = False
 
     def fill(self, lines: pa.Array) -> None:
         """Put rows in the place of those that it has."""
-        if not self._is_empty:
+        if not self.is_empty:
             self._connection.execute(sql.SQL("TRUNCATE {}").format(self._name))
         self.add(lines)
         self.analyze()

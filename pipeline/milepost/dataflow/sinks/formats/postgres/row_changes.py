@@ -7,7 +7,8 @@ row::
     then   a b e         one that differs is written, a key without a row then is deleted
 
 A move that only adds files reads just those, some rows at a time. Where nobody knows what the table shows, or it is not
-to be trusted, or where the others have too many rows, all that it is to show is compared with what is in it.
+to be trusted, or where the others have too many rows, all that it is to show is compared with what is in it, by the
+database: files are told to it one after another.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.sinks.files.deletes import deleted_keys, latest_rows, rows_that_stay
+from milepost.dataflow.sinks.files.file_cuts import cut_by_bytes
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.files.table_schema import latest_per_key
 from milepost.dataflow.sinks.formats.postgres.row_lines import lines_of
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.shown_rows import same_until
-from milepost.dataflow.sinks.staging.small_files import cut_by_bytes
 from milepost.dataflow.sinks.table_format import TableMove
 from milepost.protocol.records.errors import StateCorrupt
 
@@ -49,7 +50,7 @@ class RowChanges:
 
     Attributes:
         pieces: one after another. Reading them raises StateCorrupt.
-        whole: their rows are all that there is to be, each key once: other rows of ours go, and no `gone` has any.
+        whole: what they make of an empty table is all that there is to be: other rows of ours go.
     """
 
     pieces: Iterable[LineChanges]
@@ -58,13 +59,13 @@ class RowChanges:
 
 def row_changes(files: TableFiles, move: TableMove, key: tuple[str, ...]) -> RowChanges:
     """Return what a move does. Raises StateCorrupt: a file that it needs is gone or another."""
-    whole = RowChanges(_latest(files, move.after, move.schema, key), whole=True)
+    whole = RowChanges(line_changes(files, move.after, move.schema, key), whole=True)
     if move.before is None:
         return whole
     same_before, same_after = same_until(move.before, move.after)
     left, entered = move.before[same_before:], move.after[same_after:]
     if not left:
-        return RowChanges(_added(files, entered, move.schema, key))
+        return RowChanges(line_changes(files, entered, move.schema, key))
     if sum(file.rows for file in (*left, *entered)) > MOST_ROWS:
         return whole
     try:
@@ -83,22 +84,14 @@ def row_changes(files: TableFiles, move: TableMove, key: tuple[str, ...]) -> Row
     return RowChanges((LineChanges(lines_then.filter(changed), keys_now.filter(gone)),))
 
 
-def latest_lines(files: TableFiles, of: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...]) -> pa.Array:
-    """Return the lines of what a table of these files shows. Raises StateCorrupt."""
-    return lines_of(files.latest(of, schema, key, verify=True))
-
-
-def _latest(
+def line_changes(
     files: TableFiles, of: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...]
 ) -> Iterator[LineChanges]:
-    yield LineChanges(latest_lines(files, of, schema, key), pa.array([], pa.large_string()))
+    """Yield what files change that come above all others, in their order: of small ones together.
 
-
-def _added(
-    files: TableFiles, entered: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...]
-) -> Iterator[LineChanges]:
-    """Yield what files change that come above all others, in their order: of small ones together."""
-    for together in cut_by_bytes(entered, _TOGETHER_BYTES):
+    Raises: StateCorrupt.
+    """
+    for together in cut_by_bytes(of, _TOGETHER_BYTES):
         pieces: Iterable[pa.Table] = files.pieces(together[0], schema, verify=True, deletes=True)
         if len(together) > 1:
             pieces = [files.rows(together, schema, verify=True, deletes=True)]
