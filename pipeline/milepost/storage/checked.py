@@ -12,7 +12,7 @@ from typing import IO
 
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import CommitConflict, EnvironmentUnusable, NotFound, StateCorrupt
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.protocol.retention.handle_check import MISSING, digest_fault, handle_fault
 from milepost.storage.concurrency.asked_ahead import asked_ahead
 
@@ -94,6 +94,23 @@ def handle_files(store: ObjectStore, handles: Sequence[ObjectHandle]) -> Iterato
             yield file
 
 
+@contextmanager
+def stored_file(store: ObjectStore, key: str) -> Iterator[IO[bytes]]:
+    """Yield the body of an object of which nothing is recorded as a file, in the version that it has now.
+
+    Raises: NotFound. CommitConflict: it was replaced meanwhile. EnvironmentUnusable: as `handle_file`.
+    """
+    stat = store.stat(key)
+    if stat.size <= IN_MEMORY_BYTES:
+        yield io.BytesIO(store.get_if_match(key, stat.etag))
+        return
+    with tempfile.TemporaryFile() as scratch:
+        for piece in _pieces(store, stat):
+            _write(scratch, piece)
+        scratch.seek(0)
+        yield scratch
+
+
 def check_handle(store: ObjectStore, handle: ObjectHandle) -> None:
     """Read the object that a handle refers to, piece by piece, and keep nothing of it. Raises: as `read_handle`."""
     if handle.size <= IN_MEMORY_BYTES:
@@ -107,8 +124,7 @@ def _check_pieces(store: ObjectStore, handle: ObjectHandle, scratch: IO[bytes] |
     digest = hashlib.sha256()
     try:
         stat = store.stat(handle.key)
-        for start in range(0, stat.size if stat.size == handle.size else 0, _PIECE_BYTES):
-            piece = store.get_range(handle.key, stat.etag, start, min(start + _PIECE_BYTES, stat.size))
+        for piece in _pieces(store, stat) if stat.size == handle.size else ():
             digest.update(piece)
             if scratch is not None:
                 _write(scratch, piece)
@@ -119,6 +135,11 @@ def _check_pieces(store: ObjectStore, handle: ObjectHandle, scratch: IO[bytes] |
     fault = digest_fault(stat.size, digest.hexdigest(), handle)
     if fault is not None:
         raise _corrupt(store, handle, fault)
+
+
+def _pieces(store: ObjectStore, stat: ObjectStat) -> Iterator[bytes]:
+    for start in range(0, stat.size, _PIECE_BYTES):
+        yield store.get_range(stat.key, stat.etag, start, min(start + _PIECE_BYTES, stat.size))
 
 
 def _write(scratch: IO[bytes], piece: bytes) -> None:

@@ -9,9 +9,11 @@ empty.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +22,8 @@ import pyarrow.parquet as pq
 
 from milepost.dataflow.operators.contract import ONLY_TABLE, StatefulOperator
 from milepost.dataflow.quality.verdict import GateVerdict
+from milepost.dataflow.sinks.files.kept_rows import KeptRows
+from milepost.dataflow.sinks.files.ordered_rows import ordered_rows
 from milepost.epoch.code_hash import code_by_name
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
 from milepost.epoch.plan import InputRecord, encode_input_record
@@ -47,16 +51,22 @@ from milepost.protocol.records.locations import file_url
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec
 from milepost.state.keyed.keyed_state import restore_state
+from milepost.state.keyed.slices import STATE_COPIES, joined_handle, row_bytes, slices_within
 from milepost.state.layers.exact_keys import key_numbers
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.checked import write_content_addressed
+from milepost.storage.checked import stored_file, write_content_addressed
 from milepost.storage.layout import INPUTS_PREFIX, state_prefix
 
 _KINDS = "aggregate, deduplicate, process"
+_GROUP = "__key_group"
+_CSV_BLOCK_BYTES = 16 << 20
+
+_SLICE_BYTES = 128 << 20
+"""Memory of a slice of a subtask's key groups while it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,25 +170,33 @@ def _spec(context: JobContext, loaded: LoadedCode, uid: str) -> StatefulSpec:
 
 def read_table(
     context: JobContext, loaded: LoadedCode, spec: StatefulSpec, file: str
-) -> tuple[StatefulOperator, pa.Table]:
+) -> tuple[StatefulOperator, KeptRows]:
     """Read a table of an operator's state, all of it. Strict: the very columns and types, no key twice.
 
-    What only Spark knows of the operator's types is taken from the table; the first epoch compares it.
+    What only Spark knows of the operator's types is taken from the table, of CSV from its first 16 MB; the first epoch
+    compares it.
 
     Returns: the operator that has this state, and its rows.
     Raises: NotFound: no such file. InvalidRequest: it is not such a table.
     """
     url = file if "://" in file else file_url(Path(file).absolute())
     folder, _, name = url.rpartition("/")
+    with ExitStack() as opened:
+        try:
+            body = opened.enter_context(stored_file(context.other_store(folder), name))
+        except NotFound as error:
+            raise NotFound(
+                f"there is no file {file} with the state of operator {spec.uid}. Nothing was changed.", uid=spec.uid
+            ) from error
+        return _read_table(loaded, spec, file, name, body)
+
+
+def _read_table(
+    loaded: LoadedCode, spec: StatefulSpec, file: str, name: str, body: IO[bytes]
+) -> tuple[StatefulOperator, KeptRows]:
     try:
-        body = context.other_store(folder).get(name)
-    except NotFound as error:
-        raise NotFound(
-            f"there is no file {file} with the state of operator {spec.uid}. Nothing was changed.", uid=spec.uid
-        ) from error
-    try:
-        found = _parsed(name, body, None)
-        operator = expected_operator({ONLY_TABLE: found.schema}, spec, loaded.graph, loaded)
+        found, _ = _parsed(name, body, None)
+        operator = expected_operator({ONLY_TABLE: found}, spec, loaded.graph, loaded)
         assert operator is not None, "every class is loaded"
         if len(operator.tables) > 1:
             raise InvalidRequest(
@@ -188,36 +206,57 @@ def read_table(
                 uid=spec.uid,
             )
         expected = pa.schema([pa.field(field.name, field.type) for field in operator.tables[ONLY_TABLE].schema])
-        if name.endswith(".csv"):
-            found = _parsed(name, body, expected)
+        found, pieces = _parsed(name, body, expected)
+        types = {field.name: field.type for field in found}
+        wanted = {field.name: field.type for field in expected}
+        if types != wanted or len(found) != len(wanted):
+            raise _unfit(operator, file, _told_differences(types, wanted) or "a column occurs twice")
+        rows = KeptRows(expected, (piece.select(expected.names).cast(expected) for piece in pieces))
     except (pa.ArrowException, OSError) as error:
         problem = f"it cannot be read: {str(error).splitlines()[0]}"
         raise InvalidRequest(f"{file}, the state of operator {spec.uid}: {problem}. Nothing was changed.") from error
-    types = {field.name: field.type for field in found.schema}
-    wanted = {field.name: field.type for field in expected}
-    if types != wanted or len(found.schema) != len(wanted):
-        wrong = sorted(name for name in {*types, *wanted} if types.get(name) != wanted.get(name))
-        shown = ", ".join(f"{one}: {types.get(one, 'absent')}, expected {wanted.get(one, 'absent')}" for one in wrong)
-        raise _unfit(operator, file, shown or "a column occurs twice")
-    if not found.num_rows:
+    if not rows.num_rows:
         raise _unfit(operator, file, "it has no rows")
-    rows = found.select(expected.names).cast(expected).combine_chunks()
-    repeated = rows.num_rows - np.unique(key_numbers(rows.select(list(operator.tables[ONLY_TABLE].key)))).size
+    repeated = rows.num_rows - _distinct_keys(rows, operator.tables[ONLY_TABLE].key)
     if repeated:
         raise _unfit(operator, file, f"{repeated} of its rows repeat the key of another")
     return operator, rows
 
 
-def _parsed(name: str, body: bytes, expected: pa.Schema | None) -> pa.Table:
-    suffix = Path(name).suffix
+def _told_differences(types: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataType]) -> str:
+    wrong = sorted(name for name in {*types, *wanted} if types.get(name) != wanted.get(name))
+    return ", ".join(f"{one}: {types.get(one, 'absent')}, expected {wanted.get(one, 'absent')}" for one in wrong)
+
+
+def _distinct_keys(rows: KeptRows, key: Sequence[str]) -> int:
+    """Return how many keys the rows have."""
+
+    def once(keys: pa.Table) -> pa.Table:
+        keys = keys.combine_chunks()
+        return keys.take(pa.array(np.unique(key_numbers(keys), return_index=True)[1]))
+
+    return sum(keys.num_rows for keys in ordered_rows((piece.select(list(key)) for piece in rows), key, once))
+
+
+def _parsed(name: str, body: IO[bytes], expected: pa.Schema | None) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """Return the columns of a file, and its rows, some at a time."""
+    suffix, source = Path(name).suffix, pa.PythonFile(body, mode="r")
+    body.seek(0)
     if suffix == ".parquet":
-        return pq.ParquetFile(pa.BufferReader(body)).read()
+        file = pq.ParquetFile(source)
+        return file.schema_arrow, _batches(file.iter_batches())
     if suffix == ".csv":
         convert = pyarrow.csv.ConvertOptions(
             column_types=expected, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
         )
-        return pyarrow.csv.read_csv(pa.BufferReader(body), convert_options=convert)
+        reading = pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES)
+        reader = pyarrow.csv.open_csv(source, convert_options=convert, read_options=reading)
+        return reader.schema, _batches(reader)
     raise InvalidRequest(f"{name}: expected a file .parquet or .csv. Nothing was changed.")
+
+
+def _batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    return (pa.Table.from_batches([batch]) for batch in batches)
 
 
 def _unfit(operator: StatefulOperator, file: str, problem: str) -> InvalidRequest:
@@ -231,17 +270,24 @@ def _unfit(operator: StatefulOperator, file: str, problem: str) -> InvalidReques
 
 
 def _snapshot(
-    context: JobContext, pending: PendingCheckpoint, hasher: KeyHash, operator: StatefulOperator, rows: pa.Table
+    context: JobContext, pending: PendingCheckpoint, hasher: KeyHash, operator: StatefulOperator, rows: KeptRows
 ) -> OperatorSnapshot:
     """Write the rows as the state of each subtask, below the pending checkpoint's token."""
     spec, table = context.spec, operator.tables[ONLY_TABLE]
     groups, parallelism = spec.checkpointing.max_parallelism, spec.spark.parallelism
-    placed = hasher.key_groups(rows, table.routing_key, groups)
+    owned = [key_group_range(groups, parallelism, subtask) for subtask in range(parallelism)]
+    per_group = np.full(groups, rows.num_rows * row_bytes(table.schema) * STATE_COPIES // groups, dtype=np.int64)
+    slices = [slices_within(own, per_group[own.start : own.stop], _SLICE_BYTES) for own in owned]
+
+    def placed(piece: pa.Table) -> pa.Table:
+        return piece.append_column(_GROUP, pa.array(hasher.key_groups(piece, table.routing_key, groups)))
+
+    in_order = ordered_rows(map(placed, rows), [_GROUP])
+    parts = _by_slice(in_order, [part for parts in slices for part in parts], table.schema)
     handles = []
-    for subtask in range(parallelism):
-        own = key_group_range(groups, parallelism, subtask)
-        inside = np.asarray((placed >= own.start) & (placed < own.stop), dtype=np.bool_)
-        handles.append(_write(context, pending, hasher, operator, rows.filter(pa.array(inside)), own))
+    for of_subtask in slices:
+        written = [_write(context, pending, hasher, operator, next(parts), part) for part in of_subtask]
+        handles.append(joined_handle(written, ()))
     return OperatorSnapshot(
         tables={ONLY_TABLE: StateTableSnapshot(table.key, table.routing_key, table.schema, tuple(handles))},
         firing=(None,) * parallelism,
@@ -251,6 +297,23 @@ def _snapshot(
         rows_out=0,
         late_rows=0,
     )
+
+
+def _by_slice(pieces: Iterable[pa.Table], slices: Sequence[range], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the rows of each slice of the key groups; they come in the order of those."""
+    waiting, following = list[pa.Table](), iter(pieces)
+    for part in slices:
+        own = []
+        while True:
+            piece = waiting.pop() if waiting else next(following, None)
+            if piece is None:
+                break
+            inside = int(np.searchsorted(piece.column(_GROUP).to_numpy(), part.stop))
+            own.append(piece.slice(0, inside).drop_columns([_GROUP]))
+            if inside < piece.num_rows:
+                waiting.append(piece.slice(inside))
+                break
+        yield pa.concat_tables(own) if own else schema.empty_table()
 
 
 def _write(

@@ -10,11 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from milepost.cli.terminal.tables import write_file
+from milepost.jobmaster.savepoints import bootstrap
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.saved_job import OtherJob
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.stores.faulty_store import Effect, Fault, at
+from tests.harness.stores.held_rows import hold_few_rows
 from tests.harness.stores.job_stores import break_store
 from tests.harness.tasks.tables import assert_same_rows
 
@@ -68,12 +70,22 @@ def beside(job: CountedJob) -> OtherJob:
     return OtherJob.beside(job, {"path: ../landing/*.csv": "path: ../later/*.csv"})
 
 
+@pytest.mark.parametrize("held", ["in memory", "on the disk"])
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_a_job_goes_on_from_the_exported_state_of_another(job: CountedJob, tmp_path: Path, suffix: str) -> None:
+def test_a_job_goes_on_from_the_exported_state_of_another(
+    job: CountedJob, tmp_path: Path, suffix: str, held: str
+) -> None:
     """What its later epochs leave and emit is what the original's leave and emit, row for row."""
     files = exported(job, tmp_path / "tables", suffix)
     other = beside(job)
-    result = other.master.bootstrap(files)
+    with pytest.MonkeyPatch.context() as patch:
+        if held == "on the disk":
+            hold_few_rows(patch)
+            patch.setattr(bootstrap, "_SLICE_BYTES", 500)
+        result = other.master.bootstrap(files)
+    written = other.context.base_metadata(other.context.head().state, result.head)
+    runs = [len(handle.runs) for table in written.state_tables.values() for handle in table.state.handles]
+    assert (max(runs) > 1) is (held == "on the disk"), "of a subtask one run, or one of each slice"
     assert {uid: one.rows for uid, one in result.operators.items()} == {"latest": 7, "unique": 9, "pairs": 7}
     for uid in UIDS:
         assert_same_rows(other.master.state(uid), job.master.state(uid), uid)
@@ -147,8 +159,13 @@ def test_a_table_that_is_not_the_state_is_refused_and_nothing_is_written(job: Co
     assert not (job.small.folder / "store" / "other" / "manifest").exists()
 
 
-def test_one_zero_and_one_nan_are_keys_however_they_are_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("held", ["in memory", "on the disk"])
+def test_one_zero_and_one_nan_are_keys_however_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: str
+) -> None:
     """State has one zero and one NaN: of two rows with either, one would be lost without a word."""
+    if held == "on the disk":
+        hold_few_rows(monkeypatch, 20)
     job = CountedJob(SparklessJob.create(tmp_path / "job", {"k: int64": "k: float64"}))
     other_nan = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000001))[0]
     keys = pa.array([0.0, -0.0, float("nan"), other_nan, 1.0, None, None])
