@@ -62,7 +62,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "spark": ("worker", "wire", "task", "driver", "local"),
     "spark.driver": (
         "engines lost_tasks spark_errors",
-        "deadline sql_projection",
+        "deadline probe sql_projection",
         "epoch_graph gate_job spark_answers",
         "runner",
         "open_runner",

@@ -14,7 +14,7 @@ import urllib.request
 import venv
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
@@ -38,16 +38,23 @@ FOLDERS = {"HOME": "home", "TMPDIR": "tmp", "SPARK_LOCAL_DIRS": "local", "SPARK_
 
 @dataclass
 class Machine:
-    """One process of the cluster, with an address, and a home and folders that no other one has."""
+    """One process, with an address, and a home and folders that no other one has.
+
+    Attributes:
+        spark: where Spark lies. more: variables beside those that all of them have.
+    """
 
     folder: Path
     address: str
+    spark: Path = SPARK
+    more: Mapping[str, str] = field(default_factory=dict)
     process: psutil.Popen | None = None
 
-    def start(self, name: str, *arguments: str) -> None:
+    def start(self, program: str, *arguments: str) -> None:
+        """Start one of Spark's programs."""
         for folder in FOLDERS.values():
             (self.folder / folder).mkdir(parents=True, exist_ok=True)
-        command = [str(SPARK / "bin" / "spark-class"), name, "--host", self.address, *arguments]
+        command = [str(self.spark / "bin" / program), *arguments]
         with (self.folder / "log").open("ab") as log:
             self.process = psutil.Popen(
                 command,
@@ -64,7 +71,7 @@ class Machine:
         return {
             "PATH": os.defpath,
             "JAVA_HOME": str(find_java().home),
-            "SPARK_HOME": str(SPARK),
+            "SPARK_HOME": str(self.spark),
             "SPARK_LOCAL_IP": self.address,
             "SPARK_LOCAL_HOSTNAME": self.address,
             "SPARK_DAEMON_MEMORY": "256m",
@@ -74,6 +81,7 @@ class Machine:
             "TZ": "UTC",
             "LC_ALL": "C.UTF-8",
             **{variable: str(self.folder / folder) for variable, folder in FOLDERS.items()},
+            **self.more,
         }
 
     def stop(self, *, kill: bool = False) -> None:
@@ -94,14 +102,14 @@ class SparkCluster:
     def __init__(self, folder: Path) -> None:
         port, self._ui = free_ports(2)
         self.url = f"spark://{MASTER}:{port}"
-        self.python = _python(folder / "python")
+        self.python = python_without_milepost(folder / "python")
         self._master = Machine(folder / "master", MASTER)
         self.machines = [Machine(folder / address, address) for address in WORKERS]
 
     def start(self) -> None:
         port = self.url.rpartition(":")[2]
         name = "org.apache.spark.deploy.master.Master"
-        self._master.start(name, "--port", port, "--webui-port", str(self._ui))
+        self._master.start("spark-class", name, "--host", MASTER, "--port", port, "--webui-port", str(self._ui))
         wait_until(
             lambda: self._workers() is not None, seconds=120, what="the Spark master", process=self._master.process
         )
@@ -110,8 +118,9 @@ class SparkCluster:
         wait_until(lambda: self._workers() == len(self.machines), seconds=120, what="the workers of the Spark cluster")
 
     def start_worker(self, machine: Machine) -> None:
+        ports = ("--host", machine.address, "--port", "0", "--webui-port", "0")
         sizes = ("--cores", str(CORES), "--memory", "2g")
-        machine.start("org.apache.spark.deploy.worker.Worker", *sizes, "--port", "0", "--webui-port", "0", self.url)
+        machine.start("spark-class", "org.apache.spark.deploy.worker.Worker", *ports, *sizes, self.url)
 
     def stop(self) -> None:
         for machine in (*self.machines, self._master):
@@ -145,12 +154,16 @@ class SparkCluster:
         return None
 
 
-def _python(folder: Path) -> Path:
+def python_without_milepost(folder: Path) -> Path:
     """Make a Python that has what is installed here, without what `.pth` files add: those of an editable Milepost."""
+    return python_with(folder, *(Path(place) for place in sys.path if Path(place).name == "site-packages"))
+
+
+def python_with(folder: Path, *libraries: Path) -> Path:
+    """Make a Python that imports from these folders, beside the standard library and nothing else."""
     venv.create(folder, with_pip=False, symlinks=True)
     (own,) = folder.glob("lib/python*/site-packages")
-    installed = [place for place in sys.path if Path(place).name == "site-packages"]
-    (own / "libraries.pth").write_text("".join(f"{place}\n" for place in installed), encoding="utf-8")
+    (own / "libraries.pth").write_text("".join(f"{place}\n" for place in libraries), encoding="utf-8")
     return folder / "bin" / "python"
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from milepost.spec.values.spark_remote import TOKEN_VARIABLE
 from tests.harness.jobs.connected_job import ConnectedJob, lake_connection
 from tests.harness.jobs.keyed_job import KeyedJob
-from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.milepost_cli import assert_clear_error, milepost, milepost_process
 from tests.harness.jobs.spec_edits import edited
 from tests.harness.servers.packed_environment import packed_environment
 from tests.harness.servers.s3_servers import Seaweed
-from tests.harness.servers.spark_cluster import SparkCluster, spark_cluster
+from tests.harness.servers.spark_cluster import SparkCluster, python_with, spark_cluster
+from tests.harness.servers.stock_connect_server import stock_connect_server
 
 PARALLELISM = (2, 4, 3)
 """Of one epoch after another."""
@@ -81,6 +84,39 @@ def test_many_keys_and_a_class_of_the_user_on_a_cluster_rescaled_between_epochs(
     for landed in (keys, rows, rows):
         job.land(seed, keys, landed)
     run_elsewhere(job.spec_path)
+    job.assert_tables_equal_the_oracle()
+
+
+def test_workers_that_lack_what_tasks_import_are_refused_before_anything_runs(
+    cluster: SparkCluster, seaweed: Seaweed, tmp_path: Path, seed: int
+) -> None:
+    job = KeyedJob.create(
+        tmp_path / "job", seaweed, cluster.spark({"spark.pyspark.python": str(python_with(tmp_path / "bare"))})
+    )
+    job.land(seed, 10, 10)
+    ran = milepost_process("run", job.spec_path)
+    assert_clear_error(
+        ran, 8, f"cannot be imported by the executors of the cluster at {cluster.url}", "Nothing was run"
+    )
+
+
+@pytest.mark.referee
+def test_a_connect_server_of_a_cluster_hands_code_and_archives_on_to_its_workers(
+    cluster: SparkCluster, seaweed: Seaweed, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's own environment has neither Milepost nor a library, and its workers have Spark alone."""
+    bare = python_with(tmp_path / "bare")
+    archive = packed_environment(tmp_path)
+    conf = {"spark.archives": f"{archive}#environment", "spark.pyspark.python": "./environment/bin/python"}
+    limits = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "700m"}
+    with stock_connect_server(tmp_path / "server", bare, master=cluster.url, conf=limits) as server:
+        monkeypatch.setenv(TOKEN_VARIABLE, server.token)
+        spark = f'spark: {{remote: "{server.remote}", conf: {json.dumps(conf)}'
+        job = KeyedJob.create(tmp_path / "job", seaweed, spark)
+        for landed in (1000, 100):
+            job.land(seed, 1000, landed)
+        ran = milepost("run", job.spec_path, "--until-caught-up")
+        assert ran.exit_code == 0, ran.stderr
     job.assert_tables_equal_the_oracle()
 
 

@@ -89,9 +89,11 @@ def _server(job: LoadedJob) -> Iterator[Check]:
         if server is None:
             return
         require("spark", "a Spark Connect server")
-        from milepost.spark.driver.engines.connect import check_server
+        from milepost.spark.driver.probe import check_server, libraries_of
 
-        yield _check("spark server", True, check_server(server))
+        spec = job.spec
+        libraries = libraries_of((spec.storage, *(source.path for source in spec.sources.values())))
+        yield _check("spark server", True, check_server(server, spec.spark.conf, libraries))
     except CheckpointError as error:
         yield _check("spark server", False, f"{error.message} {error.hint}".strip())
 

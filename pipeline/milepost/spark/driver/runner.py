@@ -23,6 +23,7 @@ from milepost.spark.driver.engines.open_engine import load_engine, open_engine
 from milepost.spark.driver.epoch_graph import epoch_frame
 from milepost.spark.driver.gate_job import judge
 from milepost.spark.driver.lost_tasks import lost_task
+from milepost.spark.driver.probe import libraries_of_plan, probe, unusable
 from milepost.spark.driver.spark_answers import spark_answers
 from milepost.spark.driver.spark_errors import crash, refusal
 from milepost.spark.driver.sql_projection import sql_schema
@@ -33,8 +34,14 @@ from milepost.state.cache.node_cache import EachNodesCache
 
 @dataclass(slots=True)
 class _Job:
-    """What is known of a job of an epoch when Spark raises; epoch None: it is not planned yet, or has no levels."""
+    """What is known of a job of an epoch when Spark raises.
 
+    Attributes:
+        opened: since when its session is known to be able to run it; 0: not yet.
+        epoch: None: it is not planned yet, or has no levels.
+    """
+
+    opened: float = 0.0
     epoch: EpochLevels | None = None
 
 
@@ -57,13 +64,13 @@ class SparkEpochRunner:
 
         Returns: every acknowledgement that reached the driver (distinct copies) and every decline.
         Raises:
+            EnvironmentUnusable: Spark, or what its executors have, cannot run epochs; nothing was run.
             InvalidRequest: the spec does not fit its schemas, or Spark's answers are not those of before.
             SubtaskDeclined: SQL that Spark refuses or that fails on a value, or a task that failed too often.
             CheckpointExpired: the job was still running at the end of `plan.timeout_ms`.
         """
         started = time.monotonic()
         engine = self._engine = open_engine(plan, self._engine)
-        opened = time.monotonic()
         job = _Job()
         with self._job(engine, plan, job):
             plan = _placed(plan, engine)
@@ -76,8 +83,8 @@ class SparkEpochRunner:
             operators=epoch.operators,
             schemas=epoch.schemas,
             spark=answers,
-            session_ms=round((opened - started) * 1000),
-            job_ms=round((finished - opened) * 1000),
+            session_ms=round((job.opened - started) * 1000),
+            job_ms=round((finished - job.opened) * 1000),
         )
 
     def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, Part]:
@@ -94,6 +101,8 @@ class SparkEpochRunner:
         self._running = tag
         try:
             with engine.tagged(tag):
+                probe(engine, libraries_of_plan(plan))
+                job.opened = time.monotonic()
                 yield
         except SPARK_ERRORS as error:
             if deadline.passed:
@@ -104,6 +113,8 @@ class SparkEpochRunner:
                 ) from error
             if (lost := engine.lost(error)) is not None:
                 raise lost from error
+            if not job.opened:
+                raise unusable(engine, error) from error
             epoch = job.epoch
             died = lost_task(plan, epoch.splits if epoch is not None else (), str(error))
             if died is not None:

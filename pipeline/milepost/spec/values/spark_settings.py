@@ -17,6 +17,11 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 PYTHON = "spark.pyspark.python"
 """The interpreter of a cluster's workers: a path there, or below an archive of `spark.archives`."""
 
+SESSION_PYTHON = "spark.sql.execution.pyspark.python"
+"""The same for one session on a running Spark Connect server."""
+
+ARCHIVES = "spark.archives"
+
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 SOCKET_FOLDER = "spark.python.unix.domain.socket.dir"
 

@@ -22,8 +22,19 @@ class ClassicEngine:
         self.session = session
 
     @property
-    def is_here(self) -> bool:
+    def name(self) -> str:
+        return f"the cluster at {self.session.sparkContext.master}"
+
+    @property
+    def is_own(self) -> bool:
         return str(self.session.sparkContext.master).startswith("local[")
+
+    @property
+    def is_here(self) -> bool:
+        return self.is_own
+
+    def setting(self, key: str) -> str:
+        return self.session.conf.get(key, "") or ""
 
     @property
     def slots(self) -> int:

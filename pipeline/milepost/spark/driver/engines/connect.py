@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import grpc
-import pyspark
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql.connect.client import DefaultChannelBuilder
@@ -26,10 +25,12 @@ from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.proto import GetStatusResponse, ReleaseExecuteRequest, SparkConnectServiceStub
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
+from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
 from milepost.spark.driver.engines.engine import epoch_tag
 from milepost.spark.driver.engines.session import quiet_pyspark
+from milepost.spark.driver.engines.shipped_code import FOLDER, parted, shipped_code
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE, SparkRemote
 from milepost.spec.values.spark_settings import session_settings
 
@@ -54,6 +55,9 @@ _REACH = 200
 _OURS = "spark.milepost.settings"
 """Setting of a session on the server: names of the spec's settings that it has, so that one that is gone is unset."""
 
+_SENT = "spark.milepost.sent"
+"""Setting of a session that was sent the code, and the archives of its spec: the hash of the code."""
+
 _GONE = ("INVALID_HANDLE.", "SESSION_CHANGED", "NO_ACTIVE_SESSION")
 _RUNNING = GetStatusResponse.OperationStatus.OperationState.OPERATION_STATE_RUNNING
 
@@ -69,10 +73,22 @@ class RemoteEngine:
         self.session = session
         self.owner = owner
         self._remote = remote
+        self._settings: Mapping[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        return f"the Spark Connect server at {self._remote.url}"
+
+    @property
+    def is_own(self) -> bool:
+        return False
 
     @property
     def is_here(self) -> bool:
-        return self._remote.is_loopback and str(self.session.conf.get("spark.master")).startswith("local[")
+        return self._remote.is_loopback and self.setting("spark.master").startswith("local[")
+
+    def setting(self, key: str) -> str:
+        return self._settings.get(key, "")
 
     @property
     def slots(self) -> int:
@@ -97,11 +113,16 @@ class RemoteEngine:
             _LOG.warning("the jobs of %s on %s were not interrupted: %s", tag, self._remote.url, error)
 
     def apply(self, conf: Mapping[str, str]) -> None:
-        """Give the session the settings of a spec, and take back those of an earlier form of it.
+        """Give the session our code, and the settings of a spec, and take back those of an earlier form of it.
 
         Raises: EnvironmentUnusable: one can only be set when the server starts.
         """
-        present = self.session.conf.getAll
+        conf, archives = parted(conf)
+        present = self._settings = self.session.conf.getAll
+        if present.get(_SENT) != CODE_HASH:
+            for archive in (f"{shipped_code().as_uri()}#{FOLDER}", *(archive.text for archive in archives)):
+                self.session.addArtifacts(archive, archive=True)
+            self.session.conf.set(_SENT, CODE_HASH)
         wanted = {**conf, **session_settings()}
         before = present.get(_OURS, "").split(",") if present.get(_OURS) else []
         changed = {key: value for key, value in wanted.items() if present.get(key) != value}
@@ -168,8 +189,8 @@ def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngi
     Args:
         kept: a session of this process; used when it is that of the plan's job and still lives.
     Raises:
-        EnvironmentUnusable: nobody answers, the token is not the server's, another Spark, or a setting of the spec
-            that only the server's start can make.
+        EnvironmentUnusable: nobody answers, the token is not the server's, or a setting of the spec that only the
+            server's start can make.
     """
     assert plan.server is not None
     remote = plan.server
@@ -192,17 +213,16 @@ def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngi
         raise engine.lost(error) or _refused(remote, error) from error
 
 
-def check_server(remote: SparkRemote) -> str:
-    """Return what answers at an address, in a few words. Raises EnvironmentUnusable as `open_remote` does."""
+def try_out(remote: SparkRemote, conf: Mapping[str, str]) -> RemoteEngine:
+    """Return a session of its own on a server, for somebody who closes it. Raises as `open_remote`."""
     quiet_pyspark()
     _reach(remote)
-    session = _opened(remote, str(uuid.uuid4()))
+    engine = RemoteEngine(_opened(remote, str(uuid.uuid4())), remote, "")
     try:
-        found = f"Spark {session.version} at {remote.url}, {session.conf.get('spark.master')}"
+        engine.apply(conf)
     except PySparkException as error:
-        raise _refused(remote, error) from error
-    session.stop()  # releases it: nobody comes back for this one
-    return found
+        raise engine.lost(error) or _refused(remote, error) from error
+    return engine
 
 
 def _ready(engine: RemoteEngine, plan: EpochPlan) -> RemoteEngine:
@@ -330,22 +350,16 @@ def _opened(remote: SparkRemote, session: str) -> RemoteSession:
     opened = RemoteSession(_Channel(remote, session), userId=_USER)
     opened.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
     try:
-        found = opened.version
+        opened.version  # noqa: B018 - the first question opens it
     except PySparkException as error:
         opened.client.close()
         if error.getCondition() == _CLOSED:
             raise _Closed from error
         raise _refused(remote, error) from error
-    if found == pyspark.__version__:
-        # Closed by the interpreter's last garbage collection instead, one with a call under way never returns: the
-        # thread that would end the call is gone by then.
-        atexit.register(opened.client.close)
-        return opened
-    raise EnvironmentUnusable(
-        f"the Spark Connect server at {remote.url} runs Spark {found}, this process has {pyspark.__version__}. "
-        "Nothing was run.",
-        hint="use a server of the same version",
-    )
+    # Closed by the interpreter's last garbage collection instead, one with a call under way never returns: the
+    # thread that would end the call is gone by then.
+    atexit.register(opened.client.close)
+    return opened
 
 
 def session_id(plan: EpochPlan, number: int) -> str:
@@ -355,7 +369,8 @@ def session_id(plan: EpochPlan, number: int) -> str:
 
 def _owner(plan: EpochPlan) -> tuple[str, ...]:
     root = plan.job_store
-    return (root.url, root.endpoint_url or "", str(plan.timeline), plan.code_hash)
+    sent = (archive.identity for archive in parted(plan.spec.spark.conf)[1])
+    return (root.url, root.endpoint_url or "", str(plan.timeline), plan.code_hash, *sent)
 
 
 def _refused(remote: SparkRemote, error: PySparkException) -> EnvironmentUnusable:

@@ -28,8 +28,19 @@ class Engine(Protocol):
     session: SparkSession
 
     @property
+    def name(self) -> str:
+        """What it is and where, for messages."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether its tasks run in the Python of this process, and what that has."""
+
+    @property
     def is_here(self) -> bool:
         """Whether its tasks run on this machine, and so find the folders that this process names."""
+
+    def setting(self, key: str) -> str:
+        """Return a setting that the session had when it was opened for the epoch; "" without one."""
 
     @property
     def slots(self) -> int:

@@ -10,15 +10,57 @@ from __future__ import annotations
 import os
 import tempfile
 import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from milepost.epoch.code_hash import CODE_HASH, PACKAGE, hash_sources, sources_of
 from milepost.epoch.private_cache import private_cache
 from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.spec.values.spark_settings import ARCHIVES, PYTHON, SESSION_PYTHON
 
 FOLDER = "milepost"
 _WRITTEN = (1980, 1, 1, 0, 0, 0)
 """When each file was written, as far as a ZIP can say: the same code is the same archive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """One of a spec's `spark.archives`, for a session on a Spark Connect server.
+
+    Attributes:
+        text: as the spec has it: a file, and behind `#` the folder that it becomes. identity: of what it is now.
+    """
+
+    text: str
+    identity: str
+
+
+def parted(conf: Mapping[str, str]) -> tuple[dict[str, str], list[Archive]]:
+    """Return the settings that a session on a server can have, and the archives that are sent to it.
+
+    Raises: EnvironmentUnusable: an archive is not there.
+    """
+    settings = dict(conf)
+    texts = [text.strip() for text in settings.pop(ARCHIVES, "").split(",") if text.strip()]
+    if python := settings.pop(PYTHON, None):
+        settings[SESSION_PYTHON] = python
+    return settings, [Archive(text, _identity(text)) for text in texts]
+
+
+def _identity(text: str) -> str:
+    address = urlsplit(text)
+    try:
+        found = Path(url2pathname(address.path)).stat()
+    except OSError as error:
+        raise EnvironmentUnusable(
+            f"{ARCHIVES} in `spark.conf`: expected a file on this machine, got {text} ({error.strerror}). Nothing was "
+            "run.",
+            hint="correct it; a Spark Connect server is sent files of this machine only",
+        ) from None
+    return f"{text} {found.st_size} {found.st_mtime_ns}"
 
 
 def shipped_code() -> Path:

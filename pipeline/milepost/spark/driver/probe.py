@@ -1,0 +1,148 @@
+"""A probe decides whether a Spark can run epochs: not its version, but what its executors have and do.
+
+A job of the shape of an epoch (Python tasks, the exchange, Python tasks) is run once in a session, before anything of
+the epoch; a warm epoch asks nothing. It asks as many tasks as run at once. An executor that joins later is not asked:
+what it lacks, its tasks say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from milepost.epoch.code_hash import CODE_HASH
+from milepost.epoch.plan import EpochPlan
+from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.spark.driver.engines.engine import Engine
+from milepost.spark.worker import questions
+from milepost.spec.values.spark_remote import SparkRemote
+
+LIBRARIES = ("numpy", "pandas", "psutil", "pyarrow", "pydantic")
+"""What an epoch's tasks import, beside Spark and Milepost, which bring themselves."""
+
+FOR_S3 = ("boto3", "tenacity")
+
+PROBED = "spark.milepost.probed"
+"""Setting of a session whose executors were found to have what is needed: a digest of that."""
+
+_SCHEMA = from_arrow_schema(pa.schema([("subtask", pa.int32()), ("answer", pa.string())]))
+_MISSING = re.compile(r"No module named '([\w.]+)'")
+_THEIR_PYTHON = re.compile(r"Python in worker has different version: ([\d.]+)")
+_RAISED = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception): [^\n]+")
+_BY_ARCHIVE = (
+    "install what is missing there, or send it as an archive: `spark.archives` and `spark.pyspark.python` below "
+    "`spark.conf` (how-to/cluster.md)"
+)
+
+
+def libraries_of(urls: Iterable[str]) -> tuple[str, ...]:
+    """Return what tasks import that use these stores."""
+    return (*LIBRARIES, *(FOR_S3 if any(url.startswith("s3:") for url in urls) else ()))
+
+
+def libraries_of_plan(plan: EpochPlan) -> tuple[str, ...]:
+    """Return what the tasks of an epoch import."""
+    return libraries_of(store.url for store in (plan.job_store, *plan.sources.values(), *plan.sinks.values()))
+
+
+def probe(engine: Engine, libraries: tuple[str, ...]) -> None:
+    """Ask the executors of a session what tasks need, unless it was asked before.
+
+    Raises:
+        EnvironmentUnusable: something is missing.
+        PySparkException, Py4JError, ConnectionError: the job failed; `unusable` says what that means.
+    """
+    asked = hashlib.sha256(json.dumps([CODE_HASH, *libraries]).encode()).hexdigest()[:16]
+    if engine.is_own or engine.setting(PROBED) == asked:
+        return
+    for answer in sorted(_answers(engine.session, engine.slots, libraries)):
+        _judge(engine.name, json.loads(answer))
+    engine.session.conf.set(PROBED, asked)
+
+
+def unusable(engine: Engine, error: Exception) -> EnvironmentUnusable:
+    """Return what it means that the probe's job failed."""
+    text = str(error)
+    if theirs := _THEIR_PYTHON.search(text):
+        ours = ".".join(map(str, sys.version_info[:2]))
+        return EnvironmentUnusable(
+            f"the Python of the executors of {engine.name} has another version than this process's: expected {ours}, "
+            f"got {theirs[1]}. Nothing was run.",
+            hint="run the epoch in their version, or name an interpreter of this one that they have: "
+            "`spark.pyspark.python` below `spark.conf`",
+        )
+    if missing := _MISSING.search(text):
+        return _lacking(f"the executors of {engine.name}", [missing[1].split(".")[0]])
+    said = [*_RAISED.findall(text), *text.splitlines(), type(error).__name__]
+    return EnvironmentUnusable(
+        f"{engine.name} does not run what an epoch is made of: expected the end of a job of Python tasks and an "
+        f"exchange, got {said[0].strip()[:500]}. Nothing was run.",
+        hint="see Spark's log there; how-to/cluster.md says what executors need",
+    )
+
+
+def _answers(session: SparkSession, tasks: int, libraries: tuple[str, ...]) -> set[str]:
+    cloudpickle.register_pickle_by_value(questions)
+    try:
+        asked = session.range(0, tasks, 1, tasks).mapInArrow(questions.asking(libraries), _SCHEMA)
+        passed_on = asked.repartitionById(2, "subtask").mapInArrow(questions.pass_on, _SCHEMA)
+        return {row.answer for row in passed_on.collect()}
+    finally:
+        cloudpickle.unregister_pickle_by_value(questions)
+
+
+def _judge(name: str, answer: dict[str, object]) -> None:
+    who = f"an executor of {name} (host {answer['host']}, {answer['python']})"
+    if missing := answer["missing"]:
+        assert isinstance(missing, list)
+        raise _lacking(who, missing)
+    if answer["failed"] is not None:
+        raise EnvironmentUnusable(
+            f"{who} cannot do what tasks do: expected a run of state, got {answer['failed']}. Nothing was run.",
+            hint="bring its libraries to the versions of this environment, or send these as an archive "
+            "(`spark.archives`; how-to/cluster.md)",
+        )
+    if answer["code"] != CODE_HASH:
+        raise EnvironmentUnusable(
+            f"{who} imports other code than what was sent to it: expected Milepost {CODE_HASH[:12]}, got "
+            f"{str(answer['code'])[:12]}. Nothing was run.",
+            hint="its Python must look into the directory that it starts in first: PYTHONSAFEPATH is not to be set",
+        )
+
+
+def _lacking(who: str, missing: list[str]) -> EnvironmentUnusable:
+    return EnvironmentUnusable(
+        f"{', '.join(missing)} cannot be imported by {who}: expected what an epoch's tasks need, got no module of that "
+        "name. Nothing was run.",
+        hint=_BY_ARCHIVE,
+        missing=missing,
+    )
+
+
+def check_server(
+    remote: SparkRemote, conf: Mapping[str, str] = MappingProxyType({}), libraries: tuple[str, ...] = LIBRARIES
+) -> str:
+    """Return what answers at an address and can run epochs, in a few words.
+
+    Raises: EnvironmentUnusable: nobody answers, or what answers cannot.
+    """
+    from milepost.spark.driver.engines.connect import try_out  # it needs gRPC, which the other kind does not
+
+    engine = try_out(remote, conf)
+    try:
+        probe(engine, libraries)
+        return f"Spark {engine.session.version} at {remote.url}, {engine.setting('spark.master')}"
+    except PySparkException as error:
+        raise engine.lost(error) or unusable(engine, error) from error
+    finally:
+        engine.session.stop()  # releases it: nobody comes back for this one

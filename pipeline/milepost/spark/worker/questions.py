@@ -1,0 +1,44 @@
+"""What an executor's Python is asked before an epoch. It travels by value: it runs where nothing of Milepost is found.
+
+So these functions import what they need when they run, and name nothing of this module but each other's arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Batches = Iterator[Any]
+
+
+def asking(libraries: tuple[str, ...]) -> Callable[[Batches], Batches]:
+    """Return a task that answers which of some libraries are missing, and whether its Python does what tasks do."""
+
+    def ask(batches: Batches) -> Batches:
+        import importlib.util
+        import json
+        import socket
+        import sys
+
+        import pyarrow
+
+        for _ in batches:
+            pass
+        answer: dict[str, Any] = {"host": socket.gethostname(), "python": sys.executable, "code": None, "failed": None}
+        answer["missing"] = [name for name in libraries if importlib.util.find_spec(name) is None]
+        if not answer["missing"]:
+            try:
+                for name in ("milepost.spark.driver.epoch_graph", "milepost.spark.worker.worker_check"):
+                    importlib.import_module(name)
+                sys.modules["milepost.spark.worker.worker_check"].work_with_keys()
+                answer["code"] = sys.modules["milepost.epoch.code_hash"].CODE_HASH
+            except Exception as error:  # noqa: BLE001 - whatever a library raises is the answer
+                answer["failed"] = f"{type(error).__name__}: {error}"
+        yield pyarrow.record_batch({"subtask": pyarrow.array([0], pyarrow.int32()), "answer": [json.dumps(answer)]})
+
+    return ask
+
+
+def pass_on(batches: Batches) -> Batches:
+    """A task behind the exchange."""
+    yield from batches

@@ -1,0 +1,105 @@
+"""Epochs on a Spark Connect server that knows nothing of Milepost: what decides is a probe of its executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from milepost.spark.driver import probe
+from milepost.spec.values.spark_remote import TOKEN_VARIABLE
+from tests.harness.bare_environment import bare_environment
+from tests.harness.distribution import link_libraries
+from tests.harness.jobs.flights.flights_job import FlightsJob
+from tests.harness.jobs.flights.recovering_job import quality_section
+from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
+from tests.harness.servers.processes.processes import REPOSITORY
+from tests.harness.servers.spark_cluster import python_with, python_without_milepost
+from tests.harness.servers.stock_connect_server import StockConnectServer, stock_connect_server
+
+LOCAL = 'spark: {master: "local[2]", remote: "${env:MILEPOST_SPARK_REMOTE:-}", parallelism: 2}'
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockConnectServer]:
+    folder = tmp_path_factory.mktemp("stock")
+    with stock_connect_server(folder / "server", python_without_milepost(folder / "python")) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def client(server: StockConnectServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, server.token)
+
+
+def flights(folder: Path, server: StockConnectServer, conf: str = "{}", days: int = 1) -> FlightsJob:
+    spark = f'spark: {{remote: "{server.remote}", parallelism: 2, conf: {conf}}}'
+    job = FlightsJob.create(folder, {quality_section(): "", "max_files: 4": "max_files: 1", LOCAL: spark})
+    job.land(range(1, days + 1))
+    return job
+
+
+def test_code_comes_with_the_session_and_executors_are_asked_once(
+    server: StockConnectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A warm epoch, by the same process or by a new one, finds the session as it was left."""
+    asked: list[int] = []
+    answers = probe._answers
+    monkeypatch.setattr(probe, "_answers", lambda *to: asked.append(1) or answers(*to))
+    job = flights(tmp_path / "job", server, days=3)
+    job.run_until_caught_up()
+    assert (len(job.epochs()), asked) == (3, [1])
+    job.assert_tables_equal_the_oracle()
+
+
+def test_doctor_asks_executors_too(server: StockConnectServer, tmp_path: Path) -> None:
+    job = flights(tmp_path / "job", server)
+    assert f"ok    spark server: Spark 4.3.0 at {server.remote}, local[2]" in milepost("doctor", job.spec_path).stdout
+    python = tmp_path / "python" / "bin" / "python"
+    lacking = flights(tmp_path / "lacking", server, f"{{spark.pyspark.python: {python}}}")
+    checks = milepost("doctor", lacking.spec_path).stdout
+    assert f"FAIL  spark server: the Spark Connect server at {server.remote} does not run what an epoch is" in checks
+
+
+def test_a_library_that_executors_lack_is_named_before_anything_runs(
+    server: StockConnectServer, tmp_path: Path
+) -> None:
+    """All that is lacking at once; where Python's workers do not even start, what they said."""
+    some = python_with(tmp_path / "some", link_libraries(tmp_path / "libraries", without={"psutil", "pydantic"}))
+    none = python_with(tmp_path / "none")
+    for python, missing in ((some, "psutil, pydantic"), (none, "p")):
+        job = flights(tmp_path / f"job of {python.parent.parent.name}", server, f"{{spark.pyspark.python: {python}}}")
+        ran = milepost("run", job.spec_path)
+        assert_clear_error(ran, 8, f"{missing}", "cannot be imported by", "Nothing was run", "spark.archives")
+        assert milepost("status", job.spec_path, "--json").document()["job_status"] == "running"
+
+
+def test_a_library_that_does_not_do_what_tasks_do_is_refused_with_what_it_raised(
+    server: StockConnectServer, tmp_path: Path
+) -> None:
+    folder = link_libraries(tmp_path / "libraries", without={"pydantic"})
+    (folder / "pydantic.py").write_text("")
+    python = python_with(tmp_path / "python", folder)
+    ran = milepost("run", flights(tmp_path / "job", server, f"{{spark.pyspark.python: {python}}}").spec_path)
+    assert_clear_error(ran, 8, "cannot do what tasks do: expected a run of state, got ImportError: ", "Nothing was run")
+
+
+@pytest.mark.referee
+def test_a_server_of_another_minor_version_runs_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lowest that is supported: its probe passes, and so does what an epoch does."""
+    lowest = max((REPOSITORY / "tests" / "constraints").glob("*-lowest.txt")).read_text()
+    (version,) = [line for line in lowest.splitlines() if line.startswith("pyspark==")]
+    with bare_environment() as bare:
+        bare.pip("install", "--no-deps", version)
+        (spark,) = (bare.folder / "env").glob("lib/python*/site-packages/pyspark")
+        with stock_connect_server(
+            tmp_path / "server", python_without_milepost(tmp_path / "python"), spark=spark
+        ) as server:
+            monkeypatch.setenv(TOKEN_VARIABLE, server.token)
+            job = flights(tmp_path / "job", server, days=3)
+            checks = milepost("doctor", job.spec_path).stdout
+            assert f"ok    spark server: Spark {version.removeprefix('pyspark==')} at {server.remote}" in checks
+            job.run_until_caught_up()
+            assert len(job.epochs()) == 3
+            job.assert_tables_equal_the_oracle()

@@ -1,0 +1,83 @@
+"""What a probe asks for is what tasks import, and what its failure means is told in our words."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from typing import cast
+
+import pytest
+from packaging.requirements import Requirement
+from pyspark.errors import PySparkException
+
+from milepost.spark.driver import probe
+from milepost.spark.driver.engines.engine import Engine
+from tests.harness.servers.processes.processes import REPOSITORY, run_python
+
+IMPORTED = """
+import importlib, json, sys
+from milepost.spark.worker.worker_daemon import _IMPORTED
+
+def loaded():
+    return sorted({name.partition(".")[0] for name in sys.modules})
+
+for name in (*_IMPORTED, "milepost.spark.worker.worker_check"):
+    importlib.import_module(name)
+tasks = loaded()
+from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.object_store import Credentials, StoreConfig
+from milepost.storage.open import open_store
+
+try:
+    open_store(StoreConfig("s3://bucket/prefix", "http://127.0.0.1:1", credentials=Credentials("a", "b"))).get("key")
+except CheckpointError:
+    print(json.dumps([tasks, loaded()]))
+"""
+
+
+def test_what_is_asked_for_is_what_tasks_import() -> None:
+    """Of what is declared: what brings a library's own parts is that library."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    declared = {Requirement(one).name for one in (*project["dependencies"], *extras["spark"], *extras["s3"])}
+    ran = run_python(IMPORTED)
+    assert ran.returncode == 0, ran.stderr
+    tasks, on_s3 = (declared & set(names) - {"pyspark"} for names in json.loads(ran.stdout))
+    assert tasks == set(probe.LIBRARIES)
+    assert on_s3 == set(probe.libraries_of(["file:///lake", "s3://bucket"]))
+
+
+class Named:
+    """All of an engine that a message needs."""
+
+    name = "the cluster at spark://here:7077"
+
+
+OURS = ".".join(map(str, sys.version_info[:2]))
+ANOTHER_PYTHON = """\
+[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/opt/spark/python/lib/pyspark.zip/pyspark/worker_util.py", line 93, in check_python_version
+pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: \
+3.9 than that in driver: 3.11, PySpark cannot run with different minor versions."""
+NO_PANDAS = "Error from python worker:\n  ModuleNotFoundError: No module named 'pandas.core'\nPYTHONPATH was: x"
+NO_PYTHON = """\
+Job aborted due to stage failure: Task 1 in stage 2.0 failed 1 times, most recent failure: Lost task 1.0 in stage 2.0: \
+java.io.IOException: Cannot run program "./nowhere/python": error=2, No such file or directory
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)
+Caused by: java.io.IOException: error=2, No such file or directory"""
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (ANOTHER_PYTHON, f"than this process's: expected {OURS}, got 3.9. Nothing was run."),
+        (NO_PANDAS, "pandas cannot be imported by the executors of the cluster at spark://here:7077: expected"),
+        (NO_PYTHON, 'got java.io.IOException: Cannot run program "./nowhere/python": error=2, No such file'),
+    ],
+    ids=["another Python", "no pandas", "no Python"],
+)
+def test_a_probe_that_fails_says_what_is_expected_and_what_was_found(said: str, expected: str) -> None:
+    error = probe.unusable(cast(Engine, Named()), PySparkException(said))
+    assert expected in error.message
+    assert error.hint
