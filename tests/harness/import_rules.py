@@ -63,7 +63,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "spark.driver": (
         "engines lost_tasks spark_errors",
         "deadline probe sql_projection",
-        "epoch_graph gate_job spark_answers",
+        "epoch_graph gate_job spark_answers task_check",
         "runner",
         "open_runner",
     ),

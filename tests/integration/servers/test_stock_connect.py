@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from tests.harness.distribution import link_libraries
 from tests.harness.jobs.flights.flights_job import FlightsJob
 from tests.harness.jobs.flights.recovering_job import quality_section
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
-from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.servers.spark_cluster import python_with, python_without_milepost
 from tests.harness.servers.stock_connect_server import StockConnectServer, stock_connect_server
 
@@ -82,24 +82,50 @@ def test_a_library_that_does_not_do_what_tasks_do_is_refused_with_what_it_raised
     (folder / "pydantic.py").write_text("")
     python = python_with(tmp_path / "python", folder)
     ran = milepost("run", flights(tmp_path / "job", server, f"{{spark.pyspark.python: {python}}}").spec_path)
-    assert_clear_error(ran, 8, "cannot do what tasks do: expected a run of state, got ImportError: ", "Nothing was run")
+    assert_clear_error(
+        ran,
+        8,
+        "cannot do what tasks do: expected rows and a run of state, got ImportError: ",
+        "Nothing was run",
+    )
+
+
+@contextlib.contextmanager
+def server_of(version: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StockConnectServer]:
+    """A server of another version of Spark while the block runs, and this process as its client."""
+    with bare_environment() as bare:
+        bare.pip("install", "--no-deps", f"pyspark=={version}")
+        (spark,) = (bare.folder / "env").glob("lib/python*/site-packages/pyspark")
+        python = python_without_milepost(folder / "python")
+        with stock_connect_server(folder / "server", python, spark=spark) as server:
+            monkeypatch.setenv(TOKEN_VARIABLE, server.token)
+            yield server
 
 
 @pytest.mark.referee
 def test_a_server_of_another_minor_version_runs_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lowest that is supported: its probe passes, and so does what an epoch does."""
-    lowest = max((REPOSITORY / "tests" / "constraints").glob("*-lowest.txt")).read_text()
-    (version,) = [line for line in lowest.splitlines() if line.startswith("pyspark==")]
-    with bare_environment() as bare:
-        bare.pip("install", "--no-deps", version)
-        (spark,) = (bare.folder / "env").glob("lib/python*/site-packages/pyspark")
-        with stock_connect_server(
-            tmp_path / "server", python_without_milepost(tmp_path / "python"), spark=spark
-        ) as server:
-            monkeypatch.setenv(TOKEN_VARIABLE, server.token)
-            job = flights(tmp_path / "job", server, days=3)
-            checks = milepost("doctor", job.spec_path).stdout
-            assert f"ok    spark server: Spark {version.removeprefix('pyspark==')} at {server.remote}" in checks
-            job.run_until_caught_up()
-            assert len(job.epochs()) == 3
-            job.assert_tables_equal_the_oracle()
+    """Its probe passes, and so does what an epoch does."""
+    version = "4.2.0"
+    with server_of(version, tmp_path / "other", monkeypatch) as other:
+        job = flights(tmp_path / "job", other, days=3)
+        checks = milepost("doctor", job.spec_path).stdout
+        assert f"ok    spark server: Spark {version} at {other.remote}" in checks
+        job.run_until_caught_up()
+        assert len(job.epochs()) == 3
+        job.assert_tables_equal_the_oracle()
+
+
+@pytest.mark.referee
+@pytest.mark.parametrize(
+    ("version", "got"),
+    [
+        ("4.1.1", "cannot do what tasks do: expected rows and a run of state, got TypeError: to_arrow_schema"),
+        ("4.0.1", "does not run what an epoch is made of: expected the end of a job of Python tasks and an exchange"),
+    ],
+)
+def test_a_server_that_lacks_a_call_is_refused_before_anything_runs(
+    version: str, got: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with server_of(version, tmp_path / "other", monkeypatch) as other:
+        ran = milepost("run", flights(tmp_path / "job", other).spec_path)
+        assert (ran.exit_code, got in ran.stderr, "Nothing was run" in ran.stderr) == (8, True, True)

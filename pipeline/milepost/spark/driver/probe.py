@@ -108,7 +108,8 @@ def _judge(name: str, answer: dict[str, object]) -> None:
         raise _lacking(who, missing)
     if answer["failed"] is not None:
         raise EnvironmentUnusable(
-            f"{who} cannot do what tasks do: expected a run of state, got {answer['failed']}. Nothing was run.",
+            f"{who} cannot do what tasks do: expected rows and a run of state, got {answer['failed']}. Nothing was "
+            "run.",
             hint="bring its libraries to the versions of this environment, or send these as an archive "
             "(`spark.archives`; how-to/cluster.md)",
         )

@@ -22,7 +22,7 @@ from milepost.spark.worker.worker_daemon import _IMPORTED
 def loaded():
     return sorted({name.partition(".")[0] for name in sys.modules})
 
-for name in (*_IMPORTED, "milepost.spark.worker.worker_check"):
+for name in (*_IMPORTED, "milepost.spark.driver.task_check"):
     importlib.import_module(name)
 tasks = loaded()
 from milepost.protocol.records.errors import CheckpointError

@@ -154,7 +154,12 @@ class RemoteEngine:
             self.interrupt(epoch_tag(plan, type(plan.token)(token)))
 
     def _runs_something(self) -> bool:
-        found = self.session.client._get_operation_statuses()
+        try:
+            found = self.session.client._get_operation_statuses()
+        except SparkConnectGrpcException as error:
+            if getattr(error, "_grpc_status_code", None) is not grpc.StatusCode.UNIMPLEMENTED:
+                raise
+            return False  # Spark 4.1 cannot tell; what else it cannot do, the probe says
         return any(status.state == _RUNNING for status in found.operation_statuses)
 
     def _works(self) -> bool:

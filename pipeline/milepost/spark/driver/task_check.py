@@ -1,0 +1,29 @@
+"""What tasks call of their libraries is done once with three rows: a library that is too old shows itself here."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from milepost.spark.driver.sql_projection import decode_output, encode_output
+from milepost.spark.task.row_steps.sql_expression import column_of
+from milepost.spark.wire.task_output import Rows
+from milepost.state.layers.key_hash import KeyHash
+from milepost.state.layers.layer import KeySpec, sort_rows
+from milepost.state.runs.handles import RunKind
+from milepost.state.runs.runs import decode_run, encode_run
+
+_SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("at", pa.timestamp("us", "UTC"))])
+_NODE = "rows"
+
+
+def work_as_tasks_do() -> None:
+    """Pass rows to a projection and back; hash keys, write them as a run of state, read it. Raises what is raised."""
+    rows = pa.table({"k": [1, 2, 3], "v": ["a", None, "c"], "at": [0, 1, None]}, schema=_SCHEMA)
+    passed = decode_output(
+        encode_output([Rows(_NODE, rows, None)], {_NODE: _SCHEMA}), {_NODE: _SCHEMA}, {_NODE: (column_of(_NODE),)}
+    )
+    assert [one.rows.to_pylist() for one in passed if isinstance(one, Rows)] == [rows.to_pylist()]
+    keys = KeySpec(("k",), ("k",), KeyHash("0" * 32))
+    layer = sort_rows(rows, keys, False)
+    handle, body = encode_run(layer, RunKind.BASE, range(8), 8, "probe/", keys)
+    assert decode_run(body, handle, range(8), _SCHEMA, keys, 8).rows.equals(layer.rows)
