@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from milepost.dataflow.sinks.build import build_staging
 from milepost.dataflow.sinks.contract import Sink, SinkMode
 from milepost.dataflow.sinks.files.deletes import alike
+from milepost.dataflow.sinks.files.file_cuts import cut_by_bytes
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import Committable, RowsPiece, StagedFile, decode_schema
 from milepost.dataflow.sinks.records.contents import TableContents
@@ -43,7 +44,7 @@ def stage_copy(
 ) -> Committable:
     """Stage the rows that a table has at a checkpoint below another table, where nobody sees them yet.
 
-    A table of the latest rows is held in memory, others file by file.
+    A bucket of a table of the latest rows is held in memory, of others some files.
 
     Args:
         owner: the checkpoint and token that stage.
@@ -51,17 +52,18 @@ def stage_copy(
     """
     schema = decode_schema(contents.schema)
     if new.by_buckets:
-        parts: Iterator[Iterable[RowsPiece]] = iter([[RowsPiece(old.read(contents, verify=True))]])
+        pieces_of = enumerate(old.pieces(contents, verify=True), 1)  # by key, so no two of them have one
+        parts: Iterator[Iterable[RowsPiece]] = iter([(RowsPiece(rows, True, part) for part, rows in pieces_of)])
         buckets = BucketPlan((), schema, plan.spec.buckets, rewrites=True, keeps_changes=False)
         staging = build_staging(plan.spec, plan.rows, new.store, buckets, plan.owned)
     else:
         files = TableFiles(old.name, old.store)
 
-        def pieces(group: list[StagedFile]) -> Iterator[RowsPiece]:
+        def pieces(group: Sequence[StagedFile]) -> Iterator[RowsPiece]:
             tables = (files.fetch(file, schema, verify=True, deletes=True) for file in group)
             return map(RowsPiece, alike(tables) if new.mode is SinkMode.UPSERT else tables)
 
-        parts = map(pieces, _groups(old.files(contents)))
+        parts = map(pieces, cut_by_bytes(old.files(contents), COPIED_BYTES))
         # What a changelog's rows are is in its columns already, and of the latest rows each file stays what it is.
         staging = build_staging(plan.spec.model_copy(update={"mode": "append"}), plan.rows, new.store, None, None)
     checkpoint_id, token = owner
@@ -70,15 +72,3 @@ def stage_copy(
         for number, part in enumerate(parts)
     ]
     return Committable(new.name, contents.schema, tuple(staged))
-
-
-def _groups(files: Sequence[StagedFile]) -> Iterator[list[StagedFile]]:
-    """Yield files that become one file together, in their order."""
-    group: list[StagedFile] = []
-    for file in files:
-        if group and sum(one.size for one in group) + file.size > COPIED_BYTES:
-            yield group
-            group = []
-        group.append(file)
-    if group:
-        yield group

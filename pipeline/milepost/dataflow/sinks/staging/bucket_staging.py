@@ -19,7 +19,7 @@ from milepost.dataflow.sinks.files.deletes import (
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.files.table_schema import conform, merged_schema, rows_to_stage, sorted_latest
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
-from milepost.dataflow.sinks.staging.parted_rows import PartedRows, parted_rows
+from milepost.dataflow.sinks.staging.parted_rows import PartedRows
 from milepost.dataflow.sinks.staging.table_buckets import (
     MAX_BUCKETS,
     BucketPlan,
@@ -87,13 +87,13 @@ class BucketStaging:
             schema = merged_schema(self._name, schema, table_columns(first.schema))
             changes = chain([first], changes)
         assert schema is not None, "a table with files has columns"
-        with parted_rows(self._name, self._finest(), held_bytes) as parted:
-            self._add_shared(parted, schema)
-            taken = self._added(parted, changes, schema)
-            found = staged(taken) if self._plan.keeps_changes else StagedRows(sum(rows.num_rows for rows in taken))
-            if not (found.rows or self._shared):
-                return found
-            return self._rewritten(found, parted, schema, checkpoint_id, token, subtask, held_bytes)
+        parted = PartedRows(self._finest(), held_bytes)
+        self._add_shared(parted, schema)
+        taken = self._added(parted, changes, schema)
+        found = staged(taken) if self._plan.keeps_changes else StagedRows(sum(rows.num_rows for rows in taken))
+        if not (found.rows or self._shared):
+            return found
+        return self._rewritten(found, parted, schema, checkpoint_id, token, subtask, held_bytes)
 
     def _rewritten(
         self,
