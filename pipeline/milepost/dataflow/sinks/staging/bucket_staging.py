@@ -129,7 +129,7 @@ class BucketStaging:
 
         written = list[StagedFile]()
         weights = [sizes[at] + _UNPACKED * sum(file.size for file in below[at]) for at in range(len(buckets))]
-        for together in _held_together(dirty, weights, held_bytes):
+        for together in held_together(dirty, weights, held_bytes):
             for files in at_once(self._files.store, write, together, locally=_BUCKETS_AT_ONCE):
                 written += files
         taken = [file for file in self._buckets if any(file in below[at] for at in dirty)]
@@ -174,7 +174,7 @@ class BucketStaging:
         return found
 
 
-def _held_together(buckets: Iterable[int], weights: Sequence[int], held_bytes: int) -> Iterator[list[int]]:
+def held_together(buckets: Iterable[int], weights: Sequence[int], held_bytes: int) -> Iterator[list[int]]:
     """Yield buckets that are written side by side: no more than these bytes, or a single one."""
     together, size = list[int](), 0
     for at in buckets:

@@ -18,6 +18,7 @@ from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import StagedFile, StagedRows
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
 from milepost.dataflow.sinks.staging import compaction, small_files
+from milepost.dataflow.sinks.staging.bucket_staging import held_together
 from milepost.dataflow.sinks.staging.compaction import SHARE, CompactionPlan, compacted_buckets, plan_compaction
 from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import OwnedKeys
@@ -25,6 +26,7 @@ from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from tests.conformance.sinks.contract.case import SCHEMA, Story, deleting, rows
 from tests.conformance.sinks.formats.local_cases import LocalParquet
+from tests.harness.stores.hooked_store import HookedStore
 from tests.harness.tasks.staging import HASHER, KEY_GROUPS
 
 EPOCH = st.tuples(
@@ -308,3 +310,36 @@ def test_a_large_file_is_read_from_a_copy_on_the_disk_one_row_group_at_a_time(
     store.delete([file.key])
     with pytest.raises(StateCorrupt, match="is missing"):
         next(table_of.pieces(file, SCHEMA, verify=True))
+
+
+def test_of_a_large_table_about_one_bucket_is_in_memory_at_once(tmp_path: Path) -> None:
+    """600,000 rows of 17 MB in 12 files of changes become 64 buckets, of a task that may hold 1 MB."""
+    peak = 0
+
+    def look(operation: str, key: str) -> None:
+        nonlocal peak
+        peak = max(peak, pa.total_allocated_bytes() - base)
+
+    job = Case().begin(tmp_path)
+    for first in range(0, 600_000, 50_000):
+        keys = [key * 7919 % 600_000 for key in range(first, first + 50_000)]
+        job.publish(pa.table({"k": keys, "v": [f"value of {key}" for key in keys]}, schema=SCHEMA))
+    whole = sum(job.sink.read(done.contents).nbytes for done in [job.manifest.head] if done is not None)
+    store = HookedStore(Case().table_store(tmp_path), before=look)
+    owned = OwnedKeys(range(KEY_GROUPS), KEY_GROUPS, HASHER.key_groups)
+    staging = compacted_buckets("table", ("k",), store, CompactionPlan(files(job), SCHEMA), owned)
+    base = pa.total_allocated_bytes()
+    staged = staging.stage_pieces((), checkpoint_id=99, token=1, subtask=0, held_bytes=1 << 20)
+    assert len(staged.buckets) == 64 and sum(file.rows for file in staged.buckets) == 600_000
+    assert peak < whole // 3, (peak, whole)
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=20), st.integers(1, 100))
+def test_buckets_that_are_too_large_together_are_written_one_after_another(weights: list[int], held: int) -> None:
+    """A store that is far away is given as many side by side as there is memory for."""
+    every = list(range(len(weights)))
+    parts = list(held_together(every, weights, held))
+    assert [at for part in parts for at in part] == every
+    assert all(len(part) == 1 or sum(weights[at] for at in part) <= held for part in parts)
+    for one, other in pairwise(parts):
+        assert sum(weights[at] for at in one) + weights[other[0]] > held
