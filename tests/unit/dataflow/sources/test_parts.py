@@ -113,8 +113,9 @@ def read_or_refused(
     text=csv_texts(),
     at=cuts | st.just(MANY),
     block=st.sampled_from([7, 64, 1 << 20]),
-    parsed=st.sampled_from([130, 1 << 20]),
+    parsed=st.sampled_from([130, 200, 300, 1 << 20]),
 )
+@example(text="k,t\n" + "a,b\n" * 30 + 'c,"\n,d\n', at=[], block=64, parsed=130)
 @example(text='k,t\na,5" pipe\nb,"c\nd,e\n', at=[0.85], block=64, parsed=1 << 20)
 @example(text='k,t\na,"b\n', at=[], block=64, parsed=1 << 20)
 @example(text="k,t\n\ufeffa,b\n", at=[0.4], block=64, parsed=1 << 20)
@@ -164,6 +165,7 @@ def broken_texts(draw: st.DrawFn) -> tuple[str, bool]:
 
 @settings(deadline=None, max_examples=150)
 @given(broken=broken_texts(), at=cuts | st.just(MANY), block=st.sampled_from([7, 1 << 20]))
+@example(broken=("".join(["{}{" + " " * pad + "\r\n" for pad in range(9)]), False), at=MANY, block=7)
 def test_what_is_salvaged_of_parts_is_what_is_salvaged_of_the_object(
     broken: tuple[str, bool], at: list[float], block: int
 ) -> None:

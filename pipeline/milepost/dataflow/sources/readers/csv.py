@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -127,7 +128,7 @@ class CsvReader:
             return
         names, _ = header
         stream = self._stream(part, body, header)
-        lines = RecordLines(stream) if self._by_line else None
+        lines = RecordLines(stream, partial(self._is_closed, names)) if self._by_line else None
         rows = 0
         try:
             for batch in self._open(stream) if lines is None else self._open(lines, names):
@@ -146,7 +147,7 @@ class CsvReader:
                 raise BadRecord(obj.key, None, None, None, "it cannot be read", said=str(error)) from error
             return
         if lines is not None:
-            if rows != lines.count or not self._is_closed(names, lines):
+            if rows != lines.count:
                 raise self._diagnosed(obj.key, body, names, f"{lines.count} lines hold {rows} records")
         # An object cut off inside a quoted field reads as one long value: an odd number of quotes makes it suspect.
         elif stream.quotes % 2:
@@ -221,11 +222,15 @@ class CsvReader:
             passed -= len(stream.read(passed) or b"")
         return stream
 
-    def _is_closed(self, names: list[str], lines: RecordLines) -> bool:
-        """Return whether the last record ends with its line: else a line that is the same would be of it, too."""
-        if not lines.count or (self._parse.quote_char or "\n") not in (last := lines.last):
+    def _is_closed(self, names: list[str], line: bytes) -> bool:
+        """Return whether the engine ends a record with its line: else a line that is the same would be of it, too."""
+        if not (quote := self._parse.quote_char) or quote.encode() not in line:
             return True
-        return self._accepts(names, self._declared.in_file.names, [RawRecord(0, last + "\n")] * 2, alone=True)
+        record = RawRecord(0, line.decode("utf-8", "surrogateescape") + "\n")
+        try:
+            return self._parsed(names, [], [RawRecord(0, "\n"), record, record]).num_rows == 2
+        except pa.ArrowException:  # whatever is wrong with it will be said
+            return False
 
     def _open(self, content: ObjectStream | RecordLines, names: list[str] | None = None) -> pacsv.CSVStreamingReader:
         """Open the parser. names: of the columns, of content that is records alone."""

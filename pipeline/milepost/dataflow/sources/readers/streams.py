@@ -68,9 +68,13 @@ class ObjectBody:
 
     def lines_before(self, start: int) -> int:
         """Return how many lines of a text begin before an offset, by reading them."""
+        lines, last = 0, b""
         with self.part(0, start) as text:
-            chunks = iter(lambda: text.read(_CHUNK), b"")
-            return sum(chunk.count(b"\n") + chunk.count(b"\r") - chunk.count(b"\r\n") for chunk in chunks)
+            while chunk := text.read(_CHUNK):
+                lines += chunk.count(b"\n") + chunk.count(b"\r") - chunk.count(b"\r\n")
+                lines -= last == b"\r" and chunk.startswith(b"\n")
+                last = chunk[-1:]
+        return lines
 
     def file(self) -> pa.NativeFile:
         """Opened for reading anywhere; each read is a request of its own unless the body is held."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -54,27 +55,29 @@ class WholeLines(io.RawIOBase):
 class RecordLines(WholeLines):
     """Counts lines that each are to be one record. Where a parser finds fewer records, one goes over several lines.
 
+    A parser that gets blocks takes a record as ended where its block ends, be it within quotes or not: so the last line
+    of each is looked at. No record has less than a line, so as many of them as lines are one on each.
+
     Attributes:
         count: lines handed on, empty ones not counted.
+
+    Args:
+        is_closed: whether a line, without its end, leaves no quote open.
     """
 
-    def __init__(self, content: io.RawIOBase | io.BytesIO) -> None:
+    def __init__(self, content: io.RawIOBase | io.BytesIO, is_closed: Callable[[bytes], bool]) -> None:
         # No byte order mark is one where a text does not begin, and pyarrow passes over empty lines.
         super().__init__(content, begun=b"\n")
         self.count = 0
-        self._last = b""
-
-    @property
-    def last(self) -> str:
-        """The last line that is not empty, without its end."""
-        *_, last = (line for line in self._last.splitlines() if line)
-        return last.decode("utf-8", "surrogateescape")
+        self._is_closed = is_closed
 
     def _taken(self, lines: bytes) -> bytes:
-        found = _not_empty(lines)
-        if found:
-            self.is_blank, self._last = False, lines
-            self.count += found
+        if count := _not_empty(lines):
+            self.is_blank = False
+            self.count += count
+            text = lines.rstrip(b"\r\n")
+            if not self._is_closed(text[max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 :]):
+                raise pa.ArrowInvalid("a line leaves a quote open")
         return lines
 
 
