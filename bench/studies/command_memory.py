@@ -27,6 +27,9 @@ from scripts.processes import PYTHON_PATH
 
 EPOCHS = 3
 CHANGED_ROWS = 1_000_000
+WORKER_MEMORY = "3g"
+"""Of each of the two Python workers of an epoch: 50 M keys do not fit, and are worked on in slices."""
+
 BOUND_MB = 400
 """What a command may take beyond one that reads no data, at any number of keys."""
 BARE = "status JOB"
@@ -198,5 +201,5 @@ def _spec(name: str, folder: Path) -> dict[str, Any]:
                 "mode": "upsert",
             }
         ],
-        "spark": {"master": "local[2]", "parallelism": 2},
+        "spark": {"master": "local[2]", "parallelism": 2, "conf": {"spark.executor.pyspark.memory": WORKER_MEMORY}},
     }

@@ -65,7 +65,7 @@ _KINDS = "aggregate, deduplicate, process"
 _GROUP = "__key_group"
 _CSV_BLOCK_BYTES = 16 << 20
 
-_SLICE_BYTES = 128 << 20
+_SLICE_BYTES = 64 << 20
 """Memory of a slice of a subtask's key groups while it is written."""
 
 

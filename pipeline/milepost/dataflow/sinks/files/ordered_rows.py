@@ -18,6 +18,9 @@ import pyarrow.compute as pc
 
 from milepost.dataflow.sinks.files.kept_rows import HELD_BYTES, Scratch, pieces_at
 
+_ORDER_BYTES = 32
+"""Of each row that is put in order: its key as a word, sorted, and its place before."""
+
 _MERGED_RUNS = 64
 """Runs that are merged at once."""
 
@@ -65,12 +68,12 @@ def sorted_rows(rows: pa.Table, by: Sequence[str]) -> pa.Table:
 
 
 def joined_tables(tables: Iterable[pa.Table], held_bytes: int) -> Iterator[pa.Table]:
-    """Yield tables joined until they have more than so many bytes, none empty."""
+    """Yield tables joined until they and their order take more than so many bytes, none empty."""
     waiting, size = list[pa.Table](), 0
     for rows in tables:
         if rows.num_rows:
             waiting.append(rows)
-            size += rows.nbytes
+            size += rows.nbytes + rows.num_rows * _ORDER_BYTES
         del rows
         if size > held_bytes:
             together = pa.concat_tables(waiting)
