@@ -17,7 +17,7 @@ from milepost.protocol.exchange.acknowledgements import decode_answer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.errors import CheckpointError
 from milepost.spark.worker.task_memory import told
-from milepost.spark.worker.worker_memory import worker_budget
+from milepost.spark.worker.worker_memory import is_out_of_memory, worker_budget
 from milepost.storage.open import open_store
 
 Batches = Iterator[pa.RecordBatch]
@@ -101,11 +101,15 @@ def _index() -> int:
 
 def _sent(rows: Iterator[GateRow], refused: Callable[[CheckpointError], GateRow]) -> Batches:
     """Yield rows, at last the decline of a task that cannot go on."""
+    budget = worker_budget()
     try:
-        with told("it", worker_budget()):
+        with told("it", budget):
             for row in rows:
                 yield _batch(row)
     except CheckpointError as error:
+        cause = error.__cause__  # a library that cannot be loaded may be no fault of its installation
+        if cause is not None and is_out_of_memory(cause):
+            error = budget.exceeded("it", cause)
         yield _batch(refused(error))
 
 

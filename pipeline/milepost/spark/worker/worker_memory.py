@@ -77,7 +77,12 @@ def worker_budget() -> MemoryBudget:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that the limit was met: no memory, no mapping, or no stack for a thread."""
+    """Return whether an error says that the limit was met: no memory, no mapping, or no stack for a thread.
+
+    A library that is imported then says of a part of it that it cannot be mapped.
+    """
+    if isinstance(error, ImportError):
+        return "failed to map segment" in str(error)
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error))
