@@ -71,7 +71,8 @@ class BucketStaging:
         self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
     ) -> StagedRows:
         """Write the changed buckets durably, each named by its content; on a fork the changes alone."""
-        changes: Iterator[pa.Table] = map(stageable, rows_to_stage(self._name, pieces, self._key, upsert=True))
+        every = rows_to_stage(self._name, pieces, self._key, upsert=True)
+        changes: Iterator[pa.Table] = (stageable(rows) for rows in every if rows.num_rows)
 
         def staged(rows: Iterable[pa.Table]) -> StagedRows:
             file = self._files.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
@@ -157,7 +158,7 @@ class BucketStaging:
         own = self._owned
         for rows in changes:
             among = own.key_groups(rows, self._routing_key, own.of)
-            if rows.num_rows and not (own.groups.start <= among.min() and among.max() < own.groups.stop):
+            if not (own.groups.start <= among.min() and among.max() < own.groups.stop):
                 raise ProtocolViolation(f"sink {self._name}: rows with keys of another subtask. Nothing was published.")
             columns = columns_with_deletes(schema) if DELETED_COLUMN in rows.column_names else schema
             parted.add(conform("rows of the epoch", rows.replace_schema_metadata(None), columns), among)
