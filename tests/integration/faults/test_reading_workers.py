@@ -16,7 +16,7 @@ import pytest
 from pyspark import cloudpickle
 
 from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import SourceObject, SourceReader
+from milepost.dataflow.sources.contract import ObjectPart, PartReader
 from milepost.dataflow.sources.readers.streams import WHOLE_BYTES
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spark.task import levels
@@ -41,7 +41,7 @@ spark: {master: "local[2]", parallelism: 2}
 class Dying:
     """A reader that ends its process while it reads one object, as a fault in native code or the machine does."""
 
-    inner: SourceReader
+    inner: PartReader
     key: str
     signal: signal.Signals
 
@@ -49,9 +49,9 @@ class Dying:
     def schema(self) -> pa.Schema:
         return self.inner.schema
 
-    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
-        for batch in self.inner.read(store, obj):
-            if obj.key == self.key:
+    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
+        for batch in self.inner.read_part(store, part):
+            if part.object.key == self.key:
                 os.kill(os.getpid(), self.signal)
             yield batch
 
@@ -60,16 +60,16 @@ class Dying:
 class Losing:
     """A reader whose object somebody deletes once its first rows are read."""
 
-    inner: SourceReader
+    inner: PartReader
     file: Path
 
     @property
     def schema(self) -> pa.Schema:
         return self.inner.schema
 
-    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
-        for batch in self.inner.read(store, obj):
-            if obj.key == self.file.name:
+    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
+        for batch in self.inner.read_part(store, part):
+            if part.object.key == self.file.name:
                 self.file.unlink(missing_ok=True)
             yield batch
 
@@ -104,6 +104,22 @@ def test_a_worker_that_dies_while_it_reads_is_told_with_the_objects_it_had(
     assert milepost("resume", spec).exit_code == 0
     assert milepost("run", spec).exit_code == 0
     assert counted(spec) == {1: 4, 2: 4}
+
+
+def test_a_worker_that_dies_over_a_part_of_an_object_is_told_with_the_part(
+    spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec.write_text(SPEC.replace("on_missing: skip, ", ""))
+    lines = (json.dumps({"k": 7, "ignored": "x" * 100_000}) + "\n") * 400
+    assert len(lines) > WHOLE_BYTES
+    (spec.parent / "landing" / "c.json").write_text(lines)
+    with monkeypatch.context() as patch:
+        patch.setattr(levels, "build_reader", lambda name, of: Dying(build_reader(name, of), "c.json", signal.SIGKILL))
+        outcome = milepost("run", spec)
+    assert_clear_error(outcome, 1, "c.json (bytes ", f" of {len(lines):,})")
+    assert milepost("resume", spec).exit_code == 0
+    assert milepost("run", spec).exit_code == 0
+    assert counted(spec) == {1: 3, 2: 3, 7: 400}
 
 
 @pytest.mark.parametrize("line", ["first", "last"])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from milepost.dataflow.sources.build import build_reader
+from milepost.dataflow.sources.contract import ObjectPart, SourceObject
 from milepost.dataflow.sources.planning.consumed import ConsumedSet, append, load
 from milepost.dataflow.sources.planning.objects import Listing, list_objects, split_path
 from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, plan_source
+from milepost.dataflow.sources.readers import streams
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import (
     CommitConflict,
@@ -20,6 +23,7 @@ from milepost.protocol.records.errors import (
     SourceChanged,
 )
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
 from milepost.storage.s3.probe import probe_versioned_reads
@@ -77,6 +81,23 @@ def test_an_object_that_changed_or_vanished_is_noticed(landing: ObjectStore, tmp
     consumed = load(job, append(job, "chk-1/flights-", (), [first, second], 1)[0])
     with pytest.raises(SourceChanged, match=first.key):
         plan(list_objects(landing, PATTERN), consumed)
+
+
+def test_parts_of_an_object_are_ranges_of_one_version(landing: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "WHOLE_BYTES", 0)
+    body = "k,t\n" + "".join(f"{number},text\n" for number in range(10_000))
+    stat = landing.put("a.csv", body.encode())
+    obj = SourceObject(stat.key, stat.etag, stat.size, stat.last_modified_ms)
+    spec = {"format": "csv", "path": "*", "schema": {"k": "int64"}, "options": {"newlines_in_values": False}}
+    reader = build_reader("s", SourceSpec.model_validate(spec))
+    cuts = [0, obj.size // 3, obj.size // 2, obj.size]
+    parts = [ObjectPart(obj, start, stop) for start, stop in pairwise(cuts)]
+    found = [row["k"] for part in parts for batch in reader.read_part(landing, part) for row in batch.to_pylist()]
+    assert found == list(range(10_000))
+    landing.put("a.csv", body.replace("text", "TEXT").encode())
+    for part in parts:
+        with pytest.raises(CommitConflict):
+            list(reader.read_part(landing, part))
 
 
 def test_a_missing_bucket_is_said_to_be_missing(landing: ObjectStore) -> None:
