@@ -51,6 +51,8 @@ class SparkEpochRunner:
     def __init__(self) -> None:
         self._engine: Engine | None = None
         self._running: str | None = None
+        self._ends = 0.0
+        """When the time of the epoch is over that was run last, by the monotonic clock."""
 
     def prepare(self, plan: EpochPlan) -> None:
         """Import what the plan's kind of session needs.
@@ -70,6 +72,7 @@ class SparkEpochRunner:
             CheckpointExpired: the job was still running at the end of `plan.timeout_ms`.
         """
         started = time.monotonic()
+        self._ends = started + plan.timeout_ms / 1000
         engine = self._engine = open_engine(plan, self._engine)
         job = _Job()
         with self._job(engine, plan, job):
@@ -88,7 +91,10 @@ class SparkEpochRunner:
         )
 
     def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, Part]:
-        """Look at what an epoch would publish, where its tasks run. Raises as `run`, and what keeps a task from it."""
+        """Look at what the epoch that was just run would publish, where its tasks run, in what is left of its time.
+
+        Raises: as `run`, and what keeps a task from it.
+        """
         engine = self._engine = open_engine(plan, self._engine)
         with self._job(engine, plan, _Job()):
             return judge(engine.session, plan, tuple(shares))
@@ -97,7 +103,7 @@ class SparkEpochRunner:
     def _job(self, engine: Engine, plan: EpochPlan, job: _Job) -> Iterator[None]:
         """Run jobs of an epoch under its tag, until its time is over; what Spark raises says what to do."""
         tag = epoch_tag(plan, plan.token)
-        deadline = Deadline(engine, tag, plan.timeout_ms)
+        deadline = Deadline(engine, tag, max(1, round((self._ends - time.monotonic()) * 1000)))
         self._running = tag
         try:
             with engine.tagged(tag):
