@@ -149,7 +149,11 @@ class SparkCluster:
     def _workers(self) -> int | None:
         """How many workers the master has; None: it does not answer yet."""
         no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with suppress(OSError), no_proxy.open(f"http://{MASTER}:{self._ui}/json/", timeout=10) as answer:
+        # Its pages are there before what it says to programs: it answers with one of them at first.
+        with (
+            suppress(OSError, json.JSONDecodeError),
+            no_proxy.open(f"http://{MASTER}:{self._ui}/json/", timeout=10) as answer,
+        ):
             return int(json.load(answer)["aliveworkers"])
         return None
 

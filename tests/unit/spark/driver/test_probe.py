@@ -11,6 +11,8 @@ import pytest
 from packaging.requirements import Requirement
 from pyspark.errors import PySparkException
 
+from milepost.epoch.code_hash import CODE_HASH
+from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.driver import probe
 from milepost.spark.driver.engines.engine import Engine
 from tests.harness.servers.processes.processes import REPOSITORY, run_python
@@ -46,6 +48,37 @@ def test_what_is_asked_for_is_what_tasks_import() -> None:
     tasks, on_s3 = (declared & set(names) - {"pyspark"} for names in json.loads(ran.stdout))
     assert tasks == set(probe.LIBRARIES)
     assert on_s3 == set(probe.libraries_of(["file:///lake", "s3://bucket"]))
+
+
+HERE = {"host": "one", "python": "/usr/bin/python3", "code": CODE_HASH, "missing": [], "failed": None}
+
+
+def test_executors_that_have_the_driver_s_code_and_do_what_tasks_do_may_run_the_epoch() -> None:
+    probe._judge("the cluster", HERE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"missing": ["boto3", "tenacity"], "code": None}, "boto3, tenacity cannot be imported by an executor of the"),
+        (
+            {"failed": "TypeError: no timezone", "code": None},
+            "expected rows and a run of state, got TypeError: no time",
+        ),
+    ],
+    ids=["libraries", "calls"],
+)
+def test_what_one_executor_lacks_is_told_with_where_it_is(answer: dict[str, object], expected: str) -> None:
+    with pytest.raises(EnvironmentUnusable, match=r"Nothing was run\.") as caught:
+        probe._judge("the cluster", HERE | answer)
+    assert expected in caught.value.message
+    assert "(host one, /usr/bin/python3)" in caught.value.message
+
+
+def test_an_executor_that_imports_other_code_is_refused() -> None:
+    """I13: something there goes before what was sent."""
+    with pytest.raises(EnvironmentUnusable, match=f"expected Milepost {CODE_HASH[:12]}, got {'f' * 12}"):
+        probe._judge("the cluster", HERE | {"code": "f" * 64})
 
 
 class Named:
