@@ -72,8 +72,8 @@ class SparkEpochRunner:
             CheckpointExpired: the job was still running at the end of `plan.timeout_ms`.
         """
         started = time.monotonic()
-        self._ends = started + plan.timeout_ms / 1000
         engine = self._engine = open_engine(plan, self._engine)
+        self._ends = time.monotonic() + plan.timeout_ms / 1000
         job = _Job()
         with self._job(engine, plan, job):
             plan = _placed(plan, engine)
