@@ -16,7 +16,7 @@ from milepost.protocol.records.errors import EnvironmentUnusable
 HELD_BYTES = 32 << 20
 """Of rows that are held in memory."""
 
-_PIECE_BYTES = 512 << 10
+_PIECE_BYTES = 256 << 10
 """Of rows on the disk that are read at once."""
 
 

@@ -21,7 +21,7 @@ from milepost.dataflow.sinks.files.kept_rows import HELD_BYTES, Scratch, pieces_
 _ORDER_BYTES = 32
 """Of each row that is put in order: its key as a word, sorted, and its place before."""
 
-_MERGED_RUNS = 64
+_MERGED_RUNS = 128
 """Runs that are merged at once."""
 
 Newest = Callable[[pa.Table], pa.Table]
