@@ -16,6 +16,9 @@ from milepost.protocol.records.errors import EnvironmentUnusable
 HELD_BYTES = 32 << 20
 """Of rows that are held in memory."""
 
+ORDER_BYTES = 32
+"""Beside each row that is put in order: its key as a word, sorted, and its place before."""
+
 _PIECE_BYTES = 256 << 10
 """Of rows on the disk that are read at once."""
 
@@ -78,7 +81,8 @@ class Scratch:
         """Write the rows of tables, in pieces. Raises EnvironmentUnusable."""
         places = []
         for table in tables:
-            rows = max(1, table.num_rows * _PIECE_BYTES // max(1, table.nbytes))
+            size = table.nbytes + table.num_rows * ORDER_BYTES
+            rows = max(1, table.num_rows * _PIECE_BYTES // max(1, size))
             places += [self._append(table.slice(start, rows)) for start in range(0, table.num_rows, rows)]
         return places
 

@@ -16,10 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.sinks.files.kept_rows import HELD_BYTES, Scratch, pieces_at
-
-_ORDER_BYTES = 32
-"""Of each row that is put in order: its key as a word, sorted, and its place before."""
+from milepost.dataflow.sinks.files.kept_rows import HELD_BYTES, ORDER_BYTES, Scratch, pieces_at
 
 _MERGED_RUNS = 128
 """Runs that are merged at once."""
@@ -73,7 +70,7 @@ def joined_tables(tables: Iterable[pa.Table], held_bytes: int) -> Iterator[pa.Ta
     for rows in tables:
         if rows.num_rows:
             waiting.append(rows)
-            size += rows.nbytes + rows.num_rows * _ORDER_BYTES
+            size += rows.nbytes + rows.num_rows * ORDER_BYTES
         del rows
         if size > held_bytes:
             together = pa.concat_tables(waiting)

@@ -29,7 +29,7 @@ TABLES = st.lists(st.lists(st.tuples(FLOATS, TEXTS), max_size=12), max_size=8)
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of a row or two, and no more than three runs at once."""
-    monkeypatch.setattr(kept_rows, "_PIECE_BYTES", 40)
+    monkeypatch.setattr(kept_rows, "_PIECE_BYTES", 100)
     monkeypatch.setattr(module, "_MERGED_RUNS", 3)
 
 
