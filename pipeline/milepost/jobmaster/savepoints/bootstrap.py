@@ -244,7 +244,7 @@ def _parsed(name: str, body: IO[bytes], expected: pa.Schema | None) -> tuple[pa.
     body.seek(0)
     if suffix == ".parquet":
         file = pq.ParquetFile(source)
-        return file.schema_arrow, _batches(file.iter_batches())
+        return file.schema_arrow, map(file.read_row_group, range(file.num_row_groups))
     if suffix == ".csv":
         convert = pyarrow.csv.ConvertOptions(
             column_types=expected, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
