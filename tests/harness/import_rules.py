@@ -16,7 +16,7 @@ FOLDER = "pipeline/milepost"
 
 TOOLS = ("scripts", "tests", "bench", "dags", "plugins")
 
-FLOW = {f"dataflow.{name}" for name in ("sources", "operators", "sinks", "quality")}
+FLOW = {f"dataflow.{name}" for name in ("sources", "operators", "sinks", "quality", "spilled")}
 LOWER = {"protocol", "spec", "storage", "state", *FLOW}
 ALLOWED: dict[str, set[str]] = {
     "protocol": set(),
@@ -28,7 +28,8 @@ ALLOWED: dict[str, set[str]] = {
     "dataflow.operators": {"protocol", "spec"},
     "dataflow.sources": {"protocol", "spec"},
     "dataflow.quality": {"protocol", "spec", "extras"},
-    "dataflow.sinks": {"protocol", "spec", "storage", "extras"},
+    "dataflow.spilled": {"protocol"},
+    "dataflow.sinks": {"protocol", "spec", "storage", "extras", "dataflow.spilled"},
     "epoch": LOWER,
     "lineage": LOWER | {"epoch"},
     "jobmaster": LOWER | {"epoch", "extras", "lineage", "runbook"},

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.dataflow.sinks.files import kept_rows, ordered_rows
+from milepost.dataflow.spilled import ordered_rows, spilled_rows
 from milepost.storage import checked
 
 
 def hold_few_rows(patch: pytest.MonkeyPatch, held_bytes: int = 100) -> None:
     """Hold rows of so many bytes; of a run one piece of a row or two, and of an object 64 bytes."""
-    for module in (kept_rows, ordered_rows):
+    for module in (spilled_rows, ordered_rows):
         patch.setattr(module, "HELD_BYTES", held_bytes)
-    patch.setattr(kept_rows, "_PIECE_BYTES", 100)
+    patch.setattr(spilled_rows, "_PIECE_BYTES", 100)
     patch.setattr(ordered_rows, "_MERGED_RUNS", 3)
     patch.setattr(checked, "IN_MEMORY_BYTES", 64)
     patch.setattr(checked, "_PIECE_BYTES", 50)

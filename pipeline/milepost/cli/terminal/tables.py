@@ -25,7 +25,7 @@ _GROUP_BYTES = 32 << 20
 
 
 class Rows(Protocol):
-    """Rows of one schema, as `KeptRows` has them."""
+    """Rows of one schema, as `SpilledRows` has them."""
 
     @property
     def schema(self) -> pa.Schema: ...

@@ -17,7 +17,7 @@ from milepost.protocol.records.errors import StateCorrupt, with_hint
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from milepost.dataflow.sinks.files.kept_rows import KeptRows
+    from milepost.dataflow.spilled.spilled_rows import SpilledRows
     from milepost.epoch.metadata import CheckpointMetadata
     from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
     from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
@@ -162,7 +162,7 @@ class Reports:
 
     def table_rows(
         self, sink: str, at: int | None = None, where: str | None = None, limit: int | None = None
-    ) -> KeptRows:
+    ) -> SpilledRows:
         """Return what `read` does; of many rows most wait on the disk.
 
         Args:
@@ -187,7 +187,7 @@ class Reports:
         return self.state_rows(uid, at).table()
 
     @suggest_rollback
-    def state_rows(self, uid: str, at: int | None = None, *, stored: bool = False) -> KeptRows:
+    def state_rows(self, uid: str, at: int | None = None, *, stored: bool = False) -> SpilledRows:
         """Return what `state_values` does, or with `stored` what `state` does; of many rows most wait on the disk."""
         from milepost.jobmaster.reports.tables.tables import Tables
 

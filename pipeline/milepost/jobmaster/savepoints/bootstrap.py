@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from milepost.dataflow.operators.contract import ONLY_TABLE, StatefulOperator
 from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.files.kept_rows import KeptRows
-from milepost.dataflow.sinks.files.ordered_rows import ordered_rows
+from milepost.dataflow.spilled.ordered_rows import ordered_rows
+from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.epoch.code_hash import code_by_name
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
 from milepost.epoch.plan import InputRecord, encode_input_record
@@ -170,7 +170,7 @@ def _spec(context: JobContext, loaded: LoadedCode, uid: str) -> StatefulSpec:
 
 def read_table(
     context: JobContext, loaded: LoadedCode, spec: StatefulSpec, file: str
-) -> tuple[StatefulOperator, KeptRows]:
+) -> tuple[StatefulOperator, SpilledRows]:
     """Read a table of an operator's state, all of it. Strict: the very columns and types, no key twice.
 
     What only Spark knows of the operator's types is taken from the table, of CSV from its first 16 MB; the first epoch
@@ -193,7 +193,7 @@ def read_table(
 
 def _read_table(
     loaded: LoadedCode, spec: StatefulSpec, file: str, name: str, body: IO[bytes]
-) -> tuple[StatefulOperator, KeptRows]:
+) -> tuple[StatefulOperator, SpilledRows]:
     try:
         found, _ = _parsed(name, body, None)
         operator = expected_operator({ONLY_TABLE: found}, spec, loaded.graph, loaded)
@@ -211,7 +211,7 @@ def _read_table(
         wanted = {field.name: field.type for field in expected}
         if types != wanted or len(found) != len(wanted):
             raise _unfit(operator, file, _told_differences(types, wanted) or "a column occurs twice")
-        rows = KeptRows(expected, (piece.select(expected.names).cast(expected) for piece in pieces))
+        rows = SpilledRows(expected, (piece.select(expected.names).cast(expected) for piece in pieces))
     except (pa.ArrowException, OSError) as error:
         problem = f"it cannot be read: {str(error).splitlines()[0]}"
         raise InvalidRequest(f"{file}, the state of operator {spec.uid}: {problem}. Nothing was changed.") from error
@@ -228,7 +228,7 @@ def _told_differences(types: Mapping[str, pa.DataType], wanted: Mapping[str, pa.
     return ", ".join(f"{one}: {types.get(one, 'absent')}, expected {wanted.get(one, 'absent')}" for one in wrong)
 
 
-def _distinct_keys(rows: KeptRows, key: Sequence[str]) -> int:
+def _distinct_keys(rows: SpilledRows, key: Sequence[str]) -> int:
     """Return how many keys the rows have."""
 
     def once(keys: pa.Table) -> pa.Table:
@@ -270,7 +270,7 @@ def _unfit(operator: StatefulOperator, file: str, problem: str) -> InvalidReques
 
 
 def _snapshot(
-    context: JobContext, pending: PendingCheckpoint, hasher: KeyHash, operator: StatefulOperator, rows: KeptRows
+    context: JobContext, pending: PendingCheckpoint, hasher: KeyHash, operator: StatefulOperator, rows: SpilledRows
 ) -> OperatorSnapshot:
     """Write the rows as the state of each subtask, below the pending checkpoint's token."""
     spec, table = context.spec, operator.tables[ONLY_TABLE]

@@ -14,7 +14,7 @@ import pytest
 
 from milepost.cli.terminal.progress import EpochProgress
 from milepost.cli.terminal.tables import as_rows, write_file, write_stdout
-from milepost.dataflow.sinks.files.kept_rows import KeptRows
+from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 
 TABLE = pa.table(
@@ -30,9 +30,9 @@ TABLE = pa.table(
 )
 
 
-def kept(table: pa.Table) -> KeptRows:
+def kept(table: pa.Table) -> SpilledRows:
     """The rows, in pieces of one."""
-    return KeptRows(table.schema, [table.slice(at, 1) for at in range(table.num_rows)])
+    return SpilledRows(table.schema, [table.slice(at, 1) for at in range(table.num_rows)])
 
 
 def test_json_is_one_array_of_rows_with_times_as_text() -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.dataflow.sinks.files.ordered_rows import sorted_rows
+from milepost.dataflow.spilled.ordered_rows import sorted_rows
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.jobmaster.reports.tables import state_rows
 from milepost.jobmaster.reports.tables.diff import Difference

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from milepost.dataflow.sinks.files.ordered_rows import sorted_rows
+from milepost.dataflow.spilled.ordered_rows import sorted_rows
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable, StateTableSnapshot
 from milepost.jobmaster.reports.tables import state_rows
 from milepost.jobmaster.reports.tables.row_changes import changes_by_key

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 from milepost.dataflow.sinks.files.deletes import alike, columns_with_deletes, latest_rows, marked, rows_that_stay
 from milepost.dataflow.sinks.files.file_encoding import encoded
 from milepost.dataflow.sinks.files.file_statistics import statistics_of
-from milepost.dataflow.sinks.files.ordered_rows import ordered_rows
 from milepost.dataflow.sinks.files.partition_values import with_partition
 from milepost.dataflow.sinks.files.table_schema import conform, sorted_latest
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
+from milepost.dataflow.spilled.ordered_rows import ordered_rows
 from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.edges import DELETED_COLUMN

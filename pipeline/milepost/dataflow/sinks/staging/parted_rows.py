@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from milepost.dataflow.sinks.files.deletes import alike
-from milepost.dataflow.sinks.files.kept_rows import RowsPlace, Scratch, pieces_at
 from milepost.dataflow.sinks.staging.table_buckets import Ints, split_by_bucket
+from milepost.dataflow.spilled.spilled_rows import RowSpill, SpilledPiece, pieces_at
 
 
 class PartedRows:
@@ -23,9 +23,9 @@ class PartedRows:
 
     def __init__(self, parts: Sequence[range], held_bytes: int) -> None:
         self.rows = 0
-        self._parts, self._held_bytes, self._scratch = parts, held_bytes, Scratch()
+        self._parts, self._held_bytes, self._spill = parts, held_bytes, RowSpill()
         self._held: list[list[pa.Table]] = [[] for _ in parts]
-        self._waiting: list[list[RowsPlace]] = [[] for _ in parts]
+        self._waiting: list[list[SpilledPiece]] = [[] for _ in parts]
         self._bytes = [0] * len(parts)
         self._bytes_held = 0
 
@@ -39,7 +39,7 @@ class PartedRows:
         self._bytes_held += rows.nbytes
         if self._bytes_held > self._held_bytes:
             for at, held in enumerate(self._held):
-                self._waiting[at] += self._scratch.keep([pa.concat_tables(alike(held))] if held else ())
+                self._waiting[at] += self._spill.keep([pa.concat_tables(alike(held))] if held else ())
                 held.clear()
             self._bytes_held = 0
 

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import Bools
 from milepost.dataflow.operators.rows.columns import find_rows, key_columns
-from milepost.dataflow.sinks.files.kept_rows import KeptRows
-from milepost.dataflow.sinks.files.ordered_rows import in_step, ordered_rows
+from milepost.dataflow.spilled.ordered_rows import in_step, ordered_rows
+from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.state.runs.evolution import widens
 
 CHANGE = "change"
@@ -42,7 +42,7 @@ class RowChanges:
     def __init__(self, schema: pa.Schema, changes: Rows = (), limit: int | None = None) -> None:
         """Keep changes, at most so many of them; all are counted."""
         self._counts = dict.fromkeys((ADDED, REMOVED, CHANGED), 0)
-        self.rows = KeptRows(schema, map(self._counted, changes), limit)
+        self.rows = SpilledRows(schema, map(self._counted, changes), limit)
 
     def count(self, change: str) -> int:
         """Return how many rows were added, removed or changed."""

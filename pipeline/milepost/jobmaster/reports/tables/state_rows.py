@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.sinks.files.ordered_rows import ordered_rows
+from milepost.dataflow.spilled.ordered_rows import ordered_rows
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.files.kept_rows import KeptRows
 from milepost.dataflow.sinks.records.committables import decode_schema
+from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
@@ -45,7 +45,7 @@ class Tables:
     def __init__(self, context: JobContext) -> None:
         self._context = context
 
-    def read(self, sink: str, at: int | None, where: str | None = None, limit: int | None = None) -> KeptRows:
+    def read(self, sink: str, at: int | None, where: str | None = None, limit: int | None = None) -> SpilledRows:
         """Return the sink's table as its readers see it now, or as of a retained checkpoint.
 
         Args:
@@ -67,25 +67,25 @@ class Tables:
         if where is not None:
             rows_where(schema.empty_table(), where)  # what cannot be used is refused before anything is read
             pieces = (rows_where(rows, where) for rows in pieces)
-        return KeptRows(schema, pieces, limit)
+        return SpilledRows(schema, pieces, limit)
 
-    def state(self, name: str, at: int | None) -> KeptRows:
+    def state(self, name: str, at: int | None) -> SpilledRows:
         """Return all live rows of one operator's state, over all key groups, as they are stored.
 
         Args:
             name: its uid; ``uid.table`` of one that keeps several.
         """
         side = StateSide(*self._table(name, at))
-        return KeptRows(side.schema, rows_by_hash(self._context.store, side))
+        return SpilledRows(side.schema, rows_by_hash(self._context.store, side))
 
-    def state_values(self, name: str, at: int | None) -> KeptRows:
+    def state_values(self, name: str, at: int | None) -> SpilledRows:
         """As `state`, as a person reads them, in the order of their key; see `state_values`."""
         side = StateSide(*self._table(name, at))
 
         def shown(rows: pa.Table) -> pa.Table:
             return without_total(counted_rows(state_values(self._context, side.metadata, side.table, rows)))
 
-        return KeptRows(shown(side.schema.empty_table()).schema, map(shown, rows_by_key(self._context.store, side)))
+        return SpilledRows(shown(side.schema.empty_table()).schema, map(shown, rows_by_key(self._context.store, side)))
 
     def _table(self, name: str, at: int | None) -> tuple[CheckpointMetadata, OperatorTable]:
         checkpoint = self.checkpoint(at)

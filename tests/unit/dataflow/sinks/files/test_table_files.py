@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.dataflow.sinks.files import kept_rows, ordered_rows, table_files
+from milepost.dataflow.sinks.files import table_files
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.table_keys import staged_prefix
+from milepost.dataflow.spilled import ordered_rows, spilled_rows
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
@@ -158,7 +159,7 @@ def test_of_a_table_in_pieces_no_more_than_so_much_is_in_memory_at_once(
     """4 MB of rows in two files of which the second replaces half: what Arrow has at once is a part of them."""
     rows, held_bytes = 250_000, 200 << 10
     hold_few_rows(monkeypatch, held_bytes)
-    monkeypatch.setattr(kept_rows, "_PIECE_BYTES", 8 << 10)
+    monkeypatch.setattr(spilled_rows, "_PIECE_BYTES", 8 << 10)
     monkeypatch.setattr(ordered_rows, "_MERGED_RUNS", 64)
     for name in ("HELD_BYTES", "_AHEAD_BYTES"):
         monkeypatch.setattr(table_files, name, held_bytes)

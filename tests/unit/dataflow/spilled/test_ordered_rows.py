@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.dataflow.sinks.files import kept_rows
-from milepost.dataflow.sinks.files import ordered_rows as module
-from milepost.dataflow.sinks.files.kept_rows import KeptRows
-from milepost.dataflow.sinks.files.ordered_rows import in_step, ordered_rows, sorted_rows
 from milepost.dataflow.sinks.files.table_schema import latest_per_key
+from milepost.dataflow.spilled import ordered_rows as module
+from milepost.dataflow.spilled import spilled_rows
+from milepost.dataflow.spilled.ordered_rows import in_step, ordered_rows, sorted_rows
+from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.protocol.records.errors import EnvironmentUnusable
 
 SCHEMA = pa.schema([("k", pa.float64()), ("t", pa.string()), ("v", pa.int64())])
@@ -29,7 +29,7 @@ TABLES = st.lists(st.lists(st.tuples(FLOATS, TEXTS), max_size=12), max_size=8)
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of a row or two, and no more than three runs at once."""
-    monkeypatch.setattr(kept_rows, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(spilled_rows, "_PIECE_BYTES", 100)
     monkeypatch.setattr(module, "_MERGED_RUNS", 3)
 
 
@@ -91,7 +91,7 @@ def test_runs_of_the_example_come_as_it_says() -> None:
 
 def test_of_many_rows_only_so_many_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """4 MB of rows, of which 100 kB are held: what Arrow has at once is a small part of them."""
-    monkeypatch.setattr(kept_rows, "_PIECE_BYTES", 4 << 10)
+    monkeypatch.setattr(spilled_rows, "_PIECE_BYTES", 4 << 10)
     monkeypatch.setattr(module, "_MERGED_RUNS", 16)
     pieces, rows = 250, 1_000
 
@@ -112,7 +112,7 @@ def test_of_many_rows_only_so_many_are_in_memory_at_once(monkeypatch: pytest.Mon
 
 def test_a_full_disk_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     full = partial(Path("/dev/full").open, "wb")
-    monkeypatch.setattr(kept_rows.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(spilled_rows.tempfile, "TemporaryFile", full)
     with pytest.raises(EnvironmentUnusable, match="too many to be held") as raised:
         list(ordered_rows(tables_of([[(1.0, "a")], [(2.0, "b")]]), ["k"], held_bytes=0))
     assert "TMPDIR" in str(raised.value.hint)
@@ -123,8 +123,8 @@ def test_kept_rows_are_the_same_in_memory_and_on_the_disk(rows, limit, held_byte
     tables = tables_of(rows)
     whole = pa.concat_tables([SCHEMA.empty_table(), *tables])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept_rows, "HELD_BYTES", held_bytes)
-        kept = KeptRows(SCHEMA, tables, limit)
+        patch.setattr(spilled_rows, "HELD_BYTES", held_bytes)
+        kept = SpilledRows(SCHEMA, tables, limit)
     assert kept.num_rows == whole.num_rows
     assert plain([kept.table()]) == plain([whole.slice(0, limit)])
     assert plain(list(kept.head(3))) == plain([whole.slice(0, min(3, whole.num_rows if limit is None else limit))])

@@ -1,4 +1,4 @@
-"""Rows that are kept: a few in memory, more in a file without a name, which is gone however the process ends."""
+"""Spilled rows: a few stay in memory, more wait in a file without a name, which is gone however the process ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PIECE_BYTES = 256 << 10
 """Of rows on the disk that are read at once."""
 
 
-class KeptRows:
+class SpilledRows:
     """Rows of one schema in their order, to be read any number of times.
 
     Attributes:
@@ -35,8 +35,8 @@ class KeptRows:
         self.schema = schema
         self.num_rows = self.num_kept = 0
         self._held: list[pa.Table] = []
-        self._places: list[RowsPlace] = []
-        size, scratch = 0, Scratch()
+        self._places: list[SpilledPiece] = []
+        size, spill = 0, RowSpill()
         for rows in tables:
             kept = rows if limit is None else rows.slice(0, limit - self.num_kept)
             self.num_rows += rows.num_rows
@@ -47,7 +47,7 @@ class KeptRows:
             self._held.append(kept)
             size += kept.nbytes
             if size > HELD_BYTES:
-                self._places += scratch.keep(self._held)
+                self._places += spill.keep(self._held)
                 self._held, size = [], 0
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -70,14 +70,14 @@ class KeptRows:
         return pa.concat_tables([self.schema.empty_table(), *self])
 
 
-class Scratch:
+class RowSpill:
     """A file for rows that wait, made when the first ones come."""
 
     def __init__(self) -> None:
         self._descriptor: int | None = None
         self._size = 0
 
-    def keep(self, tables: Iterable[pa.Table]) -> list[RowsPlace]:
+    def keep(self, tables: Iterable[pa.Table]) -> list[SpilledPiece]:
         """Write the rows of tables, in pieces. Raises EnvironmentUnusable."""
         places = []
         for table in tables:
@@ -94,7 +94,7 @@ class Scratch:
             raise _unusable("give back", error) from error
         return pa.ipc.open_stream(body).read_all()
 
-    def _append(self, rows: pa.Table) -> RowsPlace:
+    def _append(self, rows: pa.Table) -> SpilledPiece:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
             stream.write_table(rows)
@@ -106,7 +106,7 @@ class Scratch:
                 view = view[written:]
         except OSError as error:
             raise _unusable("take", error) from error
-        return RowsPlace(self, start, self._size - start)
+        return SpilledPiece(self, start, self._size - start)
 
     def _opened(self) -> int:
         if self._descriptor is None:
@@ -117,18 +117,18 @@ class Scratch:
 
 
 @dataclass(frozen=True, slots=True)
-class RowsPlace:
+class SpilledPiece:
     """Where some rows wait."""
 
-    scratch: Scratch
+    spill: RowSpill
     start: int
     size: int
 
     def read(self) -> pa.Table:
-        return self.scratch.read(self.start, self.size)
+        return self.spill.read(self.start, self.size)
 
 
-def pieces_at(places: Sequence[RowsPlace]) -> Iterator[pa.Table]:
+def pieces_at(places: Sequence[SpilledPiece]) -> Iterator[pa.Table]:
     """Yield the rows at some places, one after another."""
     return (place.read() for place in places)
 

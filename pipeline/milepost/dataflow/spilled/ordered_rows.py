@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.sinks.files.kept_rows import HELD_BYTES, ORDER_BYTES, Scratch, pieces_at
+from milepost.dataflow.spilled.spilled_rows import HELD_BYTES, ORDER_BYTES, RowSpill, pieces_at
 
 _MERGED_RUNS = 128
 """Runs that are merged at once."""
@@ -44,17 +44,17 @@ def ordered_rows(
     if second is None:
         yield reduced(first)
         return
-    scratch = Scratch()
-    runs = [scratch.keep([reduced(first)])]
+    spill = RowSpill()
+    runs = [spill.keep([reduced(first)])]
     del first
-    runs.append(scratch.keep([reduced(second)]))
+    runs.append(spill.keep([reduced(second)]))
     del second
     for rows in joined:
-        runs.append(scratch.keep([reduced(rows)]))
+        runs.append(spill.keep([reduced(rows)]))
         del rows
     while len(runs) > _MERGED_RUNS:
         groups = (runs[at : at + _MERGED_RUNS] for at in range(0, len(runs), _MERGED_RUNS))
-        runs = [scratch.keep(_merged(map(pieces_at, group), by, reduced)) for group in groups]
+        runs = [spill.keep(_merged(map(pieces_at, group), by, reduced)) for group in groups]
     yield from _merged(map(pieces_at, runs), by, reduced)
 
 
