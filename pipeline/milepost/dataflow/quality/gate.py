@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from milepost.dataflow.quality.evidence import Evidence, json_value, rows_at
 from milepost.dataflow.quality.library import COUNTS, POSITIONS, answers, built, exception_of, quiet
-from milepost.dataflow.quality.verdict import ExpectationResult, GateVerdict, Verdict, VerdictStatus, status_of
+from milepost.dataflow.quality.verdict import ExpectationResult, Verdict, VerdictStatus, status_of
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.job.spec import Expectation, QualitySpec
 from milepost.spec.values.expectations import SET_BY_THE_GATE
@@ -94,15 +94,6 @@ def evidence(spec: QualitySpec, wanted: Sequence[int], table: pa.Table, key: Seq
         )
         for number, answer in found.items()
     }
-
-
-def evaluate_all(specs: Sequence[QualitySpec], tables: Mapping[str, pa.Table]) -> GateVerdict:
-    """Judge all sinks of an epoch that have expectations.
-
-    Args:
-        tables: the rows each sink would publish, by sink name.
-    """
-    return GateVerdict.of(tuple(evaluate(spec, tables[spec.sink]) for spec in specs))
 
 
 def refused(answer: Any) -> list[int]:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.quality.gate import check_suite, evaluate, evaluate_all, resolve_suite
+from milepost.dataflow.quality.gate import check_suite, evaluate, resolve_suite
 from milepost.dataflow.quality.library import begin_loading
 from milepost.dataflow.quality.verdict import GateVerdict, Verdict, VerdictStatus
 from milepost.epoch.plan import EpochPlan
@@ -232,16 +232,16 @@ def test_what_the_gate_sets_itself_cannot_be_set_in_the_spec(name: str) -> None:
 def test_the_epochs_verdict_is_as_grave_as_its_gravest_sink() -> None:
     specs = [suite(IN_RANGE, sink="a"), suite({**IN_RANGE, "severity": "warning"}, sink="b"), suite(IN_RANGE, sink="c")]
     tables = {"a": GOOD, "b": BAD, "c": GOOD.slice(0, 0)}
-    verdict = evaluate_all(specs, tables)
+    verdict = GateVerdict.of(tuple(evaluate(spec, tables[spec.sink]) for spec in specs))
     assert [inner.status.value for inner in verdict.verdicts] == ["passed", "warning", "skipped"]
     assert verdict.status is VerdictStatus.WARNING and not verdict.vetoes
     verdict.raise_if_vetoed("orders", 7)
-    assert evaluate_all(specs, {**tables, "c": BAD}).vetoes
-    assert evaluate_all([], {}).status is VerdictStatus.SKIPPED
+    assert GateVerdict.of((*verdict.verdicts[:2], evaluate(specs[2], BAD))).vetoes
+    assert GateVerdict.of(()).status is VerdictStatus.SKIPPED
 
 
 def test_a_veto_says_what_is_not_met_and_that_nothing_is_published() -> None:
-    verdict = evaluate_all([suite(IN_RANGE, {**NOT_NULL, "column": "gone"})], {"carriers": BAD})
+    verdict = GateVerdict.of((evaluate(suite(IN_RANGE, {**NOT_NULL, "column": "gone"}), BAD),))
     with pytest.raises(QualityGateFailed) as refused:
         verdict.raise_if_vetoed("orders", 42)
     message = refused.value.message
@@ -251,7 +251,7 @@ def test_a_veto_says_what_is_not_met_and_that_nothing_is_published() -> None:
 
 
 def test_a_verdict_survives_its_journey_through_the_store() -> None:
-    verdict = evaluate_all([suite(IN_RANGE, RAISES), suite(IN_RANGE, sink="other")], {"carriers": BAD, "other": GOOD})
+    verdict = GateVerdict.of((evaluate(suite(IN_RANGE, RAISES), BAD), evaluate(suite(IN_RANGE, sink="other"), GOOD)))
     assert from_json(GateVerdict, json.loads(json.dumps(to_json(verdict))), "gate verdict") == verdict
 
 

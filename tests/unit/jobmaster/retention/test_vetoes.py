@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.dataflow.quality.gate import evaluate_all, evidence
+from milepost.dataflow.quality.gate import evaluate, evidence
+from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.quality.veto import MAX_BYTES, decode_veto, veto_of
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.codec.entries import encode_entry
@@ -152,7 +153,7 @@ def test_a_failing_row_with_a_time_that_python_lacks_is_shown_and_refuses_the_ep
     far = pa.array([10**18], pa.timestamp("us", "UTC"))
     rows = pa.table({"v": [-5], "at": far})
     specs = [suite({"type": "expect_column_values_to_be_between", "column": "v", "min_value": 0})]
-    verdict = evaluate_all(specs, {"carriers": rows})
+    verdict = GateVerdict.of((evaluate(specs[0], rows),))
     (refusal,) = veto_of(7, verdict, specs, {"carriers": evidence(specs[0], [0], rows, ["at"])}).refusals
     assert refusal.rows == ({"v": -5, "at": "1000000000000000000 as timestamp[us, tz=UTC]"},)
 
@@ -163,7 +164,7 @@ def test_a_veto_object_stays_small_however_wide_the_rows_are() -> None:
     rows = pa.table({name: ["x" * 5_000 + str(number) for number in range(50)] for name in names})
     expectations = [{"type": "expect_column_values_to_be_null", "column": name} for name in names]
     specs = [suite(*expectations)]
-    verdict = evaluate_all(specs, {"carriers": rows})
+    verdict = GateVerdict.of((evaluate(specs[0], rows),))
     seen = {"carriers": evidence(specs[0], verdict.verdicts[0].vetoing, rows, names[:5])}
     body = veto_of(7, verdict, specs, seen).encode()
     document = decode_veto(body, "veto")
