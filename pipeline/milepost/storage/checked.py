@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
 import tempfile
@@ -11,10 +10,11 @@ from contextlib import contextmanager
 from typing import IO
 
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import CommitConflict, EnvironmentUnusable, NotFound, StateCorrupt
+from milepost.protocol.records.errors import CommitConflict, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.protocol.retention.handle_check import MISSING, digest_fault, handle_fault
 from milepost.storage.concurrency.asked_ahead import asked_ahead
+from milepost.storage.scratch_disk import on_scratch_disk
 
 IN_MEMORY_BYTES = 16 << 20
 """An object of more bytes is read piece by piece: none of its readers holds it."""
@@ -143,16 +143,8 @@ def _pieces(store: ObjectStore, stat: ObjectStat) -> Iterator[bytes]:
 
 
 def _write(scratch: IO[bytes], piece: bytes) -> None:
-    try:
+    with on_scratch_disk("take an object that is too large to be held in memory"):
         scratch.write(piece)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
-            raise
-        raise EnvironmentUnusable(
-            f"{tempfile.gettempdir()} cannot take an object that is too large to be held in memory ({error}). "
-            "Nothing was changed.",
-            hint="Free space there, or set TMPDIR to a folder on another disk.",
-        ) from error
 
 
 def stat_handle(store: ObjectStore, handle: ObjectHandle) -> None:

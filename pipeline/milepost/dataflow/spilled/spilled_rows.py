@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 import weakref
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.storage.scratch_disk import on_scratch_disk
 
 HELD_BYTES = 32 << 20
 """Of rows that are held in memory."""
@@ -21,6 +20,8 @@ ORDER_BYTES = 32
 
 _PIECE_BYTES = 256 << 10
 """Of rows on the disk that are read at once."""
+
+_ROWS = "rows that are too many to be held in memory"
 
 
 class SpilledRows:
@@ -88,10 +89,8 @@ class RowSpill:
 
     def read(self, start: int, size: int) -> pa.Table:
         """Return the rows that lie there. Raises EnvironmentUnusable."""
-        try:
+        with on_scratch_disk(f"give back {_ROWS}"):
             body = os.pread(self._opened(), size, start)
-        except OSError as error:
-            raise _unusable("give back", error) from error
         return pa.ipc.open_stream(body).read_all()
 
     def _append(self, rows: pa.Table) -> SpilledPiece:
@@ -99,13 +98,11 @@ class RowSpill:
         with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
             stream.write_table(rows)
         view, start = memoryview(sink.getvalue()), self._size
-        try:
+        with on_scratch_disk(f"take {_ROWS}"):
             while view:
                 written = os.pwrite(self._opened(), view, self._size)
                 self._size += written
                 view = view[written:]
-        except OSError as error:
-            raise _unusable("take", error) from error
         return SpilledPiece(self, start, self._size - start)
 
     def _opened(self) -> int:
@@ -131,13 +128,3 @@ class SpilledPiece:
 def pieces_at(places: Sequence[SpilledPiece]) -> Iterator[pa.Table]:
     """Yield the rows at some places, one after another."""
     return (place.read() for place in places)
-
-
-def _unusable(what: str, error: OSError) -> EnvironmentUnusable:
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
-        raise error
-    return EnvironmentUnusable(
-        f"{tempfile.gettempdir()} cannot {what} rows that are too many to be held in memory ({error}). Nothing was "
-        "changed.",
-        hint="Free space there, or set TMPDIR to a folder on another disk.",
-    )

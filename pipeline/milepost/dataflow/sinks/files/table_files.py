@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,11 +22,12 @@ from milepost.dataflow.sinks.files.table_schema import conform, sorted_latest
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
 from milepost.dataflow.spilled.ordered_rows import ordered_rows
-from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StateCorrupt
+from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.storage.concurrency.asked_ahead import asked_ahead
 from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.scratch_disk import on_scratch_disk
 
 _PARALLEL_READS = 8
 _PIECE_BYTES = 8 << 20
@@ -67,7 +67,8 @@ class TableFiles:
                 beyond that waits in a file without a name in the machine's temporary folder.
         Raises: EnvironmentUnusable: that folder does not take it, or what the store raises.
         """
-        with on_the_disk(self._sink):
+        who, now_true = f"sink {self._sink}: ", "Nothing was published."
+        with on_scratch_disk("take what is being staged", who=who, now_true=now_true):
             rows, body = encoded(tables, held_bytes)
         if not rows:
             return None
@@ -333,27 +334,13 @@ class TableFiles:
         for start in range(0, stat.size, _PIECE_BYTES):
             part = self._store.get_range(file.key, stat.etag, start, min(start + _PIECE_BYTES, stat.size))
             digest.update(part)
-            with on_the_disk(self._sink):
+            with on_scratch_disk("take a file that is too large to be held in memory", who=f"sink {self._sink}: "):
                 scratch.write(part)
         scratch.seek(0)
         return stat.size, digest.hexdigest()
 
     def _unreadable(self, file: StagedFile) -> StateCorrupt:
         return StateCorrupt(f"sink {self._sink}: {file.key} is not readable as Parquet", key=file.key)
-
-
-@contextmanager
-def on_the_disk(sink: str) -> Iterator[None]:
-    """Put rows into the machine's temporary folder. Raises EnvironmentUnusable: it does not take them."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
-            raise
-        raise EnvironmentUnusable(
-            f"sink {sink}: {tempfile.gettempdir()} cannot take what is being staged ({error}). Nothing was published.",
-            hint="Free space there, or set TMPDIR to a folder on another disk.",
-        ) from error
 
 
 def _with_instants(parquet: pq.ParquetFile, rows: pa.Table) -> pa.Table:
