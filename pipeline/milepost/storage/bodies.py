@@ -18,6 +18,13 @@ def pieces_of(body: bytes | IO[bytes]) -> Iterator[bytes]:
         yield piece
 
 
+def write_all(file: IO[bytes], piece: bytes) -> None:
+    """Write all of some bytes to a file without a buffer: what the disk refuses is said now, not when it is closed."""
+    view = memoryview(piece)
+    while view:
+        view = view[file.write(view) :]
+
+
 def told_size(body: bytes | IO[bytes]) -> str:
     """Return the size of a body as messages have it; of a file, which may be the reason, nothing."""
     return f" ({len(body)} bytes)" if isinstance(body, bytes) else ""

@@ -13,6 +13,7 @@ from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import CommitConflict, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.protocol.retention.handle_check import MISSING, digest_fault, handle_fault
+from milepost.storage.bodies import write_all
 from milepost.storage.concurrency.asked_ahead import asked_ahead
 from milepost.storage.scratch_disk import on_scratch_disk
 
@@ -70,7 +71,7 @@ def handle_file(store: ObjectStore, handle: ObjectHandle) -> Iterator[IO[bytes]]
     if handle.size <= IN_MEMORY_BYTES:
         yield io.BytesIO(read_handle(store, handle))
         return
-    with tempfile.TemporaryFile() as scratch:
+    with tempfile.TemporaryFile(buffering=0) as scratch:
         _check_pieces(store, handle, scratch)
         scratch.seek(0)
         yield scratch
@@ -104,7 +105,7 @@ def stored_file(store: ObjectStore, key: str) -> Iterator[IO[bytes]]:
     if stat.size <= IN_MEMORY_BYTES:
         yield io.BytesIO(store.get_if_match(key, stat.etag))
         return
-    with tempfile.TemporaryFile() as scratch:
+    with tempfile.TemporaryFile(buffering=0) as scratch:
         for piece in _pieces(store, stat):
             _write(scratch, piece)
         scratch.seek(0)
@@ -144,7 +145,7 @@ def _pieces(store: ObjectStore, stat: ObjectStat) -> Iterator[bytes]:
 
 def _write(scratch: IO[bytes], piece: bytes) -> None:
     with on_scratch_disk("take an object that is too large to be held in memory"):
-        scratch.write(piece)
+        write_all(scratch, piece)
 
 
 def stat_handle(store: ObjectStore, handle: ObjectHandle) -> None:

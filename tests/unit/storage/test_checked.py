@@ -119,8 +119,9 @@ def test_a_large_object_is_never_asked_for_as_a_whole(store) -> None:
 
 @pytest.mark.usefixtures("in_pieces")
 def test_a_full_disk_is_told_with_what_to_do(store, monkeypatch) -> None:
+    """Of the last few bytes as well, which a buffer would hold back until the file is read or closed."""
     handle = write_content_addressed(store, "a/", "", b"12345678901")
-    monkeypatch.setattr(checked.tempfile, "TemporaryFile", partial(Path("/dev/full").open, "wb", buffering=0))
+    monkeypatch.setattr(checked.tempfile, "TemporaryFile", partial(Path("/dev/full").open, "w+b"))
     with pytest.raises(EnvironmentUnusable, match="too large to be held in memory") as raised:
         read_file(store, handle)
     assert "TMPDIR" in str(raised.value.hint)

@@ -25,6 +25,7 @@ from milepost.dataflow.spilled.ordered_rows import ordered_rows
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.edges import DELETED_COLUMN
+from milepost.storage.bodies import write_all
 from milepost.storage.concurrency.asked_ahead import asked_ahead
 from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.scratch_disk import on_scratch_disk
@@ -303,7 +304,7 @@ class TableFiles:
                     size, sha256 = len(body), hashlib.sha256(body).hexdigest() if verify else ""
                     reader = pa.BufferReader(body)
                 else:
-                    scratch = opened.enter_context(tempfile.TemporaryFile())
+                    scratch = opened.enter_context(tempfile.TemporaryFile(buffering=0))
                     size, sha256 = self._copied(file, scratch)
                     reader = pa.PythonFile(scratch, mode="r")
             except NotFound as error:
@@ -335,7 +336,7 @@ class TableFiles:
             part = self._store.get_range(file.key, stat.etag, start, min(start + _PIECE_BYTES, stat.size))
             digest.update(part)
             with on_scratch_disk("take a file that is too large to be held in memory", who=f"sink {self._sink}: "):
-                scratch.write(part)
+                write_all(scratch, part)
         scratch.seek(0)
         return stat.size, digest.hexdigest()
 

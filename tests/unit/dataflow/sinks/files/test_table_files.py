@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.table_keys import staged_prefix
 from milepost.dataflow.spilled import ordered_rows, spilled_rows
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.records.errors import EnvironmentUnusable, StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
@@ -182,3 +183,16 @@ def test_of_a_table_in_pieces_no_more_than_so_much_is_in_memory_at_once(
 
 def _parts(keys: list[int], size: int) -> Iterator[list[int]]:
     return (keys[at : at + size] for at in range(0, len(keys), size))
+
+
+def test_a_disk_that_is_too_full_for_a_copy_of_a_file_is_told_with_what_to_do(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a file that a buffer would take, too: the disk is asked before the file is read or closed."""
+    files = TableFiles("table", store)
+    file = files.stage([pa.table({"k": [1], "v": ["a"]}, schema=KEYED)], 1, 1, "0", _ALL_AT_ONCE)
+    assert file is not None
+    monkeypatch.setattr(table_files, "HELD_BYTES", 0)
+    monkeypatch.setattr(table_files.tempfile, "TemporaryFile", partial(Path("/dev/full").open, "w+b"))
+    with pytest.raises(EnvironmentUnusable, match=r"sink table: .* cannot take"):
+        files.fetch(file, KEYED, verify=True)
