@@ -250,7 +250,9 @@ def _parsed(name: str, body: IO[bytes], expected: pa.Schema | None) -> tuple[pa.
             column_types=expected, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
         )
         reading = pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES)
-        reader = pyarrow.csv.open_csv(source, convert_options=convert, read_options=reading)
+        # Else a quoted newline at which a block happens to end would begin another row, and nothing would say so.
+        parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        reader = pyarrow.csv.open_csv(source, read_options=reading, parse_options=parsing, convert_options=convert)
         return reader.schema, _batches(reader)
     raise InvalidRequest(f"{name}: expected a file .parquet or .csv. Nothing was changed.")
 

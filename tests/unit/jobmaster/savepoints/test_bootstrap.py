@@ -179,6 +179,21 @@ def test_one_zero_and_one_nan_are_keys_however_they_are_written(
     assert sorted(job.master.state("latest")["count(*)"].to_pylist()) == [1, 3, 4, 6]
 
 
+def test_a_newline_in_a_quoted_value_begins_no_row_wherever_the_file_is_cut_to_be_read(
+    job: CountedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows it looks like a row, and blocks end there."""
+    values = ["a" * length + "\n9,9,b" for length in range(60)]
+    file = tmp_path / "pairs.csv"
+    file.write_text("k,seen,first,__timer\n" + "".join(f'{k},1,"{value}",\n' for k, value in enumerate(values, 100)))
+    monkeypatch.setattr(bootstrap, "_CSV_BLOCK_BYTES", 128)
+    other = beside(job)
+    other.master.bootstrap({"pairs": str(file)})
+    state = other.master.state("pairs").sort_by("k")
+    assert state["k"].to_pylist() == [*range(100, 160)]
+    assert state["first"].to_pylist() == values
+
+
 def test_an_operator_that_cannot_be_bootstrapped_is_refused_by_name(job: CountedJob) -> None:
     job.edit(", v: string}", ', v: string, at: "timestamp[us, UTC]"}\n    event_time: at')
     job.edit("sinks:\n", WINDOW + "sinks:\n")
