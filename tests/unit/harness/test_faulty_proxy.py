@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -31,7 +32,8 @@ def proxy(seaweed: Seaweed) -> Iterator[FaultyProxy]:
 def store(seaweed: Seaweed, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     for name, value in seaweed.environment().items():
         monkeypatch.setenv(name, value)
-    return open_store(StoreConfig(f"s3://{seaweed.new_bucket()}", proxy.endpoint_url, "us-east-1"))
+    place = f"s3://{seaweed.shared_bucket}/proxy-{uuid4().hex[:12]}"
+    return open_store(StoreConfig(place, proxy.endpoint_url, "us-east-1"))
 
 
 def meet(proxy: FaultyProxy, fault: StorageFault, share: float = 1.0) -> None:

@@ -212,11 +212,12 @@ class S3Store:
         name, client = self._name(key), self._client(single_attempt=True)
         if not isinstance(body, bytes):
             body.seek(0)
+        size = determine_content_length(body) or 0  # of what is ahead: of a file that was sent, nothing is
         try:
             reply = client.put_object(Bucket=self._bucket, Key=name, Body=body, IfNoneMatch="*")
         except _FAULTS as error:
             raise self._errors.of_create(error, key) from error
-        return self._written(key, determine_content_length(body) or 0, reply)
+        return self._written(key, size, reply)
 
     def list(
         self,

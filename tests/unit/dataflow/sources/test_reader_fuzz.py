@@ -18,3 +18,8 @@ def test_an_object_broken_at_random_is_read_or_refused_and_never_ends_its_reader
     assert report.rows + report.refused == OBJECTS
     assert report.rows > OBJECTS / 20 and report.refused > OBJECTS / 3, "what was broken is not worth reading"
     assert report.most_mib < 512
+
+
+def test_a_column_of_parquet_whose_description_is_broken_does_not_end_its_reader() -> None:
+    """pyarrow ends the process that asks such a column, of which a histogram has another length, for its size."""
+    assert fuzz(221, 1, first=677).faults == ()

@@ -142,16 +142,17 @@ class ParquetReader:
             file.reader.set_batch_size(rows)
 
     def _sizes(self, metadata: pq.FileMetaData, at_once: int) -> tuple[int, int]:
-        """Return what the file says of itself: bytes of the pages of its largest row group, and of its widest rows."""
-        largest = widest = 0
-        for group in map(metadata.row_group, range(metadata.num_row_groups)):
-            columns = map(group.column, range(group.num_columns))
-            sizes = [
-                c.total_uncompressed_size for c in columns if c.path_in_schema.split(".")[0] in self._declared.types
-            ]
-            largest = max(largest, sum(max(size, at_once) for size in sizes))
-            widest = max(widest, sum(sizes) // max(group.num_rows, 1))
-        return largest, widest
+        """Return what the file says of itself at most: bytes of the pages of a row group, and of its widest rows.
+
+        Columns that nobody reads count, too: pyarrow ends the process that asks for the size of a single one whose
+        description is broken.
+        """
+        paths = (metadata.schema.column(leaf).path for leaf in range(metadata.num_columns))
+        leaves = sum(path.split(".")[0] in self._declared.types for path in paths)
+        groups = [*map(metadata.row_group, range(metadata.num_row_groups))]
+        largest = max([0, *(group.total_byte_size for group in groups)])
+        widest = max([0, *(group.total_byte_size // max(group.num_rows, 1) for group in groups)])
+        return largest + at_once * leaves, widest
 
     def _check(self, key: str, file: pq.ParquetFile) -> None:
         found = file.schema_arrow
