@@ -106,7 +106,7 @@ def stored_file(store: ObjectStore, key: str) -> Iterator[IO[bytes]]:
         yield io.BytesIO(store.get_if_match(key, stat.etag))
         return
     with tempfile.TemporaryFile(buffering=0) as scratch:
-        for piece in _pieces(store, stat):
+        for piece in stored_pieces(store, stat):
             _write(scratch, piece)
         scratch.seek(0)
         yield scratch
@@ -125,7 +125,7 @@ def _check_pieces(store: ObjectStore, handle: ObjectHandle, scratch: IO[bytes] |
     digest = hashlib.sha256()
     try:
         stat = store.stat(handle.key)
-        for piece in _pieces(store, stat) if stat.size == handle.size else ():
+        for piece in stored_pieces(store, stat) if stat.size == handle.size else ():
             digest.update(piece)
             if scratch is not None:
                 _write(scratch, piece)
@@ -138,7 +138,8 @@ def _check_pieces(store: ObjectStore, handle: ObjectHandle, scratch: IO[bytes] |
         raise _corrupt(store, handle, fault)
 
 
-def _pieces(store: ObjectStore, stat: ObjectStat) -> Iterator[bytes]:
+def stored_pieces(store: ObjectStore, stat: ObjectStat) -> Iterator[bytes]:
+    """Yield the bytes of one version of an object, in pieces of 8 MB. Raises: NotFound. CommitConflict: another one."""
     for start in range(0, stat.size, _PIECE_BYTES):
         yield store.get_range(stat.key, stat.etag, start, min(start + _PIECE_BYTES, stat.size))
 

@@ -26,12 +26,12 @@ from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.storage.bodies import write_all
+from milepost.storage.checked import stored_pieces
 from milepost.storage.concurrency.asked_ahead import asked_ahead
 from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.scratch_disk import on_scratch_disk
 
 _PARALLEL_READS = 8
-_PIECE_BYTES = 8 << 20
 _AHEAD_BYTES = 32 << 20
 """Of files that are read ahead, and of a file that is."""
 
@@ -207,8 +207,8 @@ class TableFiles:
                 f"sink {self._sink}: {file.key} is {stat.size} bytes, its table's log says {file.size}", key=file.key
             )
         digest = hashlib.sha256()
-        for start in range(0, stat.size, _PIECE_BYTES):
-            digest.update(self._store.get_range(file.key, stat.etag, start, min(start + _PIECE_BYTES, stat.size)))
+        for piece in stored_pieces(self._store, stat):
+            digest.update(piece)
         return replace(file, sha256=digest.hexdigest())
 
     def problems(self, files: Iterable[StagedFile], schema: pa.Schema, *, deep: bool) -> list[str]:
@@ -332,11 +332,10 @@ class TableFiles:
     def _copied(self, file: StagedFile, scratch: IO[bytes]) -> tuple[int, str]:
         """Copy a file's bytes to the disk; return how many they are, and their SHA-256. Raises NotFound."""
         stat, digest = self._store.stat(file.key), hashlib.sha256()
-        for start in range(0, stat.size, _PIECE_BYTES):
-            part = self._store.get_range(file.key, stat.etag, start, min(start + _PIECE_BYTES, stat.size))
-            digest.update(part)
+        for piece in stored_pieces(self._store, stat):
+            digest.update(piece)
             with on_scratch_disk("take a file that is too large to be held in memory", who=f"sink {self._sink}: "):
-                write_all(scratch, part)
+                write_all(scratch, piece)
         scratch.seek(0)
         return stat.size, digest.hexdigest()
 

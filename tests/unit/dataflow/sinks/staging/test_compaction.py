@@ -24,6 +24,7 @@ from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import OwnedKeys
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.storage import checked
 from tests.conformance.sinks.contract.case import SCHEMA, Story, deleting, rows
 from tests.conformance.sinks.formats.local_cases import LocalParquet
 from tests.harness.stores.hooked_store import HookedStore
@@ -298,7 +299,7 @@ def test_a_large_file_is_read_from_a_copy_on_the_disk_one_row_group_at_a_time(
     assert file is not None
     whole = table_of.fetch(file, SCHEMA, verify=True)
     monkeypatch.setattr(table_files, "HELD_BYTES", 0)
-    monkeypatch.setattr(table_files, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(checked, "_PIECE_BYTES", 1000)
     pieces = list(table_of.pieces(file, SCHEMA, verify=True))
     assert [piece.num_rows for piece in pieces] == [1000] * 5
     assert pa.concat_tables(pieces).equals(whole) and table_of.fetch(file, SCHEMA, verify=True).equals(whole)
