@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from milepost.dataflow.sources.contract import BadObject, SourceObject
+from milepost.dataflow.sources.readers.forward_file import ForwardFile
 from milepost.dataflow.sources.readers.text_parts import TextPart
 from milepost.protocol.records.object_store import ObjectStore
 
@@ -133,7 +134,7 @@ def open_object(store: ObjectStore, obj: SourceObject) -> ObjectBody:
     return ObjectBody(len(body), body)
 
 
-class ObjectStream(io.RawIOBase):
+class ObjectStream(ForwardFile):
     """Reads an object's content forward; pyarrow takes it as a file.
 
     Attributes:
@@ -170,25 +171,13 @@ class ObjectStream(io.RawIOBase):
         self._encoding = encoding
         utf8 = codecs.lookup(encoding).name == "utf-8"
         self._decoder = None if utf8 else codecs.getincrementaldecoder(encoding)("strict")
-        self._ready = b""
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
-        """Fill `target` as far as content is at hand; 0 only at the end.
+    def _next(self, wanted: int) -> bytes:
+        """Return what follows.
 
         Raises:
             BadObject: the compressed data is broken or expands beyond its bound, or the text is not in its encoding.
         """
-        if not self._ready:
-            self._ready = self._next(len(target))
-        count = min(len(target), len(self._ready))
-        target[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
-
-    def _next(self, wanted: int) -> bytes:
         while True:
             try:
                 chunk = self._source.read(max(min(wanted, _CHUNK), 4096))

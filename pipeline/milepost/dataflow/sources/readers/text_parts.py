@@ -6,9 +6,10 @@ one before the range on. So the parts of a text have each of its bytes once, whe
 
 from __future__ import annotations
 
-import io
 import re
 from typing import BinaryIO
+
+from milepost.dataflow.sources.readers.forward_file import ForwardFile
 
 _LINE_END = re.compile(rb"\r\n?|\n")
 
@@ -16,7 +17,7 @@ _BEYOND = 1 << 14
 """So many bytes are read at a time where the last line of a part ends."""
 
 
-class TextPart(io.RawIOBase):
+class TextPart(ForwardFile):
     r"""Reads the lines that begin in `[start, stop)`; pyarrow takes it as a file.
 
     Of ``ab\ncd\r\nef``, `[0, 4)` has ``ab\ncd\r\n``, `[4, 7)` has nothing, for ``cd`` begins at 3 and ``ef`` at 7.
@@ -29,24 +30,13 @@ class TextPart(io.RawIOBase):
         super().__init__()
         self._source, self._stop = source, stop
         self._position = max(start - 1, 0)
-        self._begun = self._ready = self._waiting = b""
+        self._begun = self._waiting = b""
         self._ended = start >= stop
         if start and not self._ended:
             self._skip_line()
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
-        """Fill `target` as far as text is at hand; 0 only at the end. Raises what the source raises."""
-        if not self._ready:
-            self._ready = self._next(len(target))
-        count = min(len(target), len(self._ready))
-        target[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
-
     def _next(self, wanted: int) -> bytes:
+        """Return what follows. Raises what the source raises."""
         if self._ended:
             return b""
         wanted = min(wanted, max(self._stop - self._position, _BEYOND))
