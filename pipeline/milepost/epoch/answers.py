@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import StatefulOperator
-from milepost.dataflow.quality.parts import Part
+from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.metadata import CheckpointMetadata
@@ -48,7 +48,7 @@ class EpochRunner(Protocol):
     def run(self, plan: EpochPlan) -> EpochAnswers:
         """Run one epoch. Raises SubtaskDeclined, or what the store raises."""
 
-    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> Mapping[str, Part]:
+    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> Mapping[str, PartialResult]:
         """Look at what an epoch that was run would publish, where its tasks run: what is found, by sink.
 
         Raises: EnvironmentUnusable, StateCorrupt, SubtaskDeclined, or what the store raises.

@@ -10,12 +10,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import pyarrow as pa
 
-from milepost.dataflow.quality.cuts import parts_of, sample_of
 from milepost.dataflow.quality.gate import columns_of
-from milepost.dataflow.quality.parts import Part, Tally, columns_needed, decode_rows, encode_rows, how_found
+from milepost.dataflow.quality.partial_results import (
+    PartialResult,
+    Tally,
+    columns_needed,
+    combination_for,
+    decode_rows,
+    encode_rows,
+)
+from milepost.dataflow.quality.partitioning import partitions_of, sample_of
 from milepost.dataflow.sinks.files.deletes import rows_that_stay
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import Committable, SchemaText, StagedFile, decode_schema
@@ -26,7 +34,7 @@ from milepost.protocol.records.errors import CheckpointError, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.job.spec import QualitySpec
-from milepost.spec.values.expectation_parts import FoundBy
+from milepost.spec.values.expectation_combination import Combination
 
 HELD_ROWS = 1_000_000
 HELD_BYTES = 64 << 20
@@ -37,10 +45,7 @@ _PIECE_ROWS, _PIECE_BYTES = 131_072, 32 << 20
 
 _CUT_ROWS = 500_000
 """About so many rows go to one task of the second stage, which holds them."""
-_BY_VALUE = (FoundBy.KEYS, FoundBy.DISTINCT)
-
-PART, DECLINE = -1, -2
-"""In place of an expectation's number: the payload is what was found, or why nothing could be."""
+_BY_VALUE = (Combination.KEYS, Combination.DISTINCT)
 
 Opener = Callable[[StoreConfig], ObjectStore]
 
@@ -63,19 +68,28 @@ class GateShare:
     rows: int
 
 
+class GateRowKind(StrEnum):
+    """What the payload of a row is: rows of one expectation as an Arrow stream, a partial result, or a decline."""
+
+    ROWS = "rows"
+    RESULT = "result"
+    DECLINE = "decline"
+
+
 @dataclass(frozen=True, slots=True)
 class GateRow:
     """One row that tasks of the gate put out.
 
     Attributes:
         subtask: of the second stage, whose it is. share: index of the one that it comes from.
-        number: of the expectation whose rows it has, as an Arrow stream; or `PART`, or `DECLINE`.
+        expectation: place in the suite of the one whose rows it has; 0 for other kinds.
     """
 
+    kind: GateRowKind
     subtask: int
     share: int
     sink: str
-    number: int
+    expectation: int
     payload: bytes
 
 
@@ -97,28 +111,28 @@ def shares_of(
     return tuple(shares)
 
 
-def cuts_of(shares: Sequence[GateShare]) -> int:
+def partition_count(shares: Sequence[GateShare]) -> int:
     """Return how many tasks the second stage has; 0 where no expectation asks for it."""
     wanted = {share.suite.sink: share.rows for share in shares if _numbers(share, _BY_VALUE)}
     return max((-(-rows // _CUT_ROWS) for rows in wanted.values()), default=0)
 
 
-def look(share: GateShare, index: int, cuts: int, opener: Opener) -> Iterator[GateRow]:
+def judge_share(share: GateShare, index: int, partitions: int, opener: Opener) -> Iterator[GateRow]:
     """Yield what a share has for the second stage, and at last what is found in it.
 
     Args:
-        index: of the share. cuts: tasks of the second stage.
+        index: of the share. partitions: tasks of the second stage.
     Raises: CheckpointError: it cannot be read, or the library cannot be loaded here.
     """
     suite, schema = share.suite, decode_schema(share.schema)
-    by_value, in_one_place = _numbers(share, _BY_VALUE), _numbers(share, (FoundBy.ALL,))
+    by_value, in_one_place = _numbers(share, _BY_VALUE), _numbers(share, (Combination.ALL,))
     numbers = [number for number in range(len(suite.expectations)) if number not in (*by_value, *in_one_place)]
     needed = {
         number: columns_needed(suite.expectations[number], share.key, schema)
         for number in range(len(suite.expectations))
     }
     of_sample = list(dict.fromkeys(name for number in in_one_place for name in needed[number]))
-    tally, part, begin = Tally(suite, share.key, schema, numbers), Part(), share.begin
+    tally, part, begin = Tally(suite, share.key, schema, numbers), PartialResult(), share.begin
     files = TableFiles(suite.sink, opener(share.store))
     for rows in (piece for file in share.files for piece in _pieces(files, file, schema)):
         staying = rows_that_stay(rows)
@@ -126,18 +140,18 @@ def look(share: GateShare, index: int, cuts: int, opener: Opener) -> Iterator[Ga
             part = part.with_next(tally.part(staying), suite.rows)
         if in_one_place and suite.sample is not None:
             sampled = rows_that_stay(sample_of(rows, begin, suite.sample, share.rows)).select(of_sample)
-            part = part.with_next(Part(sample=sampled), suite.rows)
+            part = part.with_next(PartialResult(sample=sampled), suite.rows)
         begin += rows.num_rows
         for number in by_value:
             of_number = staying.select(needed[number])
-            cut = parts_of(of_number, columns_of(suite.expectations[number]), cuts)
+            cut = partitions_of(of_number, columns_of(suite.expectations[number]), partitions)
             for subtask, some in enumerate(cut):
                 if some.num_rows:
-                    yield GateRow(subtask, index, suite.sink, number, encode_rows(some))
-    yield GateRow(index % max(1, cuts), index, suite.sink, PART, _encode(part))
+                    yield GateRow(GateRowKind.ROWS, subtask, index, suite.sink, number, encode_rows(some))
+    yield GateRow(GateRowKind.RESULT, index % max(1, partitions), index, suite.sink, 0, _encode(part))
 
 
-def look_at_cut(shares: Sequence[GateShare], rows: Iterable[GateRow]) -> Iterator[GateRow]:
+def judge_partition(shares: Sequence[GateShare], rows: Iterable[GateRow]) -> Iterator[GateRow]:
     """Yield what expectations find in the rows of one task of the second stage, behind what is not for it.
 
     Args:
@@ -145,34 +159,35 @@ def look_at_cut(shares: Sequence[GateShare], rows: Iterable[GateRow]) -> Iterato
     """
     waiting: dict[tuple[str, int], dict[int, list[bytes]]] = {}
     for row in rows:
-        if row.number < 0:
+        if row.kind != GateRowKind.ROWS:
             yield row
         else:
-            waiting.setdefault((row.sink, row.number), {}).setdefault(row.share, []).append(row.payload)
+            waiting.setdefault((row.sink, row.expectation), {}).setdefault(row.share, []).append(row.payload)
     by_sink = {share.suite.sink: share for share in shares}
     for sink, number in sorted(waiting):
         share = by_sink[sink]
         bodies = waiting.pop((sink, number))
         table = pa.concat_tables(decode_rows(body) for index in sorted(bodies) for body in bodies[index])
-        found = Tally(share.suite, share.key, table.schema, [number]).part(table).found
-        yield GateRow(0, len(shares), sink, PART, _encode(Part(found=found)))
+        found = Tally(share.suite, share.key, table.schema, [number]).part(table).metrics
+        yield GateRow(GateRowKind.RESULT, 0, len(shares), sink, 0, _encode(PartialResult(metrics=found)))
 
 
-def joined(shares: Sequence[GateShare], rows: Iterable[GateRow]) -> dict[str, Part]:
+def joined(shares: Sequence[GateShare], rows: Iterable[GateRow]) -> dict[str, PartialResult]:
     """Return what all tasks found together, by sink."""
     shown = {share.suite.sink: share.suite.rows for share in shares}
-    parts = dict.fromkeys(shown, Part())
-    for row in sorted((row for row in rows if row.number == PART), key=lambda row: (row.sink, row.share, row.payload)):
+    parts = dict.fromkeys(shown, PartialResult())
+    results = (row for row in rows if row.kind == GateRowKind.RESULT)
+    for row in sorted(results, key=lambda row: (row.sink, row.share, row.payload)):
         parts[row.sink] = parts[row.sink].with_next(_decode(row.payload), shown[row.sink])
     return parts
 
 
-def judged_here(shares: Sequence[GateShare], opener: Opener) -> dict[str, Part]:
+def judged_here(shares: Sequence[GateShare], opener: Opener) -> dict[str, PartialResult]:
     """Return what is found in all shares, by the tasks' own steps: this process holds rows of the second stage."""
-    cuts = cuts_of(shares)
-    sent = [row for index, share in enumerate(shares) for row in look(share, index, cuts, opener)]
-    of_cuts = [[row for row in sent if row.subtask == subtask] for subtask in range(max(1, cuts))]
-    return joined(shares, [row for rows in of_cuts for row in look_at_cut(shares, rows)])
+    partitions = partition_count(shares)
+    sent = [row for index, share in enumerate(shares) for row in judge_share(share, index, partitions, opener)]
+    by_partition = [[row for row in sent if row.subtask == subtask] for subtask in range(max(1, partitions))]
+    return joined(shares, [row for rows in by_partition for row in judge_partition(shares, rows)])
 
 
 def refusal_row(identity: SubtaskIdentity, share: GateShare, error: CheckpointError) -> GateRow:
@@ -180,7 +195,8 @@ def refusal_row(identity: SubtaskIdentity, share: GateShare, error: CheckpointEr
     corrupt = isinstance(error, StateCorrupt)
     otherwise = CheckpointFailureReason.STATE_CORRUPT if corrupt else CheckpointFailureReason.IO_EXCEPTION
     decline = identity.decline_for(error, f"quality gate of sink {share.suite.sink}", otherwise)
-    return GateRow(0, identity.subtask, share.suite.sink, DECLINE, encode_answer(decline).encode())
+    payload = encode_answer(decline).encode()
+    return GateRow(GateRowKind.DECLINE, 0, identity.subtask, share.suite.sink, 0, payload)
 
 
 def _pieces(files: TableFiles, file: StagedFile, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -190,15 +206,15 @@ def _pieces(files: TableFiles, file: StagedFile, schema: pa.Schema) -> Iterator[
         yield from (group.slice(begin, size) for begin in range(0, group.num_rows, size))
 
 
-def _numbers(share: GateShare, kinds: Sequence[FoundBy]) -> list[int]:
+def _numbers(share: GateShare, kinds: Sequence[Combination]) -> list[int]:
     """Return the places of expectations of these kinds."""
     schema = decode_schema(share.schema)
-    return [number for number, one in enumerate(share.suite.expectations) if how_found(one, schema) in kinds]
+    return [number for number, one in enumerate(share.suite.expectations) if combination_for(one, schema) in kinds]
 
 
-def _encode(part: Part) -> bytes:
+def _encode(part: PartialResult) -> bytes:
     return json.dumps(to_json(part), sort_keys=True).encode()  # a sum may be no number, which canonical JSON has not
 
 
-def _decode(body: bytes) -> Part:
-    return from_json(Part, json.loads(body), "what the gate found in a part")
+def _decode(body: bytes) -> PartialResult:
+    return from_json(PartialResult, json.loads(body), "what the gate found in a part")

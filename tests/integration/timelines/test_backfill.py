@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from milepost.dataflow.quality.parts import Part
+from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
@@ -40,7 +40,7 @@ class Meanwhile:
     def prepare(self, plan: EpochPlan) -> None:
         self.inner.prepare(plan)
 
-    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> Mapping[str, Part]:
+    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> Mapping[str, PartialResult]:
         return self.inner.judge(plan, shares)
 
     def stop(self) -> None:

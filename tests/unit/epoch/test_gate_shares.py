@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.quality.gate import evaluate
+from milepost.dataflow.quality.merged_verdict import verdict_of
 from milepost.dataflow.quality.verdict import Verdict, VerdictStatus
-from milepost.dataflow.quality.whole import verdict_of
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.records.committables import Committable, decode_schema
 from milepost.dataflow.sinks.staging.table_staging import TableStaging
-from milepost.epoch.gate_shares import GateRow, cuts_of, judged_here, look, shares_of
+from milepost.epoch.gate_shares import GateRowKind, judge_share, judged_here, partition_count, shares_of
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
@@ -92,24 +92,24 @@ def test_only_rows_that_are_compared_with_each_other_go_to_a_second_stage(tmp_pa
     wide = [one.append_column("text", pa.array(["x" * 100] * one.num_rows)) for one in (rows(0, 300), rows(300, 1_000))]
     staged = Staged(tmp_path, *wide)
     alone = shares_of(suite(COUNTED), staged.committable, ("k",), staged.config)
-    assert cuts_of(alone) == 0 and sent_by(alone) == [0, 0]
+    assert partition_count(alone) == 0 and sent_by(alone) == [0, 0]
     compared = shares_of(suite(COUNTED, UNIQUE), staged.committable, ("k",), staged.config)
-    assert cuts_of(compared) == 10
+    assert partition_count(compared) == 10
     assert sum(sent_by(compared)) < 100 * 1_000, "the text of each row has that"
 
 
 def sent_by(shares: Any) -> list[int]:
     """Bytes that each share sends to the second stage."""
-    cuts = cuts_of(shares)
-    sent: list[list[GateRow]] = [list(look(share, index, cuts, open_store)) for index, share in enumerate(shares)]
-    return [sum(len(row.payload) for row in one if row.number >= 0) for one in sent]
+    partitions = partition_count(shares)
+    sent = [list(judge_share(share, index, partitions, open_store)) for index, share in enumerate(shares)]
+    return [sum(len(row.payload) for row in one if row.kind is GateRowKind.ROWS) for one in sent]
 
 
 def test_equal_attempts_send_equal_rows(tmp_path: Path) -> None:
     """I12: Spark repeats a task that was lost."""
     staged = Staged(tmp_path)
     (first, _) = shares_of(suite(COUNTED, UNIQUE, MEDIAN, sample=50), staged.committable, ("k",), staged.config)
-    assert list(look(first, 0, 4, open_store)) == list(look(first, 0, 4, open_store))
+    assert list(judge_share(first, 0, 4, open_store)) == list(judge_share(first, 0, 4, open_store))
 
 
 @pytest.mark.parametrize("damage", ["gone", "changed"])

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from milepost.dataflow.quality.evidence import Evidence
 from milepost.dataflow.quality.gate import check_suite, evaluate, evidence
-from milepost.dataflow.quality.parts import Part
+from milepost.dataflow.quality.merged_verdict import verdict_of
+from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.dataflow.quality.verdict import GateVerdict, Verdict
-from milepost.dataflow.quality.whole import verdict_of
 from milepost.dataflow.sinks.records.committables import Committable, decode_schema
 from milepost.epoch.gate_shares import GateShare, is_large, shares_of
 from milepost.jobmaster.job.context import JobContext
@@ -20,7 +20,7 @@ from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.spec.job.spec import QualitySpec
 from milepost.storage.concurrency.at_once import at_once
 
-InTasks = Callable[[Sequence[GateShare]], Mapping[str, Part]]
+InTasks = Callable[[Sequence[GateShare]], Mapping[str, PartialResult]]
 """Looks at shares where the epoch's tasks ran: what is found, by sink."""
 
 Judged = tuple[Verdict, Mapping[int, Evidence]]

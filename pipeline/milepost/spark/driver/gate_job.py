@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from milepost.dataflow.quality.parts import Part
-from milepost.epoch.gate_shares import DECLINE, GateRow, GateShare, cuts_of, joined, look, look_at_cut, refusal_row
+from milepost.dataflow.quality.partial_results import PartialResult
+from milepost.epoch.gate_shares import (
+    GateRow,
+    GateRowKind,
+    GateShare,
+    joined,
+    judge_partition,
+    judge_share,
+    partition_count,
+    refusal_row,
+)
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import decode_answer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
@@ -24,10 +34,11 @@ Batches = Iterator[pa.RecordBatch]
 
 _ROWS = pa.schema(
     [
+        pa.field("kind", pa.string(), nullable=False),
         pa.field("subtask", pa.int32(), nullable=False),
         pa.field("share", pa.int32(), nullable=False),
         pa.field("sink", pa.string(), nullable=False),
-        pa.field("number", pa.int32(), nullable=False),
+        pa.field("expectation", pa.int32(), nullable=False),
         pa.field("payload", pa.binary(), nullable=False),
     ]
 )
@@ -38,24 +49,24 @@ class GateTask:
     """Looks at the share of a task; its input says nothing.
 
     Attributes:
-        identity: of the first subtask; those of a stage differ in their index. cuts: tasks of the second stage.
+        identity: of the first subtask; those of a stage differ in their index. partitions: tasks of the second stage.
     """
 
     identity: SubtaskIdentity
     shares: tuple[GateShare, ...]
-    cuts: int
+    partitions: int
 
     def __call__(self, batches: Batches) -> Batches:
         for _ in batches:
             pass
         index = _index()
         share = self.shares[index]
-        rows = look(share, index, self.cuts, open_store)
+        rows = judge_share(share, index, self.partitions, open_store)
         yield from _sent(rows, lambda error: refusal_row(replace(self.identity, subtask=index), share, error))
 
 
 @dataclass(frozen=True, slots=True)
-class GateCutTask:
+class GatePartitionTask:
     """Looks at the rows of a task of the second stage; arguments as of `GateTask`."""
 
     identity: SubtaskIdentity
@@ -63,24 +74,24 @@ class GateCutTask:
 
     def __call__(self, batches: Batches) -> Batches:
         index = _index()
-        rows = look_at_cut(self.shares, _received(batches))
+        rows = judge_partition(self.shares, _received(batches))
         yield from _sent(rows, lambda error: refusal_row(replace(self.identity, subtask=index), self.shares[0], error))
 
 
-def judge(session: SparkSession, plan: EpochPlan, shares: tuple[GateShare, ...]) -> dict[str, Part]:
+def judge(session: SparkSession, plan: EpochPlan, shares: tuple[GateShare, ...]) -> dict[str, PartialResult]:
     """Return what is found in all shares, by sink.
 
     Raises: EnvironmentUnusable: the library cannot be loaded where tasks run, or needs more memory. StateCorrupt: a
         file is not what was staged. SubtaskDeclined: a store did not answer.
     """
     level = plan.graph.levels + 1
-    cuts = cuts_of(shares)
-    frame = _stage(session.range(0, len(shares), 1, len(shares)), GateTask(_identity(plan, level), shares, cuts))
-    if cuts:
-        cut = GateCutTask(_identity(plan, level + 1), shares)
-        frame = _stage(frame.repartitionById(cuts, "subtask"), cut)
-    rows = [GateRow(row.subtask, row.share, row.sink, row.number, bytes(row.payload)) for row in frame.collect()]
-    declines = [decode_answer(row.payload.decode()) for row in rows if row.number == DECLINE]
+    partitions = partition_count(shares)
+    frame = _stage(session.range(0, len(shares), 1, len(shares)), GateTask(_identity(plan, level), shares, partitions))
+    if partitions:
+        cut = GatePartitionTask(_identity(plan, level + 1), shares)
+        frame = _stage(frame.repartitionById(partitions, "subtask"), cut)
+    rows = [_row(row.asDict()) for row in frame.collect()]
+    declines = [decode_answer(row.payload.decode()) for row in rows if row.kind == GateRowKind.DECLINE]
     verify(plan.checkpoint_id, plan.token, (), declines)
     return joined(shares, rows)
 
@@ -114,11 +125,15 @@ def _sent(rows: Iterator[GateRow], refused: Callable[[CheckpointError], GateRow]
 
 
 def _batch(row: GateRow) -> pa.RecordBatch:
-    values = (row.subtask, row.share, row.sink, row.number, row.payload)
+    values = (row.kind, row.subtask, row.share, row.sink, row.expectation, row.payload)
     return pa.record_batch([pa.array([value], field.type) for value, field in zip(values, _ROWS, strict=True)], _ROWS)
 
 
 def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[GateRow]:
     for batch in batches:
         for row in batch.to_pylist():
-            yield GateRow(**row)
+            yield _row(row)
+
+
+def _row(values: dict[str, Any]) -> GateRow:
+    return GateRow(**{**values, "kind": GateRowKind(values["kind"]), "payload": bytes(values["payload"])})

@@ -12,7 +12,7 @@ from pathlib import Path
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from milepost.dataflow.quality.parts import Part
+from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
@@ -90,7 +90,7 @@ class SparkEpochRunner:
             job_ms=round((finished - job.opened) * 1000),
         )
 
-    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, Part]:
+    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, PartialResult]:
         """Look at what the epoch that was just run would publish, where its tasks run, in what is left of its time.
 
         Raises: as `run`, and what keeps a task from it.

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.types import StructField, StructType
 
-from milepost.dataflow.quality.parts import Part
+from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.gate_shares import GateShare, judged_here
 from milepost.epoch.plan import EpochPlan
@@ -59,7 +59,7 @@ class LocalRunner:
             answers = sql.answers(epoch)
         return EpochAnswers(answers, epoch.operators, epoch.schemas, session_ms=0, job_ms=0)
 
-    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, Part]:
+    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, PartialResult]:
         """Look at the shares one after another, in this process."""
         return judged_here(shares, open_store)
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
-from milepost.dataflow.quality.parts import Part
+from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.gate_shares import GateShare, judged_here
 from milepost.epoch.plan import EpochPlan
@@ -46,7 +46,7 @@ class SideBySideRunner:
         answers = subtask_answers((row["kind"], row["payload"]) for batch in rows for row in batch.to_pylist())
         return EpochAnswers(answers, epoch.operators, epoch.schemas, session_ms=0, job_ms=0)
 
-    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, Part]:
+    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, PartialResult]:
         return judged_here(shares, open_store)
 
 

@@ -18,7 +18,7 @@ from types import ModuleType
 import duckdb
 import pyarrow as pa
 
-from milepost.dataflow.quality.parts import Part
+from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.gate_shares import GateShare, judged_here
 from milepost.epoch.plan import EpochPlan
@@ -102,7 +102,7 @@ class SparklessRunner:
         self.after(plan)
         return EpochAnswers(tuple(self.answers(answers)), epoch.operators, epoch.schemas, session_ms=0, job_ms=0)
 
-    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, Part]:
+    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, PartialResult]:
         return judged_here(shares, self.opener)
 
     def _seen(self, plan: EpochPlan, items: Iterable[TaskOutput], later: Container[str] = ()) -> Iterator[TaskOutput]:

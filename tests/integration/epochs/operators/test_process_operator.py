@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.quality.parts import Part
+from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.gate_shares import GateShare
@@ -290,7 +290,7 @@ class OtherCodeRunner:
     def prepare(self, plan: EpochPlan) -> None:
         self._runner.prepare(plan)
 
-    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> Mapping[str, Part]:
+    def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> Mapping[str, PartialResult]:
         return self._runner.judge(plan, shares)
 
     def stop(self) -> None:

@@ -18,7 +18,7 @@ from milepost.spec.job.spec import (
 from milepost.spec.sql.condition import check_condition
 from milepost.spec.sql.sql_parse import SqlProblem
 from milepost.spec.values.aggregates import AggregateCall, result_type, type_problem, updates_problem
-from milepost.spec.values.expectation_parts import FoundBy, found_by
+from milepost.spec.values.expectation_combination import Combination, combination_of
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import INTEGERS, ColumnType
@@ -177,12 +177,12 @@ def suite_problems(suite: QualitySpec, columns: Columns, path: Path) -> list[Pro
 
 def _may_need_all_rows(expectation: Expectation, columns: Columns) -> bool:
     """Return whether an expectation is judged on a sample where there are too many rows to have all in one place."""
-    how, arguments = found_by(expectation.type, expectation.arguments), expectation.arguments
-    if how not in (FoundBy.MEAN, FoundBy.KEYS, FoundBy.DISTINCT):
-        return how is FoundBy.ALL
+    how, arguments = combination_of(expectation.type, expectation.arguments), expectation.arguments
+    if how not in (Combination.MEAN, Combination.KEYS, Combination.DISTINCT):
+        return how is Combination.ALL
     names = arguments.get("column_list", [arguments.get("column")])
     types = [columns.get(name) for name in names] if isinstance(names, list) else [None]
-    if how is FoundBy.MEAN:  # times have no sum
+    if how is Combination.MEAN:  # times have no sum
         return any(type_ is None or type_.kind in ("date", "timestamp") for type_ in types)
     return any(type_ is None or type_.is_nested for type_ in types)
 

@@ -1,11 +1,11 @@
-"""Parts: what expectations find in some of an epoch's rows, so that nobody needs to hold all of them.
+"""Partial results: what expectations find in a part of an epoch's rows, so that nobody needs to hold all of them.
 
 Great Expectations stays the judge. Of a part it says how many rows are refused, or what the sum, the least or the
-greatest value is, or how many values there are; `whole.py` has it judge what follows from all parts.
+greatest value is, or how many values there are; `merged_verdict.py` has it judge what follows from all parts.
 
-A part is cut anywhere, but for expectations of uniqueness, whose rows are cut by value (`cuts.py`). Parts are joined in
-the order of the rows, and what comes of them does not depend on where they were cut; sums of floats excepted, whose
-last digits do.
+A part is cut anywhere, but for expectations of uniqueness, whose rows are cut by value (`partitioning.py`). Parts are
+joined in the order of the rows, and what comes of them does not depend on where they were cut; sums of floats excepted,
+whose last digits do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Annotated, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.quality.cuts import can_be_cut_by
 from milepost.dataflow.quality.evidence import rows_at
 from milepost.dataflow.quality.gate import columns_of, refused, shown_columns
 from milepost.dataflow.quality.library import (
@@ -32,9 +31,10 @@ from milepost.dataflow.quality.library import (
     like,
     quiet,
 )
+from milepost.dataflow.quality.partitioning import can_partition_by
 from milepost.protocol.records.stored_fields import StoredAs, by_number
 from milepost.spec.job.spec import Expectation, QualitySpec
-from milepost.spec.values.expectation_parts import FoundBy, found_by
+from milepost.spec.values.expectation_combination import Combination, combination_of
 
 MAX_VALUES = 10_000
 """So many distinct values of a column are held, where an expectation is about the set of them."""
@@ -66,7 +66,7 @@ RowsText = Annotated[pa.Table | None, StoredAs(str | None, _text, _rows)]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExpectationMetrics:
     """What one expectation found in some rows.
 
     Attributes:
@@ -89,13 +89,13 @@ class Found:
     rows: tuple[Mapping[str, Any], ...] = ()
     exception: str | None = None
 
-    def with_next(self, other: Found, shown: int) -> Found:
+    def with_next(self, other: ExpectationMetrics, shown: int) -> ExpectationMetrics:
         """Return what is found in these rows and those that follow. `shown`: so many refused rows are kept."""
         if self.exception is not None:
             return self
         if other.exception is not None:
             return other
-        return Found(
+        return ExpectationMetrics(
             counted=self.counted or other.counted,
             met=self.met and other.met,
             elements=self.elements + other.elements,
@@ -107,45 +107,45 @@ class Found:
             rows=(self.rows + other.rows)[:shown],
         ).bounded()
 
-    def bounded(self) -> Found:
+    def bounded(self) -> ExpectationMetrics:
         """Return it, as one that raised where it has more values than are held."""
         if self.values is None or self.values.num_rows <= MAX_VALUES:
             return self
-        return Found(exception=f"more than {MAX_VALUES} distinct values, too many to compare with a set")
+        return ExpectationMetrics(exception=f"more than {MAX_VALUES} distinct values, too many to compare with a set")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartialResult:
     """What a suite found in some rows.
 
     Attributes:
         rows: how many there are. nullable: columns of which one is null.
-        found: by place in the suite. sample: some of the rows, for expectations that need all in one place.
+        metrics: by place in the suite. sample: some of the rows, for expectations that need all in one place.
     """
 
     rows: int = 0
     nullable: tuple[str, ...] = ()
-    found: Annotated[Mapping[int, Found], by_number(Found)] = field(default_factory=dict)
+    metrics: Annotated[Mapping[int, ExpectationMetrics], by_number(ExpectationMetrics)] = field(default_factory=dict)
     sample: RowsText = None
 
-    def with_next(self, other: Part, shown: int) -> Part:
-        """Return what is found in these rows and those that follow; args as of `Found.with_next`."""
-        found = dict(self.found)
-        for number, one in other.found.items():
+    def with_next(self, other: PartialResult, shown: int) -> PartialResult:
+        """Return what is found in these rows and those that follow; args as of `ExpectationMetrics.with_next`."""
+        found = dict(self.metrics)
+        for number, one in other.metrics.items():
             found[number] = found[number].with_next(one, shown) if number in found else one
         samples = [one for one in (self.sample, other.sample) if one is not None]
         nullable = tuple(sorted({*self.nullable, *other.nullable}))
-        return Part(self.rows + other.rows, nullable, found, pa.concat_tables(samples) if samples else None)
+        return PartialResult(self.rows + other.rows, nullable, found, pa.concat_tables(samples) if samples else None)
 
 
-def how_found(expectation: Expectation, schema: pa.Schema) -> FoundBy:
+def combination_for(expectation: Expectation, schema: pa.Schema) -> Combination:
     """Return what parts must say of an expectation on rows with these columns."""
-    how = found_by(expectation.type, expectation.arguments)
+    how = combination_of(expectation.type, expectation.arguments)
     types = [schema.field(name).type for name in columns_of(expectation) if name in schema.names]
-    if how is FoundBy.MEAN and any(map(pa.types.is_temporal, types)):  # which have no sum
-        return FoundBy.ALL
-    if how in (FoundBy.KEYS, FoundBy.DISTINCT) and not can_be_cut_by(types):
-        return FoundBy.ALL
+    if how is Combination.MEAN and any(map(pa.types.is_temporal, types)):  # which have no sum
+        return Combination.ALL
+    if how in (Combination.KEYS, Combination.DISTINCT) and not can_partition_by(types):
+        return Combination.ALL
     return how
 
 
@@ -165,58 +165,58 @@ class Tally:
 
     def __init__(self, suite: QualitySpec, key: Sequence[str], schema: pa.Schema, numbers: Collection[int]) -> None:
         self._suite, self._key = suite, key
-        self._hows = {number: how_found(suite.expectations[number], schema) for number in numbers}
+        self._hows = {number: combination_for(suite.expectations[number], schema) for number in numbers}
         with quiet():
             every = built(suite)
             self._own = {number: every[number] for number in numbers}
             asked = (self._asked(number, how) for number, how in self._hows.items())
             self._asks = {one.meta["number"]: one for one in asked if one is not None}
 
-    def part(self, rows: pa.Table) -> Part:
+    def part(self, rows: pa.Table) -> PartialResult:
         """Return what the expectations find in one piece, which has rows."""
         with quiet():
             answered = answers(list(self._asks.values()), rows, COUNTS)
-            found = {number: self._found(number, answered.get(number), rows) for number in self._hows}
+            found = {number: self._metrics(number, answered.get(number), rows) for number in self._hows}
             seen = self._refused([number for number, one in found.items() if one.refused], rows)
         found |= {number: replace(found[number], rows=shown) for number, shown in seen.items()}
-        return Part(rows.num_rows, tuple(columns_with_nulls(rows)), found)
+        return PartialResult(rows.num_rows, tuple(columns_with_nulls(rows)), found)
 
-    def _asked(self, number: int, how: FoundBy) -> Any:
+    def _asked(self, number: int, how: Combination) -> Any:
         """Return what the library is asked of each piece; None: nothing."""
         expectation = self._suite.expectations[number]
         column = {"column": expectation.arguments.get("column"), "min_value": 0}
-        if how is FoundBy.MEAN:
+        if how is Combination.MEAN:
             return like("expect_column_sum_to_be_between", column, number)
-        if how is FoundBy.DISTINCT:
+        if how is Combination.DISTINCT:
             return like("expect_column_unique_value_count_to_be_between", column, number)
-        by_library = (FoundBy.ROWS, FoundBy.KEYS, FoundBy.COUNT, FoundBy.ENDS, FoundBy.SUM)
+        by_library = (Combination.ROWS, Combination.KEYS, Combination.COUNT, Combination.ENDS, Combination.SUM)
         return self._own[number] if how in by_library else None
 
-    def _found(self, number: int, answer: Any, rows: pa.Table) -> Found:
+    def _metrics(self, number: int, answer: Any, rows: pa.Table) -> ExpectationMetrics:
         how, column = self._hows[number], str(self._suite.expectations[number].arguments.get("column"))
-        if how in (FoundBy.VALUES, FoundBy.PRESENT):
+        if how in (Combination.VALUES, Combination.PRESENT):
             return _own_look(how, rows, column)
-        if how is FoundBy.COLUMNS:
-            return Found()
+        if how is Combination.COLUMNS:
+            return ExpectationMetrics()
         exception = exception_of(answer)
         if exception is not None:
-            return Found(exception=exception)
+            return ExpectationMetrics(exception=exception)
         result = answer.result
-        if how in (FoundBy.ROWS, FoundBy.KEYS):
+        if how in (Combination.ROWS, Combination.KEYS):
             if result.get("element_count") is None:
-                return Found(met=bool(answer.success))
+                return ExpectationMetrics(met=bool(answer.success))
             missing = result.get("missing_count")
-            return Found(
+            return ExpectationMetrics(
                 counted=True,
                 elements=int(result["element_count"]),
                 missing=None if missing is None else int(missing),
                 refused=int(result["unexpected_count"] or 0),
             )
         value = result.get("observed_value")
-        if how is FoundBy.ENDS:
-            return Found(values=_end(value, rows.schema.field(column).type))
-        present = _present(rows, column) if how in (FoundBy.MEAN, FoundBy.DISTINCT) else 0
-        return Found(total=math.nan if value is None else _number(value), present=present)
+        if how is Combination.ENDS:
+            return ExpectationMetrics(values=_end(value, rows.schema.field(column).type))
+        present = _present(rows, column) if how in (Combination.MEAN, Combination.DISTINCT) else 0
+        return ExpectationMetrics(total=math.nan if value is None else _number(value), present=present)
 
     def _refused(self, numbers: list[int], rows: pa.Table) -> dict[int, tuple[Mapping[str, Any], ...]]:
         """Return some of the rows that critical expectations refuse."""
@@ -229,19 +229,21 @@ class Tally:
         }
 
 
-def _own_look(how: FoundBy, rows: pa.Table, column: str) -> Found:
+def _own_look(how: Combination, rows: pa.Table, column: str) -> ExpectationMetrics:
     """Return what the library has no words for: values that occur, and how many rows have one."""
     if column not in rows.column_names:
-        return Found(exception=f'Error: The column "{column}" in BatchData does not exist.')
-    if how is FoundBy.PRESENT:
-        return Found(present=_present(rows, column), total=rows.num_rows)
+        return ExpectationMetrics(exception=f'Error: The column "{column}" in BatchData does not exist.')
+    if how is Combination.PRESENT:
+        return ExpectationMetrics(present=_present(rows, column), total=rows.num_rows)
     try:
         values = pc.unique(rows.column(column)).drop_null()
     except pa.ArrowException as error:
-        return Found(exception=f"values of type {rows.schema.field(column).type} cannot be told apart: {error}"[:200])
+        return ExpectationMetrics(
+            exception=f"values of type {rows.schema.field(column).type} cannot be told apart: {error}"[:200]
+        )
     if pa.types.is_floating(values.type):
         values = values.filter(pc.invert(pc.is_nan(values)))
-    return Found(values=pa.table({_NAME: values})).bounded()
+    return ExpectationMetrics(values=pa.table({_NAME: values})).bounded()
 
 
 def _present(rows: pa.Table, column: str) -> int:

@@ -16,15 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from milepost.dataflow.quality.cuts import parts_of, sample_of
 from milepost.dataflow.quality.evidence import Evidence
 from milepost.dataflow.quality.gate import columns_of, evaluate, evidence
-from milepost.dataflow.quality.parts import MAX_VALUES, Part, Tally, columns_needed, how_found
+from milepost.dataflow.quality.merged_verdict import verdict_of
+from milepost.dataflow.quality.partial_results import MAX_VALUES, PartialResult, Tally, columns_needed, combination_for
+from milepost.dataflow.quality.partitioning import partitions_of, sample_of
 from milepost.dataflow.quality.verdict import ExpectationResult, Verdict, VerdictStatus
-from milepost.dataflow.quality.whole import verdict_of
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.spec.job.spec import QualitySpec
-from milepost.spec.values.expectation_parts import OTHERS, FoundBy, found_by
+from milepost.spec.values.expectation_combination import OTHERS, Combination, combination_of
 from milepost.spec.values.expectations import ARGUMENTS
 
 SCHEMA = pa.schema(
@@ -70,20 +70,22 @@ def judged_in_parts(
 ) -> tuple[Verdict, dict[int, Evidence]]:
     """Judge pieces as the tasks do: each by itself, those of uniqueness cut by value; what is found is sent as text."""
     schema = pieces[0].schema
-    hows = {number: how_found(one, schema) for number, one in enumerate(spec.expectations)}
-    by_value = (FoundBy.KEYS, FoundBy.DISTINCT)
-    first = Tally(spec, key, schema, [number for number, how in hows.items() if how not in (*by_value, FoundBy.ALL)])
+    hows = {number: combination_for(one, schema) for number, one in enumerate(spec.expectations)}
+    by_value = (Combination.KEYS, Combination.DISTINCT)
+    first = Tally(
+        spec, key, schema, [number for number, how in hows.items() if how not in (*by_value, Combination.ALL)]
+    )
     parts = [first.part(piece) for piece in pieces if piece.num_rows]
     whole = pa.concat_tables(pieces)
     for number in [number for number, how in hows.items() if how in by_value]:
         expectation = spec.expectations[number]
         needed = whole.select(columns_needed(expectation, key, schema))
-        for rows in parts_of(needed, columns_of(expectation), cuts):
+        for rows in partitions_of(needed, columns_of(expectation), cuts):
             if rows.num_rows:
-                parts.append(Part(found=Tally(spec, key, rows.schema, [number]).part(rows).found))
-    joined = Part()
+                parts.append(PartialResult(metrics=Tally(spec, key, rows.schema, [number]).part(rows).metrics))
+    joined = PartialResult()
     for part in parts:
-        joined = joined.with_next(from_json(Part, json.loads(json.dumps(to_json(part))), "a part"), spec.rows)
+        joined = joined.with_next(from_json(PartialResult, json.loads(json.dumps(to_json(part))), "a part"), spec.rows)
     return verdict_of(spec, joined, schema, key)
 
 
@@ -130,7 +132,7 @@ def test_however_rows_are_cut_the_verdict_is_that_on_the_whole_table(
 def test_every_expectation_of_the_library_is_either_compared_with_the_whole_or_needs_all_rows() -> None:
     """A new one would count as one that looks at single rows."""
     compared = {one["type"] for one in SUITES}
-    needing = {type_ for type_, how in OTHERS.items() if how is FoundBy.ALL}
+    needing = {type_ for type_, how in OTHERS.items() if how is Combination.ALL}
     assert compared | needing == ARGUMENTS.keys() and not compared & needing
     assert OTHERS.keys() <= ARGUMENTS.keys()
 
@@ -189,33 +191,33 @@ def test_equal_values_are_in_one_part_whatever_stands_beside_them(type_: pa.Data
     through = {pa.binary(): pa.string(), pa.decimal128(9, 2): pa.string(), pa.date32(): pa.int32()}
     values = some.cast(through.get(type_, pa.int64())).cast(type_)
     rows = pa.table({"v": values, "n": range(5)})
-    parts = parts_of(rows, ["v"], 64)
+    parts = partitions_of(rows, ["v"], 64)
     of_row = {number: at for at, part in enumerate(parts) for number in part["n"].to_pylist()}
     assert of_row[0] == of_row[4] and of_row[1] == of_row[2]
     for number in range(5):
-        (alone,) = [at for at, part in enumerate(parts_of(rows.slice(number, 1), ["v"], 64)) if part.num_rows]
+        (alone,) = [at for at, part in enumerate(partitions_of(rows.slice(number, 1), ["v"], 64)) if part.num_rows]
         assert alone == of_row[number]
 
 
 def test_both_zeros_are_in_one_part() -> None:
-    parts = parts_of(pa.table({"v": [0.0, -0.0, float("nan"), None]}), ["v"], 63)
+    parts = partitions_of(pa.table({"v": [0.0, -0.0, float("nan"), None]}), ["v"], 63)
     assert sorted(part.num_rows for part in parts if part.num_rows) in ([4], [2, 2])
 
 
 @pytest.mark.parametrize(
     ("condition", "how"),
     [
-        ("j > 0 and i < 3", FoundBy.ROWS),
-        ("(j > 0) & ~(i == 1)", FoundBy.ROWS),
-        ("j > j.mean()", FoundBy.ALL),
-        ("index > 2", FoundBy.ALL),
-        ("abs(j) > 2", FoundBy.ALL),
-        ("`a b` > 1", FoundBy.ALL),
+        ("j > 0 and i < 3", Combination.ROWS),
+        ("(j > 0) & ~(i == 1)", Combination.ROWS),
+        ("j > j.mean()", Combination.ALL),
+        ("index > 2", Combination.ALL),
+        ("abs(j) > 2", Combination.ALL),
+        ("`a b` > 1", Combination.ALL),
     ],
 )
-def test_a_condition_that_may_look_beyond_its_row_needs_all_rows(condition: str, how: FoundBy) -> None:
+def test_a_condition_that_may_look_beyond_its_row_needs_all_rows(condition: str, how: Combination) -> None:
     arguments = {"column": "i", "row_condition": condition, "condition_parser": "pandas"}
-    assert found_by("expect_column_values_to_not_be_null", arguments) is how
+    assert combination_of("expect_column_values_to_not_be_null", arguments) is how
 
 
 MEDIAN = {"type": "expect_column_median_to_be_between", "column": "v", "min_value": 400, "max_value": 600}

@@ -15,12 +15,12 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 _TOP = np.uint64(32)
 
 
-def can_be_cut_by(types: Sequence[pa.DataType]) -> bool:
+def can_partition_by(types: Sequence[pa.DataType]) -> bool:
     """Return whether values of these types tell rows apart: the library cannot hash nested ones either."""
     return not any(pa.types.is_nested(one) or isinstance(one, pa.BaseExtensionType) for one in types)
 
 
-def parts_of(rows: pa.Table, columns: Sequence[str], parts: int) -> list[pa.Table]:
+def partitions_of(rows: pa.Table, columns: Sequence[str], parts: int) -> list[pa.Table]:
     """Cut rows into so many parts, in each the rows keep their order; rows that are equal in the columns stay together.
 
     Numbers are equal as pandas has it: 0.0 and -0.0, and NaN and null.

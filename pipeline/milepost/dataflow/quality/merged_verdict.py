@@ -1,4 +1,4 @@
-"""What parts come to: the verdict on all rows, without any of them.
+"""The merged verdict: what partial results say of all rows, without any of them.
 
 Where rows were counted the library's own rule follows, on the sums. Else the library is asked again, about rows for
 which its answer is that for all: the one sum, the least values of all parts, each value once, the number of rows.
@@ -15,10 +15,10 @@ import pyarrow as pa
 from milepost.dataflow.quality.evidence import Evidence, json_value
 from milepost.dataflow.quality.gate import evaluate, evidence, outcome, result_of
 from milepost.dataflow.quality.library import COUNTS, answers, built, like, quiet
-from milepost.dataflow.quality.parts import Found, Part, how_found
+from milepost.dataflow.quality.partial_results import ExpectationMetrics, PartialResult, combination_for
 from milepost.dataflow.quality.verdict import SAMPLED, ExpectationResult, Verdict, VerdictStatus, status_of
 from milepost.spec.job.spec import Expectation, QualitySpec
-from milepost.spec.values.expectation_parts import FoundBy
+from milepost.spec.values.expectation_combination import Combination
 
 _RANGE = ("min_value", "max_value", "strict_min", "strict_max")
 _RANGED = "expect_column_max_to_be_between"
@@ -28,7 +28,7 @@ Seen = tuple[ExpectationResult, Evidence]
 
 
 def verdict_of(
-    suite: QualitySpec, part: Part, schema: pa.Schema, key: tuple[str, ...]
+    suite: QualitySpec, part: PartialResult, schema: pa.Schema, key: tuple[str, ...]
 ) -> tuple[Verdict, dict[int, Evidence]]:
     """Return the verdict on the rows of a part that all parts were joined to, and what refused them, by place.
 
@@ -37,20 +37,20 @@ def verdict_of(
     """
     if not part.rows:
         return Verdict(suite.sink, VerdictStatus.SKIPPED, 0, ()), {}
-    hows = {number: how_found(one, schema) for number, one in enumerate(suite.expectations)}
-    seen = _of_sample(suite, [number for number, how in hows.items() if how is FoundBy.ALL], part, key)
+    hows = {number: combination_for(one, schema) for number, one in enumerate(suite.expectations)}
+    seen = _of_sample(suite, [number for number, how in hows.items() if how is Combination.ALL], part, key)
     with quiet():
         own = built(suite)
         for number, how in hows.items():
-            if how is not FoundBy.ALL:
-                found = part.found.get(number, Found(exception="was not asked of any rows"))
+            if how is not Combination.ALL:
+                found = part.metrics.get(number, ExpectationMetrics(exception="was not asked of any rows"))
                 mostly = float(getattr(own[number], "mostly", 1))
                 seen[number] = _settled(suite.expectations[number], how, found, mostly, part, schema)
     results = tuple(seen[number][0] for number in hows)
     return Verdict(suite.sink, status_of(results), part.rows, results), {n: seen[n][1] for n in hows}
 
 
-def _of_sample(suite: QualitySpec, numbers: list[int], part: Part, key: tuple[str, ...]) -> dict[int, Seen]:
+def _of_sample(suite: QualitySpec, numbers: list[int], part: PartialResult, key: tuple[str, ...]) -> dict[int, Seen]:
     """Return the answers of expectations that need all rows in one place: of the sample, if there is to be one."""
     if not numbers:
         return {}
@@ -75,14 +75,19 @@ def _with_counts(result: ExpectationResult, more: Mapping[str, int]) -> Expectat
 
 
 def _settled(
-    expectation: Expectation, how: FoundBy, found: Found, mostly: float, part: Part, schema: pa.Schema
+    expectation: Expectation,
+    how: Combination,
+    found: ExpectationMetrics,
+    mostly: float,
+    part: PartialResult,
+    schema: pa.Schema,
 ) -> Seen:
     if found.exception is not None:
         return outcome(expectation, False, {}, found.exception), Evidence()
     if found.counted:
         success, counts = _by_counts(found, mostly)
         return outcome(expectation, success, counts), Evidence(found.rows)
-    if how is FoundBy.ROWS:
+    if how is Combination.ROWS:
         return outcome(expectation, found.met, {}), Evidence()
     one, rows = _question(expectation, how, found, schema)
     answer = answers([one], rows, COUNTS, part.nullable).get(0)
@@ -91,7 +96,7 @@ def _settled(
     return result, Evidence(observed_value=observed)
 
 
-def _by_counts(found: Found, mostly: float) -> tuple[bool, dict[str, int | float]]:
+def _by_counts(found: ExpectationMetrics, mostly: float) -> tuple[bool, dict[str, int | float]]:
     """Return the library's answer about so many rows: it asks for a share of those that have a value."""
     considered = found.elements - (found.missing or 0)
     counts: dict[str, int | float] = {"element_count": found.elements, "unexpected_count": found.refused}
@@ -105,19 +110,21 @@ def _by_counts(found: Found, mostly: float) -> tuple[bool, dict[str, int | float
     return (float(considered) - float(found.refused)) / float(considered) >= mostly, counts
 
 
-def _question(expectation: Expectation, how: FoundBy, found: Found, schema: pa.Schema) -> tuple[Any, pa.Table]:
+def _question(
+    expectation: Expectation, how: Combination, found: ExpectationMetrics, schema: pa.Schema
+) -> tuple[Any, pa.Table]:
     """Return what to ask the library, and about which rows."""
     arguments = {k: v for k, v in expectation.arguments.items() if k not in ("row_condition", "condition_parser")}
     own, column = like(expectation.type, arguments, 0), str(arguments.get("column"))
-    if how is FoundBy.COLUMNS:
+    if how is Combination.COLUMNS:
         return own, schema.empty_table()
-    if how in (FoundBy.ENDS, FoundBy.VALUES):
+    if how in (Combination.ENDS, Combination.VALUES):
         if found.values is not None:
             return own, found.values.rename_columns([column])
         return own, schema.empty_table().select([column])
-    if how is FoundBy.SUM:
+    if how is Combination.SUM:
         return own, _one_value(column, found.total)
-    if how is FoundBy.MEAN:
+    if how is Combination.MEAN:
         return own, _one_value(column, found.total / found.present if found.present else math.nan)
     bounds = {name: arguments[name] for name in _RANGE if name in arguments}
     if "value" in arguments:  # the number of rows is to be this
@@ -125,9 +132,9 @@ def _question(expectation: Expectation, how: FoundBy, found: Found, schema: pa.S
     return like(_RANGED, {"column": "number", **bounds}, 0), _one_value("number", _number(expectation, how, found))
 
 
-def _number(expectation: Expectation, how: FoundBy, found: Found) -> int | float:
+def _number(expectation: Expectation, how: Combination, found: ExpectationMetrics) -> int | float:
     """Return the number that has to be in a range: of rows, of distinct values, or a proportion of one to another."""
-    if how is FoundBy.PRESENT:
+    if how is Combination.PRESENT:
         return found.present / found.total if found.total else 0
     if expectation.type == "expect_column_proportion_of_unique_values_to_be_between":
         return found.total / found.present if found.present else 0
