@@ -43,8 +43,8 @@ class ConnectedJob(FlightsJob):
         return job
 
 
-def lake_connection(server: Seaweed) -> dict[str, str]:
-    """Return the environment in which `lake` is the Connection to a server."""
+def lake_connection(server: Seaweed, endpoint_url: str | None = None) -> dict[str, str]:
+    """Return the environment in which `lake` is the Connection to a server, or to what stands before it."""
     keys = {"login": server.access_key, "password": server.secret_key}
-    about = {"conn_type": "aws", **keys, "extra": {"endpoint_url": server.endpoint_url}}
+    about = {"conn_type": "aws", **keys, "extra": {"endpoint_url": endpoint_url or server.endpoint_url}}
     return {"AIRFLOW_CONN_LAKE": json.dumps(about)}

@@ -84,6 +84,22 @@ class Machine:
             **self.more,
         }
 
+    @property
+    def home(self) -> Path:
+        """Of those who work on it."""
+        return self.folder / FOLDERS["HOME"]
+
+    @property
+    def executors(self) -> list[psutil.Process]:
+        """The JVMs of the executors that it runs."""
+        return [one for one in self.tree() if "CoarseGrainedExecutorBackend" in " ".join(_command(one))]
+
+    def tree(self) -> list[psutil.Process]:
+        """Return its process and all that came of it, as far as they still run."""
+        if self.process is None:
+            return []
+        return [self.process, *self.process.children(recursive=True)]
+
     def stop(self, *, kill: bool = False) -> None:
         """End the process with all that it started."""
         if self.process is not None:
@@ -126,6 +142,15 @@ class SparkCluster:
         for machine in (*self.machines, self._master):
             machine.stop(kill=True)
 
+    def machine_of(self, port: int) -> Machine | None:
+        """Return the machine that has a connection from this port; None: none of the workers'."""
+        for machine in self.machines:
+            for process in machine.tree():
+                with suppress(psutil.Error):
+                    if any(one.laddr and one.laddr.port == port for one in process.net_connections("tcp")):
+                        return machine
+        return None
+
     def spark(self, more: Mapping[str, str] = MappingProxyType({})) -> str:
         """Return a spec's section `spark` without its end: a job may add keys."""
         conf = {
@@ -156,6 +181,12 @@ class SparkCluster:
         ):
             return int(json.load(answer)["aliveworkers"])
         return None
+
+
+def _command(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
 
 
 def python_without_milepost(folder: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,16 +19,16 @@ from milepost.spark.task.levels import EpochLevels, Level
 from milepost.spark.task.row_steps.lookup_stage import LookupStage
 from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.wire.exchange import EXCHANGE_SCHEMA
-from milepost.spark.worker.task_memory import task_memory
-from milepost.spark.worker.worker_memory import worker_budget
+from milepost.spark.worker.task_memory import PlannedMemory, task_memory
+from milepost.spark.worker.worker_memory import MemoryBudget, worker_limit
 
 
 @contextmanager
-def _attempt(spill_directory: str | os.PathLike[str]) -> Iterator[Attempt]:
+def _attempt(planned: PlannedMemory) -> Iterator[Attempt]:
     """The attempt that this worker runs."""
     context = TaskContext.get()
     assert context is not None
-    with task_memory(spill_directory, worker_budget()) as memory:
+    with task_memory(planned.directory, MemoryBudget(planned.bytes, worker_limit())) as memory:
         yield Attempt(context.partitionId(), context.attemptNumber(), memory)
 
 
@@ -40,10 +39,10 @@ class FusedTask:
     operators: OperatorStage
     lookups: LookupStage
     output: OutputStage
-    spill_directory: str | os.PathLike[str]
+    memory: PlannedMemory
 
     def __call__(self, batches: Batches) -> Batches:
-        with _attempt(self.spill_directory) as attempt:
+        with _attempt(self.memory) as attempt:
             yield from self.output.run(attempt, self.lookups.run(attempt, self.operators.run(attempt, batches)))
 
 
@@ -54,10 +53,10 @@ class WideOperatorStage:
     operators: OperatorStage
     lookups: LookupStage
     sql: SqlStep
-    spill_directory: str | os.PathLike[str]
+    memory: PlannedMemory
 
     def __call__(self, batches: Batches) -> Batches:
-        with _attempt(self.spill_directory) as attempt:
+        with _attempt(self.memory) as attempt:
             items = self.lookups.run(attempt, self.operators.run(attempt, batches))
             yield from encode_output(items, self.sql.produced)
 
@@ -72,10 +71,10 @@ class WideLookupStage:
 
     sql: SqlStep
     then: SqlStep
-    spill_directory: str | os.PathLike[str]
+    memory: PlannedMemory
 
     def __call__(self, batches: Batches) -> Batches:
-        with _attempt(self.spill_directory) as attempt:
+        with _attempt(self.memory) as attempt:
             items = self.sql.lookups.run(attempt, decode_output(batches, self.sql.kept, self.sql.columns))
             yield from encode_output(items, self.then.produced)
 
@@ -86,38 +85,43 @@ class WideOutputStage:
 
     output: OutputStage
     sql: SqlStep
-    spill_directory: str | os.PathLike[str]
+    memory: PlannedMemory
 
     def __call__(self, batches: Batches) -> Batches:
-        with _attempt(self.spill_directory) as attempt:
+        with _attempt(self.memory) as attempt:
             items = self.sql.lookups.run(attempt, decode_output(batches, self.sql.kept, self.sql.columns))
             yield from self.output.run(attempt, items)
 
 
-def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels) -> DataFrame:
-    """Return the lazy Spark job of one epoch: its rows are the last level's acknowledgements or declines."""
+def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels, task_bytes: int) -> DataFrame:
+    """Return the lazy Spark job of one epoch: its rows are the last level's acknowledgements or declines.
+
+    Args:
+        task_bytes: what each of its tasks may hold.
+    """
+    memory = PlannedMemory(task_bytes, plan.cache_directory)
     subtasks = len(epoch.splits)
     frame = session.range(0, subtasks, 1, subtasks)
     for level, operators, output in epoch_tasks(plan, epoch):
         if operators.stateful is not None:
             frame = frame.repartitionById(operators.subtasks, "subtask")
-        frame = _stage(frame, operators, output, level, plan.cache_directory)
+        frame = _stage(frame, operators, output, level, memory)
     return frame
 
 
 def _stage(
-    frame: DataFrame, operators: OperatorStage, output: OutputStage, level: Level, spill: str | os.PathLike[str]
+    frame: DataFrame, operators: OperatorStage, output: OutputStage, level: Level, memory: PlannedMemory
 ) -> DataFrame:
     rows, lookups, sql = _exchange_type(), level.row_wise.lookups, level.row_wise.sql
     if sql is None:
-        return frame.mapInArrow(FusedTask(operators, lookups, output, spill), rows)
-    frame = frame.mapInArrow(WideOperatorStage(operators, lookups, sql, spill), wide_type(sql.produced))
+        return frame.mapInArrow(FusedTask(operators, lookups, output, memory), rows)
+    frame = frame.mapInArrow(WideOperatorStage(operators, lookups, sql, memory), wide_type(sql.produced))
     for step in level.row_wise.steps:
         frame = project(frame, step.expressions, step.columns)
         if step.then is not None:
-            frame = frame.mapInArrow(WideLookupStage(step, step.then, spill), wide_type(step.then.produced))
+            frame = frame.mapInArrow(WideLookupStage(step, step.then, memory), wide_type(step.then.produced))
         else:
-            frame = frame.mapInArrow(WideOutputStage(output, step, spill), rows)
+            frame = frame.mapInArrow(WideOutputStage(output, step, memory), rows)
     return frame
 
 

@@ -27,7 +27,7 @@ from milepost.protocol.exchange.acknowledgements import decode_answer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.errors import CheckpointError
 from milepost.spark.worker.task_memory import told
-from milepost.spark.worker.worker_memory import is_out_of_memory, worker_budget
+from milepost.spark.worker.worker_memory import MemoryBudget, budget_bytes, is_out_of_memory, worker_limit
 from milepost.storage.open import open_store
 
 Batches = Iterator[pa.RecordBatch]
@@ -112,7 +112,8 @@ def _index() -> int:
 
 def _sent(rows: Iterator[GateRow], refused: Callable[[CheckpointError], GateRow]) -> Batches:
     """Yield rows, at last the decline of a task that cannot go on."""
-    budget = worker_budget()
+    limit_bytes = worker_limit()
+    budget = MemoryBudget(budget_bytes(limit_bytes), limit_bytes)
     try:
         with told("it", budget):
             for row in rows:

@@ -3,6 +3,8 @@
 A job of the shape of an epoch (Python tasks, the exchange, Python tasks) is run once in a session, before anything of
 the epoch; a warm epoch asks nothing. It asks as many tasks as run at once. An executor that joins later is not asked:
 what it lacks, its tasks say.
+
+It also says how much memory an epoch is planned for: the least that a worker was found to have, for all of them.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.driver.engines.engine import Engine
 from milepost.spark.worker import questions
+from milepost.spark.worker.worker_memory import own_limit
 from milepost.spec.values.spark_remote import SparkRemote
 
 LIBRARIES = ("numpy", "pandas", "psutil", "pyarrow", "pydantic")
@@ -33,7 +36,11 @@ LIBRARIES = ("numpy", "pandas", "psutil", "pyarrow", "pydantic")
 FOR_S3 = ("boto3", "tenacity")
 
 PROBED = "spark.milepost.probed"
-"""Setting of a session whose executors were found to have what is needed: a digest of that."""
+"""Setting of a session whose executors were found to have what is needed: a digest of that, and the least limit."""
+
+_MEMORY, _CORES = "spark.executor.pyspark.memory", "spark.executor.cores"
+_UNITS = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+_SIZE = re.compile(r"(\d+)(?:([kmgtp])b?|b)?")
 
 _SCHEMA = from_arrow_schema(pa.schema([("subtask", pa.int32()), ("answer", pa.string())]))
 _MISSING = re.compile(r"No module named '([\w.]+)'")
@@ -55,19 +62,35 @@ def libraries_of_plan(plan: EpochPlan) -> tuple[str, ...]:
     return libraries_of(store.url for store in (plan.job_store, *plan.sources.values(), *plan.sinks.values()))
 
 
-def probe(engine: Engine, libraries: tuple[str, ...]) -> None:
+def probe(engine: Engine, libraries: tuple[str, ...]) -> int | None:
     """Ask the executors of a session what tasks need, unless it was asked before.
 
+    Returns: the least limit in bytes of a worker's memory; None: they have none.
     Raises:
         EnvironmentUnusable: something is missing.
         PySparkException, Py4JError, ConnectionError: the job failed; `unusable` says what that means.
     """
+    if engine.is_own:
+        return _limit_here(engine)
     asked = hashlib.sha256(json.dumps([CODE_HASH, *libraries]).encode()).hexdigest()[:16]
-    if engine.is_own or engine.setting(PROBED) == asked:
-        return
-    for answer in sorted(_answers(engine.session, engine.slots, libraries)):
-        _judge(engine.name, json.loads(answer))
-    engine.session.conf.set(PROBED, asked)
+    before, _, found = engine.setting(PROBED).partition(" ")
+    if before == asked:
+        return int(found) if found else None
+    answers = [json.loads(answer) for answer in sorted(_answers(engine.session, engine.slots, libraries))]
+    for answer in answers:
+        _judge(engine.name, answer)
+    least = min((answer["limit_bytes"] for answer in answers if answer["limit_bytes"] is not None), default=None)
+    engine.session.conf.set(PROBED, f"{asked} {'' if least is None else least}")
+    return least
+
+
+def _limit_here(engine: Engine) -> int | None:
+    """Return the limit of workers that this machine's Spark starts below this process; None = unlimited."""
+    limits = [own_limit()]
+    if said := _SIZE.fullmatch(engine.setting(_MEMORY).strip().lower()):
+        size, unit = int(said[1]), said[2] or ("m" if said[0].isdigit() else "b")
+        limits.append((size << _UNITS[unit]) // int(engine.setting(_CORES) or 1))
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def unusable(engine: Engine, error: Exception) -> EnvironmentUnusable:

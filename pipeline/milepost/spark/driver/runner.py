@@ -29,6 +29,7 @@ from milepost.spark.driver.spark_errors import crash, refusal
 from milepost.spark.driver.sql_projection import sql_schema
 from milepost.spark.task.epoch_tasks import subtask_answers
 from milepost.spark.task.levels import EpochLevels, plan_levels
+from milepost.spark.worker.worker_memory import UNLIMITED_BYTES, budget_bytes
 from milepost.state.cache.node_cache import EachNodesCache
 
 
@@ -38,10 +39,12 @@ class _Job:
 
     Attributes:
         opened: since when its session is known to be able to run it; 0: not yet.
+        task_bytes: what each of its tasks may hold.
         epoch: None: it is not planned yet, or has no levels.
     """
 
     opened: float = 0.0
+    task_bytes: int = UNLIMITED_BYTES
     epoch: EpochLevels | None = None
 
 
@@ -79,7 +82,7 @@ class SparkEpochRunner:
             plan = _placed(plan, engine)
             epoch = job.epoch = plan_levels(plan, engine.slots, partial(sql_schema, engine.session, plan))
             answers = spark_answers(engine.session, plan, epoch)
-            rows = epoch_frame(engine.session, plan, epoch).collect()
+            rows = epoch_frame(engine.session, plan, epoch, job.task_bytes).collect()
         finished = time.monotonic()
         return EpochAnswers(
             answers=subtask_answers((row.kind, bytes(row.payload)) for row in rows),
@@ -107,7 +110,7 @@ class SparkEpochRunner:
         self._running = tag
         try:
             with engine.tagged(tag):
-                probe(engine, libraries_of_plan(plan))
+                job.task_bytes = budget_bytes(probe(engine, libraries_of_plan(plan)))
                 job.opened = time.monotonic()
                 yield
         except SPARK_ERRORS as error:

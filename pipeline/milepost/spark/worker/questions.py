@@ -12,11 +12,13 @@ Batches = Iterator[Any]
 
 
 def asking(libraries: tuple[str, ...]) -> Callable[[Batches], Batches]:
-    """Return a task that answers which of some libraries are missing, and whether its Python does what tasks do."""
+    """Return a task that answers which of some libraries are missing, whether its Python does what tasks do, and how
+    much memory it may address."""
 
     def ask(batches: Batches) -> Batches:
         import importlib.util
         import json
+        import resource
         import socket
         import sys
 
@@ -25,6 +27,8 @@ def asking(libraries: tuple[str, ...]) -> Callable[[Batches], Batches]:
         for _ in batches:
             pass
         answer: dict[str, Any] = {"host": socket.gethostname(), "python": sys.executable, "code": None, "failed": None}
+        limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+        answer["limit_bytes"] = None if limit_bytes == resource.RLIM_INFINITY else limit_bytes
         answer["missing"] = [name for name in libraries if importlib.util.find_spec(name) is None]
         if not answer["missing"]:
             try:

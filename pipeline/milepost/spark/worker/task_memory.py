@@ -12,6 +12,18 @@ from milepost.state.buffers.spill import SpillFile
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedMemory:
+    """What the tasks of an epoch may hold, wherever they run.
+
+    Attributes:
+        bytes: as of `MemoryBudget`. directory: where their files lie.
+    """
+
+    bytes: int
+    directory: str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """A task's budget, and the file on the node's disk that takes what is beyond it."""
 

@@ -3,6 +3,9 @@
 `spark.executor.pyspark.memory`, divided by `spark.executor.cores`, limits a worker's *address space* (RLIMIT_AS): what
 is mapped and reserved counts, used or not. Libraries and the interpreter take `RESERVED_BYTES` of it; what is left is
 the budget for one task's rows and state.
+
+The budget decides where buffers, runs and files are cut, and so what an attempt sends and stages. It is decided once
+per epoch, by the driver: attempts on workers of different limits are the same attempt (I12).
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ class MemoryBudget:
     """How much one task may hold.
 
     Attributes:
-        bytes: of rows and state at work. limit_bytes: of the worker's address space; None = unlimited.
+        bytes: of rows and state at work; the same for every attempt of an epoch.
+        limit_bytes: of this worker's address space; None = unlimited. Only told, never worked with.
     """
 
     bytes: int = UNLIMITED_BYTES
@@ -55,6 +59,8 @@ class MemoryBudget:
     def exceeded(self, who: str, error: BaseException) -> EnvironmentUnusable:
         """Return what is said of a task that needed more than there is."""
         limit = "no limit is set" if self.limit_bytes is None else f"limit of its worker: {self.limit_bytes >> 20} MiB"
+        if budget_bytes(self.limit_bytes) < self.bytes:
+            limit += ", less than the epoch was planned for: give every executor the same"
         return EnvironmentUnusable(
             f"{who} ran out of memory ({limit}; {str(error).splitlines()[0] if str(error) else 'no more given'}). "
             "Nothing of this epoch is visible.",
@@ -67,13 +73,25 @@ class MemoryBudget:
 UNLIMITED = MemoryBudget()
 
 
-def worker_budget() -> MemoryBudget:
-    """Return the budget of this worker's tasks. A limited worker gives memory back at once from here on."""
+def budget_bytes(limit_bytes: int | None) -> int:
+    """Return how much the tasks of an epoch may hold whose workers have this limit; None = unlimited."""
+    if limit_bytes is None:
+        return UNLIMITED_BYTES
+    return max(limit_bytes - RESERVED_BYTES, limit_bytes // LEAST_SHARE)
+
+
+def own_limit() -> int | None:
+    """Return the limit of this process's address space; None = unlimited."""
     limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit_bytes == resource.RLIM_INFINITY:
-        return UNLIMITED
-    _give_back_at_once()
-    return MemoryBudget(max(limit_bytes - RESERVED_BYTES, limit_bytes // LEAST_SHARE), limit_bytes)
+    return None if limit_bytes == resource.RLIM_INFINITY else limit_bytes
+
+
+def worker_limit() -> int | None:
+    """Return the limit of this worker. One that has one gives memory back at once from here on."""
+    limit_bytes = own_limit()
+    if limit_bytes is not None:
+        _give_back_at_once()
+    return limit_bytes
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -16,9 +16,14 @@ Matches = Callable[[str, str, bytes], bool]
 
 @dataclass
 class Hold:
-    """Requests that match wait for `release`, also those that a client sends when it gave up on the first."""
+    """Requests that match wait for `release`, also those that a client sends when it gave up on the first.
+
+    Attributes:
+        peers: ports of loopback that the requests came from.
+    """
 
     matches: Matches
+    peers: list[int] = field(default_factory=list)
     arrived: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
     forwarded: threading.Event = field(default_factory=threading.Event)
@@ -55,10 +60,11 @@ class HoldingProxy(HeaderDroppingProxy):
             hold.arrived.set()
             hold.released.set()
 
-    def _due(self, method: str, path: str, body: bytes) -> Hold | None:
+    def _due(self, method: str, path: str, body: bytes, peer: int) -> Hold | None:
         with self._choosing:
             for hold in self._holds:
                 if not hold.released.is_set() and hold.matches(method, path, body):
+                    hold.peers.append(peer)
                     hold.arrived.set()
                     return hold
         return None
@@ -69,7 +75,7 @@ class HoldingProxy(HeaderDroppingProxy):
 
         class Handler(forwarding):  # type: ignore[valid-type,misc]
             def relay(self, body: bytes) -> None:
-                hold = proxy._due(self.command, self.path, body)
+                hold = proxy._due(self.command, self.path, body, self.client_address[1])
                 if hold is not None:
                     hold.released.wait()
                 with suppress(ConnectionError):  # whoever waited for the answer may have been killed

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from milepost.protocol.codec.records import from_json
-from milepost.spark.worker.worker_memory import UNLIMITED, reserve_little, worker_budget
+from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget, budget_bytes, reserve_little, worker_limit
 
 KEYS, MAX_PARALLELISM = 600_000, 16
 ROWS = (KEYS, 100_000)
@@ -30,7 +30,7 @@ def main(folder: str, limit_mb: int, budget: str) -> int:
     store = LocalStore(StoreConfig(url=Path(folder, "store").as_uri()))
     limit = limit_mb << 20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    own = worker_budget()
+    own = MemoryBudget(budget_bytes(worker_limit()), limit)
     handles: tuple[object, ...] = ()
     try:
         for epoch in range(len(ROWS)):

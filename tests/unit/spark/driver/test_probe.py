@@ -50,7 +50,14 @@ def test_what_is_asked_for_is_what_tasks_import() -> None:
     assert on_s3 == set(probe.libraries_of(["file:///lake", "s3://bucket"]))
 
 
-HERE = {"host": "one", "python": "/usr/bin/python3", "code": CODE_HASH, "missing": [], "failed": None}
+HERE = {
+    "host": "one",
+    "python": "/usr/bin/python3",
+    "code": CODE_HASH,
+    "missing": [],
+    "failed": None,
+    "limit_bytes": None,
+}
 
 
 def test_executors_that_have_the_driver_s_code_and_do_what_tasks_do_may_run_the_epoch() -> None:
@@ -114,3 +121,32 @@ def test_a_probe_that_fails_says_what_is_expected_and_what_was_found(said: str, 
     error = probe.unusable(cast(Engine, Named()), PySparkException(said))
     assert expected in error.message
     assert error.hint
+
+
+class OfThisMachine:
+    """A local master with some settings."""
+
+    is_own = True
+
+    def __init__(self, **settings: str) -> None:
+        self._settings = {f"spark.executor.{name.replace('_', '.')}": value for name, value in settings.items()}
+
+    def setting(self, key: str) -> str:
+        return self._settings.get(key, "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit_bytes"),
+    [
+        ({}, None),
+        ({"pyspark_memory": "512m"}, 512 << 20),
+        ({"pyspark_memory": "768"}, 768 << 20),
+        ({"pyspark_memory": "2GB", "cores": "4"}, 512 << 20),
+        ({"pyspark_memory": "1048576k"}, 1 << 30),
+    ],
+    ids=["none", "megabytes", "megabytes, as Spark reads a bare number", "shared by four cores", "kilobytes"],
+)
+def test_on_a_local_master_an_epoch_is_planned_for_the_limit_that_spark_gives_its_workers(
+    settings: dict[str, str], limit_bytes: int | None
+) -> None:
+    assert probe.probe(cast(Engine, OfThisMachine(**settings)), ()) == limit_bytes

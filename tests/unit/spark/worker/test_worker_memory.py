@@ -9,12 +9,12 @@ import pytest
 
 WORK = """
 import resource, sys
-from milepost.spark.worker.worker_memory import reserve_little, worker_budget
+from milepost.spark.worker.worker_memory import reserve_little, worker_limit
 reserve_little()
 import numpy as np, pyarrow as pa, pyarrow.compute as pc
 if sys.argv[1] == "limited":
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-worker_budget()
+worker_limit()
 
 def epoch():
     made = [np.arange(300_000) for _ in range(20)] + [pc.add(pa.array(np.arange(300_000)), at) for at in range(20)]
