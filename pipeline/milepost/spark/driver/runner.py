@@ -16,7 +16,7 @@ from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
-from milepost.protocol.records.errors import CheckpointExpired
+from milepost.protocol.records.errors import CheckpointError, CheckpointExpired
 from milepost.spark.driver.deadline import Deadline
 from milepost.spark.driver.engines.engine import SPARK_ERRORS, Engine, epoch_tag
 from milepost.spark.driver.engines.open_engine import load_engine, open_engine
@@ -133,8 +133,13 @@ class SparkEpochRunner:
             if not isinstance(error, PySparkException):
                 raise
             raise refusal(plan.checkpoint_id, error, epoch.sql if epoch is not None else ()) from error
-        except BaseException:
+        except BaseException as error:
             engine.interrupt(tag)
+            # PySpark trips over a JVM that goes amid its answer, and raises what names nothing of it.
+            if isinstance(error, Exception) and not isinstance(error, CheckpointError):
+                lost = engine.lost(error)
+                if lost is not None:
+                    raise lost from error
             raise
         finally:
             self._running = None

@@ -82,18 +82,11 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
     cores = local_cores(spec.master)
     settings = settings_of(spec.master, spec.conf)
     settings[_MASTER] = spec.master if cores is None else f"local[{cores},{TASK_ATTEMPTS}]"
-    known = SparkContext._active_spark_context
-    if known is not None and not is_alive(known):
-        _forget()
-    if SparkContext._active_spark_context is not None:
-        session = SparkSession.builder.getOrCreate()
-        _adapt(session, settings)
-    else:
+    session = _running(settings)
+    if session is None:
         prepare_environment(local=cores is not None, python=settings.get(PYTHON))
         _reach_a_master(spec.master)
-        session = _start(job, settings)
-        if cores is None:
-            session.sparkContext.addArchive(f"{shipped_code().as_uri()}#{FOLDER}")
+        session = _start(job, settings, shipped_code() if cores is None else None)
     _opened.clear()
     _opened.update(settings)
     return session
@@ -116,6 +109,26 @@ def is_alive(context: SparkContext) -> bool:
         return False
 
 
+def _running(settings: Mapping[str, str]) -> SparkSession | None:
+    """Return the session that this process runs, with these settings; None: it runs none, or none any more.
+
+    Raises: EnvironmentUnusable: as `open_session`.
+    """
+    known = SparkContext._active_spark_context
+    if known is None:
+        return None
+    if is_alive(known):
+        try:
+            session = SparkSession.builder.getOrCreate()
+            _adapt(session, settings)
+            return session
+        except Exception:
+            if is_alive(known):
+                raise
+    _forget()
+    return None
+
+
 def _forget() -> None:
     """Let the next session start anew: what Python knows is of a Spark that has ended."""
     SparkContext._active_spark_context = SparkSession._instantiatedSession = SparkSession._activeSession = None
@@ -125,7 +138,8 @@ def _forget() -> None:
         SparkContext._gateway = SparkContext._jvm = None
 
 
-def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
+def _start(job: str, settings: Mapping[str, str], code: Path | None) -> SparkSession:
+    """Start Spark. Args: code: what its executors are sent; None: they have what this process has."""
     options = (archive_options(find_java()), QUICK_COMPILER, _logging_options(), settings.get(JAVA_OPTIONS, ""))
     given = {**settings, JAVA_OPTIONS: " ".join(option for option in options if option)}
     folder = _socket_folder() if settings.get(SOCKETS) == "true" and SOCKET_FOLDER not in settings else None
@@ -141,6 +155,9 @@ def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
             if starts:
                 _launch()
             session = builder.getOrCreate()
+        if code is not None:
+            session.sparkContext.addArchive(f"{code.as_uri()}#{FOLDER}")
+        _let_go_quietly(session.sparkContext)
         if folder is not None:  # a task of Airflow ends without what Python does at its exit; the JVM never does
             jvm: Any = session.sparkContext._jvm
             jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(folder))
@@ -158,6 +175,11 @@ def _start(job: str, settings: Mapping[str, str]) -> SparkSession:
             f"Spark did not start with master {settings[_MASTER]}: {said}",
             hint="correct `spark.conf` if it is about that; milepost doctor shows whether the environment lacks a part",
         ) from error
+
+
+def _let_go_quietly(context: Any) -> None:
+    """Keep the thread that counts for Spark from a stack trace on stderr when its JVM is gone: that is told once."""
+    context._accumulatorServer.handle_error = lambda request, address: None
 
 
 def _launch() -> None:

@@ -1,0 +1,117 @@
+"""The JVM of a driver dies alone, as the kernel ends it for its memory: what is told is typed, and the job goes on."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
+from milepost.spark.driver.runner import SparkEpochRunner
+from tests.harness.chaos.lost_jvm import Asked, Requests, jvms, number, requests_to_the_jvm, with_words
+from tests.harness.jobs.flights.flights_job import FlightsJob
+from tests.harness.jobs.flights.kill_chain import without_quality
+
+MOMENTS = 12
+"""So many requests of an epoch, spread over all of them."""
+
+
+@dataclass
+class Driver:
+    """A process that runs one epoch after another, and looks at what of its JVM's death is told."""
+
+    job: FlightsJob
+    requests: Requests
+    runner: SparkEpochRunner
+
+    def run(self) -> str:
+        """Return how an epoch ended. Raises what is no error of Spark's being gone."""
+        try:
+            report = JobMaster(self.job.load()).run(Session.cli(), self.runner)
+        except SparkLost as lost:
+            assert "Nothing of this epoch is visible" in lost.message and "run again" in lost.hint
+            return "lost"
+        except EnvironmentUnusable as unusable:
+            assert "Spark did not start" in unusable.message
+            return "not started"
+        return report.status
+
+    def asks(self) -> int:
+        """Return how many requests a whole epoch makes."""
+        self.requests.made.clear()
+        assert self.run() == "completed"
+        return len(self.requests.made)
+
+    def dies(self, due: Asked) -> str:
+        with self.requests.dies(due):
+            return self.run()
+
+
+def in_a_process(capfd: pytest.CaptureFixture[str], act: Callable[..., None], *arguments: object) -> None:
+    """Run a test in a process of its own, that of others keeps its Spark; no stack trace is on its stderr."""
+    process = multiprocessing.get_context("spawn").Process(target=_told, args=(act, *arguments))
+    process.start()
+    process.join()
+    said = capfd.readouterr().err
+    assert process.exitcode == 0, said
+    assert "Traceback" not in said, said
+
+
+def _told(act: Callable[..., None], folder: Path, days: int, *arguments: object) -> None:
+    edit = {
+        without_quality(): "",
+        "max_files: 4": "max_files: 1",
+        "timeout: 10m": "timeout: 10m, tolerable_failures: 99",
+    }
+    job = FlightsJob.create(folder / "job", edit)
+    job.land(range(1, days + 1))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        act(Driver(job, requests_to_the_jvm(monkeypatch), SparkEpochRunner()), *arguments)
+    job.run_until_caught_up()
+    job.assert_tables_equal_the_oracle()
+    consumed = [key for epoch in job.epochs() for key in epoch]
+    assert len(consumed) == len(set(consumed)) == days
+
+
+def test_a_jvm_that_dies_alone_is_told_as_lost_or_followed_by_another(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    in_a_process(capfd, _at_a_few_moments, tmp_path, 4)
+
+
+def _at_a_few_moments(driver: Driver) -> None:
+    assert driver.run() == "completed"
+    assert driver.dies(with_words("applyModifiableSettings")) == "completed", "what has run nothing is begun anew"
+    assert driver.dies(lambda request: request.startswith("a\n")) == "lost", "amid the answer of the epoch's job"
+    assert driver.dies(with_words("JavaSparkContext")) == "not started"
+    assert not jvms(), "what did not start is ended"
+    assert driver.run() == "completed"
+    assert driver.dies(with_words("removeJobTag")) == "lost", "behind the answer"
+
+
+@pytest.mark.referee
+def test_a_jvm_may_die_at_any_request(tmp_path: Path, seed: int, capfd: pytest.CaptureFixture[str]) -> None:
+    in_a_process(capfd, _at_any_moment, tmp_path, 2 * MOMENTS + 6, seed)
+
+
+def _at_any_moment(driver: Driver, seed: int) -> None:
+    """Of the first epoch of a JVM, which asks more, and of a later one."""
+    first, later = driver.asks(), driver.asks()
+    for requests, is_first in ((first, True), (later, False)):
+        step = requests // (MOMENTS // 2)
+        for moment in range(seed % step, requests, step):
+            if is_first:
+                psutil.wait_procs([*map(_killed, jvms())], 60)
+            else:
+                assert driver.run() == "completed"
+            assert driver.dies(number(moment)) in ("lost", "not started", "completed")
+
+
+def _killed(process: psutil.Process) -> psutil.Process:
+    process.kill()
+    return process
