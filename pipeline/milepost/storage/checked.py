@@ -73,7 +73,6 @@ def handle_file(store: ObjectStore, handle: ObjectHandle) -> Iterator[IO[bytes]]
         return
     with tempfile.TemporaryFile(buffering=0) as scratch:
         _check_pieces(store, handle, scratch)
-        scratch.seek(0)
         yield scratch
 
 
@@ -106,9 +105,7 @@ def stored_file(store: ObjectStore, key: str) -> Iterator[IO[bytes]]:
         yield io.BytesIO(store.get_if_match(key, stat.etag))
         return
     with tempfile.TemporaryFile(buffering=0) as scratch:
-        for piece in stored_pieces(store, stat):
-            _write(scratch, piece)
-        scratch.seek(0)
+        digest_of(store, stat, scratch)
         yield scratch
 
 
@@ -122,31 +119,41 @@ def check_handle(store: ObjectStore, handle: ObjectHandle) -> None:
 
 def _check_pieces(store: ObjectStore, handle: ObjectHandle, scratch: IO[bytes] | None) -> None:
     """Compare an object with its handle, piece by piece, each of which is written to `scratch`."""
-    digest = hashlib.sha256()
     try:
         stat = store.stat(handle.key)
-        for piece in stored_pieces(store, stat) if stat.size == handle.size else ():
-            digest.update(piece)
-            if scratch is not None:
-                _write(scratch, piece)
+        digest = digest_of(store, stat, scratch) if stat.size == handle.size else ""
     except NotFound as error:
         raise _corrupt(store, handle, MISSING) from error
     except CommitConflict as error:
         raise _corrupt(store, handle, "it was replaced while it was read") from error
-    fault = digest_fault(stat.size, digest.hexdigest(), handle)
+    fault = digest_fault(stat.size, digest, handle)
     if fault is not None:
         raise _corrupt(store, handle, fault)
+
+
+def digest_of(store: ObjectStore, stat: ObjectStat, scratch: IO[bytes] | None = None, *, who: str = "") -> str:
+    """Return the SHA-256 of one version of an object, which is read piece by piece.
+
+    Args:
+        scratch: a file without a buffer that its bytes are copied to, open at its beginning afterwards.
+        who: as of `on_scratch_disk`.
+    Raises: as `stored_pieces`. EnvironmentUnusable: the machine's temporary folder does not take it.
+    """
+    digest = hashlib.sha256()
+    for piece in stored_pieces(store, stat):
+        digest.update(piece)
+        if scratch is not None:
+            with on_scratch_disk("take an object that is too large to be held in memory", who=who):
+                write_all(scratch, piece)
+    if scratch is not None:
+        scratch.seek(0)
+    return digest.hexdigest()
 
 
 def stored_pieces(store: ObjectStore, stat: ObjectStat) -> Iterator[bytes]:
     """Yield the bytes of one version of an object, in pieces of 8 MB. Raises: NotFound. CommitConflict: another one."""
     for start in range(0, stat.size, _PIECE_BYTES):
         yield store.get_range(stat.key, stat.etag, start, min(start + _PIECE_BYTES, stat.size))
-
-
-def _write(scratch: IO[bytes], piece: bytes) -> None:
-    with on_scratch_disk("take an object that is too large to be held in memory"):
-        write_all(scratch, piece)
 
 
 def stat_handle(store: ObjectStore, handle: ObjectHandle) -> None:

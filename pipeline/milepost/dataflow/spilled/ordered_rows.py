@@ -37,7 +37,7 @@ def ordered_rows(
     Raises: EnvironmentUnusable: the machine's temporary folder does not take what waits.
     """
     reduced = newest or (lambda rows: sorted_rows(rows, by))
-    joined = joined_tables(tables, HELD_BYTES if held_bytes is None else held_bytes)
+    joined = joined_tables(tables, HELD_BYTES if held_bytes is None else held_bytes, ORDER_BYTES)
     first, second = next(joined, None), next(joined, None)
     if first is None:
         return
@@ -64,13 +64,13 @@ def sorted_rows(rows: pa.Table, by: Sequence[str]) -> pa.Table:
     return rows.take(pc.sort_indices(rows.select(list(by)), sort_keys=[(name, "ascending") for name in by]))
 
 
-def joined_tables(tables: Iterable[pa.Table], held_bytes: int) -> Iterator[pa.Table]:
-    """Yield tables joined until they and their order take more than so many bytes, none empty."""
+def joined_tables(tables: Iterable[pa.Table], held_bytes: int, row_bytes: int = 0) -> Iterator[pa.Table]:
+    """Yield tables joined until they have more than so many bytes, none empty. row_bytes: what a row takes beside."""
     waiting, size = list[pa.Table](), 0
     for rows in tables:
         if rows.num_rows:
             waiting.append(rows)
-            size += rows.nbytes + rows.num_rows * ORDER_BYTES
+            size += rows.nbytes + rows.num_rows * row_bytes
         del rows
         if size > held_bytes:
             together = pa.concat_tables(waiting)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from milepost.dataflow.spilled.ordered_rows import joined_tables
 
 
 def encoded(tables: Iterable[pa.Table], held_bytes: int) -> tuple[int, bytes]:
@@ -21,9 +23,11 @@ def encoded(tables: Iterable[pa.Table], held_bytes: int) -> tuple[int, bytes]:
     with ExitStack() as opened:
         writer: pq.ParquetWriter | None = None
         scratch: IO[bytes] | None = None
-        for rows, is_last in _joined(tables, held_bytes):
+        for joined in joined_tables(tables, held_bytes):
+            rows = joined.replace_schema_metadata(None)
+            del joined
             if writer is None:
-                if not is_last:
+                if rows.nbytes > held_bytes:
                     scratch = opened.enter_context(tempfile.SpooledTemporaryFile(max_size=held_bytes))
                 sink = memory if scratch is None else pa.PythonFile(scratch, mode="w")
                 writer = opened.enter_context(_writer(sink, rows.schema))
@@ -36,20 +40,6 @@ def encoded(tables: Iterable[pa.Table], held_bytes: int) -> tuple[int, bytes]:
             scratch.seek(0)
             return written, scratch.read()
     return written, memory.getvalue().to_pybytes()
-
-
-def _joined(tables: Iterable[pa.Table], held_bytes: int) -> Iterator[tuple[pa.Table, bool]]:
-    """Tables joined until they have more than so many bytes, none empty; and whether it is what was left at the end."""
-    waiting, size = list[pa.Table](), 0
-    for rows in tables:
-        if rows.num_rows:
-            waiting.append(rows)
-            size += rows.nbytes
-        if size > held_bytes:
-            yield pa.concat_tables(waiting).replace_schema_metadata(None), False
-            waiting, size = [], 0
-    if waiting:
-        yield pa.concat_tables(waiting).replace_schema_metadata(None), True
 
 
 def _writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,8 +24,7 @@ from milepost.dataflow.spilled.ordered_rows import ordered_rows
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.edges import DELETED_COLUMN
-from milepost.storage.bodies import write_all
-from milepost.storage.checked import stored_pieces
+from milepost.storage.checked import digest_of
 from milepost.storage.concurrency.asked_ahead import asked_ahead
 from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.scratch_disk import on_scratch_disk
@@ -206,10 +204,7 @@ class TableFiles:
             raise StateCorrupt(
                 f"sink {self._sink}: {file.key} is {stat.size} bytes, its table's log says {file.size}", key=file.key
             )
-        digest = hashlib.sha256()
-        for piece in stored_pieces(self._store, stat):
-            digest.update(piece)
-        return replace(file, sha256=digest.hexdigest())
+        return replace(file, sha256=digest_of(self._store, stat))
 
     def problems(self, files: Iterable[StagedFile], schema: pa.Schema, *, deep: bool) -> list[str]:
         """Return what is wrong with these files, one line each: missing, another size.
@@ -305,7 +300,8 @@ class TableFiles:
                     reader = pa.BufferReader(body)
                 else:
                     scratch = opened.enter_context(tempfile.TemporaryFile(buffering=0))
-                    size, sha256 = self._copied(file, scratch)
+                    stat = self._store.stat(file.key)
+                    size, sha256 = stat.size, digest_of(self._store, stat, scratch, who=f"sink {self._sink}: ")
                     reader = pa.PythonFile(scratch, mode="r")
             except NotFound as error:
                 raise StateCorrupt(f"sink {self._sink}: {file.key} is missing", key=file.key) from error
@@ -328,16 +324,6 @@ class TableFiles:
             return self._store.get(file.key)
         except NotFound as error:
             raise StateCorrupt(f"sink {self._sink}: {file.key} is missing", key=file.key) from error
-
-    def _copied(self, file: StagedFile, scratch: IO[bytes]) -> tuple[int, str]:
-        """Copy a file's bytes to the disk; return how many they are, and their SHA-256. Raises NotFound."""
-        stat, digest = self._store.stat(file.key), hashlib.sha256()
-        for piece in stored_pieces(self._store, stat):
-            digest.update(piece)
-            with on_scratch_disk("take a file that is too large to be held in memory", who=f"sink {self._sink}: "):
-                write_all(scratch, piece)
-        scratch.seek(0)
-        return stat.size, digest.hexdigest()
 
     def _unreadable(self, file: StagedFile) -> StateCorrupt:
         return StateCorrupt(f"sink {self._sink}: {file.key} is not readable as Parquet", key=file.key)
