@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "dataflow.operators": {"protocol", "spec"},
     "dataflow.sources": {"protocol", "spec"},
     "dataflow.quality": {"protocol", "spec", "extras"},
-    "dataflow.spilled": {"storage"},
+    "dataflow.spilled": {"state", "storage"},
     "dataflow.sinks": {"protocol", "spec", "storage", "extras", "dataflow.spilled"},
     "epoch": LOWER,
     "lineage": LOWER | {"epoch"},

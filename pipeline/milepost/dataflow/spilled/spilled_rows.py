@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from milepost.state.buffers.spill import Spilled, SpillFile
 from milepost.storage.scratch_disk import on_scratch_disk
 
 HELD_BYTES = 32 << 20
@@ -20,6 +18,9 @@ ORDER_BYTES = 32
 
 _PIECE_BYTES = 256 << 10
 """Of rows on the disk that are read at once."""
+
+Places = list[Spilled]
+"""Where some rows wait, in their order."""
 
 _ROWS = "rows that are too many to be held in memory"
 
@@ -36,7 +37,7 @@ class SpilledRows:
         self.schema = schema
         self.num_rows = self.num_kept = 0
         self._held: list[pa.Table] = []
-        self._places: list[SpilledPiece] = []
+        self._places: Places = []
         size, spill = 0, RowSpill()
         for rows in tables:
             kept = rows if limit is None else rows.slice(0, limit - self.num_kept)
@@ -53,8 +54,7 @@ class SpilledRows:
 
     def __iter__(self) -> Iterator[pa.Table]:
         """Yield what was kept, piece by piece."""
-        for place in self._places:
-            yield place.read()
+        yield from pieces_at(self._places)
         yield from self._held
 
     def head(self, limit: int | None) -> Iterator[pa.Table]:
@@ -72,13 +72,12 @@ class SpilledRows:
 
 
 class RowSpill:
-    """A file for rows that wait, made when the first ones come."""
+    """Rows that wait on the disk, in pieces."""
 
     def __init__(self) -> None:
-        self._descriptor: int | None = None
-        self._size = 0
+        self._file = SpillFile(tempfile.gettempdir(), lambda what: on_scratch_disk(f"{what} {_ROWS}"))
 
-    def keep(self, tables: Iterable[pa.Table]) -> list[SpilledPiece]:
+    def keep(self, tables: Iterable[pa.Table]) -> Places:
         """Write the rows of tables, in pieces. Raises EnvironmentUnusable."""
         places = []
         for table in tables:
@@ -87,44 +86,13 @@ class RowSpill:
             places += [self._append(table.slice(start, rows)) for start in range(0, table.num_rows, rows)]
         return places
 
-    def read(self, start: int, size: int) -> pa.Table:
-        """Return the rows that lie there. Raises EnvironmentUnusable."""
-        with on_scratch_disk(f"give back {_ROWS}"):
-            body = os.pread(self._opened(), size, start)
-        return pa.ipc.open_stream(body).read_all()
-
-    def _append(self, rows: pa.Table) -> SpilledPiece:
+    def _append(self, rows: pa.Table) -> Spilled:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
             stream.write_table(rows)
-        view, start = memoryview(sink.getvalue()), self._size
-        with on_scratch_disk(f"take {_ROWS}"):
-            while view:
-                written = os.pwrite(self._opened(), view, self._size)
-                self._size += written
-                view = view[written:]
-        return SpilledPiece(self, start, self._size - start)
-
-    def _opened(self) -> int:
-        if self._descriptor is None:
-            with tempfile.TemporaryFile() as file:
-                self._descriptor = os.dup(file.fileno())
-            weakref.finalize(self, os.close, self._descriptor)
-        return self._descriptor
+        return self._file.append(sink.getvalue())
 
 
-@dataclass(frozen=True, slots=True)
-class SpilledPiece:
-    """Where some rows wait."""
-
-    spill: RowSpill
-    start: int
-    size: int
-
-    def read(self) -> pa.Table:
-        return self.spill.read(self.start, self.size)
-
-
-def pieces_at(places: Sequence[SpilledPiece]) -> Iterator[pa.Table]:
-    """Yield the rows at some places, one after another."""
-    return (place.read() for place in places)
+def pieces_at(places: Places) -> Iterator[pa.Table]:
+    """Yield the rows at some places, one after another. Raises EnvironmentUnusable."""
+    return (pa.ipc.open_stream(place.read()).read_all() for place in places)

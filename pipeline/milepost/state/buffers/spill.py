@@ -1,20 +1,27 @@
-"""The spill file holds bytes of one task that do not fit its memory, read back by position.
+"""The spill file holds bytes that do not fit in memory, read back by position.
 
-The file has no name: it is gone with the task, however that ends.
+The file has no name: it is gone with the process, however that ends.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, MutableMapping
+import weakref
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from milepost.protocol.records.errors import EnvironmentUnusable
+
+Guard = Callable[[str], AbstractContextManager[None]]
+"""What the disk refuses is told by it; given what it cannot do, "take" or "give back"."""
 
 
 class SpillFile:
@@ -22,41 +29,40 @@ class SpillFile:
 
     Args:
         directory: on the node's disk; made when missing, private to this user.
+        guard: None: the bytes are a task's.
     """
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], guard: Guard | None = None) -> None:
         self._directory = os.fspath(directory)
+        self._guard = guard or partial(_of_task, self._directory)
         self._descriptor: int | None = None
+        self._closing: Callable[[], object] | None = None
         self._size = 0
         self._lock = threading.Lock()
 
     def append(self, body: bytes | pa.Buffer) -> Spilled:
         """Keep some bytes. Raises EnvironmentUnusable: the disk is full or cannot be written."""
         view = memoryview(body)
-        try:
+        with self._guard("take"):
             with self._lock:
                 descriptor, offset = self._opened(), self._size
                 self._size += view.nbytes
             written = 0
             while written < view.nbytes:
                 written += os.pwrite(descriptor, view[written:], offset + written)
-        except OSError as error:
-            raise self._unusable("take", error) from error
         return Spilled(self, offset, view.nbytes)
 
     def read(self, offset: int, size: int) -> bytes:
         """Return the bytes from `offset` on. Raises EnvironmentUnusable: they cannot be read back."""
         parts: list[bytes] = []
         missing = size
-        try:
+        with self._guard("give back"):
             while missing:
                 part = os.pread(self._opened(), missing, offset + size - missing)
                 if not part:
-                    raise OSError(f"its file ends {missing} bytes too early")
+                    raise OSError(errno.EIO, f"its file ends {missing} bytes too early")
                 parts.append(part)
                 missing -= len(part)
-        except OSError as error:
-            raise self._unusable("give back", error) from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def beside(self) -> SpillFile:
@@ -65,24 +71,30 @@ class SpillFile:
 
     def close(self) -> None:
         """Give the disk space back. Idempotent."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-        self._descriptor = None
+        if self._closing is not None:
+            self._closing()
+        self._descriptor = self._closing = None
 
     def _opened(self) -> int:
         if self._descriptor is None:
             Path(self._directory).mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self._directory) as file:
                 self._descriptor = os.dup(file.fileno())
+            self._closing = weakref.finalize(self, os.close, self._descriptor)
         return self._descriptor
 
-    def _unusable(self, what: str, error: OSError) -> EnvironmentUnusable:
-        return EnvironmentUnusable(
-            f"node-local folder {self._directory} cannot {what} what does not fit in a task's memory ({error}). "
+
+@contextmanager
+def _of_task(directory: str, what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentUnusable(
+            f"node-local folder {directory} cannot {what} what does not fit in a task's memory ({error}). "
             "Nothing of this epoch is visible.",
             hint="Free space on that disk, or set MILEPOST_CACHE_DIR to a folder on another one.",
-            directory=self._directory,
-        )
+            directory=directory,
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -112,7 +113,7 @@ def test_of_many_rows_only_so_many_are_in_memory_at_once(monkeypatch: pytest.Mon
 
 def test_a_full_disk_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     full = partial(Path("/dev/full").open, "wb")
-    monkeypatch.setattr(spilled_rows.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: full())
     with pytest.raises(EnvironmentUnusable, match="too many to be held") as raised:
         list(ordered_rows(tables_of([[(1.0, "a")], [(2.0, "b")]]), ["k"], held_bytes=0))
     assert "TMPDIR" in str(raised.value.hint)

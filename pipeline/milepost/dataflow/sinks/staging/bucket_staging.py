@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
@@ -16,6 +16,7 @@ from milepost.dataflow.sinks.files.deletes import (
     stageable,
     table_columns,
 )
+from milepost.dataflow.sinks.files.file_cuts import cut_by_size
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.files.table_schema import conform, merged_schema, rows_to_stage, sorted_latest
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
@@ -130,7 +131,7 @@ class BucketStaging:
 
         written = list[StagedFile]()
         weights = [sizes[at] + _UNPACKED * sum(file.size for file in below[at]) for at in range(len(buckets))]
-        for together in held_together(dirty, weights, held_bytes):
+        for together in cut_by_size(dirty, weights.__getitem__, held_bytes):
             for files in at_once(self._files.store, write, together, locally=_BUCKETS_AT_ONCE):
                 written += files
         taken = [file for file in self._buckets if any(file in below[at] for at in dirty)]
@@ -173,16 +174,3 @@ class BucketStaging:
                 rows = rows.filter(pa.array((among >= bucket.start) & (among < bucket.stop)))
             found.append(rows)
         return found
-
-
-def held_together(buckets: Iterable[int], weights: Sequence[int], held_bytes: int) -> Iterator[list[int]]:
-    """Yield buckets that are written side by side: no more than these bytes, or a single one."""
-    together, size = list[int](), 0
-    for at in buckets:
-        if together and size + weights[at] > held_bytes:
-            yield together
-            together, size = [], 0
-        together.append(at)
-        size += weights[at]
-    if together:
-        yield together

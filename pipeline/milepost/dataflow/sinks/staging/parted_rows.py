@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from milepost.dataflow.sinks.files.deletes import alike
 from milepost.dataflow.sinks.staging.table_buckets import Ints, split_by_bucket
-from milepost.dataflow.spilled.spilled_rows import RowSpill, SpilledPiece, pieces_at
+from milepost.dataflow.spilled.spilled_rows import Places, RowSpill, pieces_at
 
 
 class PartedRows:
@@ -25,7 +25,7 @@ class PartedRows:
         self.rows = 0
         self._parts, self._held_bytes, self._spill = parts, held_bytes, RowSpill()
         self._held: list[list[pa.Table]] = [[] for _ in parts]
-        self._waiting: list[list[SpilledPiece]] = [[] for _ in parts]
+        self._waiting: list[Places] = [[] for _ in parts]
         self._bytes = [0] * len(parts)
         self._bytes_held = 0
 

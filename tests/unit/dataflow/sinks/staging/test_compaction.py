@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.files import table_files
+from milepost.dataflow.sinks.files.file_cuts import cut_by_size
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import StagedFile, StagedRows
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
 from milepost.dataflow.sinks.staging import compaction, small_files
-from milepost.dataflow.sinks.staging.bucket_staging import held_together
 from milepost.dataflow.sinks.staging.compaction import SHARE, CompactionPlan, compacted_buckets, plan_compaction
 from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import OwnedKeys
@@ -339,7 +339,7 @@ def test_of_a_large_table_about_one_bucket_is_in_memory_at_once(tmp_path: Path) 
 def test_buckets_that_are_too_large_together_are_written_one_after_another(weights: list[int], held: int) -> None:
     """A store that is far away is given as many side by side as there is memory for."""
     every = list(range(len(weights)))
-    parts = list(held_together(every, weights, held))
+    parts = list(cut_by_size(every, weights.__getitem__, held))
     assert [at for part in parts for at in part] == every
     assert all(len(part) == 1 or sum(weights[at] for at in part) <= held for part in parts)
     for one, other in pairwise(parts):
