@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.operators.functions.process import ProcessFunction
-from milepost.dataflow.sinks.staging.compaction import CompactionPlan
-from milepost.dataflow.sinks.staging.small_files import JoinPlan
+from milepost.dataflow.sinks.staging.compaction import MaintenancePlan
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.dataflow.sources.contract import ObjectPart, SourceObject
 from milepost.dataflow.sources.planning.forgetting import Forgotten
@@ -223,7 +222,7 @@ class EpochPlan:
         recorded_answers: per operator whose state takes rows back, what Spark had answered to the SQL before it, by the
             uid of that.
         begin: operators without state that take all rows of the updates that they read, likewise.
-        tidying: per sink whose table has many files, what its subtasks make of them.
+        maintenance: per sink whose table has many files, what its subtasks make of them.
         server: the Spark Connect server it runs on; None: a session of its own.
         dimensions: per static source, what lookups read.
     """
@@ -251,7 +250,7 @@ class EpochPlan:
     sinks: Mapping[str, StoreConfig]
     buckets: Mapping[str, BucketPlan]
     filled: frozenset[str]
-    tidying: Mapping[str, JoinPlan | CompactionPlan]
+    maintenance: Mapping[str, MaintenancePlan]
     server: SparkRemote | None
     functions: Mapping[str, ProcessFunction]
     code_hash: str

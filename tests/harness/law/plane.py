@@ -208,7 +208,7 @@ class Plane:
             sinks={sink.name: StoreConfig(_url("lake")) for sink in spec.sinks},
             buckets={},
             filled=frozenset(),
-            tidying={},
+            maintenance={},
             server=None,
             functions={},
             code_hash=CODE_HASH,

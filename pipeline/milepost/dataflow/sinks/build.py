@@ -11,7 +11,7 @@ from milepost.dataflow.sinks.formats.parquet_format import ParquetFormat
 from milepost.dataflow.sinks.records.contents import ContentsRecords
 from milepost.dataflow.sinks.records.marks import MarkRecords
 from milepost.dataflow.sinks.staging.bucket_staging import BucketStaging
-from milepost.dataflow.sinks.staging.compaction import CompactionPlan, CompactionStaging, compacted_buckets
+from milepost.dataflow.sinks.staging.compaction import CompactionStaging, MaintenancePlan, compacted_buckets
 from milepost.dataflow.sinks.staging.join_staging import JoinStaging
 from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
@@ -34,14 +34,14 @@ def build_staging(
     store: ObjectStore,
     plan: BucketPlan | None,
     owned: OwnedKeys | None,
-    tidying: JoinPlan | CompactionPlan | None = None,
+    maintenance: MaintenancePlan | None = None,
 ) -> StagingSink:
     """Return what tasks stage by; nothing is contacted, and no library of a format is needed.
 
     Args:
         rows: what the sink reads. store: an object store whose root is the sink's path.
         plan: of a table that is written by buckets; None for others. owned: keys of the subtask; None: it has none.
-        tidying: what the subtask makes of files that the table has; None: nothing.
+        maintenance: what the subtask makes of files that the table has; None: nothing.
     """
     if plan is not None:
         assert owned is not None, "rows with a key come from an operator, whose subtasks own keys"
@@ -57,13 +57,13 @@ def build_staging(
         statistics=statistics,
         partition=_partition(spec),
     )
-    if tidying is None:
+    if maintenance is None:
         return staging
-    if isinstance(tidying, JoinPlan):
+    if isinstance(maintenance, JoinPlan):
         files = TableFiles(spec.name, store, statistics=statistics)
-        return JoinStaging(staging, files, tidying, rows.key if spec.mode == "upsert" else None)
+        return JoinStaging(staging, files, maintenance, rows.key if spec.mode == "upsert" else None)
     assert owned is not None, "rows with a key come from an operator, whose subtasks own keys"
-    return CompactionStaging(staging, compacted_buckets(spec.name, rows.key, store, tidying, owned), store)
+    return CompactionStaging(staging, compacted_buckets(spec.name, rows.key, store, maintenance, owned), store)
 
 
 def build_sink(

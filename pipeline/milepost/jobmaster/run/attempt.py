@@ -34,10 +34,10 @@ from milepost.jobmaster.run.bad_input import check_bad_input
 from milepost.jobmaster.run.bucket_plans import bucket_plans
 from milepost.jobmaster.run.dimensions import dimensions_of
 from milepost.jobmaster.run.judgement import judge
+from milepost.jobmaster.run.maintenance_plans import maintenance_plans
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.preparation import Preparation
 from milepost.jobmaster.run.results import Gathered, build_metadata
-from milepost.jobmaster.run.tidy_plans import tidy_plans
 from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import Verified, verify
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, with_reason
@@ -237,7 +237,7 @@ def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, Bucket
         filled=opened.filled,
         recorded_answers=recorded_by(base.signatures if base is not None else {}),
         begin=operators_that_begin(base, loaded.graph),
-        tidying=tidy_plans(context, opened),
+        maintenance=maintenance_plans(context, opened),
         server=context.job.spark_server(),
         functions=loaded.functions,
         code_hash=opened.code.hash,

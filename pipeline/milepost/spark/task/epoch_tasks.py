@@ -15,7 +15,7 @@ import pyarrow as pa
 from milepost.dataflow.operators.functions.user_code import UserFunction
 from milepost.dataflow.sinks.build import build_staging
 from milepost.dataflow.sinks.contract import StagingSink
-from milepost.dataflow.sinks.staging.compaction import CompactionPlan
+from milepost.dataflow.sinks.staging.compaction import MaintenancePlan
 from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.epoch.code_hash import code_hash_of
@@ -54,11 +54,13 @@ class SinkPlan:
     rows: SinkInput
     store: StoreConfig
     buckets: BucketPlan | None
-    tidying: JoinPlan | CompactionPlan | None
+    maintenance: MaintenancePlan | None
 
     def open(self, attempt: Attempt, owned: OwnedKeys | None, subtasks: int) -> StagingSink:
-        tidying = None if self.tidying is None else self.tidying.share(attempt.subtask, subtasks)
-        return build_staging(self.spec, self.rows, attempt.open_store(self.store), self.buckets, owned, tidying)
+        maintenance = self.maintenance
+        if isinstance(maintenance, JoinPlan):
+            maintenance = maintenance.share(attempt.subtask, subtasks)
+        return build_staging(self.spec, self.rows, attempt.open_store(self.store), self.buckets, owned, maintenance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +218,14 @@ def _sinks(plan: EpochPlan, level: Level) -> tuple[SinkPlan, ...]:
             plan.graph.sink_inputs[name],
             plan.sinks[name],
             plan.buckets.get(name),
-            plan.tidying.get(name) if level.output.level == _node(plan, name).level else None,
+            plan.maintenance.get(name) if level.output.level == _node(plan, name).level else None,
         )
         for name in names
     )
 
 
 def _node(plan: EpochPlan, sink: str) -> Node:
-    """Return what a sink shows: at the highest of its levels its table's files are tidied."""
+    """Return what a sink shows: at the highest of its levels its table's files are maintained."""
     return plan.graph.nodes[plan.graph.sink_inputs[sink].uid]
 
 

@@ -88,8 +88,8 @@ class PlayedManifest:
         if sink.by_buckets:
             committable = stage_buckets(sink, left, self.next_id, token, *tables, schema=schema)
         elif not forked:
-            stage_tidying = stage_compacting if sink.mode is SinkMode.UPSERT else stage_joining
-            committable = stage_tidying(sink, left, self.next_id, token, *tables, schema=schema)
+            stage_maintaining = stage_compacting if sink.mode is SinkMode.UPSERT else stage_joining
+            committable = stage_maintaining(sink, left, self.next_id, token, *tables, schema=schema)
         else:
             committable = stage_each(sink, self.next_id, token, *tables, schema=schema)
         return from_json(Committable, to_json(committable), "committable")

@@ -49,12 +49,12 @@ class CompactionPlan:
     files: tuple[StagedFile, ...]
     schema: pa.Schema
 
-    def share(self, subtask: int, subtasks: int) -> CompactionPlan:
-        """Return what one subtask compacts: it knows its key groups by itself."""
-        return self
+
+MaintenancePlan = JoinPlan | CompactionPlan
+"""What an epoch's subtasks make of the files that a table has; of a compaction each knows its key groups by itself."""
 
 
-def plan_compaction(files: Sequence[StagedFile], schema: pa.Schema) -> CompactionPlan | JoinPlan | None:
+def plan_compaction(files: Sequence[StagedFile], schema: pa.Schema) -> MaintenancePlan | None:
     """Return what an epoch does to the files that a table has; None: they are few.
 
     Args:

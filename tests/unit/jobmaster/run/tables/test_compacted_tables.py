@@ -39,7 +39,7 @@ def plans(job: CountedJob, epochs: int) -> list[type]:
     for _ in range(epochs):
         runner = SparklessRunner()
         job.master.run(Session.cli(), runner)
-        found.append(type(runner.plans[0].tidying.get("table")))
+        found.append(type(runner.plans[0].maintenance.get("table")))
         job.assert_tables_equal_the_oracle()
     return found
 
@@ -69,8 +69,8 @@ def test_a_run_of_the_same_epoch_again_compacts_the_same_files(job: CountedJob) 
         again = SparklessRunner()
         job.master.run(Session.cli(), again)
         job.assert_tables_equal_the_oracle()
-        assert again.plans[0].tidying == first.plans[0].tidying
-        if isinstance(first.plans[0].tidying.get("table"), CompactionPlan):
+        assert again.plans[0].maintenance == first.plans[0].maintenance
+        if isinstance(first.plans[0].maintenance.get("table"), CompactionPlan):
             break
 
 
@@ -87,18 +87,18 @@ def test_a_sink_that_was_out_of_the_spec_is_written_anew_and_not_compacted(job: 
     job.edit(SEEN_SINK, SEEN_SINK + table)
     runner = SparklessRunner()
     job.master.run(Session.cli(), runner)
-    assert runner.plans[0].filled == {"table"} and "table" not in runner.plans[0].tidying
+    assert runner.plans[0].filled == {"table"} and "table" not in runner.plans[0].maintenance
     job.assert_tables_equal_the_oracle()
     plans(job, 6)
 
 
-def test_a_fork_tidies_nothing_and_after_the_switch_epochs_do(tmp_path: Path, few: None) -> None:
+def test_a_fork_maintains_nothing_and_after_the_switch_epochs_do(tmp_path: Path, few: None) -> None:
     """Nobody reads its table before; what it replayed is files of changes like any other."""
     job = BackfillJob.create(tmp_path / "job", 5)
     job.fix()
     runner = SparklessRunner()
     job.backfill(runner, ranges_per_epoch=1)
-    assert [plan.tidying for plan in runner.plans] == [{}] * len(runner.plans) and len(runner.plans) >= 3
+    assert [plan.maintenance for plan in runner.plans] == [{}] * len(runner.plans) and len(runner.plans) >= 3
     job.assert_table(5, fixed=True)
     for day in range(6, 10):
         job.next_day(day)

@@ -81,9 +81,9 @@ def test_originals_go_when_no_retained_checkpoint_names_them(job: CountedJob, mo
 def test_an_engine_that_puts_the_same_files_together_meanwhile_is_no_conflict(job: CountedJob) -> None:
     """Nothing depends on what was joined: the engine's files stay, ours are garbage."""
     while True:
-        runner = SparklessRunner(after=lambda plan: seen(job).optimize.compact() if plan.tidying else None)
+        runner = SparklessRunner(after=lambda plan: seen(job).optimize.compact() if plan.maintenance else None)
         job.master.run(Session.cli(), runner)
-        if runner.plans[0].tidying:
+        if runner.plans[0].maintenance:
             break
     assert not any("/j0-" in uri for uri in seen(job).file_uris())
     job.assert_tables_equal_the_oracle()
@@ -99,6 +99,6 @@ def test_subtasks_share_what_is_joined_and_tables_of_the_latest_rows_have_nothin
     plans = list[EpochPlan]()
     for _ in range(EPOCHS):
         job.master.run(Session.cli(), SparklessRunner(before=plans.append))
-    joined = [plan.tidying for plan in plans if plan.tidying]
+    joined = [plan.maintenance for plan in plans if plan.maintenance]
     assert joined and all(set(joins) == {"seen"} for joins in joined)
-    assert plans[0].tidying == {}
+    assert plans[0].maintenance == {}

@@ -1,11 +1,11 @@
-"""Tidy plans say what an epoch's subtasks make of the files that its tables have, beside the rows that they stage."""
+"""Maintenance plans say what an epoch's subtasks make of the files of its tables, beside the rows that they stage."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from milepost.dataflow.sinks.records.committables import decode_schema
-from milepost.dataflow.sinks.staging.compaction import CompactionPlan, plan_compaction
+from milepost.dataflow.sinks.staging.compaction import MaintenancePlan, plan_compaction
 from milepost.dataflow.sinks.staging.small_files import JoinPlan, plan_joins
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
@@ -14,12 +14,12 @@ from milepost.spec.job.spec import SinkSpec
 from milepost.storage.concurrency.at_once import at_once
 
 
-def tidy_plans(context: JobContext, opened: OpenedEpoch) -> dict[str, JoinPlan | CompactionPlan]:
+def maintenance_plans(context: JobContext, opened: OpenedEpoch) -> dict[str, MaintenancePlan]:
     """Return what an epoch joins or compacts of each table, by sink; nothing of those with few files.
 
     It follows from the contents of the base checkpoint alone, so a second run of the epoch does the same. Tables that
-    are buckets have no such files; nor has one that the epoch writes anew. On a fork nothing is tidied: nobody reads
-    its table before the switch.
+    are buckets have no such files; nor has one that the epoch writes anew. On a fork nothing is maintained: nobody
+    reads its table before the switch.
 
     Raises: StateCorrupt: the contents of a table cannot be read.
     """
@@ -27,7 +27,7 @@ def tidy_plans(context: JobContext, opened: OpenedEpoch) -> dict[str, JoinPlan |
         return {}
     bases = opened.base.tables
 
-    def plan(spec: SinkSpec) -> JoinPlan | CompactionPlan | None:
+    def plan(spec: SinkSpec) -> MaintenancePlan | None:
         base = bases[spec.name]
         files, schema = context.sink(spec.name).files(base), decode_schema(base.schema)
         if spec.mode == "upsert":
