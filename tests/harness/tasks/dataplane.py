@@ -23,6 +23,7 @@ from milepost.dataflow.operators.windows.window import TumblingWindowByKey
 from milepost.dataflow.operators.windows.window_bounds import FixedWindows
 from milepost.dataflow.operators.windows.windowed import Emission
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sources.contract import ObjectPart, SourceObject, whole
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment
@@ -120,15 +121,13 @@ class KeepingSink:
     name: str
     staged: list[pa.Table]
 
-    def stage_pieces(
-        self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
-    ) -> StagedRows:
+    def stage_pieces(self, pieces: Iterable[RowsPiece], place: StagingPlace) -> StagedRows:
         tables = [piece.rows for piece in pieces]
         if not tables:
             return StagedRows()
         rows = pa.concat_tables(tables)
         self.staged.append(rows)
-        file = StagedFile(f"{self.name}-{checkpoint_id}-{subtask}", rows.num_rows, 1, "ab")
+        file = StagedFile(f"{self.name}-{place.checkpoint_id}-{place.subtask}", rows.num_rows, 1, "ab")
         return StagedRows(rows.num_rows, (file,))
 
 

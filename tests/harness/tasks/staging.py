@@ -8,6 +8,7 @@ from milepost.dataflow.sinks.contract import PreparingSink, Sink, StagingSink
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import Committable, RowsPiece, StagedFile, StagedRows, decode_schema
 from milepost.dataflow.sinks.records.contents import TableContents
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.staging.bucket_staging import BucketStaging
 from milepost.dataflow.sinks.staging.compaction import CompactionStaging, compacted_buckets, plan_compaction
 from milepost.dataflow.sinks.staging.join_staging import JoinStaging
@@ -28,10 +29,8 @@ def stage(
     Args:
         distinct: whether no two of the rows are known to have the same key.
     """
-    pieces = [RowsPiece(rows, distinct)]
-    return sink.stage_pieces(
-        pieces, checkpoint_id=checkpoint_id, token=token, subtask=subtask, held_bytes=max(1, rows.nbytes)
-    )
+    place = StagingPlace(checkpoint_id, token, subtask, held_bytes=max(1, rows.nbytes))
+    return sink.stage_pieces([RowsPiece(rows, distinct)], place)
 
 
 def stage_each(

@@ -29,6 +29,7 @@ from milepost.dataflow.sinks.records.contents import ContentsChange, TableConten
 from milepost.dataflow.sinks.records.marks import Mark
 from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.dataflow.sinks.records.shown_table import ShownTable
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.records.table_garbage import TableGarbage
 from milepost.dataflow.sinks.table_format import OpenTable
 from milepost.protocol.records.ids import CheckpointId, FencingToken
@@ -172,15 +173,8 @@ Look = tuple[OpenTable | None, TablePosition]
 class StagingSink(Protocol):
     """What tasks need: nothing of it is visible."""
 
-    def stage_pieces(
-        self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
-    ) -> StagedRows:
-        """Write rows durably, below the token's own prefix; called without any, too.
-
-        Args:
-            held_bytes: how many bytes of rows to hold at once; of a part, or of those of part 0 in a table of the
-                latest rows, all are held.
-        """
+    def stage_pieces(self, pieces: Iterable[RowsPiece], place: StagingPlace) -> StagedRows:
+        """Write rows durably, below the token's own prefix; called without any, too."""
 
 
 class PreparingSink(StagingSink, Protocol):

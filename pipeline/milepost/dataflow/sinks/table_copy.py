@@ -16,6 +16,7 @@ from milepost.dataflow.sinks.files.file_cuts import cut_by_bytes
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import Committable, RowsPiece, StagedFile, decode_schema
 from milepost.dataflow.sinks.records.contents import TableContents
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.spec.graph.graph import SinkInput
@@ -68,7 +69,7 @@ def stage_copy(
         staging = build_staging(plan.spec.model_copy(update={"mode": "append"}), plan.rows, new.store, None, None)
     checkpoint_id, token = owner
     staged = [
-        staging.stage_pieces(part, checkpoint_id=checkpoint_id, token=token, subtask=number, held_bytes=COPIED_BYTES)
+        staging.stage_pieces(part, StagingPlace(checkpoint_id, token, number, COPIED_BYTES))
         for number, part in enumerate(parts)
     ]
     return Committable(new.name, contents.schema, tuple(staged))

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from milepost.dataflow.sinks.contract import StagingSink
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedRows
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.declines import Decline
@@ -90,14 +91,10 @@ class Staging:
 
     def _stage(self, name: str) -> StagedRows | Decline:
         try:
+            subtask, held_bytes = self._before.get(name, 0) + self._identity.subtask, self._memory.budget.held_bytes
+            place = StagingPlace(self._identity.checkpoint_id, self._identity.token, subtask, held_bytes)
             with told(self._who(name), self._memory.budget):
-                return self._sinks[name].stage_pieces(
-                    self._pieces(self._kept.get(name, [])),
-                    checkpoint_id=self._identity.checkpoint_id,
-                    token=self._identity.token,
-                    subtask=self._before.get(name, 0) + self._identity.subtask,
-                    held_bytes=self._memory.budget.held_bytes,
-                )
+                return self._sinks[name].stage_pieces(self._pieces(self._kept.get(name, [])), place)
         except CheckpointError as error:
             return self._refused(name, error)
 

@@ -18,6 +18,7 @@ from milepost.dataflow.sinks.formats.delta.delta_location import delta_location
 from milepost.dataflow.sinks.formats.delta.open_delta_table import OpenDeltaTable
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.reservation import TableOwner
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.table_format import TableMove
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
@@ -75,7 +76,7 @@ class DeltaTableUnderTest:
     def stage(self, *tables: pa.Table) -> StagedFile:
         """Write the rows as one file below the table; nothing names it yet."""
         label = str(next(self._labels))
-        file = TableFiles("totals", self.store).stage(iter(tables), 1, 1, label, self.held_bytes)
+        file = TableFiles("totals", self.store).stage(iter(tables), StagingPlace(1, 1, 0, self.held_bytes), label)
         assert file is not None
         return replace(file, statistics=statistics_of(pq.read_metadata(pa.BufferReader(self.store.get(file.key)))))
 

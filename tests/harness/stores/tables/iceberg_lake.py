@@ -20,6 +20,7 @@ from milepost.dataflow.sinks.formats.iceberg.iceberg_format import IcebergFormat
 from milepost.dataflow.sinks.formats.iceberg.open_table import IcebergTable
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.reservation import TableOwner
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.table_format import TableMove
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import Credentials, ObjectStore, StoreConfig
@@ -66,7 +67,7 @@ class IcebergLake:
     def stage(self, rows: pa.Table, *, name: str = "0") -> StagedFile:
         """Put a file as a subtask does."""
         files = TableFiles(OWNER.sink, self.store, statistics=True)
-        staged = files.stage([rows], checkpoint_id=1, token=1, label=name, held_bytes=1 << 20)
+        staged = files.stage([rows], StagingPlace(1, 1, 0, held_bytes=1 << 20), name)
         assert staged is not None
         return staged
 

@@ -19,6 +19,7 @@ from milepost.dataflow.sinks.records.committables import (
     decode_schema,
     encode_schema,
 )
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.records.table_keys import DATA
 from milepost.dataflow.sinks.staging import compaction
 from milepost.protocol.codec.records import from_json, to_json
@@ -100,7 +101,7 @@ def test_pieces_of_one_part_are_joined_before_the_last_row_of_each_key_is_taken(
     """Two pieces of a part may have the same key; two parts above 0 never have."""
     pieces = [RowsPiece(rows((1, "old"), (2, "b")), part=1), RowsPiece(rows((1, "new")), distinct=True, part=1)]
     pieces += [RowsPiece(rows((3, "old")), part=2), RowsPiece(rows((3, "new"), (4, "d")), part=2)]
-    file = upsert.sink.stage_pieces(pieces, checkpoint_id=1, token=1, subtask=0, held_bytes=1 << 20)
+    file = upsert.sink.stage_pieces(pieces, StagingPlace(1, 1, 0, 1 << 20))
     staged = upsert.sink.staged_table(upsert.sink.committable([file], SCHEMA))
     assert [(row["k"], row["v"]) for row in staged.to_pylist()] == [(2, "b"), (1, "new"), (3, "new"), (4, "d")]
 

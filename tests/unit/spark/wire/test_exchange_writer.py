@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.protocol.exchange.acknowledgements import decode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
 from milepost.protocol.exchange.channel_check import ChannelCheck
@@ -89,9 +90,7 @@ class StagingSink:
     staged: list[pa.Table] = field(default_factory=list)
     distinct: list[bool] = field(default_factory=list)
 
-    def stage_pieces(
-        self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
-    ) -> StagedRows:
+    def stage_pieces(self, pieces: Iterable[RowsPiece], place: StagingPlace) -> StagedRows:
         if self.fails:
             raise StoreUnavailable("the lake did not answer")
         found = list(pieces)
@@ -100,7 +99,7 @@ class StagingSink:
         rows = pa.concat_tables([piece.rows for piece in found])
         self.staged.append(rows)
         self.distinct.append(len(found) == 1 and found[0].distinct)
-        file = StagedFile(f"_milepost/data/{checkpoint_id}-{token}-{subtask}", rows.num_rows, 1, "ab")
+        file = StagedFile(f"_milepost/data/{place.checkpoint_id}-{place.token}-{place.subtask}", rows.num_rows, 1, "ab")
         return StagedRows(rows.num_rows, (file,))
 
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from milepost.dataflow.sinks.files.partition_values import has_partition_type, partition_text
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import PartitionValues, StagedFile
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.protocol.records.errors import InvalidRequest
 
 MOST_VALUES = 1000
@@ -69,14 +70,12 @@ class PartitionFiles:
     def __init__(self, sink: str, files: TableFiles, by: PartitionBy) -> None:
         self._sink, self._files, self._by = sink, files, by
 
-    def stage(
-        self, tables: Iterable[pa.Table], checkpoint_id: int, token: int, label: str, held_bytes: int
-    ) -> tuple[StagedFile, ...]:
+    def stage(self, tables: Iterable[pa.Table], place: StagingPlace) -> tuple[StagedFile, ...]:
         """Write the rows durably, in their order within each partition.
 
         Args:
-            held_bytes: how many bytes of rows wait at most; of the partition with the most of them a file is written
-                then, and another one later.
+            place: where so many bytes of rows wait, of the partition with the most of them a file is written, and
+                another one later.
         Raises: InvalidRequest: too many values, or one that the format cannot tell from null.
         """
         waiting = dict[PartitionValues, list[pa.Table]]()
@@ -84,7 +83,7 @@ class PartitionFiles:
 
         def write(values: PartitionValues) -> None:
             rows, waiting[values] = waiting[values], []
-            file = self._files.stage(rows, checkpoint_id, token, f"{label}-{len(written)}", held_bytes)
+            file = self._files.stage(rows, place, f"{place.subtask}-{len(written)}")
             if file is not None:
                 written.append(replace(file, partition=values))
 
@@ -95,7 +94,7 @@ class PartitionFiles:
                 self._check_values(values, known=waiting)
                 waiting.setdefault(values, []).append(part)
                 held += part.nbytes
-            while held > held_bytes:
+            while held > place.held_bytes:
                 sizes = {values: sum(part.nbytes for part in parts) for values, parts in waiting.items()}
                 largest = max(sizes, key=sizes.__getitem__)
                 write(largest)

@@ -19,6 +19,7 @@ from milepost.dataflow.sinks.files.file_statistics import statistics_of
 from milepost.dataflow.sinks.files.partition_values import with_partition
 from milepost.dataflow.sinks.files.table_schema import conform, sorted_latest
 from milepost.dataflow.sinks.records.committables import StagedFile
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
 from milepost.dataflow.spilled.ordered_rows import ordered_rows
 from milepost.protocol.records.errors import NotFound, StateCorrupt
@@ -56,23 +57,22 @@ class TableFiles:
     def store(self) -> ObjectStore:
         return self._store
 
-    def stage(
-        self, tables: Iterable[pa.Table], checkpoint_id: int, token: int, label: str, held_bytes: int
-    ) -> StagedFile | None:
+    def stage(self, tables: Iterable[pa.Table], place: StagingPlace, label: str) -> StagedFile | None:
         """Write one file durably, named by its content; None without rows.
 
         Args:
-            tables: of one schema; so many are encoded together that they have about `held_bytes`. What is encoded
-                beyond that waits in a file without a name in the machine's temporary folder.
+            tables: of one schema; so many are encoded together that they have about `place.held_bytes`. What is
+                encoded beyond that waits in a file without a name in the machine's temporary folder.
+            label: what its name begins with.
         Raises: EnvironmentUnusable: that folder does not take it, or what the store raises.
         """
         who, now_true = f"sink {self._sink}: ", "Nothing was published."
         with on_scratch_disk("take what is being staged", who=who, now_true=now_true):
-            rows, body = encoded(tables, held_bytes)
+            rows, body = encoded(tables, place.held_bytes)
         if not rows:
             return None
         sha256 = hashlib.sha256(body).hexdigest()
-        key = f"{staged_prefix(checkpoint_id, token)}{label}-{sha256}.parquet"
+        key = f"{staged_prefix(place.checkpoint_id, place.token)}{label}-{sha256}.parquet"
         self._store.put(key, body)
         said = statistics_of(pq.read_metadata(pa.BufferReader(body))) if self._statistics else None
         return StagedFile(key, rows, len(body), sha256, said)

@@ -20,6 +20,7 @@ from milepost.dataflow.sinks.files.file_cuts import cut_by_size
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.files.table_schema import conform, merged_schema, rows_to_stage, sorted_latest
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.staging.parted_rows import PartedRows
 from milepost.dataflow.sinks.staging.table_buckets import (
     MAX_BUCKETS,
@@ -68,15 +69,13 @@ class BucketStaging:
         self._buckets = [file for file in own if is_within(file.groups, owned.groups)]
         self._shared = [file for file in own if not is_within(file.groups, owned.groups)]
 
-    def stage_pieces(
-        self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
-    ) -> StagedRows:
+    def stage_pieces(self, pieces: Iterable[RowsPiece], place: StagingPlace) -> StagedRows:
         """Write the changed buckets durably, each named by its content; on a fork the changes alone."""
         every = rows_to_stage(self._name, pieces, self._key, upsert=True)
         changes: Iterator[pa.Table] = (stageable(rows) for rows in every if rows.num_rows)
 
         def staged(rows: Iterable[pa.Table]) -> StagedRows:
-            file = self._files.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
+            file = self._files.stage(rows, place, str(place.subtask))
             return StagedRows() if file is None else StagedRows(file.rows, (file,))
 
         if not self._plan.rewrites:
@@ -89,23 +88,20 @@ class BucketStaging:
             schema = merged_schema(self._name, schema, table_columns(first.schema))
             changes = chain([first], changes)
         assert schema is not None, "a table with files has columns"
-        parted = PartedRows(self._finest(), held_bytes)
+        parted = PartedRows(self._finest(), place.held_bytes)
         self._add_shared(parted, schema)
         taken = self._added(parted, changes, schema)
         found = staged(taken) if self._plan.keeps_changes else StagedRows(sum(rows.num_rows for rows in taken))
         if not (found.rows or self._shared):
             return found
-        return self._rewritten(found, parted, schema, checkpoint_id, token, subtask, held_bytes)
+        return self._rewritten(found, parted, schema, place)
 
     def _rewritten(
         self,
         staged: StagedRows,
         parted: PartedRows,
         schema: pa.Schema,
-        checkpoint_id: int,
-        token: int,
-        subtask: int,
-        held_bytes: int,
+        place: StagingPlace,
     ) -> StagedRows:
         count = self._plan.count or bucket_count(
             max(parted.rows, sum(file.rows for file in self._buckets)), self._owned
@@ -125,13 +121,13 @@ class BucketStaging:
             lost_none = not any(map(has_rows, changed)) and latest.num_rows == sum(file.rows for file in below[at])
             if lost_none and all(is_within(file.groups, buckets[at]) for file in below[at]):
                 return tuple(below[at])
-            label = f"{subtask}-{buckets[at].start}"
-            file = self._files.stage([latest], checkpoint_id, token, label, latest.nbytes)
+            label = f"{place.subtask}-{buckets[at].start}"
+            file = self._files.stage([latest], replace(place, held_bytes=latest.nbytes), label)
             return () if file is None else (replace(file, groups=buckets[at]),)
 
         written = list[StagedFile]()
         weights = [sizes[at] + _UNPACKED * sum(file.size for file in below[at]) for at in range(len(buckets))]
-        for together in cut_by_size(dirty, weights.__getitem__, held_bytes):
+        for together in cut_by_size(dirty, weights.__getitem__, place.held_bytes):
             for files in at_once(self._files.store, write, together, locally=_BUCKETS_AT_ONCE):
                 written += files
         taken = [file for file in self._buckets if any(file in below[at] for at in dirty)]

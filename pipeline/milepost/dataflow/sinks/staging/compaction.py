@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from milepost.dataflow.sinks.contract import StagingSink
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.staging.bucket_staging import BucketStaging
 from milepost.dataflow.sinks.staging.small_files import JoinPlan, plan_joins
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
@@ -93,17 +94,9 @@ class CompactionStaging:
     def __init__(self, staging: StagingSink, buckets: BucketStaging, store: ObjectStore) -> None:
         self._staging, self._buckets, self._store = staging, buckets, store
 
-    def stage_pieces(
-        self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
-    ) -> StagedRows:
-        def compact() -> StagedRows:
-            return self._buckets.stage_pieces(
-                (), checkpoint_id=checkpoint_id, token=token, subtask=subtask, held_bytes=held_bytes
-            )
-
-        compacted = begin_beside(self._store, compact, "compaction")
-        staged = self._staging.stage_pieces(
-            pieces, checkpoint_id=checkpoint_id, token=token, subtask=subtask, held_bytes=held_bytes
-        )
+    def stage_pieces(self, pieces: Iterable[RowsPiece], place: StagingPlace) -> StagedRows:
+        half = place.half()
+        compacted = begin_beside(self._store, lambda: self._buckets.stage_pieces((), half), "compaction")
+        staged = self._staging.stage_pieces(pieces, half)
         made = compacted()
         return replace(staged, buckets=made.buckets, replaced=made.replaced)

@@ -15,6 +15,7 @@ from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.files.table_schema import latest_per_key
 from milepost.dataflow.sinks.records.committables import JoinedFile, RowsPiece, StagedRows
 from milepost.dataflow.sinks.records.shown_rows import joined_number
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.staging.small_files import JoinPlan, Run, rows_identity
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.storage.concurrency.at_once import at_once
@@ -39,12 +40,12 @@ class JoinStaging:
     ) -> None:
         self._staging, self._files, self._plan, self._key = staging, files, plan, key
 
-    def stage_pieces(
-        self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
-    ) -> StagedRows:
+    def stage_pieces(self, pieces: Iterable[RowsPiece], place: StagingPlace) -> StagedRows:
+        half = place.half()
+
         def join(run: Run) -> JoinedFile | None:
             try:
-                file = self._files.stage(self._rows(run), checkpoint_id, token, f"j{subtask}", held_bytes)
+                file = self._files.stage(self._rows(run), half, f"j{place.subtask}")
             except StateCorrupt as error:  # it is no worse than before, and `verify` names it
                 _LOG.warning("%s. Small files stay as they are.", error.message)
                 return None
@@ -58,9 +59,7 @@ class JoinStaging:
         joining = begin_beside(
             store, lambda: at_once(store, join, runs) if is_little else [*map(join, runs)], "small-files"
         )
-        staged = self._staging.stage_pieces(
-            pieces, checkpoint_id=checkpoint_id, token=token, subtask=subtask, held_bytes=held_bytes
-        )
+        staged = self._staging.stage_pieces(pieces, half)
         return replace(staged, joined=tuple(one for one in joining() if one is not None))
 
     def _rows(self, run: Run) -> Iterator[pa.Table]:

@@ -18,6 +18,7 @@ from milepost.dataflow.sinks.records.committables import (
     decode_schema,
     encode_schema,
 )
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.records.table_keys import check_staged_key
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.object_store import ObjectStore
@@ -50,20 +51,18 @@ class TableStaging:
         self._partition = partition
         self._files = TableFiles(name, store, statistics=statistics)
 
-    def stage_pieces(
-        self, pieces: Iterable[RowsPiece], *, checkpoint_id: int, token: int, subtask: int, held_bytes: int
-    ) -> StagedRows:
+    def stage_pieces(self, pieces: Iterable[RowsPiece], place: StagingPlace) -> StagedRows:
         """Write one file durably, named by its content; of an upsert table's key its last row. Of a partitioned table
         a file for each partition."""
         rows = rows_to_stage(self.name, pieces, self.key, upsert=self.mode is SinkMode.UPSERT)
         if self.mode is SinkMode.CHANGELOG:
-            rows = (changelog_rows(one, self._op, checkpoint_id) for one in rows)
+            rows = (changelog_rows(one, self._op, place.checkpoint_id) for one in rows)
         rows = map(stageable, rows)
         if self._partition is not None:
             parted = PartitionFiles(self.name, self._files, self._partition)
-            files = parted.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
+            files = parted.stage(rows, place)
             return StagedRows(sum(file.rows for file in files), files)
-        file = self._files.stage(rows, checkpoint_id, token, str(subtask), held_bytes)
+        file = self._files.stage(rows, place, str(place.subtask))
         return StagedRows() if file is None else StagedRows(file.rows, (file,))
 
     def committable(self, staged: Iterable[StagedRows], schema: pa.Schema) -> Committable:

@@ -25,6 +25,7 @@ from milepost.dataflow.sinks.files.partitions import (
     split_by_values,
 )
 from milepost.dataflow.sinks.records.committables import RowsPiece
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.staging import small_files
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.locations import file_url
@@ -252,10 +253,7 @@ def test_rows_of_a_large_epoch_wait_within_the_budget_and_are_in_order_within_th
     case = Delta()
     job = case.begin(tmp_path)
     pieces = [rows(*((key, "ab"[key % 2]) for key in range(start, start + 100))) for start in range(0, 2000, 100)]
-    files = job.sink.stage_pieces(
-        map(RowsPiece, pieces), checkpoint_id=1, token=1, subtask=0,
-        held_bytes=3 * pieces[0].nbytes,
-    ).files  # fmt: skip
+    files = job.sink.stage_pieces(map(RowsPiece, pieces), StagingPlace(1, 1, 0, 3 * pieces[0].nbytes)).files
     assert len(files) > 4 and sum(file.rows for file in files) == 2000
     for value in "ab":
         own = [file for file in files if file.partition == (("v", value),)]

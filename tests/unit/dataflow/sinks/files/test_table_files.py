@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from milepost.dataflow.sinks.files import table_files
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import StagedFile
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.records.table_keys import staged_prefix
 from milepost.dataflow.spilled import ordered_rows, spilled_rows
 from milepost.protocol.records.errors import EnvironmentUnusable, StateCorrupt
@@ -63,8 +64,8 @@ def test_what_was_staged_is_read_and_another_attempt_writes_the_same_bytes(
     files = TableFiles("table", store)
     tables = [table, table.slice(0, 0), table.slice(1), table]
 
-    staged = files.stage(iter(tables), 1, 1, "0", held_bytes)
-    again = files.stage(iter(tables), 1, 1, "0", held_bytes)
+    staged = files.stage(iter(tables), StagingPlace(1, 1, 0, held_bytes), "0")
+    again = files.stage(iter(tables), StagingPlace(1, 1, 0, held_bytes), "0")
 
     assert staged is not None and staged == again
     assert files.rows([staged], table.schema, verify=True).equals(pa.concat_tables(tables).combine_chunks())
@@ -73,13 +74,13 @@ def test_what_was_staged_is_read_and_another_attempt_writes_the_same_bytes(
 
 
 def test_a_table_without_rows_has_no_file(store: ObjectStore) -> None:
-    assert TableFiles("table", store).stage(iter([_FLAT.slice(0, 0)]), 1, 1, "0", _ALL_AT_ONCE) is None
+    assert TableFiles("table", store).stage(iter([_FLAT.slice(0, 0)]), StagingPlace(1, 1, 0, _ALL_AT_ONCE), "0") is None
 
 
 def test_packed_numbers_go_to_snappy_and_everything_beside_a_nested_column_to_zstd(store: ObjectStore) -> None:
     found = []
     for table in (_FLAT, _NESTED):
-        staged = TableFiles("table", store).stage(iter([table]), 1, 1, "0", _ALL_AT_ONCE)
+        staged = TableFiles("table", store).stage(iter([table]), StagingPlace(1, 1, 0, _ALL_AT_ONCE), "0")
         assert staged is not None
         group = pq.ParquetFile(pa.BufferReader(store.get(staged.key))).metadata.row_group(0)
         columns = [group.column(index) for index in range(group.num_columns)]
@@ -140,7 +141,7 @@ def test_latest_rows_come_in_pieces_as_they_come_all_at_once(
         changes = table.select(["k", "v"])
         if may_delete:
             changes = changes.append_column(pa.field(DELETED_COLUMN, pa.bool_(), nullable=False), table.column("gone"))
-        file = files.stage(iter([changes]), number + 1, 1, "0", _ALL_AT_ONCE)
+        file = files.stage(iter([changes]), StagingPlace(number + 1, 1, 0, _ALL_AT_ONCE), "0")
         staged += [] if file is None else [file]
     whole = files.latest(staged, KEYED, ("k",)).sort_by("k")
     for held_bytes in (_ALL_AT_ONCE, 60):
@@ -170,7 +171,7 @@ def test_of_a_table_in_pieces_no_more_than_so_much_is_in_memory_at_once(
     for number, step in enumerate((1, 2)):
         keys = [row * 7919 % rows for row in range(0, rows, step)]
         tables = (pa.table([part, [number] * len(part)], schema=schema) for part in _parts(keys, 5_000))
-        file = files.stage(tables, number + 1, 1, "0", 50 << 10)
+        file = files.stage(tables, StagingPlace(number + 1, 1, 0, 50 << 10), "0")
         assert file is not None
         staged.append(file)
     base, peak, found = pa.total_allocated_bytes(), 0, 0
@@ -190,7 +191,7 @@ def test_a_disk_that_is_too_full_for_a_copy_of_a_file_is_told_with_what_to_do(
 ) -> None:
     """Of a file that a buffer would take, too: the disk is asked before the file is read or closed."""
     files = TableFiles("table", store)
-    file = files.stage([pa.table({"k": [1], "v": ["a"]}, schema=KEYED)], 1, 1, "0", _ALL_AT_ONCE)
+    file = files.stage([pa.table({"k": [1], "v": ["a"]}, schema=KEYED)], StagingPlace(1, 1, 0, _ALL_AT_ONCE), "0")
     assert file is not None
     monkeypatch.setattr(table_files, "HELD_BYTES", 0)
     monkeypatch.setattr(table_files.tempfile, "TemporaryFile", partial(Path("/dev/full").open, "w+b"))

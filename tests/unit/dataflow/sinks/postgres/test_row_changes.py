@@ -16,6 +16,7 @@ from milepost.dataflow.sinks.formats.postgres import row_changes as changes_of_r
 from milepost.dataflow.sinks.formats.postgres.row_changes import RowChanges, row_changes
 from milepost.dataflow.sinks.formats.postgres.row_lines import lines_of
 from milepost.dataflow.sinks.records.committables import StagedFile
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.staging import compaction, small_files
 from milepost.dataflow.sinks.table_format import TableMove
 from milepost.protocol.records.errors import StateCorrupt
@@ -50,7 +51,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> TableFiles:
 def staged(files: TableFiles, rows: Rows, at: int) -> StagedFile:
     table = pa.table({"k": list(rows), "v": list(rows.values())}, schema=SCHEMA)
     gone = [key for key, value in rows.items() if value == GONE]
-    file = files.stage([deleting(table, gone) if gone else table], at, 1, "0", 1 << 20)
+    file = files.stage([deleting(table, gone) if gone else table], StagingPlace(at, 1, 0, 1 << 20), "0")
     assert file is not None
     return file
 

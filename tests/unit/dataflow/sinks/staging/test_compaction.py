@@ -17,6 +17,7 @@ from milepost.dataflow.sinks.files import table_files
 from milepost.dataflow.sinks.files.file_cuts import cut_by_size
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import StagedFile, StagedRows
+from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
 from milepost.dataflow.sinks.staging import compaction, small_files
 from milepost.dataflow.sinks.staging.compaction import SHARE, CompactionPlan, compacted_buckets, plan_compaction
@@ -280,7 +281,7 @@ def test_what_waits_on_the_disk_makes_the_same_buckets(keys: list[list[int]], su
                 groups = range(subtask * KEY_GROUPS // subtasks, (subtask + 1) * KEY_GROUPS // subtasks)
                 owned = OwnedKeys(groups, KEY_GROUPS, HASHER.key_groups)
                 buckets = compacted_buckets("table", ("k",), job.sink.store, plan, owned)
-                found.append(buckets.stage_pieces((), checkpoint_id=9, token=1, subtask=subtask, held_bytes=held_bytes))
+                found.append(buckets.stage_pieces((), StagingPlace(9, 1, subtask, held_bytes)))
             return found
 
         in_memory = staged(1 << 30)
@@ -295,7 +296,7 @@ def test_a_large_file_is_read_from_a_copy_on_the_disk_one_row_group_at_a_time(
     """What is checked of it is the same."""
     table_of = TableFiles("table", store)
     tables = [many(1000, first) for first in range(0, 5000, 1000)]
-    file = table_of.stage(tables, 1, 1, "0", 1)
+    file = table_of.stage(tables, StagingPlace(1, 1, 0, 1), "0")
     assert file is not None
     whole = table_of.fetch(file, SCHEMA, verify=True)
     monkeypatch.setattr(table_files, "HELD_BYTES", 0)
@@ -330,7 +331,7 @@ def test_of_a_large_table_about_one_bucket_is_in_memory_at_once(tmp_path: Path) 
     owned = OwnedKeys(range(KEY_GROUPS), KEY_GROUPS, HASHER.key_groups)
     staging = compacted_buckets("table", ("k",), store, CompactionPlan(files(job), SCHEMA), owned)
     base = pa.total_allocated_bytes()
-    staged = staging.stage_pieces((), checkpoint_id=99, token=1, subtask=0, held_bytes=1 << 20)
+    staged = staging.stage_pieces((), StagingPlace(99, 1, 0, 1 << 20))
     assert len(staged.buckets) == 64 and sum(file.rows for file in staged.buckets) == 600_000
     assert peak < whole // 2
 
