@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.environments import unavailable
 from bench.machine import commit, describe
-from bench.options import parser
+from bench.options import MONTHS, NEIGHBOURS, SMALL_OBJECTS, parser
 from bench.parts import Part, parts_of, present
 from bench.processes import WorkerFailed
 from bench.reports.report import memory, render, report_name
@@ -29,12 +29,15 @@ from bench.rounds import Plan, Say, run_workload
 from bench.scheduled.parts import measure_airflow
 from bench.studies.command_memory import measure_memory, render_memory
 from bench.studies.command_times import measure_commands, render_commands
+from bench.studies.driver import measure_driver, render_driver
 from bench.studies.months import FORMATS, measure_months
 from bench.studies.months_report import render_months
+from bench.studies.neighbours import measure_neighbours
 from bench.studies.old_job import grow_old
 from bench.studies.old_job_report import render_old_job
 from bench.studies.round_trips import measure_round_trips
 from bench.studies.round_trips_report import draw_round_trips, render_round_trips
+from bench.studies.small_objects import measure_small_objects
 from bench.studies.tables import lacking_here, table_parts
 from bench.studies.tables_report import render_tables
 from bench.systems.registry import SYSTEMS, TOOLS
@@ -61,6 +64,7 @@ def main(arguments: list[str]) -> int:
         "months": _months,
         "commands": _commands,
         "command-memory": _command_memory,
+        "driver": _driver,
         "round-trips": _round_trips,
         "tables": _tables,
         "airflow": _airflow,
@@ -191,12 +195,17 @@ def _months(options: argparse.Namespace, say: Say) -> int:
     """Run thousands of epochs for each kind of table; write their figures, MONTHS.md and its plot."""
     if _lacks_plotter(say):
         return 2
-    file = options.results / "results-months.json"
-    stored = json.loads(file.read_text(encoding="utf-8"))["months"] if options.only and file.exists() else {}
-    formats = tuple(options.only or FORMATS)
-    measured = measure_months(options.epochs, formats, options.folder.resolve() / "months", say)
-    months = {name: (stored | measured)[name] for name in FORMATS if name in stored | measured}
-    document = {"machine": describe(), "commit": commit(), "months": months}
+    file, folder = options.results / "results-months.json", options.folder.resolve() / "months"
+    parts = tuple(options.only or MONTHS)
+    document = json.loads(file.read_text(encoding="utf-8")) if options.only and file.exists() else {"months": {}}
+    document |= {"machine": describe(), "commit": commit()}
+    measured = measure_months(options.epochs, tuple(one for one in FORMATS if one in parts), folder, say)
+    months = document["months"] | measured
+    document["months"] = {name: months[name] for name in FORMATS if name in months}
+    if NEIGHBOURS in parts:
+        document[NEIGHBOURS] = measure_neighbours(folder, say)
+    if SMALL_OBJECTS in parts:
+        document[SMALL_OBJECTS] = measure_small_objects(options.objects, folder, say)
     file.write_text(json.dumps(document) + "\n", encoding="utf-8")
     (options.results / "MONTHS.md").write_text(render_months(document), encoding="utf-8")
     _draw(file, options.results)
@@ -228,6 +237,19 @@ def _command_memory(options: argparse.Namespace, say: Say) -> int:
         file.write_text(json.dumps(document) + "\n", encoding="utf-8")
         (options.results / "COMMAND_MEMORY.md").write_text(render_memory(document), encoding="utf-8")
     say(f"wrote {options.results / 'COMMAND_MEMORY.md'}")
+    return 0
+
+
+def _driver(options: argparse.Namespace, say: Say) -> int:
+    """Run a driver of one gigabyte over so many keys; write its figures and DRIVER.md."""
+    file = options.results / "results-driver.json"
+    document = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"driver": {}}
+    for keys in options.keys:
+        record = measure_driver(keys, options.folder.resolve() / "driver", say)
+        document["driver"][str(keys)] = record | {"machine": describe(), "commit": commit()}
+        file.write_text(json.dumps(document) + "\n", encoding="utf-8")
+        (options.results / "DRIVER.md").write_text(render_driver(document), encoding="utf-8")
+    say(f"wrote {options.results / 'DRIVER.md'}")
     return 0
 
 

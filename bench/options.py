@@ -13,6 +13,9 @@ from bench.systems.registry import SYSTEMS
 from bench.workloads.workloads import WORKLOADS
 from scripts.processes import ROOT
 
+NEIGHBOURS, SMALL_OBJECTS = "neighbours", "small_objects"
+MONTHS = (*FORMATS, NEIGHBOURS, SMALL_OBJECTS)
+
 HOME = Path(__file__).resolve().parent
 DEFAULT_FOLDER = ROOT / ".milepost" / "bench"
 
@@ -38,13 +41,16 @@ def parser() -> argparse.ArgumentParser:
     old_job.add_argument("--epochs", type=_positive, default=5_000)
     months = commands.add_parser("months", help="thousands of small epochs for each kind of table; writes MONTHS.md")
     months.add_argument("--epochs", type=_positive, default=10_000)
-    months.add_argument("--only", nargs="+", choices=FORMATS, help="these again; the others stay")
+    months.add_argument("--only", nargs="+", choices=MONTHS, help="these again; the others stay")
+    months.add_argument("--objects", type=_positive, default=100_000, help="how many small objects")
     commands_ = commands.add_parser("commands", help="each command in a new process, on a bucket that answers in 20 ms")
     commands_.add_argument("--epochs", type=_positive, default=30)
     commands_.add_argument("--rounds", type=_positive, default=5)
     memory_ = commands.add_parser("command-memory", help="peak memory of each command over so many keys")
     memory_.add_argument("--keys", type=_positive, nargs="+", default=[1_000_000, 5_000_000], metavar="N")
     memory_.add_argument("--before", metavar="COMMIT", help="keep the figures as those of an earlier commit")
+    driver = commands.add_parser("driver", help="a driver of 1 GB over so many keys, on a cluster; writes DRIVER.md")
+    driver.add_argument("--keys", type=_positive, nargs="+", default=[5_000_000, 50_000_000], metavar="N")
     trips = commands.add_parser("round-trips", help="requests of an epoch that wait for one another; ROUND_TRIPS.md")
     trips.add_argument("--epochs", type=_positive, default=3)
     trips.add_argument("--delays", type=int, nargs="+", default=list(DELAYS_MS), metavar="MS", help="30 among them")
@@ -54,11 +60,11 @@ def parser() -> argparse.ArgumentParser:
     airflow = commands.add_parser("airflow", help="epochs through Airflow beside empty tasks; writes AIRFLOW.md")
     airflow.add_argument("--only", nargs="+", choices=list(PARTS), help="these parts again; the others stay")
     airflow.add_argument("--rounds", type=_positive, help="turns, or minutes, instead of each part's own number")
-    for one in (measure, run, old_job, months, commands_, memory_, trips, tables, airflow):
+    for one in (measure, run, old_job, months, commands_, memory_, driver, trips, tables, airflow):
         one.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="for inputs and scratch files")
     for one, modes in ((run, MODES), (report, MODES), (tables, MODES[:2])):
         one.add_argument("--mode", choices=modes, default="quick")
-    for one in (run, report, old_job, months, commands_, memory_, trips, tables, airflow):
+    for one in (run, report, old_job, months, commands_, memory_, driver, trips, tables, airflow):
         one.add_argument("--results", type=Path, default=HOME, help="folder of the raw results and of their report")
     for one in (run, tables):
         one.add_argument(

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 from unittest.mock import patch
 
@@ -43,6 +43,7 @@ _SHORTENED = {"_GRACE_MARGIN_MS": 0}
 _OPENERS = (
     "milepost.jobmaster.job.context.open_store",
     "milepost.jobmaster.job.next_input.open_store",
+    "milepost.jobmaster.reports.jobs.open_store",
 )
 _LOGS = {"parquet": "*/_milepost/heads/*", "delta": "*/_delta_log/*", "iceberg": "*/metadata/*"}
 
@@ -56,7 +57,7 @@ def measure_months(epochs: int, formats: tuple[str, ...], folder: Path, say: Say
 def _months_of(format_: str, epochs: int, folder: Path, say: Say) -> dict[str, Any]:
     started = time.perf_counter()
     points, collected = list[dict[str, Any]](), list[dict[str, Any]]()
-    with _job(format_, folder) as job:
+    with small_job(format_, folder) as job:
         while job.landed < epochs:
             count = min(LOOKED, epochs - job.landed)
             points.append(job.run(count) | job.stored())
@@ -71,7 +72,8 @@ def _months_of(format_: str, epochs: int, folder: Path, say: Say) -> dict[str, A
 
 
 @contextmanager
-def _job(format_: str, folder: Path) -> Iterator[SmallJob]:
+def small_job(format_: str, folder: Path, *, shortened: bool = True) -> Iterator[SmallJob]:
+    """The job, with what it needs. Args: shortened: the grace of its garbage is, as its epochs are."""
     folder.mkdir(parents=True)
     with ExitStack() as stack:
         database = None
@@ -86,11 +88,19 @@ def _job(format_: str, folder: Path) -> Iterator[SmallJob]:
         }
         stack.enter_context(patch.dict(os.environ, environment))
         requests = Requests()
-        for name, shorter_ms in _SHORTENED.items():
+        for name, shorter_ms in _SHORTENED.items() if shortened else ():
             stack.enter_context(patch(f"milepost.protocol.retention.retention.{name}", shorter_ms))
+        stack.enter_context(counted_openers(requests))
+        yield SmallJob(format_, folder, requests, database)
+
+
+@contextmanager
+def counted_openers(requests: Requests) -> Iterator[None]:
+    """Every store that a job master opens meanwhile is counted."""
+    with ExitStack() as stack:
         for opener in _OPENERS:
             stack.enter_context(patch(opener, _counted(requests)))
-        yield SmallJob(format_, folder, requests, database)
+        yield
 
 
 def _counted(requests: Requests) -> Callable[[StoreConfig], ObjectStore]:
@@ -101,48 +111,70 @@ class SmallJob:
     """A running aggregate and a window over 500 rows an epoch, and what they cost.
 
     Args:
+        folder: of its landed files, tables and node; its last part is the job's name.
         database: where the tables are; None: in files below `folder`.
+        storage: that other jobs may be in; None: one of its own, below `folder`.
     """
 
-    def __init__(self, format_: str, folder: Path, requests: Requests, database: Database | None) -> None:
+    def __init__(
+        self,
+        format_: str,
+        folder: Path,
+        requests: Requests,
+        database: Database | None = None,
+        storage: Path | None = None,
+    ) -> None:
         from milepost.api import JobMaster, load_job
 
         self.landed = 0
         self._format, self._folder, self._requests, self._database = format_, folder, requests, database
         self._landing, self._archive = folder / "landing", folder / "archive"
-        self._landing.mkdir()
+        self._storage = storage or folder / "store"
+        self._landing.mkdir(parents=True)
         self._archive.mkdir()
-        file = folder / "small.yaml"
-        file.write_text(json.dumps(self._spec(), indent=1) + "\n", encoding="utf-8")
-        self._master, self._runner = (
-            JobMaster(load_job(str(file))),
+        self._file = folder / f"{folder.name}.yaml"
+        self._file.write_text(json.dumps(self._spec(), indent=1) + "\n", encoding="utf-8")
+        self.master, self._runner = (
+            JobMaster(load_job(str(self._file))),
             SparklessRunner(opener=_counted(requests), node=str(folder / "node")),
         )
-        self._store = folder / "store" / "small"
+        self._store = self._storage / folder.name
 
     def run(self, count: int) -> dict[str, Any]:
-        """Run so many epochs, each of a file of its own. Returns medians per epoch."""
+        """Run so many epochs, each of a file of its own. Returns medians and means per epoch."""
         from milepost.api import Session
 
         walls, cpus, requests = list[float](), list[float](), list[int]()
+        kinds = Counter[str]()
         for _ in range(count):
             self._land()
             self._requests.clear()
             wall_s, cpu_s = time.perf_counter(), time.process_time()
-            self._master.run(Session.cli(), self._runner)
+            self.master.run(Session.cli(), self._runner)
             walls.append(time.perf_counter() - wall_s)
             cpus.append(time.process_time() - cpu_s)
             requests.append(len(self._requests.calls))
+            kinds.update(operation for operation, _ in self._requests.asked)
             self._runner.plans.clear()
-        kinds = Counter(operation for operation, _ in self._requests.asked)
         return {
             "epoch": self.landed,
             "wall_s": median(walls),
             "cpu_s": median(cpus),
+            "mean_cpu_s": mean(cpus),
             "requests": median(requests),
+            "mean_requests": mean(requests),
             "most_requests": max(requests),
-            "kinds": dict(sorted(kinds.items())),
+            "kinds": {operation: number / count for operation, number in sorted(kinds.items())},
+            "head_found_by": self._head_found_by(),
         }
+
+    def _head_found_by(self) -> int:
+        """Requests to the log by which a process that knows nothing of the job finds its head."""
+        from milepost.api import JobMaster, load_job
+
+        self._requests.clear()
+        JobMaster(load_job(str(self._file))).status()
+        return sum(key.startswith("manifest/") for _, key in self._requests.asked)
 
     def stored(self) -> dict[str, int]:
         """Bytes and objects that there are now, by what they are for."""
@@ -165,7 +197,7 @@ class SmallJob:
     def collect(self) -> dict[str, Any]:
         """Collect garbage. Returns what that took, and how much of it there was."""
         started = time.perf_counter()
-        found = self._master.collect_garbage()
+        found = self.master.collect_garbage()
         return {
             "epoch": self.landed,
             "wall_s": time.perf_counter() - started,
@@ -178,9 +210,9 @@ class SmallJob:
         query = "SELECT k, count(*) AS n, sum(price)::BIGINT AS total FROM read_parquet($files) GROUP BY k ORDER BY k"
         files = f"{self._archive}/*.parquet"
         expected = duckdb.sql(query, params={"files": files}).to_arrow_table().to_pylist()
-        found = self._master.read("totals").select(["k", "n", "total"]).sort_by("k").to_pylist()
+        found = self.master.read("totals").select(["k", "n", "total"]).sort_by("k").to_pylist()
         assert found == expected, f"the {self._format} table after {self.landed} epochs is not what DuckDB says"
-        assert self._master.fsck().exit_code == 0
+        assert self.master.fsck().exit_code == 0
 
     def _land(self) -> None:
         """Land the next file, whole, and take the oldest away."""
@@ -198,7 +230,7 @@ class SmallJob:
         )
 
     def _spec(self) -> dict[str, Any]:
-        spec = spec_of("small", self._folder.as_uri())
+        spec = spec_of(self._folder.name, self._folder.as_uri()) | {"storage": self._storage.as_uri()}
         for sink in spec["sinks"]:
             sink["format"] = self._format
             if self._format == "iceberg":

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench.studies.months import COLLECTED, LANDED, LOOKED, RETAINED
+from bench.studies.small_objects import DELAY_MS
 
 _FLAT = 1.1
 """What does not grow may differ so much between the second hundred epochs and the last."""
@@ -23,7 +24,16 @@ def summary_of(record: Mapping[str, Any]) -> dict[str, float]:
     entries = late["log_entries"] - early["log_entries"]
     grown = {
         f"{name}_grown": late[name] / early[name]
-        for name in ("cpu_s", "wall_s", "requests", "table_log_bytes", "database_bytes", "cache_bytes")
+        for name in (
+            "cpu_s",
+            "mean_cpu_s",
+            "wall_s",
+            "requests",
+            "mean_requests",
+            "table_log_bytes",
+            "database_bytes",
+            "cache_bytes",
+        )
         if early[name]
     }
     return grown | {"log_bytes_per_transition": (late["log_bytes"] - early["log_bytes"]) / entries}
@@ -32,12 +42,11 @@ def summary_of(record: Mapping[str, Any]) -> dict[str, float]:
 def render_months(document: Mapping[str, Any]) -> str:
     """Return the report of one run."""
     months = document["months"]
-    any_record = next(iter(months.values()))
     lines = [
         "# Months in minutes",
         "",
-        f"{any_record['epochs']:,} epochs of 500 rows for each kind of table, the tasks of each in one process without",
-        f"Spark; {RETAINED} checkpoints are retained, the newest {LANDED} landed files stay, and garbage is collected",
+        "Thousands of epochs of 500 rows for each kind of table, the tasks of each in one process without Spark;",
+        f"{RETAINED} checkpoints are retained, the newest {LANDED} landed files stay, and garbage is collected",
         f"after every {COLLECTED} epochs, whose grace is shortened as the epochs are (to 20 s). Each point is of",
         f"{LOOKED} epochs; at commit {document['commit']}.",
         "",
@@ -64,19 +73,73 @@ def render_months(document: Mapping[str, Any]) -> str:
     ]
     lines.append("| slowest collection of garbage, s | " + " | ".join(f"{one:.1f}" for one in collected) + " |")
     lines.append("| minutes of the run | " + " | ".join(f"{one['took_s'] / 60:.0f}" for one in months.values()) + " |")
+    lines += [*_neighbours(document.get("neighbours")), *_small_objects(document.get("small_objects"))]
     return "\n".join(lines) + "\n"
 
 
+def _neighbours(record: Mapping[str, Any] | None) -> list[str]:
+    if record is None:
+        return []
+    lines = [
+        "",
+        f"## {record['jobs']} jobs in one storage",
+        "",
+        f"What one Parquet job asks of its stores, and the CPU of it, alone and beside {record['jobs'] - 1} others;",
+        "of an epoch the mean. `jobs` lists all of them, and is the only one that may grow.",
+        "",
+        "| | alone | beside the others |",
+        "|---|---:|---:|",
+    ]
+    for act, alone in record["alone"].items():
+        cells = [
+            f"{one['requests']:.1f} requests, {one['cpu_s'] * 1e3:.0f} ms" for one in (alone, record["beside"][act])
+        ]
+        lines.append(f"| {act} | {' | '.join(cells)} |")
+    return lines
+
+
+def _small_objects(record: Mapping[str, Any] | None) -> list[str]:
+    if record is None:
+        return []
+    lines = [
+        "",
+        f"## {record['objects']:,} objects of a kilobyte",
+        "",
+        f"CSV in a bucket whose answers take {DELAY_MS} ms, one run of `local[2]` after another, each a process of its",
+        "own. *In line* are the requests of which each waited for the one before, without those for the objects",
+        f"themselves. Other processes kept {record['other_busy_cores']:.2f} cores busy.",
+        "",
+        "| takes | wall s | CPU s | listing s | lists | gets of objects | other requests | in line | driver MB |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for run in record["runs"]:
+        kinds = dict(run["requests"])
+        lists, gets = kinds.pop("list landing", 0), kinds.pop("get landing", 0)
+        figures = (
+            f"{run['wall_s']:.1f}",
+            f"{run['cpu_s']:.1f}",
+            f"{run['listing_s']:.1f}",
+            *(f"{count:,}" for count in (lists, gets, sum(kinds.values()), run["in_line"])),
+            f"{run['driver_mb']:.0f}",
+        )
+        lines.append(f"| {run['takes']} | {' | '.join(figures)} |")
+    return lines
+
+
 _RATIOS = {
-    "cpu_s_grown": "CPU of an epoch",
-    "wall_s_grown": "time of an epoch",
-    "requests_grown": "requests of an epoch",
+    "cpu_s_grown": "CPU of an epoch, median",
+    "mean_cpu_s_grown": "the same, mean",
+    "wall_s_grown": "time of an epoch, median",
+    "requests_grown": "requests of an epoch, median",
+    "mean_requests_grown": "the same, mean",
     "table_log_bytes_grown": "the tables' metadata",
     "database_bytes_grown": "the database",
     "cache_bytes_grown": "the node's cache",
 }
 _LEFT = {
-    "requests": "requests of an epoch",
+    "epoch": "epochs",
+    "requests": "requests of an epoch, median",
+    "head_found_by": "requests by which a new process finds the head",
     "log_entries": "entries of the log",
     "log_bytes": "bytes of the log",
     "largest_entry": "largest entry of the log",

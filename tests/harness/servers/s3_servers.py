@@ -145,9 +145,17 @@ class Ministack(S3Server):
 
 
 class Seaweed(S3Server):
-    """SeaweedFS: master, volume server, filer and S3 gateway in one process. It checks signatures."""
+    """SeaweedFS: master, volume server, filer and S3 gateway in one process. It checks signatures.
+
+    Attributes:
+        volume_mb: of each of its hundred volumes.
+    """
 
     name = "SeaweedFS"
+
+    def __init__(self, directory: Path, volume_mb: int = 64) -> None:
+        super().__init__(directory)
+        self.volume_mb = volume_mb
 
     def _port_count(self) -> int:
         return 8
@@ -162,7 +170,7 @@ class Seaweed(S3Server):
             "-ip.bind=127.0.0.1",
             f"-master.port={master}",
             f"-master.port.grpc={master_grpc}",
-            "-master.volumeSizeLimitMB=64",
+            f"-master.volumeSizeLimitMB={self.volume_mb}",
             "-master.electionTimeout=1s",
             "-master.heartbeatInterval=100ms",
             f"-volume.port={volume}",

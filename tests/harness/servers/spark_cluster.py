@@ -151,9 +151,9 @@ class SparkCluster:
                         return machine
         return None
 
-    def spark(self, more: Mapping[str, str] = MappingProxyType({})) -> str:
-        """Return a spec's section `spark` without its end: a job may add keys."""
-        conf = {
+    def conf(self, more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+        """Return what a job on it has to set, and more."""
+        return {
             "spark.pyspark.python": str(self.python),
             "spark.driver.host": MASTER,
             "spark.driver.bindAddress": MASTER,
@@ -161,7 +161,10 @@ class SparkCluster:
             "spark.executor.extraJavaOptions": QUICK_JVM,
             **more,
         }
-        return f'spark: {{master: "{self.url}", conf: {json.dumps(conf)}'
+
+    def spark(self, more: Mapping[str, str] = MappingProxyType({})) -> str:
+        """Return a spec's section `spark` without its end: a job may add keys."""
+        return f'spark: {{master: "{self.url}", conf: {json.dumps(self.conf(more))}'
 
     def run_python(self, code: str) -> subprocess.CompletedProcess[str]:
         """Run code as a worker would; its exit code is not judged."""

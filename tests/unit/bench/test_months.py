@@ -9,10 +9,12 @@ import pytest
 
 from bench.studies.months import measure_months
 from bench.studies.months_report import render_months, summary_of
+from bench.studies.neighbours import measure_neighbours
 
 
 def point(epoch: int, **figures: float) -> dict[str, Any]:
-    usual = {"wall_s": 0.1, "cpu_s": 0.1, "requests": 50, "log_entries": 3 * epoch, "log_bytes": 9_000 + 600 * epoch}
+    epoch_ = {"wall_s": 0.1, "cpu_s": 0.1, "mean_cpu_s": 0.1, "requests": 50, "mean_requests": 55, "head_found_by": 2}
+    usual = epoch_ | {"log_entries": 3 * epoch, "log_bytes": 9_000 + 600 * epoch}
     left = {"largest_entry": 8_000, "table_log_files": 0, "table_files": 9, "job_objects": 9}
     stored = {"table_log_bytes": 0, "cache_bytes": 1_000, "database_bytes": 0}
     return {"epoch": epoch, **usual, **left, **stored, **figures}
@@ -39,8 +41,31 @@ def test_what_has_grown_is_called_missed() -> None:
     grown = record(point(100), point(200), point(1_000, cpu_s=0.2))
     flat = record(point(100), point(200), point(1_000))
     text = render_months({"commit": "abc", "months": {"parquet": flat, "delta": grown}})
-    assert "| CPU of an epoch | 1.00 × | 2.00 × **missed** | 1.1 × |" in text
+    assert "| CPU of an epoch, median | 1.00 × | 2.00 × **missed** | 1.1 × |" in text
     assert "| log, per transition | 200 B | 200 B | 250 B |" in text
+
+
+def test_jobs_beside_one_another_and_small_objects_have_parts_of_their_own() -> None:
+    asked = {"an epoch": {"requests": 76.25, "cpu_s": 0.1}}
+    run = {"wall_s": 20.04, "cpu_s": 30.0, "listing_s": 4.0, "in_line": 130, "driver_mb": 283.4, "takes": "all"}
+    run["requests"] = {"list landing": 100, "get landing": 100_000, "put": 7}
+    document = {
+        "commit": "abc",
+        "months": {"parquet": record(point(100), point(200), point(1_000))},
+        "neighbours": {"jobs": 50, "alone": asked, "beside": asked},
+        "small_objects": {"objects": 100_000, "runs": [run], "other_busy_cores": 0.5},
+    }
+    text = render_months(document)
+    assert "| an epoch | 76.2 requests, 100 ms | 76.2 requests, 100 ms |" in text
+    assert "| all | 20.0 | 30.0 | 4.0 | 100 | 100,000 | 7 | 130 | 283 |" in text
+
+
+def test_jobs_in_one_storage_are_asked_alone_and_beside_one_another(tmp_path: Path) -> None:
+    found = measure_neighbours(tmp_path / "jobs", lambda line: None, jobs=2, epochs=1, of_others=1)
+    assert found["alone"].keys() == found["beside"].keys()
+    for act in ("an epoch", "list", "status"):
+        assert found["beside"][act]["requests"] > 0
+    assert found["beside"]["jobs"]["requests"] > found["alone"]["jobs"]["requests"]
 
 
 def test_some_epochs_are_run_measured_and_held_to_the_oracle(tmp_path: Path) -> None:
@@ -50,3 +75,4 @@ def test_some_epochs_are_run_measured_and_held_to_the_oracle(tmp_path: Path) -> 
     assert only["requests"] > 20
     assert only["log_entries"] >= 3 * 2
     assert only["cache_bytes"] > 0
+    assert only["head_found_by"] == 2

@@ -140,6 +140,9 @@ def answers(
         for name in [field.name for field in rows.schema if pa.types.is_decimal(field.type)]:
             frame[name] = frame[name].map(float, na_action="ignore").astype("float64")
         found |= _answers(of_floats, frame, result_format)
+    # The library's objects refer to one another and to the frame: they stay until a collection of all garbage, which is
+    # rare where much is imported. The rows of epoch after epoch would stay with them.
+    frame.drop(columns=frame.columns, inplace=True)
     return found
 
 

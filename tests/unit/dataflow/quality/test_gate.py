@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
 import threading
+import tracemalloc
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -53,6 +55,25 @@ def test_one_bad_row_among_300_000_vetoes() -> None:
     assert verdict.rows == 300_000
     assert verdict.expectations[0].observed["unexpected_count"] == 1
     assert "987654321" not in json.dumps(to_json(verdict))
+
+
+def test_rows_that_were_judged_do_not_stay_with_what_the_library_leaves_behind() -> None:
+    """Its objects refer to one another, so that only a collection takes them: here there is none."""
+    table = pa.table({"k": np.arange(200_000), "v": np.ones(200_000, np.int64)})
+    spec = suite(IN_RANGE, NOT_NULL, {"type": "expect_column_values_to_be_unique", "column": "k"})
+    evaluate(spec, table)
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        held = []
+        for _ in range(5):
+            evaluate(spec, table)
+            held.append(pa.total_allocated_bytes() + tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert (held[-1] - held[0]) / 4 < table.nbytes, "of each judgement less stays than its rows"
 
 
 def test_rows_that_meet_everything_pass() -> None:

@@ -1,0 +1,63 @@
+"""Fifty jobs in one storage: whether one of them, and what a person asks of it, takes more with the others there."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench.rounds import Say
+from bench.studies.months import SmallJob, counted_openers
+from tests.harness.stores.counted_stores import Requests
+
+JOBS = 50
+EPOCHS, OF_OTHERS = 96, 12
+"""Of the one job, each time: a multiple of those after which a state is written whole; of each other one."""
+
+
+def measure_neighbours(
+    folder: Path, say: Say, *, jobs: int = JOBS, epochs: int = EPOCHS, of_others: int = OF_OTHERS
+) -> dict[str, Any]:
+    """Run one job's epochs and ask for what a person asks, alone and with the others there. Returns the record."""
+    shutil.rmtree(folder, ignore_errors=True)
+    requests = Requests()
+    with counted_openers(requests):
+        one = _job(0, folder, requests)
+        one.run(epochs)  # young epochs ask for less
+        alone = _asked(one, epochs, requests)
+        say(f"neighbours: alone {alone}")
+        for number in range(1, jobs):
+            other = _job(number, folder, requests)
+            other.run(of_others)
+        beside = _asked(one, epochs, requests)
+        say(f"neighbours: beside {jobs - 1} others {beside}")
+    shutil.rmtree(folder)
+    return {"jobs": jobs, "alone": alone, "beside": beside}
+
+
+def _job(number: int, folder: Path, requests: Requests) -> SmallJob:
+    return SmallJob("parquet", folder / f"job-{number:02d}", requests, storage=folder / "storage")
+
+
+def _asked(job: SmallJob, epochs: int, requests: Requests) -> dict[str, dict[str, float]]:
+    from milepost.jobmaster.jobmaster import jobs_beside
+
+    point = job.run(epochs)
+    epoch = {"requests": point["mean_requests"], "cpu_s": point["mean_cpu_s"]}
+    acts: dict[str, Callable[[], object]] = {
+        "status": job.master.status,
+        "list": lambda: job.master.list_checkpoints(limit=51),
+        "fsck": job.master.fsck,
+        "gc": job.master.collect_garbage,
+        "jobs": lambda: jobs_beside(job.master.context.job),
+    }
+    return {"an epoch": epoch} | {name: _counted(act, requests) for name, act in acts.items()}
+
+
+def _counted(act: Callable[[], object], requests: Requests) -> dict[str, float]:
+    requests.clear()
+    used_s = time.process_time()
+    act()
+    return {"requests": len(requests.calls), "cpu_s": time.process_time() - used_s}
