@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -241,18 +242,24 @@ class JobExample:
 ACTS = ("epoch", "epoch", "cut short", "epoch", "rollback", "backfill")
 
 
-def job_examples(max_operators: int = 3, max_acts: int = 5, max_rows: int = 6) -> st.SearchStrategy[JobExample]:
-    """Jobs with one or two sources, and what people and schedules do to them."""
-    return st.builds(_job_example, *_drawn(max_operators, max_rows, (2, max_acts)))
+def job_examples(
+    max_operators: int = 3, max_acts: int = 5, max_rows: int = 6, *, static: bool = False
+) -> st.SearchStrategy[JobExample]:
+    """Jobs with one or two sources, and what people and schedules do to them.
+
+    Args:
+        static: whether there may be a static source, which lookups read.
+    """
+    return st.builds(partial(_job_example, static=static), *_drawn(max_operators, max_rows, (2, max_acts)))
 
 
 def _job_example(
-    job: int, operators: list[int], acts: list[tuple[int, tuple[int, ...], tuple[int, ...]]]
+    job: int, operators: list[int], acts: list[tuple[int, tuple[int, ...], tuple[int, ...]]], *, static: bool
 ) -> JobExample:
     digits = Digits(job)
     sources = ("a", "b")[: digits.pick((1, 1, 2))]
     delays = [digits.pick(DELAYS) for _ in sources]
-    document = job_document(sources, delays, operators, static=False)
+    document = job_document(sources, delays, operators, static=static)
     read = [(Digits(number), (left, right)[: len(sources)]) for number, left, right in acts]
     return JobExample(
         document,

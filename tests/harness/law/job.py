@@ -20,6 +20,7 @@ from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToD
 from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.spark.wire.task_output import Rows, TaskOutput
+from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.load.load import LoadedJob, load_job
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.law.captured import Captured
@@ -135,25 +136,61 @@ def completed_of(job: LoadedJob) -> tuple[CompletedEpoch, ...]:
     return tuple(found[::-1])
 
 
-def check_job(job: LoadedJob, captured: Captured, schemas: Mapping[str, pa.Schema], lineage: tuple[int, ...]) -> None:
+def check_job(
+    job: LoadedJob,
+    captured: Captured,
+    schemas: Mapping[str, pa.Schema],
+    lineage: tuple[int, ...],
+    began: Began | None = None,
+) -> None:
     """Every node keeps its law at the head of a lineage, and every table shows what its node put out.
 
     Args:
         captured, schemas: what the nodes put out in those checkpoints, and of every node's rows.
+        began: what is not as old as the job; None: all is.
     Raises: AssertionError.
     """
     if not lineage:
         return
+    began = began or Began()
     graph, master = job.graph(), JobMaster(job)
-    check(job.spec, graph, captured, schemas, {lineage[-1]: lineage})
+    check(job.spec, graph, captured, schemas, {lineage[-1]: lineage}, since=began.operators)
     for name, sink in graph.sink_inputs.items():
-        if sink.mode == "changelog":  # whose rows are of each checkpoint
-            continue
-        pieces = captured.pieces.get(sink.output, ())
-        rows = [rows for at in lineage for epoch, _, rows in pieces if epoch == at]
-        put_out = pa.concat_tables([schemas[sink.output].empty_table(), *rows])
-        expected = newest(put_out, sink.key) if sink.mode == "upsert" else put_out
+        pieces, first = captured.pieces.get(sink.output, ()), began.sinks.get(name, 0)
+        rows = {at: [rows for epoch, _, rows in pieces if epoch == at] for at in lineage if at >= first}
+        empty = schemas[sink.output].empty_table()
+        epochs = {at: pa.concat_tables([empty, *found]) for at, found in rows.items()}
+        if sink.mode == "changelog":
+            expected = changelog(epochs, sink.op, graph.nodes[sink.uid].key, empty)
+        else:
+            put_out = pa.concat_tables([empty, *epochs.values()])
+            expected = newest(put_out, sink.key) if sink.mode == "upsert" else put_out
         assert_same_rows(master.read(name), expected, f"table {name}")
+
+
+@dataclass(frozen=True)
+class Began:
+    """The first epoch of operators, by uid, and of sinks, by name, that came to a job which had run already."""
+
+    operators: Mapping[str, int] = field(default_factory=dict)
+    sinks: Mapping[str, int] = field(default_factory=dict)
+
+
+def changelog(epochs: Mapping[int, pa.Table], op: str, key: tuple[str, ...], empty: pa.Table) -> pa.Table:
+    """Return what a changelog has of each epoch: every row, with what it does; a delete has its key alone.
+
+    Args:
+        op: what a row that is no delete does.
+    """
+    found: list[dict[str, Any]] = []
+    for checkpoint_id, rows in epochs.items():
+        for row in rows.to_pylist():
+            deleted = row.pop(DELETED_COLUMN, False)
+            kept = {name: value for name, value in row.items() if not deleted or name in key}
+            found.append({**kept, "_op": "delete" if deleted else op, "_checkpoint": checkpoint_id})
+    columns = [column for column in empty.schema if column.name != DELETED_COLUMN]
+    more = [pa.field("_op", pa.string()), pa.field("_checkpoint", pa.int64())]
+    return pa.Table.from_pylist(found, pa.schema([*columns, *more]))
 
 
 class _Watched(SparklessRunner):
@@ -177,6 +214,10 @@ class _Watched(SparklessRunner):
 
 def newest(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
     """Return the last row of each key, but for those that are deletes."""
+    return rows_that_stay(last_of_each_key(rows, key))
+
+
+def last_of_each_key(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Return the last row of each key, whatever it says."""
     last = {repr(tuple(row[name] for name in key)): place for place, row in enumerate(rows.to_pylist())}
-    found = rows.take(pa.array(sorted(last.values()), pa.int64()))
-    return rows_that_stay(found)
+    return rows.take(pa.array(sorted(last.values()), pa.int64()))

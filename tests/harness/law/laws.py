@@ -9,11 +9,18 @@ from milepost.spec.job.operators.asof import AsofOperator
 from milepost.spec.job.operators.join import JoinOperator
 from milepost.spec.job.operators.latest import LatestOperator
 from milepost.spec.job.operators.top import TopOperator
-from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, StatefulSpec, WindowOperator
+from milepost.spec.job.spec import (
+    AggregateOperator,
+    DeduplicateOperator,
+    ProcessOperator,
+    StatefulSpec,
+    WindowOperator,
+)
 from tests.harness.law.batch import AggregateLaw, DeduplicateLaw, Law
 from tests.harness.law.kinds.asof_law import AsofLaw
 from tests.harness.law.kinds.join_law import JoinLaw
 from tests.harness.law.kinds.latest_law import LatestLaw
+from tests.harness.law.kinds.process_law import ProcessLaw
 from tests.harness.law.kinds.top_law import TopLaw
 from tests.harness.law.kinds.window_law import window_law
 
@@ -25,9 +32,10 @@ LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {
     AsofOperator: AsofLaw,
     TopOperator: TopLaw,
     LatestOperator: LatestLaw,
+    ProcessOperator: ProcessLaw,
 }
 
 
 def law_of(operator: StatefulSpec) -> Law:
-    """Return the law of an operator. Raises KeyError: its kind has none (a process function is outside the law)."""
+    """Return the law of an operator; of a process function, that of the one in `process_law.py`."""
     return LAWS[type(operator)](operator)

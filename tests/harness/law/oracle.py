@@ -45,6 +45,7 @@ def check(
     checkpoints: Mapping[int, tuple[int, ...]],
     *,
     ended: frozenset[int] = frozenset(),
+    since: Mapping[str, int] | None = None,
 ) -> None:
     """Raises Broken: a claim does not hold.
 
@@ -52,13 +53,12 @@ def check(
         schemas: of every node's rows, late ones included where there may be some.
         checkpoints: those with nothing in flight, with the epochs that led to each, in order.
         ended: epochs at whose end event time ended.
+        since: first epoch of operators that began, without state, after others.
     """
-    db = _database()
+    db, since = _database(), since or {}
     watermarks = Watermarks(spec, graph, captured, ended)
     made = {node: _table(captured, node, schema) for node, schema in schemas.items()}
-    made["lineage"] = pa.table(
-        [*_pairs((at, epoch) for at, epochs in checkpoints.items() for epoch in epochs)], names=["upto", EPOCH]
-    )
+    made["lineage"] = _lineage(checkpoints, 0)
     epochs = {epoch: lineage[:place] for lineage in checkpoints.values() for place, epoch in enumerate(lineage)}
     made["began"] = _marks(watermarks, graph, epochs, ("node", EPOCH, "stamp_us"))
     made["mark"] = _marks(watermarks, graph, checkpoints, ("node", "upto", "watermark_us"))
@@ -77,8 +77,10 @@ def check(
             for place in places:
                 late = late_output(node.uid, edges, place.position)
                 claims.append(late_claims(law, place, late, schemas.get(late, schemas[read[place.position]]).names))
+            db.register("lineage", _lineage(checkpoints, since.get(node.uid, 0)))
             for claim in chain.from_iterable(claims):
                 _hold(db, node, claim)
+            db.register("lineage", made["lineage"])
         for sql in (one for one in spec.operators if isinstance(one, SqlOperator)):
             if graph.nodes[sql.uid].output_kind != "append":
                 for claim in SqlLaw(spec, sql).claims(Place(graph, sql.uid, {})):
@@ -178,6 +180,12 @@ def _marks(
     return pa.table(
         [pa.array([row[place] for row in found], type_) for place, type_ in enumerate(types)], names=list(columns)
     )
+
+
+def _lineage(checkpoints: Mapping[int, tuple[int, ...]], first: int) -> pa.Table:
+    """Return which epochs led to each checkpoint, but for those before the first that counts."""
+    pairs = ((at, epoch) for at, epochs in checkpoints.items() for epoch in epochs if epoch >= first)
+    return pa.table([*_pairs(pairs)], names=["upto", EPOCH])
 
 
 def _pairs(pairs: Iterable[tuple[int, int]]) -> Iterator[pa.Array]:
