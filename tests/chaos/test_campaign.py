@@ -19,10 +19,12 @@ def hold(*options: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-def test_a_random_job_equals_the_model_after_faults_kills_and_commands() -> None:
-    assert hold("--seed", "2", "--jobs", "1").endswith("nothing was lost, nothing doubled")
+def test_a_random_job_equals_the_model_after_faults_kills_commands_and_changes() -> None:
+    told = hold("--seed", "2", "--jobs", "1", "--length", "4", "--spark-every", "0")
+    assert told.endswith("nothing was lost, nothing doubled")
 
 
 @pytest.mark.referee
-def test_random_jobs_equal_the_model_after_faults_kills_and_commands_for_minutes() -> None:
-    assert hold("--seed", os.environ["MILEPOST_SEED"], "--minutes", "4").endswith("nothing was lost, nothing doubled")
+def test_random_jobs_some_on_spark_equal_the_model_for_minutes() -> None:
+    told = hold("--seed", os.environ["MILEPOST_SEED"], "--minutes", "4", "--spark-every", "3")
+    assert told.endswith("nothing was lost, nothing doubled")

@@ -7,9 +7,10 @@ import os
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from random import Random
 
@@ -17,32 +18,14 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.harness.chaos.chaos_job import ChaosJob
-from tests.harness.chaos.commands import Act, Command, Ended
-from tests.harness.law.examples import JobExample, job_examples, rows_table
+from tests.harness.chaos.places import Places
+from tests.harness.chaos.play import LENGTH, Play, Told
+from tests.harness.chaos.spark_server import SparkServer, connection, spark_server
+from tests.harness.law.examples import JobExample, job_examples
+from tests.harness.law.kinds.lookups import STATIC
+from tests.harness.servers.postgres_server import PostgresServer
 from tests.harness.servers.proxies.faulty_proxy import FaultyProxy
 from tests.harness.servers.s3_servers import S3Server, Seaweed
-
-STEPS = 14
-"""Commands of one job, in turn or side by side, before it is thrown away."""
-_RATES = (0.0, 0.03, 0.1, 0.2)
-_FORMATS = ("parquet", "delta", "parquet")
-_ACTS = {
-    Act.EPOCH: 10,
-    Act.ROLLBACK: 3,
-    Act.BACKFILL: 2,
-    Act.SAVEPOINT: 1,
-    Act.DISPOSE: 1,
-    Act.CANCEL: 1,
-    Act.CANCEL_SAVED: 1,
-    Act.START: 2,
-    Act.ABORT: 1,
-    Act.GC: 1,
-    Act.FSCK: 1,
-}
-_KILLED, _FROZEN, _BESIDE, _QUIET = 0.2, 0.08, 0.25, 0.35
-_SETTLED_BY = (Act.EPOCH, Act.START, Act.RESUME, Act.SETTLE)
-_ENOUGH = 60
-"""Epochs and mends after which a job that is left in peace has nothing to do."""
 
 
 class Broken(AssertionError):
@@ -50,145 +33,104 @@ class Broken(AssertionError):
 
 
 @dataclass
-class Told:
-    """What a campaign met.
+class Steps:
+    """What was done to one job. aloud: it is told at once as well."""
 
-    Attributes:
-        faults: by what they are; those of the storage by kind. ends: how commands ended. quiet: points at which
-            everything equalled the model's.
-    """
+    aloud: bool
+    done: list[str] = field(default_factory=list)
 
-    faults: Counter[str] = field(default_factory=Counter)
-    ends: Counter[str] = field(default_factory=Counter)
-    quiet: int = 0
-    jobs: int = 0
+    def append(self, step: str) -> None:
+        self.done.append(step)
+        if self.aloud:
+            print(step, file=sys.stderr, flush=True)
 
-    @property
-    def count(self) -> int:
-        return sum(self.faults.values())
+    def __str__(self) -> str:
+        return "\n  ".join(self.done)
+
+
+@dataclass
+class Servers:
+    """The servers of a campaign, in a folder. Spark's is started for the first job that runs on it."""
+
+    folder: Path
+    s3: S3Server
+    postgres: PostgresServer
+    stack: ExitStack
+
+    @classmethod
+    @contextmanager
+    def started(cls, folder: Path) -> Iterator[Servers]:
+        """Servers while the block runs; what begins meanwhile finds the credentials in its environment."""
+        # A server of Postgres may run as somebody else, who must reach its folder.
+        postgres = PostgresServer(Path(tempfile.mkdtemp(prefix="milepost-postgres-", dir="/tmp")))
+        s3 = Seaweed(folder / "server")
+        with ExitStack() as stack:
+            stack.callback(postgres.remove)
+            stack.callback(s3.stop, kill=True)
+            s3.start()
+            postgres.start()
+            os.environ |= s3.environment()
+            yield cls(folder, s3, postgres, stack)
+
+    @cached_property
+    def spark(self) -> SparkServer:
+        return self.stack.enter_context(spark_server(self.folder / "spark"))
+
+    @cached_property
+    def bucket(self) -> str:
+        return self.s3.new_bucket()
+
+    def places(self, name: str) -> Places:
+        """Places for the tables of a job."""
+        return Places.create(f"s3://{self.bucket}/{name}", self.folder / name, self.postgres)
 
 
 def campaign(
-    seed: int, minutes: float, server: S3Server, folder: Path, jobs: int | None = None, *, tells_steps: bool = False
+    seed: int,
+    minutes: float,
+    servers: Servers,
+    jobs: int | None = None,
+    spark_every: int = 0,
+    length: int = LENGTH,
+    *,
+    tells_steps: bool = False,
 ) -> Told:
     """Run random jobs until the time is over, or so many of them.
 
+    Args:
+        spark_every: one of so many jobs runs on Spark; 0: none. length: commands of a job.
     Raises: Broken: with the seed, the job and all that was done to it.
     """
     told, random, ends_s = Told(), Random(seed), time.monotonic() + 60 * minutes
-    bucket = server.new_bucket()
     examples = _examples(seed)
     while time.monotonic() < ends_s and (jobs is None or told.jobs < jobs):
-        number = told.jobs
-        with FaultyProxy(server.port, random.randrange(1 << 30)) as proxy:
-            steps: list[str] = []
+        number, name, steps = told.jobs, f"job{told.jobs}", Steps(tells_steps)
+        chances = Random(random.randrange(1 << 30))
+        spark = servers.spark if spark_every and number % spark_every == spark_every - 1 else None
+        example = next(one for one in examples if spark is None or STATIC not in one.document["sources"])
+        with FaultyProxy(servers.s3.port, random.randrange(1 << 30)) as proxy:
             try:
-                _play(
-                    next(examples),
-                    Random(random.randrange(1 << 30)),
-                    proxy,
-                    server,
-                    folder / f"job{number}",
-                    bucket,
-                    told,
-                    steps,
+                job = ChaosJob.create(
+                    servers.folder / name,
+                    example.document,
+                    servers.places(name),
+                    servers.s3.client,
+                    {"endpoint_url": proxy.endpoint_url}
+                    if spark is None
+                    else connection(proxy.endpoint_url, servers.s3),
+                    chances,
+                    None if spark is None else spark.remote,
                 )
+                Play(job, example, chances, proxy, servers.places, told, steps.append, spark, length).run()
             except AssertionError as error:
-                done = "\n  ".join(steps)
-                raise Broken(
-                    f"seed {seed}, job {number} in {folder / f'job{number}'}: {error}\nwhat was done:\n  {done}"
-                ) from error
+                where = f"seed {seed}, job {number} in {servers.folder / name}"
+                raise Broken(f"{where}: {error}\nwhat was done:\n  {steps}") from error
             finally:
                 told.faults.update({fault.name.lower(): count for fault, count in proxy.met.items()})
         told.jobs += 1
-        if tells_steps:
-            print("\n".join(steps), file=sys.stderr)
+        told.on_spark += spark is not None
         print(f"{told.jobs} jobs, {told.count} faults, {told.quiet} quiet points", file=sys.stderr, flush=True)
     return told
-
-
-def _play(
-    example: JobExample,
-    random: Random,
-    proxy: FaultyProxy,
-    server: S3Server,
-    folder: Path,
-    bucket: str,
-    told: Told,
-    steps: list[str],
-) -> None:
-    formats = [random.choice(_FORMATS) for _ in example.document["sinks"]]
-    job = ChaosJob.create(folder, example.document, server.client, bucket, proxy.endpoint_url, formats)
-    rows = [step[3] for step in example.acts]
-    for number in range(STEPS):
-        for source, numbers in zip(example.document["sources"], rows[number % len(rows)], strict=False):
-            if numbers:
-                job.land(source, rows_table(numbers, number))
-        if random.random() < 0.3:
-            job.set_parallelism(random.choice((1, 2, 3)))
-        proxy.rate = random.choice(_RATES)
-        _disturb(job, random, told, steps)
-        if random.random() < _QUIET or number == STEPS - 1:
-            proxy.rate = 0.0
-            _settle(job, told, steps)
-            told.quiet += 1
-
-
-def _disturb(job: ChaosJob, random: Random, told: Told, steps: list[str]) -> None:
-    """Let one command, or some side by side, meet what they meet; each ends."""
-    count = 2 if random.random() < _BESIDE else 1
-    running = [job.begin(_command(job, random)) for _ in range(count)]
-    frozen = None
-    for one in running:
-        if random.random() < _KILLED and not one.wait(random.random() * 2):
-            one.kill()
-            told.faults["killed"] += 1
-            steps.append(f"killed {one.command}")
-        elif frozen is None and random.random() < _FROZEN and not one.wait(random.random()):
-            frozen = one
-            frozen.freeze()
-            told.faults["frozen"] += 1
-            steps.append(f"froze {one.command}")
-    if frozen is not None:
-        other = job.begin(Command(Act.EPOCH))
-        _judge(other.ended(), told, steps)
-        frozen.wake()
-    for one in running:
-        _judge(one.ended(), told, steps)
-
-
-def _command(job: ChaosJob, random: Random) -> Command:
-    act = random.choices(list(_ACTS), list(_ACTS.values()))[0]
-    if act is Act.SAVEPOINT:
-        job.saved.append(len(job.saved))
-    number = random.choice(job.saved) if job.saved else 0
-    return Command(act, random.choice((1, 2, 3)), job.saved[-1] if act is Act.SAVEPOINT else number)
-
-
-def _judge(ended: Ended, told: Told, steps: list[str]) -> None:
-    kind = ended.error.partition(":")[0] if ended.error else "well"
-    told.ends[f"{ended.command.act.value}: {kind if ended.typed else 'NOT TYPED'}"] += 1
-    steps.append(f"{ended.command} ({ended.took_s:.1f} s): {ended.error or ended.said}")
-    assert ended.typed, f"`{ended.command}` ended with an error that is none of ours:\n{ended.error}"
-
-
-def _settle(job: ChaosJob, told: Told, steps: list[str]) -> None:
-    """Let the job do what is left to do in peace, by what its own messages say is to be done; hold it to the model."""
-    mend = iter(_SETTLED_BY)
-    act = next(mend)
-    for _ in range(_ENOUGH):
-        ended = job.begin(Command(act)).ended()
-        _judge(ended, told, steps)
-        if ended.error is not None:
-            act = next(mend, None)
-            assert act is not None, f"in peace nothing leads on: {ended.error}"
-            continue
-        if act is Act.EPOCH and ended.said == "NothingToDo":
-            job.check()
-            steps.append("equals the model")
-            return
-        mend, act = iter(_SETTLED_BY[1:]), Act.EPOCH
-    raise AssertionError(f"after {_ENOUGH} commands in peace there still is something to do")
 
 
 def _examples(seed: int) -> Iterator[JobExample]:
@@ -199,7 +141,7 @@ def _examples(seed: int) -> Iterator[JobExample]:
     @settings(
         max_examples=500, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
     )
-    @given(job_examples(max_acts=6))
+    @given(job_examples(max_acts=6, static=True))
     def draw(example: JobExample) -> None:
         found.append(example)
 
@@ -214,23 +156,29 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--jobs", type=int, help="no more than so many")
+    parser.add_argument("--spark-every", type=int, default=6, help="one of so many jobs runs on Spark; 0: none")
+    parser.add_argument("--length", type=int, default=LENGTH, help="commands of each job")
     parser.add_argument("--steps", action="store_true", help="tell each step of each job")
     chosen = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="milepost-chaos-"))
-    server = Seaweed(folder / "server")
-    server.start()
-    os.environ |= server.environment()
-    try:
-        told = campaign(chosen.seed, chosen.minutes, server, folder, chosen.jobs, tells_steps=chosen.steps)
-    except Broken as broken:
-        sys.exit(str(broken))
-    finally:
-        server.stop(kill=True)
-    for title, counts in (("faults", told.faults), ("ends", told.ends)):
+    with Servers.started(Path(tempfile.mkdtemp(prefix="milepost-chaos-"))) as servers:
+        try:
+            told = campaign(
+                chosen.seed,
+                chosen.minutes,
+                servers,
+                chosen.jobs,
+                chosen.spark_every,
+                chosen.length,
+                tells_steps=chosen.steps,
+            )
+        except Broken as broken:
+            sys.exit(str(broken))
+    for title, counts in (("faults", told.faults), ("people", told.people), ("ends", told.ends)):
         print(title)
         for name, count in sorted(counts.items()):
             print(f"  {count:6,} {name}")
-    met = f"{told.jobs} jobs, {told.count:,} faults, {told.quiet} quiet points"
+    print(f"{told.objects:,} stored objects were looked at, each of which is needed")
+    met = f"{told.jobs} jobs ({told.on_spark} on Spark), {told.count:,} faults, {told.quiet} quiet points"
     print(f"seed {chosen.seed}: {met}; nothing was lost, nothing doubled")
 
 

@@ -1,30 +1,34 @@
-"""A random job in a bucket behind a proxy on which requests fail, and the plain model that it is held to.
-
-The model is the law: each node's rows follow from its input's, by DuckDB over all that the live lineage has read, and a
-table shows what its node put out. What that was is left by each try in a file, so that it outlives a killed process.
-"""
+"""A random job in a bucket behind a proxy on which requests fail, with what has landed for it, and its model."""
 
 from __future__ import annotations
 
+import copy
 import io
 import json
-import pickle
-from collections.abc import Mapping
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.jobmaster.jobmaster import JobMaster
+from milepost.spec.graph.graph import JobGraph
 from milepost.spec.load.load import LoadedJob, load_job
 from tests.harness.chaos.commands import Command, Running
-from tests.harness.law.captured import Captured
-from tests.harness.law.job import check_job, completed_of
+from tests.harness.chaos.gates import random_gate
+from tests.harness.chaos.model import Model
+from tests.harness.chaos.places import Places, served_operators
+from tests.harness.chaos.reach import check_reachable, check_whole
+from tests.harness.chaos.small_limits import small_limits
+from tests.harness.law.kinds.lookups import STATIC, static_rows
+from tests.harness.law.kinds.process_law import CODE, MODULE, counting_operator
 
 TIMEOUT = "30s"
 """Of a checkpoint: what waits for a process that is gone waits no longer."""
+_OF_SPARK = "2m"
 
 
 @dataclass
@@ -32,39 +36,83 @@ class ChaosJob:
     """One job, its landing places and its tables.
 
     Attributes:
-        document: its spec. client: of S3, beside the proxy. landed: how many objects were.
+        document: its spec. places: of its tables. client: of S3, beside the proxy. limits: of its processes.
+        landing: URL below which objects land. landed: versions of each object, by source and name.
+        saved: numbers of savepoints that were asked for. leaves: state of operators that are gone is left behind.
     """
 
     folder: Path
     document: dict[str, Any]
+    places: Places
     client: Any
     bucket: str
-    landed: int = 0
+    landing: str
+    limits: dict[str, int]
+    model: Model
+    landed: dict[str, dict[str, list[tuple[str, pa.Table]]]] = field(default_factory=dict)
     saved: list[int] = field(default_factory=list)
+    leaves: bool = False
 
     @classmethod
     def create(
-        cls, folder: Path, document: dict[str, Any], client: Any, bucket: str, endpoint_url: str, formats: list[str]
+        cls,
+        folder: Path,
+        document: dict[str, Any],
+        places: Places,
+        client: Any,
+        store: dict[str, str],
+        random: Random,
+        remote: str | None = None,
     ) -> ChaosJob:
         """A job that has run nothing; its epochs read one object of each source.
 
         Args:
-            formats: of its sinks, in turn.
+            store: how S3 is reached. remote: of Spark; None: its epochs run in the process that asks for them.
         """
-        root = f"s3://{bucket}/{folder.name}"
-        document["storage"] = f"{root}/store"
-        document["store"] = {"endpoint_url": endpoint_url, "region": "us-east-1"}
+        bucket = places.root.split("/")[2]
+        document["storage"] = f"{places.root}/store"
+        document["store"] = store
+        landing = f"{places.root}/landing"
         for name, source in document["sources"].items():
-            source |= {"path": f"{root}/landing/{name}/*.parquet", "limits_per_epoch": {"max_files": 1}}
-            source |= {"settle": "0s"}
-        for sink, format_ in zip(document["sinks"], formats, strict=False):
-            sink |= {"format": format_, "path": f"{root}/lake/{sink['name']}"}
-        document["checkpointing"] |= {"retained": {"last": 50}, "tolerable_failures": 1000, "timeout": TIMEOUT}
+            source |= {"path": f"{landing}/{name}/*.parquet", "settle": "0s"}
+            if name != STATIC:
+                source |= {"limits_per_epoch": {"max_files": 1}, "on_change": random.choice(("ignore", "reprocess"))}
+        document["checkpointing"] |= {
+            "retained": {"last": random.choice((2, 5, 50))},
+            "tolerable_failures": 1000,
+            "timeout": TIMEOUT if remote is None else _OF_SPARK,
+        }
         for part in ("config", "captured"):
             (folder / part).mkdir(parents=True)
-        job = cls(folder, document, client, bucket)
-        job.set_parallelism(1)
-        return job
+        (folder / "config" / f"{MODULE}.py").write_text(CODE)
+        if remote is not None:
+            document["spark"]["remote"] = remote
+        source = random.choice([one for one in document["sources"] if one != STATIC])
+        if remote is None and random.random() < 0.3:
+            _add(document, [counting_operator("counted", source)], "append")
+        if random.random() < 0.6:
+            _add(document, served_operators(source, random), "upsert")
+        job = cls(
+            folder,
+            document,
+            places,
+            client,
+            bucket,
+            landing,
+            {} if remote else small_limits(random),
+            Model(folder / "captured"),
+        )
+        places.choose(document, random, job.checked)
+        job.write()
+        if remote is None and random.random() < 0.4:
+            document["quality"] = random_gate(random, job.checked())
+        if STATIC in document["sources"]:
+            job.put(STATIC, "0", static_rows(random.randrange(1, 12)))
+        return job.write()
+
+    @property
+    def on_spark(self) -> bool:
+        return "remote" in self.document["spark"]
 
     @property
     def spec(self) -> Path:
@@ -74,36 +122,85 @@ class ChaosJob:
     def loaded(self) -> LoadedJob:
         return load_job(str(self.spec))
 
+    def write(self) -> ChaosJob:
+        """Write the spec as it is now."""
+        self.spec.write_text(json.dumps(self.document, indent=1))
+        return self
+
+    def checked(self) -> JobGraph:
+        """Write the spec as it is now, and return its graph. Raises InvalidRequest: it is refused."""
+        return self.write().loaded.graph()
+
     def set_parallelism(self, parallelism: int) -> None:
         """Write the spec anew, with so many subtasks of every level."""
         self.document["spark"]["parallelism"] = parallelism
-        self.spec.write_text(json.dumps(self.document, indent=1))
+        self.write()
+
+    def relax(self) -> None:
+        """Give up the gate, as people do when its rows are found to be right."""
+        self.document.pop("quality", None)
+        self.write()
 
     def land(self, source: str, rows: pa.Table) -> None:
         """Land rows as one object."""
-        self.landed += 1
+        objects = self.landed.setdefault(source, {})
+        name = f"{len(objects):04}"
+        objects[name] = [(self.put(source, name, rows), rows)]
+
+    def replace(self, random: Random, rows: pa.Table) -> str:
+        """Put another version in the place of one of a source's objects, consumed or not. Returns what was replaced."""
+        chances = [(source, name) for source, objects in self.landed.items() for name in objects]
+        if not chances:
+            return "nothing"
+        source, name = random.choice(chances)
+        self.landed[source][name].append((self.put(source, name, rows), rows))
+        return f"{source}/{name}"
+
+    def put(self, source: str, name: str, rows: pa.Table) -> str:
+        """Store rows as an object of a source. Returns its etag."""
         body = io.BytesIO()
         pq.write_table(rows, body)
-        key = f"{self.folder.name}/landing/{source}/{self.landed:04}.parquet"
-        self.client.put_object(Bucket=self.bucket, Key=key, Body=body.getvalue())
+        key = f"{'/'.join(self.landing.split('/')[3:])}/{source}/{name}.parquet"
+        reply = self.client.put_object(Bucket=self.bucket, Key=key, Body=body.getvalue())
+        return str(reply["ETag"]).strip('"')
+
+    def savepoint(self, random: Random) -> str | None:
+        """Return where one of its savepoints is; None: it has none."""
+        found = [one.location for one in JobMaster(self.loaded).list_savepoints() if one.location]
+        return random.choice(found) if found else None
 
     def begin(self, command: Command) -> Running:
         """Begin a command in a process of its own."""
-        return Running(self.spec, self.folder / "captured", command)
+        return Running(self.spec, self.folder / "captured", command, self.limits)
 
     def check(self) -> None:
-        """Nodes keep their law, tables show what nodes put out, and nothing is amiss in the stores.
+        """Everything equals the model's, and nothing is amiss in the stores. Raises AssertionError."""
+        job = self.loaded
+        self.model.check(job, self.landed)
+        check_whole(job)
 
-        Raises: AssertionError.
-        """
-        job, captured = self.loaded, Captured()
-        schemas: Mapping[str, pa.Schema] = {}
-        completed = completed_of(job)
-        for one in completed:
-            file = self.folder / "captured" / f"{one.checkpoint_id}-{one.token}"
-            pieces, schemas = pickle.loads(file.read_bytes())
-            for node, stamp_us, rows in pieces:
-                captured.add(node, int(one.checkpoint_id), stamp_us, rows)
-        check_job(job, captured, schemas, tuple(int(one.checkpoint_id) for one in completed))
-        audit = JobMaster(job).fsck()
-        assert audit.exit_code == 0, audit
+    def check_collected(self) -> int:
+        """Each object that is stored of it is needed. Returns how many there are. Raises AssertionError."""
+        job, (_, _, _, *below) = self.loaded, self.places.root.split("/")
+        tables = [f"lake/{one['name']}" for one in self.document["sinks"] if "path" in one]  # of others nothing is ours
+        prefixes = [f"{'/'.join(below)}/{part}/" for part in ("store", *tables)]
+        return check_reachable(job, self.client, self.bucket, prefixes)
+
+    def fork(self, folder: Path, places: Places, random: Random) -> ChaosJob:
+        """A new job of the same spec, with a storage and tables of its own; it reads what lands for this one."""
+        document = copy.deepcopy(self.document) | {"name": "fork", "storage": f"{places.root}/store"}
+        document.pop("quality", None)
+        document["sinks"] = [places.put(sink, sink["format"], random) for sink in document["sinks"]]
+        shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("catalog.db*"))
+        model = Model(folder / "captured", dict(self.model.renamed), self.model.by_record(self.loaded))
+        landed = copy.deepcopy(self.landed)
+        return ChaosJob(
+            folder, document, places, self.client, self.bucket, self.landing, self.limits, model, landed
+        ).write()
+
+
+def _add(document: dict[str, Any], operators: list[dict[str, Any]], mode: str) -> None:
+    """Add operators to a spec, with a table of the last one's rows."""
+    document["operators"] += operators
+    uid = operators[-1]["uid"]
+    document["sinks"].append({"name": uid, "input": uid, "mode": mode})

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import signal
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from milepost.epoch.answers import EpochAnswers
-from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import CheckpointError
-from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spec.load.load import LoadedJob, load_job
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.law.plane import ticking
+from tests.harness.chaos.small_limits import shorten_grace, shrink
+from tests.harness.chaos.tries import CapturingRunner, SparkRunner, new_runner
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
     [
         __name__,
         "boto3",
+        "great_expectations",
         "pandas",
+        "psycopg",
+        "milepost.dataflow.quality.library",
         "milepost.dataflow.sinks.formats.delta.delta_format",
+        "milepost.dataflow.sinks.formats.iceberg.iceberg_format",
+        "milepost.dataflow.sinks.formats.postgres.postgres_format",
         "milepost.jobmaster.backfill.backfill",
         "milepost.jobmaster.compatibility.preflight",
         "milepost.jobmaster.leadership.lifecycle",
@@ -39,6 +41,8 @@ _SERVER.set_forkserver_preload(
         "milepost.jobmaster.retention.subsumption",
         "milepost.jobmaster.rollback.rollback",
         "milepost.jobmaster.run.epochs",
+        "milepost.jobmaster.run.judgement",
+        "milepost.jobmaster.savepoints.restore",
         "milepost.jobmaster.savepoints.savepoints",
         "milepost.storage.s3.store",
         "tests.harness.jobs.duckdb_sql",
@@ -55,14 +59,18 @@ class Act(Enum):
     EPOCH = "epoch"
     ROLLBACK = "rollback"
     BACKFILL = "backfill"
+    REBUILD = "backfill from the beginning"
     SAVEPOINT = "savepoint"
     DISPOSE = "dispose of a savepoint"
     CANCEL = "cancel"
     CANCEL_SAVED = "cancel with a savepoint"
     START = "start"
+    START_FROM = "start from a savepoint"
+    CLAIM = "start from a savepoint and claim it"
     RESUME = "resume"
     ABORT = "abort what runs"
     GC = "gc"
+    COLLECT = "gc without grace"
     FSCK = "fsck"
     SETTLE = "finish what a decision left at the sinks"
 
@@ -72,12 +80,15 @@ class Command:
     """One command.
 
     Attributes:
-        back: checkpoints before the head, where it goes back. number: of a savepoint.
+        back: checkpoints before the head, where it goes back. number: of a savepoint. place: of a savepoint elsewhere.
+        leaves: state that nothing restores may be left behind.
     """
 
     act: Act
     back: int = 0
     number: int = 0
+    place: str = ""
+    leaves: bool = False
 
     def __str__(self) -> str:
         return f"{self.act.value} {self.back or ''}".strip()
@@ -89,6 +100,7 @@ class Ended:
 
     Attributes:
         error: its class and message; None: well. typed: it is one of ours. took_s: from its beginning.
+        tried: checkpoint id and token of the last try that it ran to its end; None: it ran none.
     """
 
     command: Command
@@ -96,17 +108,23 @@ class Ended:
     error: str | None = None
     typed: bool = True
     took_s: float = 0.0
+    tried: tuple[int, int] | None = None
+
+    @property
+    def kind(self) -> str:
+        """The class of its error, or `well`."""
+        return self.error.partition(":")[0] if self.error else "well"
 
 
 class Running:
     """A command that is under way."""
 
-    def __init__(self, spec: Path, captured: Path, command: Command) -> None:
+    def __init__(self, spec: Path, captured: Path, command: Command, limits: Mapping[str, int]) -> None:
         self.command = command
         self._began_s = time.monotonic()
         self._said, said = _SERVER.Pipe(duplex=False)
         self._process = _SERVER.Process(
-            target=_run, args=(str(spec), str(captured), command, dict(os.environ), said), daemon=True
+            target=_run, args=(str(spec), str(captured), command, limits, dict(os.environ), said), daemon=True
         )
         self._process.start()
         said.close()
@@ -141,25 +159,33 @@ class Running:
         return replace(ended, took_s=time.monotonic() - self._began_s)
 
 
-def _run(spec: str, captured: str, command: Command, environment: dict[str, str], said: Connection) -> None:
+def _run(
+    spec: str, captured: str, command: Command, limits: Mapping[str, int], environment: dict[str, str], said: Connection
+) -> None:
     os.environ.clear()
     os.environ.update(environment)
+    shrink(limits)
+    runner: CapturingRunner | SparkRunner | None = None
+    ended = Ended(command, "")
     try:
-        said.send(Ended(command, str(_done(load_job(spec), Path(captured), command))[:200]))
+        job = load_job(spec)
+        runner = new_runner(job, Path(captured))
+        ended = replace(ended, said=str(_done(job, runner, command))[:200])
     except CheckpointError as error:
-        said.send(Ended(command, "", f"{type(error).__name__}: {error.message}"))
+        ended = replace(ended, error=f"{type(error).__name__}: {error.message}")
     except BaseException as error:  # noqa: BLE001 - the campaign is told, and fails
-        said.send(Ended(command, "", "".join(traceback.format_exception(error)), typed=False))
+        ended = replace(ended, error="".join(traceback.format_exception(error)), typed=False)
+    newest = None if runner is None else runner.newest
+    said.send(ended if newest is None else replace(ended, tried=(newest.checkpoint_id, newest.token)))
 
 
-def _done(job: LoadedJob, captured: Path, command: Command) -> Any:
+def _done(job: LoadedJob, runner: CapturingRunner | SparkRunner, command: Command) -> Any:
     from tests.harness.law.job import lineage_of
 
     master, session = JobMaster(job), Session.cli()
-    runner = CapturingRunner(job, captured)
     match command.act:
         case Act.EPOCH:
-            return type(master.run(session, runner)).__name__
+            return type(master.run(session, runner, allow_non_restored_state=command.leaves)).__name__
         case Act.ROLLBACK:
             lineage = lineage_of(job)
             return master.rollback(session, lineage[-1 - command.back]) if len(lineage) > command.back else "too young"
@@ -168,6 +194,8 @@ def _done(job: LoadedJob, captured: Path, command: Command) -> Any:
             if len(lineage) <= command.back:
                 return "too young"
             return master.backfill(session, runner, from_checkpoint=lineage[-1 - command.back], ranges_per_epoch=2)
+        case Act.REBUILD:
+            return master.backfill(session, runner, from_checkpoint=0, ranges_per_epoch=2)
         case Act.SAVEPOINT:
             return master.create_savepoint(f"chaos-{command.number}")
         case Act.DISPOSE:
@@ -178,35 +206,30 @@ def _done(job: LoadedJob, captured: Path, command: Command) -> Any:
             return master.cancel(savepoint=True)
         case Act.START:
             return master.start()
+        case Act.START_FROM | Act.CLAIM:
+            return _started(master, command)
         case Act.RESUME:
             return master.resume()
         case Act.ABORT:
             return master.abort_running()
         case Act.GC:
             return master.collect_garbage().deleted_objects
+        case Act.COLLECT:
+            shorten_grace(master.context.timeout_ms)
+            found = master.collect_garbage()
+            return found.deleted_objects + found.pruned_files + len(found.listed) + len(found.staged)
         case Act.FSCK:
             return master.fsck().exit_code
         case Act.SETTLE:
             return master.finish_reconciliation(session)
 
 
-class CapturingRunner(SparklessRunner):
-    """A data plane that leaves what its nodes put out in a file of each try, before any of it can be committed."""
-
-    def __init__(self, job: LoadedJob, folder: Path) -> None:
-        super().__init__(seen=self._keep, sql=any(one.kind == "sql" for one in job.spec.operators), clock=ticking())
-        self._folder = folder
-        self._pieces: list[tuple[str, int | None, Any]] = []
-
-    def run(self, plan: EpochPlan) -> EpochAnswers:
-        self._pieces.clear()
-        answers = super().run(plan)
-        file = self._folder / f"{plan.checkpoint_id}-{plan.token}"
-        part = file.with_suffix(f".{os.getpid()}")
-        part.write_bytes(pickle.dumps((self._pieces, dict(answers.schemas))))
-        part.rename(file)
-        return answers
-
-    def _keep(self, plan: EpochPlan, item: TaskOutput) -> None:
-        if isinstance(item, Rows):
-            self._pieces.append((item.node, item.lateness_us, item.rows))
+def _started(master: JobMaster, command: Command) -> Any:
+    """Start from a savepoint: one elsewhere, or one of the job's own."""
+    if command.place:
+        return master.start(command.place)
+    own = master.list_savepoints()
+    if not own:
+        return "no savepoint"
+    chosen = own[command.number % len(own)].name
+    return master.start(chosen, claim=command.act is Act.CLAIM)

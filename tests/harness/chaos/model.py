@@ -1,0 +1,151 @@
+"""The plain model: what a job must show, from what its tries left, what has landed, and the law of each operator.
+
+A checkpoint's rows are those of the tries that led to it. Each object is in one of them, once; each node's rows follow
+from its input's by DuckDB; a table shows what its node put out; no try that a gate should have vetoed is among them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
+from milepost.spec.load.load import LoadedJob
+from tests.harness.chaos.gates import refusals
+from tests.harness.chaos.replay import replayed
+from tests.harness.chaos.tries import Try, read_try
+from tests.harness.law.captured import Captured
+from tests.harness.law.job import Began, check_job
+from tests.harness.tasks.tables import assert_same_rows
+
+Lineage = tuple[tuple[int, int], ...]
+"""Checkpoints that were made by tries, with the tokens of these, oldest first."""
+Landed = Mapping[str, Mapping[str, list[tuple[str, pa.Table]]]]
+"""Of each source and object: the versions that have been there (etag, rows), the newest last."""
+
+
+_FILL_TABLES = ("aggregate", "top", "latest")
+"""Kinds whose whole state a sink that comes later begins with."""
+
+
+@dataclass
+class Model:
+    """What a job must show.
+
+    Attributes:
+        folder: where tries leave what they did. renamed: uids that operators had, and have now.
+        inherited: of a fork: what led to each checkpoint of the other job, by the digest of its input record.
+    """
+
+    folder: Path
+    renamed: dict[str, str] = field(default_factory=dict)
+    inherited: dict[str, Lineage] = field(default_factory=dict)
+
+    def check(self, job: LoadedJob, landed: Landed) -> int:
+        """Hold a job that has nothing left to do to all of it. Returns of how many tries it is made.
+
+        Raises: AssertionError.
+        """
+        tries = self.tries(job)
+        if job.spec.spark.remote is not None:
+            versions = {name: _versions(objects) for name, objects in landed.items()}
+            tries = replayed(job, tries, versions, self.folder.parent / "replay")
+        self._check_positions(job, tries, landed)
+        graph, captured = job.graph(), Captured()
+        for one in tries:
+            assert not (why := list(refusals(one, graph))), f"checkpoint {one.checkpoint_id} is completed, but {why}"
+            for node, stamp_us, rows in one.pieces:
+                captured.add(self._now(node), one.checkpoint_id, stamp_us, rows)
+        schemas = {self._now(node): schema for one in tries for node, schema in one.schemas.items()}
+        check_job(job, captured, schemas, tuple(one.checkpoint_id for one in tries), self._began(job, tries))
+        return len(tries)
+
+    def tries(self, job: LoadedJob) -> list[Try]:
+        """Return the tries that the live head is made of, oldest first."""
+        context = JobContext(job)
+        head = context.log.head()
+        if head is None:
+            return []
+        lineages = self.lineages(job)
+        return [read_try(self.folder, *one) for one in lineages[int(head.state.timeline().head)]]
+
+    def lineages(self, job: LoadedJob) -> dict[int, Lineage]:
+        """Return what led to each checkpoint that a job ever completed: to a restored one, what it is a copy of."""
+        found: dict[int, Lineage] = {0: ()}
+        by_record = dict(self.inherited)
+        for done in sorted(_completed(job), key=lambda one: one.checkpoint_id):
+            digest, number = done.plan.sha256, int(done.checkpoint_id)
+            if done.imported:
+                found[number] = by_record[digest]
+            else:
+                found[number] = (*found[int(done.parent)], (number, int(done.token)))
+            by_record[digest] = found[number]
+        return found
+
+    def by_record(self, job: LoadedJob) -> dict[str, Lineage]:
+        """Return what led to each checkpoint, by the digest of its input record, as a fork inherits it."""
+        found = self.lineages(job)
+        return dict(self.inherited) | {one.plan.sha256: found[int(one.checkpoint_id)] for one in _completed(job)}
+
+    def vetoed_rightly(self, job: LoadedJob, tried: tuple[int, int]) -> bool:
+        """Return whether rows of a try that its gate vetoed are such as must be."""
+        return any(refusals(read_try(self.folder, *tried), job.graph()))
+
+    def _check_positions(self, job: LoadedJob, tries: Iterable[Try], landed: Landed) -> None:
+        """Each version of an object was read at most once, and the newest of each was read; no row came or went."""
+        tries = list(tries)
+        for name, objects in landed.items():
+            read = [version for one in tries for version in one.inputs.get(name, ())]
+            twice = [version for version, count in Counter(read).items() if count > 1]
+            assert not twice, f"source {name} has read {twice} twice"
+            known = _versions(objects)
+            keys = {key for key, _ in read}
+            if job.spec.sources[name].on_change == "ignore":
+                missed = objects.keys() - keys
+            else:
+                missed = {key for key, versions in objects.items() if (key, versions[-1][0]) not in read}
+            assert not missed, f"source {name} has nothing left to do, and has not read {sorted(missed)}"
+            put_out = [rows for one in tries for node, _, rows in one.pieces if node == name]
+            if put_out:
+                columns = put_out[0].column_names
+                expected = pa.concat_tables([known[version] for version in read]).select(columns)
+                assert_same_rows(pa.concat_tables(put_out), expected, f"rows of source {name}")
+
+    def _began(self, job: LoadedJob, tries: list[Try]) -> Began:
+        """Return since when operators and sinks have been there without a break, of those that have not always."""
+        uids = [{self._now(uid) for uid in one.uids} for one in tries]
+        numbers = [one.checkpoint_id for one in tries]
+        operators = {one.uid: _since(one.uid, uids, numbers) for one in job.spec.operators}
+        graph, sinks = job.graph(), {}
+        for name, sink in graph.sink_inputs.items():
+            sinks[name] = _since(name, [one.sinks for one in tries], numbers)
+            if sink.mode == "upsert" and graph.nodes[uid := graph.keyed_by(sink.uid)].kind in _FILL_TABLES:
+                sinks[name] = operators[uid]
+        return Began(operators, sinks)
+
+    def _now(self, output: str) -> str:
+        """Return what an output is called now."""
+        return ".".join(self.renamed.get(part, part) for part in output.split("."))
+
+
+def _versions(objects: Mapping[str, list[tuple[str, pa.Table]]]) -> dict[tuple[str, str], pa.Table]:
+    """Return the rows of each version of a source's objects."""
+    return {(name, etag): rows for name, versions in objects.items() for etag, rows in versions}
+
+
+def _completed(job: LoadedJob) -> Iterator[CompletedEpoch]:
+    """Yield what the log keeps of each completed checkpoint."""
+    context = JobContext(job)
+    if context.log.head() is not None:
+        yield from (done for done in map(completion_of, context.log.entries()) if done is not None)
+
+
+def _since(name: str, there: Sequence[Set[str]], numbers: Sequence[int]) -> int:
+    """Return the first of the epochs at the end of a lineage in all of which something is there; 0: it always was."""
+    absent = [place for place, names in enumerate(there) if name not in names]
+    return 0 if not absent else numbers[absent[-1] + 1] if absent[-1] + 1 < len(numbers) else numbers[-1] + 1

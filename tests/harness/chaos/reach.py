@@ -1,0 +1,45 @@
+"""What is stored of a job that nothing runs for, and that was collected without grace: each object is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from milepost.jobmaster.jobmaster import JobMaster
+from milepost.jobmaster.retention.fsck import place_objects
+from milepost.jobmaster.retention.reachability import walk_job
+from milepost.protocol.records.locations import child_url
+from milepost.protocol.retention.reach import ObjectStatus
+from milepost.spec.load.load import LoadedJob
+
+_NEEDED = frozenset({ObjectStatus.REFERENCED, ObjectStatus.LOG, ObjectStatus.OWNED, ObjectStatus.UNCLAIMED})
+"""How what stays may stand: an input record that no epoch claims is kept on purpose."""
+
+
+def check_whole(job: LoadedJob) -> None:
+    """Nothing is missing, damaged or foreign, and all that is retained can be read. Raises AssertionError."""
+    master = JobMaster(job)
+    audit = master.fsck()
+    assert audit.exit_code == 0 and not audit.foreign and audit.complete, audit
+    assert not audit.unasked and not audit.unreadable_lists, audit
+
+
+def check_reachable(job: LoadedJob, client: Any, bucket: str, prefixes: Iterable[str]) -> int:
+    """Each object below some prefixes, by the store's own listing, is one that a walk of every root reaches.
+
+    Returns: how many there are. Raises AssertionError: nothing needs one of them, or no walk came to it.
+    """
+    master = JobMaster(job)
+    reach = walk_job(master.context)
+    assert reach.complete, reach.faults
+    stores: dict[str | None, str] = {one.name: one.table.open(master.context).store.config.url for one in reach.sinks}
+    stores[None] = master.context.store.config.url
+    placed = {child_url(stores[item.sink], item.stat.key): item for item in place_objects(reach)}
+    idle = [f"{url}: {item.status.value}" for url, item in placed.items() if item.status not in _NEEDED]
+    assert not idle, f"after gc without grace these are left: {idle}"
+    lists = client.get_paginator("list_objects_v2")
+    pages = (page for prefix in prefixes for page in lists.paginate(Bucket=bucket, Prefix=prefix))
+    stored = {f"s3://{bucket}/{one['Key']}" for page in pages for one in page.get("Contents", ())}
+    unknown = stored - placed.keys()
+    assert not unknown, f"no walk comes to {sorted(unknown)}"
+    return len(stored)

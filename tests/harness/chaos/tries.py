@@ -1,0 +1,134 @@
+"""What each try of an epoch read and put out, left in a file by its process before any of it can be committed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+import pyarrow as pa
+
+from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.plan import EpochPlan
+from milepost.spark.driver.runner import SparkEpochRunner
+from milepost.spark.task.row_steps.lookup_stage import read_copy
+from milepost.spark.wire.task_output import Rows, TaskOutput
+from milepost.spec.job.spec import QualitySpec
+from milepost.spec.load.load import LoadedJob
+from milepost.storage.open import open_store
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.law.plane import ticking
+
+Piece = tuple[str, int | None, pa.Table]
+"""A node's output (`<uid>.late` of its late rows), the lateness stamp of its rows (us; None: none), and these."""
+
+
+@dataclass
+class Try:
+    """One try of an epoch.
+
+    Attributes:
+        base: checkpoint that it continues. inputs: versions of objects (name, etag) that it reads, by source.
+        uids, sinks: of the spec that it ran by. quality: suites that judged it.
+        pieces: what its nodes put out, in order. schemas: of every node's rows. Of Spark's tries `replay` says both.
+    """
+
+    checkpoint_id: int
+    token: int
+    base: int
+    inputs: Mapping[str, tuple[tuple[str, str], ...]]
+    uids: frozenset[str]
+    sinks: frozenset[str]
+    quality: tuple[QualitySpec, ...]
+    parallelism: int
+    pieces: list[Piece] = field(default_factory=list)
+    schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"{self.checkpoint_id}-{self.token}"
+
+    def rows(self, output: str) -> pa.Table:
+        """Return all rows of one output."""
+        empty = self.schemas[output].empty_table()
+        return pa.concat_tables([empty, *(rows for name, _, rows in self.pieces if name == output)])
+
+
+def read_try(folder: Path, checkpoint_id: int, token: int) -> Try:
+    """Return what a try left."""
+    made: Try = pickle.loads((folder / f"{checkpoint_id}-{token}").read_bytes())
+    return made
+
+
+def _left(plan: EpochPlan, folder: Path, pieces: list[Piece], schemas: Mapping[str, pa.Schema]) -> Try:
+    """Leave what a try did, at once and whole."""
+    spec = plan.spec
+    made = Try(
+        checkpoint_id=int(plan.checkpoint_id),
+        token=int(plan.token),
+        base=int(plan.base),
+        inputs={one.name: tuple((PurePosixPath(obj.key).stem, obj.etag) for obj in one.objects) for one in plan.inputs},
+        uids=frozenset(one.uid for one in spec.operators),
+        sinks=frozenset(one.name for one in spec.sinks),
+        quality=tuple(spec.quality),
+        parallelism=spec.spark.parallelism,
+        pieces=pieces,
+        schemas=dict(schemas),
+    )
+    file = folder / made.name
+    part = file.with_suffix(f".{os.getpid()}")
+    part.write_bytes(pickle.dumps(made))
+    part.rename(file)
+    return made
+
+
+class CapturingRunner(SparklessRunner):
+    """A data plane that leaves what its nodes put out in a file of each try, before any of it can be committed.
+
+    Attributes:
+        newest: the last try that it left; None: none yet.
+    """
+
+    def __init__(self, job: LoadedJob, folder: Path) -> None:
+        super().__init__(seen=self._keep, sql=any(one.kind == "sql" for one in job.spec.operators), clock=ticking())
+        self._folder = folder
+        self._pieces: list[Piece] = []
+        self.newest: Try | None = None
+
+    def run(self, plan: EpochPlan) -> EpochAnswers:
+        self._pieces.clear()
+        answers = super().run(plan)
+        self.newest = _left(plan, self._folder, [*_dimensions(plan), *self._pieces], answers.schemas)
+        return answers
+
+    def _keep(self, plan: EpochPlan, item: TaskOutput) -> None:
+        if isinstance(item, Rows):
+            self._pieces.append((item.node, item.lateness_us, item.rows))
+
+
+class SparkRunner(SparkEpochRunner):
+    """Spark itself, which leaves of each try what it read. newest: the last try; None: none yet."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self.newest: Try | None = None
+
+    def run(self, plan: EpochPlan) -> EpochAnswers:
+        answers = super().run(plan)
+        self.newest = _left(plan, self._folder, [], answers.schemas)
+        return answers
+
+
+def _dimensions(plan: EpochPlan) -> Iterator[Piece]:
+    """Yield what the epoch looked rows up in."""
+    for name, dimension in plan.dimensions.items():
+        yield name, None, read_copy(open_store(plan.job_store), dimension)
+
+
+def new_runner(job: LoadedJob, folder: Path) -> CapturingRunner | SparkRunner:
+    """Return the data plane of a job's spec: Spark where it names a server, else this process."""
+    return CapturingRunner(job, folder) if job.spec.spark.remote is None else SparkRunner(folder)
