@@ -164,10 +164,10 @@ def _run(
 ) -> None:
     os.environ.clear()
     os.environ.update(environment)
-    shrink(limits)
     runner: CapturingRunner | SparkRunner | None = None
     ended = Ended(command, "")
     try:
+        shrink(limits)
         job = load_job(spec)
         runner = new_runner(job, Path(captured))
         ended = replace(ended, said=str(_done(job, runner, command))[:200])

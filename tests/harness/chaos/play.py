@@ -106,6 +106,7 @@ class Play:
 
     def _people(self, number: int) -> None:
         """Let input land and people change what they may."""
+        self.proxy.rate = 0.0  # what people look at before they change it is not what fails
         job, random = self.job, self.random
         rows = [act[3] for act in self.example.acts]
         streams = [name for name in job.document["sources"] if name != STATIC]
@@ -132,7 +133,6 @@ class Play:
 
     def _refused(self) -> None:
         """Ask for an epoch by a spec that does not fit the job's state; it is refused, and taken back."""
-        self.proxy.rate = 0.0
         if not self.job.model.tries(self.job.loaded):
             return
         with refused_change(self.job, self.random) as what:
