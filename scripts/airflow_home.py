@@ -48,7 +48,7 @@ def write_home(home: Path, *, dags: Path, plugins: Path, port: int, settings: Se
     Args:
         home: the folder. dags, plugins: what Airflow loads.
         port: of the API server on loopback, where tasks report too.
-        settings: section -> option -> value, over the ones below.
+        settings: section -> option -> value, over the ones below; None takes an option away.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     own = _own_secrets(home)
@@ -91,9 +91,13 @@ def write_home(home: Path, *, dags: Path, plugins: Path, port: int, settings: Se
         config.setdefault(section, {}).update(options)
     parser = configparser.ConfigParser(interpolation=None)
     # Airflow reads the file with interpolation: a per cent sign of a path is doubled.
-    parser.read_dict({s: {o: str(v).replace("%", "%%") for o, v in options.items()} for s, options in config.items()})
+    parser.read_dict({section: _as_text(options) for section, options in config.items()})
     with _private(home / "airflow.cfg") as stream:
         parser.write(stream)
+
+
+def _as_text(options: Mapping[str, object]) -> dict[str, str]:
+    return {option: str(value).replace("%", "%%") for option, value in options.items() if value is not None}
 
 
 def password(home: Path) -> str:

@@ -196,10 +196,15 @@ class Stack:
             self.start_service(name, port if name == "api-server" else None)
         self.wait_for_airflow()
 
-    def start_service(self, name: str, port: int | None = None) -> None:
-        """Start one of Airflow's processes, in the home that is there; `port`: where it serves, if it does."""
+    def start_service(self, name: str, port: int | None = None, label: str = "") -> None:
+        """Start one of Airflow's processes, in the home that is there.
+
+        Args:
+            port: where it serves, if it does. label: its name among what was started, where there are two of a kind.
+        """
         command = [processes.python(), "-m", "airflow", *AIRFLOW_SERVICES[name]]
-        self._start(name, [*command, "--port", str(port)] if port else command, self.process_environ(), port)
+        command += ["--port", str(port)] if port else []
+        self._start(label or name, command, self.process_environ(), port)
 
     def wait_for_airflow(self) -> None:
         """Wait until API, scheduler and DAG processor say they are healthy."""

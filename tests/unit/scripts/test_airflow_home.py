@@ -57,6 +57,15 @@ def test_servers_bind_to_loopback_and_settings_can_be_overridden(tmp_path: Path)
     assert parser["core"]["parallelism"] == "7"
 
 
+def test_a_setting_of_none_takes_an_option_away(tmp_path: Path) -> None:
+    """What only SQLite takes goes with SQLite."""
+    options = write(tmp_path / "home", database={"sql_alchemy_conn": "other", "sql_alchemy_connect_args": None})[
+        "database"
+    ]
+    assert options["sql_alchemy_conn"] == "other"
+    assert "sql_alchemy_connect_args" not in options
+
+
 def test_a_commit_of_airflow_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Airflow is told to import is there, private, and opens its database that way; everybody waits for a lock."""
     home = tmp_path / "home"

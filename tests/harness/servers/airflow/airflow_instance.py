@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from milepost.airflow.operators.job_specs import epoch_dag_id
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.load.load import LoadedJob, load_job
+from scripts.airflow_home import Settings
 from scripts.airflow_rest import AirflowRest
 from scripts.processes import PYTHON_PATH
 from scripts.stack import Stack
@@ -35,7 +36,7 @@ LOG_TAIL = 6000
 PARSE_AGAIN_S = 20.0
 """Airflow drops a request to parse a file that is just being parsed: it is asked again after so long."""
 
-SETTINGS: dict[str, dict[str, object]] = {
+SETTINGS: Settings = {
     # A loaded machine needs longer for what is quick on its own: to parse the file, and to end after the last word.
     "core": {"dagbag_import_timeout": 240, "task_success_overtime": 240},
     "scheduler": {
@@ -158,6 +159,7 @@ class E2eJob:
         """The process of a running task. Its parent is the supervisor that Airflow gave it."""
         found = self.airflow.rest.tasks(self.dag_id, run_id)
         (pid,) = [task["pid"] for task in found if task["task_id"] == task_id]
+        assert pid is not None, f"{task_id} of {run_id} does not run; psutil would take this process for it"
         return psutil.Process(pid)
 
     def give_up(self, run_id: str) -> None:
@@ -218,7 +220,12 @@ class AirflowInstance:
     """
 
     def __init__(
-        self, folder: Path, *, services: tuple[str, ...] = ("api-server", "scheduler", "dag-processor")
+        self,
+        folder: Path,
+        *,
+        services: tuple[str, ...] = ("api-server", "scheduler", "dag-processor"),
+        settings: Settings = SETTINGS,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.config = folder / "config"
@@ -230,9 +237,9 @@ class AirflowInstance:
             folder / "stack",
             config=self.config,
             services=services,
-            settings=SETTINGS | {"dag_processor": SETTINGS["dag_processor"] | self._bundles()},
+            settings={**settings, "dag_processor": {**settings["dag_processor"], **self._bundles()}},
             # This checkout's code, wherever the environment was made for. Lineage: once a test has written that file.
-            environ={"PYTHONPATH": PYTHON_PATH, "OPENLINEAGE_CONFIG": str(self.lineage_config)},
+            environ={"PYTHONPATH": PYTHON_PATH, "OPENLINEAGE_CONFIG": str(self.lineage_config), **(environ or {})},
             say=lambda text: None,
         )
 

@@ -1,0 +1,103 @@
+"""An Airflow whose database is Postgres, with two schedulers: either of them, and the database, a test takes away.
+
+What has ended is started again only when a test says so, as a unit of systemd or a deployment of Kubernetes does.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from tests.harness.servers.airflow.airflow_instance import SETTINGS, AirflowInstance
+from tests.harness.servers.postgres_server import PostgresServer
+
+SCHEDULERS = ("scheduler", "second scheduler")
+"""Names of what was started; each has workers of its own, which are its children."""
+
+
+class TwoSchedulers:
+    """The two, and all else that an Airflow needs.
+
+    Attributes:
+        airflow: where jobs are added. postgres: what Airflow keeps its database in.
+    """
+
+    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+        directory = Path(tempfile.mkdtemp(prefix="milepost-postgres-", dir="/tmp"))  # of a user of its own
+        self.postgres = PostgresServer(directory, max_connections="200", datestyle="ISO, MDY", timezone="UTC")
+        self._folder, self._environ = folder, environ
+
+    def start(self) -> None:
+        """Start all, and wait until the first scheduler says that it works; the second comes meanwhile."""
+        self.postgres.start()
+        database = self.postgres.new_database()
+        url = database.dsn.replace("postgresql://", "postgresql+psycopg://")
+        own = {
+            "sql_alchemy_conn": url,
+            "sql_alchemy_conn_async": url,
+            "sql_alchemy_connect_args": None,
+            "sql_alchemy_connect_args_async": None,
+        }
+        self.airflow = AirflowInstance(
+            self._folder / "airflow", settings={**SETTINGS, "database": own}, environ=self._environ
+        )
+        self.airflow.start()
+        self.airflow.stack.start_service("scheduler", label=SCHEDULERS[1])
+
+    def stop(self) -> None:
+        with suppress(AttributeError):
+            self.airflow.stop()
+        self.postgres.remove()
+
+    def tree(self, name: str) -> list[psutil.Process]:
+        """What was started by this name, and all that came of it: a scheduler's workers and their tasks."""
+        process = self.airflow.stack.started[name].process()
+        return [] if process is None else [process, *process.children(recursive=True)]
+
+    def lose_machine(self, name: str) -> None:
+        """kill -9 of a scheduler with its workers, and the tasks that they run."""
+        tree = self.tree(name)
+        for process in tree:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(tree, timeout=60)
+
+    @contextmanager
+    def without_database(self) -> Iterator[None]:
+        """Take the database away as a crash does, for as long as the block lasts."""
+        self.postgres.stop(kill=True)
+        try:
+            yield
+        finally:
+            self.postgres.start()
+
+    def ended(self) -> list[str]:
+        """The names of what was started and runs no more."""
+        return [name for name, started in self.airflow.stack.started.items() if started.process() is None]
+
+    def start_again(self) -> list[str]:
+        """Start again what has ended; returns its names."""
+        stack = self.airflow.stack
+        names = self.ended()
+        for name in names:
+            service = "scheduler" if name in SCHEDULERS else name
+            stack.start_service(service, stack.started[name].port, label=name)
+        return names
+
+    def until(self, condition: Callable[[], object], what: str, timeout_s: float) -> None:
+        """Wait for a condition, and start again what ends meanwhile."""
+
+        def holds() -> object:
+            self.start_again()
+            return condition()
+
+        self.airflow.until(holds, what, timeout_s)
+
+    def database_errors(self, name: str) -> int:
+        """How often a process has said that the database does not answer it."""
+        log = self.airflow.stack.folder / "logs" / f"{name}.log"
+        return log.read_text(errors="replace").count("OperationalError")
