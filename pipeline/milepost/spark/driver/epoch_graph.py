@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +18,7 @@ from milepost.spark.task.epoch_tasks import Batches, OperatorStage, OutputStage,
 from milepost.spark.task.levels import EpochLevels, Level
 from milepost.spark.task.row_steps.lookup_stage import LookupStage
 from milepost.spark.task.row_steps.row_wise import SqlStep
+from milepost.spark.task.row_steps.sql_expression import SqlExpression
 from milepost.spark.wire.exchange import EXCHANGE_SCHEMA
 from milepost.spark.worker.task_memory import PlannedMemory, task_memory
 from milepost.spark.worker.worker_memory import MemoryBudget, worker_limit
@@ -93,37 +94,65 @@ class WideOutputStage:
             yield from self.output.run(attempt, items)
 
 
-def epoch_frame(session: SparkSession, plan: EpochPlan, epoch: EpochLevels, task_bytes: int) -> DataFrame:
-    """Return the lazy Spark job of one epoch: its rows are the last level's acknowledgements or declines.
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What Spark runs in one Python function, and what it does with the rows before.
+
+    Attributes:
+        task: what each task does with its rows. rows: what it yields.
+        receivers: subtasks that the rows before are handed to, by their column `subtask`; None: each task goes on
+            with its own. expressions, columns: the projection of those rows, as of `project`; None: there is none.
+    """
+
+    task: Callable[[Batches], Batches]
+    rows: StructType
+    receivers: int | None = None
+    expressions: tuple[SqlExpression, ...] = ()
+    columns: Mapping[str, tuple[str, ...]] | None = None
+
+
+def epoch_stages(plan: EpochPlan, epoch: EpochLevels, task_bytes: int) -> tuple[Stage, ...]:
+    """Return the stages of an epoch's job, in order.
 
     Args:
         task_bytes: what each of its tasks may hold.
     """
     memory = PlannedMemory(task_bytes, plan.cache_directory)
-    subtasks = len(epoch.splits)
+    return tuple(
+        stage
+        for level, operators, output in epoch_tasks(plan, epoch)
+        for stage in _level_stages(operators, output, level, memory)
+    )
+
+
+def epoch_frame(session: SparkSession, subtasks: int, stages: Iterable[Stage]) -> DataFrame:
+    """Return the lazy Spark job of these stages: its rows are the last level's acknowledgements or declines.
+
+    Args:
+        subtasks: of the sources.
+    """
     frame = session.range(0, subtasks, 1, subtasks)
-    for level, operators, output in epoch_tasks(plan, epoch):
-        if operators.stateful is not None:
-            frame = frame.repartitionById(operators.subtasks, "subtask")
-        frame = _stage(frame, operators, output, level, memory)
+    for stage in stages:
+        if stage.receivers is not None:
+            frame = frame.repartitionById(stage.receivers, "subtask")
+        if stage.columns is not None:
+            frame = project(frame, stage.expressions, stage.columns)
+        frame = frame.mapInArrow(stage.task, stage.rows)
     return frame
 
 
-def _stage(
-    frame: DataFrame, operators: OperatorStage, output: OutputStage, level: Level, memory: PlannedMemory
-) -> DataFrame:
-    rows, lookups, sql = _exchange_type(), level.row_wise.lookups, level.row_wise.sql
+def _level_stages(
+    operators: OperatorStage, output: OutputStage, level: Level, memory: PlannedMemory
+) -> Iterator[Stage]:
+    receivers = None if operators.stateful is None else operators.subtasks
+    rows, lookups, sql = from_arrow_schema(EXCHANGE_SCHEMA), level.row_wise.lookups, level.row_wise.sql
     if sql is None:
-        return frame.mapInArrow(FusedTask(operators, lookups, output, memory), rows)
-    frame = frame.mapInArrow(WideOperatorStage(operators, lookups, sql, memory), wide_type(sql.produced))
+        yield Stage(FusedTask(operators, lookups, output, memory), rows, receivers)
+        return
+    yield Stage(WideOperatorStage(operators, lookups, sql, memory), wide_type(sql.produced), receivers)
     for step in level.row_wise.steps:
-        frame = project(frame, step.expressions, step.columns)
         if step.then is not None:
-            frame = frame.mapInArrow(WideLookupStage(step, step.then, memory), wide_type(step.then.produced))
+            behind = Stage(WideLookupStage(step, step.then, memory), wide_type(step.then.produced))
         else:
-            frame = frame.mapInArrow(WideOutputStage(output, step, memory), rows)
-    return frame
-
-
-def _exchange_type() -> StructType:
-    return from_arrow_schema(EXCHANGE_SCHEMA)
+            behind = Stage(WideOutputStage(output, step, memory), rows)
+        yield replace(behind, expressions=step.expressions, columns=step.columns)

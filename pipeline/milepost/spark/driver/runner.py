@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
 
 from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.answers import EpochAnswers
@@ -20,13 +21,14 @@ from milepost.protocol.records.errors import CheckpointError, CheckpointExpired
 from milepost.spark.driver.deadline import Deadline
 from milepost.spark.driver.engines.engine import SPARK_ERRORS, Engine, epoch_tag
 from milepost.spark.driver.engines.open_engine import load_engine, open_engine
-from milepost.spark.driver.epoch_graph import epoch_frame
+from milepost.spark.driver.epoch_graph import Stage, epoch_frame, epoch_stages
 from milepost.spark.driver.gate_job import judge
+from milepost.spark.driver.kept_frame import KeptFrame
 from milepost.spark.driver.lost_tasks import lost_task
 from milepost.spark.driver.probe import libraries_of_plan, probe, unusable
 from milepost.spark.driver.spark_answers import spark_answers
 from milepost.spark.driver.spark_errors import crash, refusal
-from milepost.spark.driver.sql_projection import sql_schema
+from milepost.spark.driver.sql_projection import SqlSchemas
 from milepost.spark.task.epoch_tasks import subtask_answers
 from milepost.spark.task.levels import EpochLevels, plan_levels
 from milepost.spark.worker.worker_memory import UNLIMITED_BYTES, budget_bytes
@@ -48,11 +50,25 @@ class _Job:
     epoch: EpochLevels | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What epochs before this one have found out of a session, with its settings by `spark.conf`."""
+
+    session: SparkSession
+    conf: Mapping[str, str]
+    schemas: SqlSchemas
+    frame: KeptFrame
+
+    def is_of(self, engine: Engine, plan: EpochPlan) -> bool:
+        return self.session is engine.session and self.conf == plan.spec.spark.conf
+
+
 class SparkEpochRunner:
     """The data plane behind `JobMaster.run_epoch`; keeps its session from epoch to epoch."""
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
+        self._known: _Known | None = None
         self._running: str | None = None
         self._ends = 0.0
         """When the time of the epoch is over that was run last, by the monotonic clock."""
@@ -79,10 +95,10 @@ class SparkEpochRunner:
         self._ends = time.monotonic() + plan.timeout_ms / 1000
         job = _Job()
         with self._job(engine, plan, job):
-            plan = _placed(plan, engine)
-            epoch = job.epoch = plan_levels(plan, engine.slots, partial(sql_schema, engine.session, plan))
+            plan, known = _placed(plan, engine), self._known_of(engine, plan)
+            epoch = job.epoch = plan_levels(plan, engine.slots, partial(known.schemas.of, plan))
             answers = spark_answers(engine.session, plan, epoch)
-            rows = epoch_frame(engine.session, plan, epoch, job.task_bytes).collect()
+            rows = _collected(engine, known.frame, len(epoch.splits), epoch_stages(plan, epoch, job.task_bytes))
         finished = time.monotonic()
         return EpochAnswers(
             answers=subtask_answers((row.kind, bytes(row.payload)) for row in rows),
@@ -101,6 +117,13 @@ class SparkEpochRunner:
         engine = self._engine = open_engine(plan, self._engine)
         with self._job(engine, plan, _Job()):
             return judge(engine.session, plan, tuple(shares))
+
+    def _known_of(self, engine: Engine, plan: EpochPlan) -> _Known:
+        """What is known of the session with the settings that it has now."""
+        if self._known is None or not self._known.is_of(engine, plan):
+            session = engine.session
+            self._known = _Known(session, dict(plan.spec.spark.conf), SqlSchemas(session), KeptFrame(session))
+        return self._known
 
     @contextmanager
     def _job(self, engine: Engine, plan: EpochPlan, job: _Job) -> Iterator[None]:
@@ -155,3 +178,10 @@ class SparkEpochRunner:
 def _placed(plan: EpochPlan, engine: Engine) -> EpochPlan:
     """Return the plan with a cache that each node places by itself, where its tasks run on other machines."""
     return plan if engine.is_here else replace(plan, cache_directory=EachNodesCache(Path(plan.cache_directory).name))
+
+
+def _collected(engine: Engine, kept: KeptFrame, subtasks: int, stages: Sequence[Stage]) -> list[Row]:
+    if not engine.is_own:
+        return epoch_frame(engine.session, subtasks, stages).collect()
+    with kept.of(subtasks, stages) as frame:
+        return frame.collect()

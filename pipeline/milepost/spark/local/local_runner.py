@@ -20,10 +20,10 @@ from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.spark.driver.engines.session import open_session, running_master
 from milepost.spark.driver.spark_errors import refusal
 from milepost.spark.driver.sql_projection import (
+    SqlSchemas,
     decode_output,
     encode_output,
     project,
-    sql_schema,
     wide_type,
 )
 from milepost.spark.local.local_levels import run_levels
@@ -72,7 +72,7 @@ class _SparkSql:
 
     def schema(self, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
         """Return the schema of the rows of an output of SQL, by Spark's own analysis."""
-        return sql_schema(self._session(), self._plan, output, inputs)
+        return SqlSchemas(self._session()).of(self._plan, output, inputs)
 
     def answers(self, epoch: EpochLevels) -> tuple[SubtaskAnswer, ...]:
         """Run the levels; return what the last one's subtasks answered."""

@@ -22,7 +22,7 @@ _IMPORTED = (
     "pyarrow.parquet",
     "pyspark.sql.pandas.serializers",
     "pyspark.worker",
-    "milepost.spark.driver.epoch_graph",
+    "milepost.spark.driver.kept_frame",
 )
 
 

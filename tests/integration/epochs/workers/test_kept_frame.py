@@ -1,0 +1,113 @@
+"""A frame that is kept from epoch to epoch: each epoch's job is its own, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.spark.driver import kept_frame
+from milepost.spark.driver.engines.session import open_session
+from milepost.spark.driver.epoch_graph import Stage
+from milepost.spark.driver.kept_frame import KeptFrame
+from milepost.spark.driver.runner import SparkEpochRunner
+from milepost.spec.job.spec import SparkSpec
+from tests.harness.jobs.flights.flights_job import FlightsJob
+from tests.harness.jobs.flights.kill_chain import without_quality
+from tests.harness.jobs.spec_edits import edited
+
+ROWS = pa.schema([("subtask", pa.int32()), ("said", pa.string())])
+
+
+@dataclass(frozen=True)
+class Says:
+    """Yields a row with what is to be said, and how the folder of its job's tasks looks."""
+
+    what: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        context = TaskContext.get()
+        assert context is not None
+        folder = Path(context.getLocalProperty("milepost.tasks") or "")
+        said = {"what": self.what, "folder": str(folder), "mode": folder.stat().st_mode & 0o777}
+        yield pa.record_batch([[0], [json.dumps(said)]], ROWS)
+
+
+def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def stages(what: str, receivers: int = 1) -> tuple[Stage, ...]:
+    rows = from_arrow_schema(ROWS)
+    return Stage(Says(what), rows), Stage(pass_on, rows, receivers)
+
+
+@pytest.fixture
+def spark() -> SparkSession:
+    return open_session("kept-frame", SparkSpec(master="local[2]"))
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many subtasks the frames have that were made."""
+    made, make = [], kept_frame.epoch_frame
+
+    def counted(session: SparkSession, subtasks: int, stages: list[Stage]) -> object:
+        made.append(subtasks)
+        return make(session, subtasks, stages)
+
+    monkeypatch.setattr(kept_frame, "epoch_frame", counted)
+    return made
+
+
+def said(kept: KeptFrame, what: str, receivers: int = 1) -> dict[str, object]:
+    with kept.of(1, stages(what, receivers)) as frame:
+        (row,) = frame.collect()
+    return dict(json.loads(row.said))
+
+
+def test_each_job_of_a_kept_frame_exchanges_rows_of_its_own(spark: SparkSession, made: list[int]) -> None:
+    """Spark keeps what a frame has exchanged: run as it is, the second job would pass on what the first one sent."""
+    kept = KeptFrame(spark)
+    assert [said(kept, what)["what"] for what in ("one", "two", "three")] == ["one", "two", "three"]
+    assert len(made) == 1
+    assert said(kept, "four", receivers=2)["what"] == "four"
+    assert len(made) == 2, "another exchange is another frame"
+
+
+def test_what_tasks_do_lies_where_this_user_alone_can_enter_and_is_gone_with_the_job(spark: SparkSession) -> None:
+    told = said(KeptFrame(spark), "one")
+    assert told["mode"] == 0o700
+    folder = Path(str(told["folder"]))
+    assert not folder.exists()
+    assert [*folder.parent.glob("tasks-*")] == []
+
+
+def test_one_runner_makes_one_frame_until_the_job_is_another_and_tables_equal_the_oracle(
+    tmp_path: Path, made: list[int]
+) -> None:
+    edit = {without_quality(): "", "max_files: 4": "max_files: 2"}
+    job, runner = FlightsJob.create(tmp_path / "job", edit), SparkEpochRunner()
+
+    def run() -> None:
+        JobMaster(job.load()).run(Session.cli(), runner)
+        job.assert_tables_equal_the_oracle()
+
+    for days in (range(1, 3), range(3, 5), range(5, 7)):
+        job.land(days)
+        run()
+    assert made == [2], "three epochs of two subtasks"
+    job.spec_path.write_text(edited(job.spec_path.read_text(), {"parallelism: 2": "parallelism: 1"}))
+    job.land(range(7, 9))
+    run()
+    assert made == [2, 1]
