@@ -154,9 +154,11 @@ def stable_order(hashes: Hashes) -> tuple[Ints, Hashes]:
     """
     bits = max(1, (len(hashes) - 1).bit_length())
     low = np.uint64((1 << bits) - 1)
-    packed = (hashes & ~low) | np.arange(len(hashes), dtype=np.uint64)
+    packed = hashes & ~low
+    packed |= np.arange(len(hashes), dtype=np.uint64)
     packed.sort()
-    order = (packed & low).astype(np.int64)
+    packed &= low
+    order = packed.view(np.int64)
     ordered = hashes[order]
     if bool((ordered[1:] < ordered[:-1]).any()):
         again = np.argsort(ordered, kind="stable")
