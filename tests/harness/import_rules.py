@@ -65,6 +65,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "engines lost_tasks spark_errors",
         "deadline probe sql_projection",
         "epoch_graph gate_job spark_answers task_check",
+        "kept_frame",
         "runner",
         "open_runner",
     ),
