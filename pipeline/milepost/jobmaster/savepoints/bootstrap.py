@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from milepost.dataflow.operators.contract import ONLY_TABLE, StatefulOperator
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.spilled.ordered_rows import ordered_rows
+from milepost.dataflow.spilled.scratch_reading import content_of_scratch
 from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.epoch.code_hash import code_by_name
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
@@ -58,6 +59,7 @@ from milepost.state.layers.key_hash import KeyHash
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
+from milepost.storage.bodies import pieces_of
 from milepost.storage.checked import stored_file, write_content_addressed
 from milepost.storage.layout import INPUTS_PREFIX, state_prefix
 
@@ -194,7 +196,13 @@ def read_table(
 def _read_table(
     loaded: LoadedCode, spec: StatefulSpec, file: str, name: str, body: IO[bytes]
 ) -> tuple[StatefulOperator, SpilledRows]:
-    try:
+    def refused(error: Exception) -> InvalidRequest:
+        problem = f"it cannot be read: {str(error).splitlines()[0]}"
+        return InvalidRequest(f"{file}, the state of operator {spec.uid}: {problem}. Nothing was changed.")
+
+    with content_of_scratch(refused):
+        if Path(name).suffix == ".csv" and sum(piece.count(b'"') for piece in pieces_of(body)) % 2:
+            raise pa.ArrowInvalid("it has an odd number of quotes, as one that was cut off within a quoted value has")
         found, _ = _parsed(name, body, None)
         operator = expected_operator({ONLY_TABLE: found}, spec, loaded.graph, loaded)
         assert operator is not None, "every class is loaded"
@@ -212,9 +220,6 @@ def _read_table(
         if types != wanted or len(found) != len(wanted):
             raise _unfit(operator, file, _told_differences(types, wanted) or "a column occurs twice")
         rows = SpilledRows(expected, (piece.select(expected.names).cast(expected) for piece in pieces))
-    except (pa.ArrowException, OSError) as error:
-        problem = f"it cannot be read: {str(error).splitlines()[0]}"
-        raise InvalidRequest(f"{file}, the state of operator {spec.uid}: {problem}. Nothing was changed.") from error
     if not rows.num_rows:
         raise _unfit(operator, file, "it has no rows")
     repeated = rows.num_rows - _distinct_keys(rows, operator.tables[ONLY_TABLE].key)

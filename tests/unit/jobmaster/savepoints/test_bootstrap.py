@@ -194,6 +194,17 @@ def test_a_newline_in_a_quoted_value_begins_no_row_wherever_the_file_is_cut_to_b
     assert state["first"].to_pylist() == values
 
 
+def test_a_table_that_was_cut_off_within_a_quoted_value_is_refused_by_name(job: CountedJob, tmp_path: Path) -> None:
+    """Arrow takes the value as ended where the file ends, and all rows that it swallowed as a part of it."""
+    file = tmp_path / "pairs.csv"
+    file.write_text('k,seen,__timer,first\n1,1,,"a"\n2,1,,"b')
+    other = beside(job)
+    with pytest.raises(InvalidRequest, match=r"pairs\.csv, the state of operator pairs: it cannot be read: .* quotes"):
+        other.master.bootstrap({"pairs": str(file)})
+    file.write_text('k,seen,__timer,first\n1,1,,"a"\n2,1,,"b ""c"""\n')
+    other.master.bootstrap({"pairs": str(file)})
+
+
 def test_an_operator_that_cannot_be_bootstrapped_is_refused_by_name(job: CountedJob) -> None:
     job.edit(", v: string}", ', v: string, at: "timestamp[us, UTC]"}\n    event_time: at')
     job.edit("sinks:\n", WINDOW + "sinks:\n")

@@ -6,7 +6,7 @@ import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -22,6 +22,7 @@ from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
 from milepost.dataflow.spilled.ordered_rows import ordered_rows
+from milepost.dataflow.spilled.scratch_reading import content_of_scratch
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.edges import DELETED_COLUMN
@@ -275,15 +276,13 @@ class TableFiles:
         deletes: bool,
     ) -> pa.Table:
         """Return the rows of one row group; None: of all."""
-        try:
+        with self._reading(file):
             names = None if columns is None else list(columns)
             if deletes and DELETED_COLUMN in parquet.schema_arrow.names:
                 schema = columns_with_deletes(schema)
                 names = None if names is None else [*names, DELETED_COLUMN]
             rows = parquet.read(names) if number is None else parquet.read_row_group(number, names)
             rows = with_partition(_with_instants(parquet, rows), file.partition, schema)
-        except (pa.ArrowException, OSError) as error:
-            raise self._unreadable(file) from error
         return conform(file.key, rows, schema)
 
     @contextmanager
@@ -309,10 +308,8 @@ class TableFiles:
                 raise StateCorrupt(
                     f"sink {self._sink}: {file.key} does not match its recorded size and checksum", key=file.key
                 )
-            try:
+            with self._reading(file):
                 parquet = pq.ParquetFile(reader, coerce_int96_timestamp_unit="us")
-            except (pa.ArrowException, OSError) as error:
-                raise self._unreadable(file) from error
             if (rows := parquet.metadata.num_rows) != file.rows:
                 raise StateCorrupt(
                     f"sink {self._sink}: {file.key} has {rows} rows, recorded are {file.rows}", key=file.key
@@ -325,8 +322,13 @@ class TableFiles:
         except NotFound as error:
             raise StateCorrupt(f"sink {self._sink}: {file.key} is missing", key=file.key) from error
 
-    def _unreadable(self, file: StagedFile) -> StateCorrupt:
-        return StateCorrupt(f"sink {self._sink}: {file.key} is not readable as Parquet", key=file.key)
+    def _reading(self, file: StagedFile) -> AbstractContextManager[None]:
+        """Raises: StateCorrupt: what is read is no Parquet. EnvironmentUnusable: the disk does not give it back."""
+
+        def refused(_: Exception) -> StateCorrupt:
+            return StateCorrupt(f"sink {self._sink}: {file.key} is not readable as Parquet", key=file.key)
+
+        return content_of_scratch(refused, who=f"sink {self._sink}: ")
 
 
 def _with_instants(parquet: pq.ParquetFile, rows: pa.Table) -> pa.Table:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.spilled.ordered_rows import ordered_rows
+from milepost.dataflow.spilled.scratch_reading import content_of_scratch
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt
@@ -235,16 +237,21 @@ def _layers(store: ObjectStore, side: StateSide, parts: Iterable[_Part]) -> Iter
     objects = side.objects(store)
     files = handle_files(store, [ObjectHandle(part.run.key, part.run.size, part.run.sha256) for part in parts])
     for part in parts:
-        own, run = part.own, part.run
+        yield from ((part, layer) for layer in _layers_of(part, next(files), objects))
+
+
+def _layers_of(part: _Part, file: IO[bytes], objects: CheckpointObjects) -> Iterator[Layer]:
+    own, run = part.own, part.run
+
+    def refused(error: Exception) -> StateCorrupt:
+        return objects.unusable("state run", run.key, own.uid, f"it is not a readable Parquet file ({error})")
+
+    with content_of_scratch(refused):
         try:
-            source = pa.PythonFile(next(files), mode="r")
-            for layer in decode_pieces(source, run, run.valid, own.stored, own.keys, own.max_parallelism):
-                yield part, layer
+            source = pa.PythonFile(file, mode="r")
+            yield from decode_pieces(source, run, run.valid, own.stored, own.keys, own.max_parallelism)
         except StateCorrupt as error:
             raise objects.unusable("state run", run.key, own.uid, error.message) from error
-        except (pa.ArrowException, OSError) as error:
-            problem = f"it is not a readable Parquet file ({error})"
-            raise objects.unusable("state run", run.key, own.uid, problem) from error
 
 
 def _with(rows: pa.Table, columns: Mapping[str, object]) -> pa.Table:

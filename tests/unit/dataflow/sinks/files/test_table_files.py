@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import errno
+import io
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
@@ -197,3 +199,27 @@ def test_a_disk_that_is_too_full_for_a_copy_of_a_file_is_told_with_what_to_do(
     monkeypatch.setattr(table_files.tempfile, "TemporaryFile", partial(Path("/dev/full").open, "w+b"))
     with pytest.raises(EnvironmentUnusable, match=r"sink table: .* cannot take"):
         files.fetch(file, KEYED, verify=True)
+
+
+def test_a_disk_that_does_not_give_a_copy_back_is_told_and_the_file_is_not_called_corrupt(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What helps is another disk, not another copy of the file. Of content Arrow's error has no number."""
+    files = TableFiles("table", store)
+    file = files.stage([pa.table({"k": [1], "v": ["a"]}, schema=KEYED)], StagingPlace(1, 1, 0, _ALL_AT_ONCE), "0")
+    assert file is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(table_files, "HELD_BYTES", 0)
+        patch.setattr(table_files.tempfile, "TemporaryFile", lambda **_: BrokenDisk())
+        with pytest.raises(EnvironmentUnusable, match=r"sink table: .* cannot give back"):
+            files.fetch(file, KEYED, verify=True)
+    store.put(file.key, b"PAR1" + bytes(file.size - 8) + b"PAR1")
+    with pytest.raises(StateCorrupt, match="not readable as Parquet"):
+        files.fetch(file, KEYED, verify=False)
+
+
+class BrokenDisk(io.BytesIO):
+    """Takes what is written, and gives nothing back."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
