@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from milepost.api import JobMaster, Session, load_job, spark_runner
-from milepost.epoch.step_clock import StepClock
+from milepost.epoch.timing.step_clock import StepClock
 from milepost.jobmaster.run.triggered import Triggered
 
 

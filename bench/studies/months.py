@@ -42,7 +42,7 @@ _SHORTENED = {"_GRACE_MARGIN_MS": 0}
 """An epoch takes a tenth of a second in place of a minute: an hour of grace would outlast the run."""
 _OPENERS = (
     "milepost.jobmaster.job.context.open_store",
-    "milepost.jobmaster.job.next_input.open_store",
+    "milepost.jobmaster.job.input.next_input.open_store",
     "milepost.jobmaster.reports.jobs.open_store",
 )
 _LOGS = {"parquet": "*/_milepost/heads/*", "delta": "*/_delta_log/*", "iceberg": "*/metadata/*"}

@@ -17,8 +17,8 @@ from milepost.dataflow.sources.bad_input import BadInput
 from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.epoch.subtask_shares import SubtaskShare
-from milepost.epoch.task_times import TaskTimes
-from milepost.epoch.throughput import ThroughputEstimate
+from milepost.epoch.timing.task_times import TaskTimes
+from milepost.epoch.timing.throughput import ThroughputEstimate
 from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
 from milepost.protocol.codec.records import dump, from_json, load_document, to_json
 from milepost.protocol.exchange.watermarks import operator_watermark

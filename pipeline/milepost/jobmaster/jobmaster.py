@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from milepost.jobmaster.backfill.backfill import BackfillResult, Backfills, DisposedBackfills
     from milepost.jobmaster.backfill.plan import ApprovedBackfill
     from milepost.jobmaster.compatibility.preflight import advice, report_lines
-    from milepost.jobmaster.job.installed_suite import suite_faults
+    from milepost.jobmaster.job.checks.installed_suite import suite_faults
+    from milepost.jobmaster.job.checks.store_checks import probe_stores, probe_tables
     from milepost.jobmaster.job.made_ready import make_ready
     from milepost.jobmaster.job.session import Session
-    from milepost.jobmaster.job.store_checks import probe_stores, probe_tables
     from milepost.jobmaster.leadership.leadership import Leadership
     from milepost.jobmaster.leadership.lifecycle import Lifecycle
     from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, CanceledJob, CheckpointCopy

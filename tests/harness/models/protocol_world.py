@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from milepost.jobmaster.job.store_checks import require_stores
+from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.codec.entries import decode_entry
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, ConsumedAttempt, SubtaskAnswer

@@ -15,7 +15,7 @@ from tests.harness.stores.called_store import CalledStore
 
 T = TypeVar("T")
 
-_OPENERS = ("milepost.jobmaster.job.context.open_store", "milepost.jobmaster.job.next_input.open_store")
+_OPENERS = ("milepost.jobmaster.job.context.open_store", "milepost.jobmaster.job.input.next_input.open_store")
 
 
 @dataclass

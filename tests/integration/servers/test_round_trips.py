@@ -17,7 +17,7 @@ from bench.studies.old_job import rows_of, spec_of
 from milepost.api import JobMaster, Session, load_job
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
-from milepost.epoch.step_clock import StepClock
+from milepost.epoch.timing.step_clock import StepClock
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint
 from milepost.jobmaster.run.triggered import Triggered
 from milepost.protocol.manifest.transaction.events import CheckpointTriggered

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.epoch.throughput import PROCESSING_SHARE, ThroughputEstimate, Work, measure
+from milepost.epoch.timing.throughput import PROCESSING_SHARE, ThroughputEstimate, Work, measure
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import StateCorrupt
 

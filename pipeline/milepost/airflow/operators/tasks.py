@@ -37,7 +37,7 @@ from milepost.airflow.operators.handed_on import (
 from milepost.airflow.operators.job_specs import operate_dag_id
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Aborted, Failure
 from milepost.epoch.quantities import lasting
-from milepost.epoch.step_clock import StepClock, Unrecorded
+from milepost.epoch.timing.step_clock import StepClock, Unrecorded
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.reasons import CheckpointFailureReason
 

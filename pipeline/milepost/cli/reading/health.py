@@ -17,7 +17,7 @@ from milepost.cli.terminal.output import Output, printable, show_bytes, show_cou
 from milepost.cli.terminal.prices import month_cost_text
 from milepost.epoch.quantities import counted
 from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
-from milepost.spec.values.durations import parse_duration
+from milepost.spec.values.times.durations import parse_duration
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import SourceHealth, StaticSourceHealth, Status

@@ -40,8 +40,8 @@ from milepost.spec.job.spec import (
     StatefulSpec,
     WindowOperator,
 )
-from milepost.spec.values.calendar import Calendar
-from milepost.spec.values.time_zones import zone_data
+from milepost.spec.values.times.calendar import Calendar
+from milepost.spec.values.times.time_zones import zone_data
 
 _MICROSECOND = timedelta(microseconds=1)
 

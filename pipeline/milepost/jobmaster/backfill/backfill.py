@@ -10,9 +10,9 @@ from milepost.jobmaster.backfill.forks import backfill_fingerprint, dispose_all,
 from milepost.jobmaster.backfill.plan import ApprovedBackfill, BackfillPlan, prepare, request_of
 from milepost.jobmaster.backfill.plan_document import BackfillDocument, document_of
 from milepost.jobmaster.backfill.replay import consumed_by, left_to_replay
+from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.run.epochs import Epochs

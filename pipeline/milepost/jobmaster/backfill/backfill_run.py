@@ -36,7 +36,7 @@ from milepost.jobmaster.backfill.replay import (
     replay_record,
 )
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.next_input import over_max_in_flight
+from milepost.jobmaster.job.input.next_input import over_max_in_flight
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.table_previews import check_tables_can_follow

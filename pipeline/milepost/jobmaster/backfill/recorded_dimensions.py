@@ -8,7 +8,7 @@ from milepost.epoch.dimensions import DimensionInput, DimensionSnapshot
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.backfill.replay import RecordedRange
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.next_dimensions import dimension_inputs, plan_dimensions
+from milepost.jobmaster.job.input.next_dimensions import dimension_inputs, plan_dimensions
 from milepost.protocol.records.manifest_state import ManifestState
 
 

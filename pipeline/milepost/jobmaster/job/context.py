@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from milepost.dataflow.sources.planning.objects import split_path
-from milepost.epoch.step_clock import StepClock
+from milepost.epoch.timing.step_clock import StepClock
 from milepost.jobmaster.job.transactions import BegunTransaction, TransactResult
 from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint

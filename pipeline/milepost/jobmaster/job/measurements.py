@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
-from milepost.epoch.step_clock import StepClock
-from milepost.epoch.task_times import COMPLETE, INCOMPLETE, TaskTimes, attempts_prefix
+from milepost.epoch.timing.step_clock import StepClock
+from milepost.epoch.timing.task_times import COMPLETE, INCOMPLETE, TaskTimes, attempts_prefix
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.codec.records import decode, encode, from_json
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer

@@ -14,9 +14,9 @@ import logging
 from milepost.dataflow.sinks.contract import Sink, TableTarget
 from milepost.dataflow.sinks.records.marks import Mark
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.job.table_contents import contents_at, retained_ids, table_at
 from milepost.protocol.codec.log_entries import event_name
 from milepost.protocol.manifest.transaction.events import TimelineSwitched

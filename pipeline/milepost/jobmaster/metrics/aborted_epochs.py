@@ -16,7 +16,7 @@ from milepost.protocol.records.errors import CheckpointError
 from milepost.storage.log.manifest_log import Landed
 
 if TYPE_CHECKING:
-    from milepost.epoch.task_times import TaskTimes
+    from milepost.epoch.timing.task_times import TaskTimes
     from milepost.jobmaster.metrics.epoch_spans import SpanTimes
     from milepost.jobmaster.metrics.telemetry import Telemetry
 

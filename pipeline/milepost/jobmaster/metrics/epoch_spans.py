@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
 
-from milepost.epoch.task_times import OperatorTimes, TaskTimes
+from milepost.epoch.timing.task_times import OperatorTimes, TaskTimes
 from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.records.reasons import CheckpointFailureReason

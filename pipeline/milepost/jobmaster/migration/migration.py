@@ -30,9 +30,9 @@ from milepost.dataflow.sinks.staging.table_buckets import OwnedKeys
 from milepost.dataflow.sinks.table_copy import CopyPlan, stage_copy
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSnapshot
 from milepost.epoch.plan import InputRecord, encode_input_record
+from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.migration.plan import MIGRATING, MigrationPlan, check_ready, is_migration, plan_migration

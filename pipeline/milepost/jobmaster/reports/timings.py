@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.task_times import divided
+from milepost.epoch.timing.task_times import divided
 from milepost.jobmaster.job.measurements import AfterCommit
 from milepost.storage.requests import StoreRequests
 

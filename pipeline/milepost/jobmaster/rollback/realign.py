@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from milepost.dataflow.sinks.contract import SinkChange
 from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.dataflow.sinks.records.table_address import TableAddress
+from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.job.table_contents import contents_at, table_at
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.protocol.manifest.transaction.requests import RealignSinkRequest

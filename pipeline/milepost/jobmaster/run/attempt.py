@@ -23,7 +23,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord
 from milepost.epoch.quantities import counted
 from milepost.epoch.spark_answers import recorded_by, signed
-from milepost.epoch.step_clock import PlanTimes, StepClock
+from milepost.epoch.timing.step_clock import PlanTimes, StepClock
 from milepost.jobmaster.compatibility.filled_sinks import operators_that_begin
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.job.code import check_locations
@@ -31,13 +31,13 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import leave_times, leaving_times, task_times
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.run.bad_input import check_bad_input
-from milepost.jobmaster.run.bucket_plans import bucket_plans
 from milepost.jobmaster.run.dimensions import dimensions_of
 from milepost.jobmaster.run.judgement import judge
-from milepost.jobmaster.run.maintenance_plans import maintenance_plans
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.jobmaster.run.preparation import Preparation
 from milepost.jobmaster.run.results import Gathered, build_metadata
+from milepost.jobmaster.run.tables.bucket_plans import bucket_plans
+from milepost.jobmaster.run.tables.maintenance_plans import maintenance_plans
+from milepost.jobmaster.run.tables.preparation import Preparation
 from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import Verified, verify
 from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, with_reason

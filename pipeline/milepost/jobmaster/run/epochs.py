@@ -16,7 +16,7 @@ from functools import partial
 
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.epoch.answers import EpochReport, EpochRunner
-from milepost.epoch.step_clock import PlanTimes, StepClock
+from milepost.epoch.timing.step_clock import PlanTimes, StepClock
 from milepost.jobmaster.compatibility.preflight import Tell
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.context import JobContext

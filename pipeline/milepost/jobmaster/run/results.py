@@ -25,8 +25,8 @@ from milepost.epoch.metadata import (
     SourceSnapshot,
 )
 from milepost.epoch.plan import EpochPlan
-from milepost.epoch.task_times import TaskTimes
-from milepost.epoch.throughput import ThroughputEstimate, Work, measure
+from milepost.epoch.timing.task_times import TaskTimes
+from milepost.epoch.timing.throughput import ThroughputEstimate, Work, measure
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import gather_times
 from milepost.jobmaster.run.acknowledged import acknowledged

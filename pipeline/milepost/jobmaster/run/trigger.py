@@ -14,17 +14,17 @@ from typing import Any
 from milepost.dataflow.quality.gate import resolve_suite
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord
-from milepost.epoch.step_clock import PlanTimes, StepClock
+from milepost.epoch.timing.step_clock import PlanTimes, StepClock
 from milepost.jobmaster.compatibility.new_tables import check_new_tables
 from milepost.jobmaster.compatibility.preflight import Tell, check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable, is_drained
 from milepost.jobmaster.job.broken_head import suggest_rollback
+from milepost.jobmaster.job.checks.store_checks import first_head, require_stores
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.next_dimensions import dimension_inputs, may_still_be_written, plan_dimensions
-from milepost.jobmaster.job.next_input import SourcePlans, nothing_new, plan_epoch, plan_sources, settles_in_ms
+from milepost.jobmaster.job.input.next_dimensions import dimension_inputs, may_still_be_written, plan_dimensions
+from milepost.jobmaster.job.input.next_input import SourcePlans, nothing_new, plan_epoch, plan_sources, settles_in_ms
 from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.job.store_checks import first_head, require_stores
 from milepost.jobmaster.job.transactions import BegunTransaction
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.epoch.step_clock import PlanTimes
+from milepost.epoch.timing.step_clock import PlanTimes
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from milepost.protocol.records.stored_fields import Known

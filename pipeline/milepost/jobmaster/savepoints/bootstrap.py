@@ -29,10 +29,10 @@ from milepost.epoch.code_hash import code_by_name
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
 from milepost.epoch.plan import InputRecord, encode_input_record
 from milepost.jobmaster.compatibility.preflight import expected_operator
+from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.code import LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
-from milepost.jobmaster.job.store_checks import require_stores
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.outcomes import JobOutcome

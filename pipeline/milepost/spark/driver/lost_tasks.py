@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from milepost.dataflow.sources.contract import ObjectPart
 from milepost.epoch.plan import EpochPlan
-from milepost.epoch.task_times import INCOMPLETE, attempts_prefix
+from milepost.epoch.timing.task_times import INCOMPLETE, attempts_prefix
 from milepost.protocol.records.errors import CheckpointError, SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.source_task import SourceSplit

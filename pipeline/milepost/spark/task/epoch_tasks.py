@@ -20,7 +20,7 @@ from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.epoch.code_hash import code_hash_of
 from milepost.epoch.plan import EpochPlan
-from milepost.epoch.task_times import COMPLETE, INCOMPLETE
+from milepost.epoch.timing.task_times import COMPLETE, INCOMPLETE
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, decode_answer
 from milepost.protocol.exchange.barrier import AckEvent, EventKind, SubtaskIdentity, acknowledgement, carry

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from milepost.epoch.task_times import OperatorTimes, TaskTimes, attempts_prefix
+from milepost.epoch.timing.task_times import OperatorTimes, TaskTimes, attempts_prefix
 from milepost.protocol.codec.records import to_json
 from milepost.storage.requests import MADE, NOTHING_ASKED, StoreRequests
 

@@ -20,13 +20,13 @@ from milepost.spec.job.spec import (
     SourceSpec,
     WindowOperator,
 )
-from milepost.spec.values.durations import format_duration
 from milepost.spec.values.expectations import expectation_problem
 from milepost.spec.values.formats import option_problem
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.spark_remote import remote_problem
 from milepost.spec.values.spark_settings import conf_problems
+from milepost.spec.values.times.durations import format_duration
 
 _BAD_KEYS = ("max_bad_ratio", "min_rows", "max_bad_records", "on_bad_object")
 _CATALOG_SECRETS = ("token", "credential")

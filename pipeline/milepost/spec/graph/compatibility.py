@@ -27,8 +27,8 @@ from milepost.spec.job.spec import (
     WindowOperator,
     key_texts,
 )
-from milepost.spec.values.durations import format_duration, format_signed_duration, parse_duration
-from milepost.spec.values.time_zones import zone_digest
+from milepost.spec.values.times.durations import format_duration, format_signed_duration, parse_duration
+from milepost.spec.values.times.time_zones import zone_digest
 
 COMPATIBLE = "compatible"
 NON_RESTORED = "needs --allow-non-restored-state"

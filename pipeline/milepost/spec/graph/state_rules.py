@@ -26,7 +26,7 @@ from milepost.spec.job.spec import (
     WindowOperator,
 )
 from milepost.spec.values.aggregates import AggregateCall
-from milepost.spec.values.durations import format_duration
+from milepost.spec.values.times.durations import format_duration
 
 
 @dataclass(frozen=True, slots=True)

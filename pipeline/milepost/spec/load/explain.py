@@ -12,7 +12,7 @@ from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.graph.rules.node import APPEND, RETRACTIONS, UPDATES
 from milepost.spec.graph.state_rules import bound_of_output, bounds_over_updates, state_bounds
 from milepost.spec.job.spec import JobSpec, ProcessOperator, WindowOperator
-from milepost.spec.values.durations import format_duration
+from milepost.spec.values.times.durations import format_duration
 
 _LATE_RULES = {rule.kind: rule.late for rule in EVENT_TIME_RULES}
 

@@ -22,7 +22,7 @@ from pydantic.json_schema import JsonSchemaValue
 from milepost.spec.values import names
 from milepost.spec.values.aggregates import SYNTAX, AggregateCall, parse_aggregate
 from milepost.spec.values.docstrings import parse_docstring
-from milepost.spec.values.durations import (
+from milepost.spec.values.times.durations import (
     format_duration,
     format_signed_duration,
     parse_duration,

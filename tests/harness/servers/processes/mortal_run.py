@@ -22,7 +22,7 @@ from typing import Any
 
 from milepost.__main__ import main
 from milepost.jobmaster.job import context as job_context
-from milepost.jobmaster.job import next_input as epoch_inputs
+from milepost.jobmaster.job.input import next_input as epoch_inputs
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.stores.hooked_store import HookedStore

@@ -12,7 +12,7 @@ import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.jobs import readings
-from milepost.jobmaster.job import next_input
+from milepost.jobmaster.job.input import next_input
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.checkpoint.log_search import end_of
 from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable

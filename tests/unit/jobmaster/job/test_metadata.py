@@ -14,8 +14,8 @@ from milepost.dataflow.sources.bad_input import BadInput, BadPlace
 from milepost.dataflow.sources.event_times import RowsAhead
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.subtask_shares import SubtaskShare
-from milepost.epoch.task_times import OperatorTimes, TaskTimes
-from milepost.epoch.throughput import ThroughputEstimate
+from milepost.epoch.timing.task_times import OperatorTimes, TaskTimes
+from milepost.epoch.timing.throughput import ThroughputEstimate
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.codec.packing import packed, unpacked
 from milepost.protocol.records.checkpoints import ObjectHandle

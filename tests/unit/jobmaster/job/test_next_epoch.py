@@ -14,9 +14,9 @@ from milepost.dataflow.sources.contract import SourceObject
 from milepost.dataflow.sources.planning.forgetting import Forgotten
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record, encode_input_record
-from milepost.epoch.throughput import ThroughputEstimate
+from milepost.epoch.timing.throughput import ThroughputEstimate
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
-from milepost.jobmaster.job.next_input import has_due_timer, plan_epoch, plan_sources
+from milepost.jobmaster.job.input.next_input import has_due_timer, plan_epoch, plan_sources
 from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session, Triggered
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.errors import InvalidRequest, JobNotRunnable, StateCorrupt

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.job import store_checks
-from milepost.jobmaster.job.store_checks import first_head, probe_stores, require_stores
+from milepost.jobmaster.job.checks import store_checks
+from milepost.jobmaster.job.checks.store_checks import first_head, probe_stores, require_stores
 from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.spec_edits import edited

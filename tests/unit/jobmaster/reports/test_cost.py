@@ -11,7 +11,7 @@ import pytest
 from milepost.epoch.metadata import decode_metadata
 from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
 from milepost.spec.job.prices_spec import PricesSpec
-from milepost.spec.values.cron import DAYS_OF_MONTH
+from milepost.spec.values.times.cron import DAYS_OF_MONTH
 from milepost.storage.requests import StoreRequests
 from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless.counted_job import CountedJob

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.epoch.metadata import decode_metadata
-from milepost.epoch.step_clock import StepClock
-from milepost.epoch.task_times import JOB_PHASES, TaskTimes, divided
+from milepost.epoch.timing.step_clock import StepClock
+from milepost.epoch.timing.task_times import JOB_PHASES, TaskTimes, divided
 from milepost.jobmaster.job.measurements import AfterCommit, decode_after_commit, kept
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.jobmaster.reports.timings import phases_of

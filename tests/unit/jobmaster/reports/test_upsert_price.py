@@ -10,7 +10,7 @@ import pytest
 
 from milepost.jobmaster.reports.cost import pace, upsert_reckoning
 from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
-from milepost.spec.values.cron import runs_per_day
+from milepost.spec.values.times.cron import runs_per_day
 from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 

@@ -10,7 +10,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.compatibility import COMPATIBLE, NEW_UID, compare_signatures, state_signatures
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.validation import validate_spec
-from milepost.spec.values import time_zones
+from milepost.spec.values.times import time_zones
 from tests.harness.jobs.graphs import build_graph
 
 CLICKS = {"visitor": "string", "at": "timestamp[us, UTC]", "x": "float64", "paid": "decimal(9, 2)"}

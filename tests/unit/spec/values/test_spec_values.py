@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.spec.values.aggregates import AggregateCall, parse_aggregate, result_type, type_problem
-from milepost.spec.values.durations import format_duration, parse_duration, parse_size
+from milepost.spec.values.times.durations import format_duration, parse_duration, parse_size
 from milepost.spec.values.types import ColumnType, parse_type, to_arrow
 
 

@@ -14,8 +14,8 @@ from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.values.docstrings import parse_docstring
-from milepost.spec.values.durations import format_duration
 from milepost.spec.values.fields import SpecModel
+from milepost.spec.values.times.durations import format_duration
 
 router = APIRouter()
 

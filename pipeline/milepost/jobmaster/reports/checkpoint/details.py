@@ -12,7 +12,7 @@ from milepost.dataflow.sources.bad_input import BadPlace
 from milepost.epoch.iso_times import iso_ms, watermark_text
 from milepost.epoch.metadata import CheckpointMetadata, SourceSnapshot
 from milepost.epoch.subtask_shares import SINK
-from milepost.epoch.task_times import TaskTimes
+from milepost.epoch.timing.task_times import TaskTimes
 from milepost.jobmaster.job.code import code_differences
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended

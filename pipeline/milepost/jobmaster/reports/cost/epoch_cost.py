@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from milepost.epoch.task_times import TaskTimes
+from milepost.epoch.timing.task_times import TaskTimes
 from milepost.storage.requests import StoreRequests
 
 if TYPE_CHECKING:

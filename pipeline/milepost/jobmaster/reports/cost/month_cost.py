@@ -11,7 +11,7 @@ from milepost.jobmaster.reports.cost.pace import MEASURED_EPOCHS, pace_of
 from milepost.jobmaster.reports.timings import requests_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.retention.lineage import lineage
-from milepost.spec.values.cron import DAYS_OF_MONTH
+from milepost.spec.values.times.cron import DAYS_OF_MONTH
 from milepost.storage.concurrency.at_once import at_once
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.spec.values.cron import runs_per_day
+from milepost.spec.values.times.cron import runs_per_day
 
 MEASURED_EPOCHS = 10
 """An estimate is of so many epochs, the newest."""

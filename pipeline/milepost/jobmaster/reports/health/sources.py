@@ -10,7 +10,7 @@ from milepost.epoch.iso_times import iso_ms, watermark_text
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import NAMED_BAD_NAMES
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.next_input import (
+from milepost.jobmaster.job.input.next_input import (
     SourcePlans,
     left_out,
     no_match,

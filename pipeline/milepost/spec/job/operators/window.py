@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
 from milepost.spec.job.operators.keyed import Aggregates, KeyedOperator
-from milepost.spec.values.calendar import MOST_DAYS, Calendar, parse_calendar
-from milepost.spec.values.durations import format_duration, parse_duration
 from milepost.spec.values.fields import Duration, PositiveDuration, SpecModel
-from milepost.spec.values.time_zones import zone_data
+from milepost.spec.values.times.calendar import MOST_DAYS, Calendar, parse_calendar
+from milepost.spec.values.times.durations import format_duration, parse_duration
+from milepost.spec.values.times.time_zones import zone_data
 
 MOST_PANES = 1_000
 """Of one window: so many partial results are merged when it is done."""

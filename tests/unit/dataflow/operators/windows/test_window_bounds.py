@@ -18,8 +18,8 @@ from milepost.dataflow.operators.windows.window_bounds import (
     FixedSlides,
     FixedWindows,
 )
-from milepost.spec.values.calendar import Calendar, parse_calendar
-from milepost.spec.values.time_zones import zone_data
+from milepost.spec.values.times.calendar import Calendar, parse_calendar
+from milepost.spec.values.times.time_zones import zone_data
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US

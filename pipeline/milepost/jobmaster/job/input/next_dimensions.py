@@ -11,7 +11,7 @@ from milepost.dataflow.sources.planning.objects import list_objects
 from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.epoch.dimensions import DimensionInput, pinned
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.next_input import no_match, settling
+from milepost.jobmaster.job.input.next_input import no_match, settling
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.storage.open import open_store
 

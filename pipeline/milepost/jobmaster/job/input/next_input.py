@@ -25,7 +25,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.exchange.watermarks import held_back, operator_watermark
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.source_spec import SourceSpec
-from milepost.spec.values.durations import format_duration
+from milepost.spec.values.times.durations import format_duration
 from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import begin_beside
 from milepost.storage.open import open_store

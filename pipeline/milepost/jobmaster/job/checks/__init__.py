@@ -1,0 +1,1 @@
+"""What is checked of a job before it runs: its stores, and the library of its gate."""

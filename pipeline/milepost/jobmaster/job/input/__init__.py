@@ -1,0 +1,1 @@
+"""What a job would read next: objects of its sources, and versions of its static ones."""
