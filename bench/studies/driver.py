@@ -157,6 +157,7 @@ def _spec(bucket: str, cluster: SparkCluster) -> dict[str, Any]:
             {"uid": "result", "kind": "aggregate", "inputs": ["bids"], "key": ["auction"], "aggregates": AGGREGATES}
         ],
         "sinks": [sink],
+        "checkpointing": {"timeout": "2h"},
         "quality": [{"sink": "result", "expectations": _EXPECTATIONS}],
         "spark": {"master": cluster.url, "parallelism": 2, "conf": cluster.conf(_WORKER | _DRIVER)},
     }

@@ -110,6 +110,7 @@ def memory_group(limit_mb: int) -> Iterator[Path | None]:
         (group / "memory.limit_in_bytes").write_text(str(limit_mb * 2**20), encoding="ascii")
         yield group
     finally:
+        psutil.wait_procs([psutil.Process(pid) for pid in map(int, _lines(group / "cgroup.procs"))])
         group.rmdir()
 
 

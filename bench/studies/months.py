@@ -38,8 +38,10 @@ COLLECTED = 500
 RETAINED = 10
 TIMEOUT = "10s"
 """Of a checkpoint: the grace period of garbage follows from it."""
-_SHORTENED = {"_GRACE_MARGIN_MS": 0}
-"""An epoch takes a tenth of a second in place of a minute: an hour of grace would outlast the run."""
+WEEK_S = 20
+"""An epoch takes a tenth of a second in place of an hour: a table's log keeps a week of it, and an hour is grace."""
+_RETENTION = "milepost.protocol.retention.retention._GRACE_MARGIN_MS"
+_REACH = "milepost.spec.job.checkpointing_spec.Retained.reach_ms"
 _OPENERS = (
     "milepost.jobmaster.job.context.open_store",
     "milepost.jobmaster.job.input.next_input.open_store",
@@ -73,7 +75,7 @@ def _months_of(format_: str, epochs: int, folder: Path, say: Say) -> dict[str, A
 
 @contextmanager
 def small_job(format_: str, folder: Path, *, shortened: bool = True) -> Iterator[SmallJob]:
-    """The job, with what it needs. Args: shortened: the grace of its garbage is, as its epochs are."""
+    """The job, with what it needs. Args: shortened: grace, and what a table's log keeps, are, as its epochs are."""
     folder.mkdir(parents=True)
     with ExitStack() as stack:
         database = None
@@ -88,8 +90,9 @@ def small_job(format_: str, folder: Path, *, shortened: bool = True) -> Iterator
         }
         stack.enter_context(patch.dict(os.environ, environment))
         requests = Requests()
-        for name, shorter_ms in _SHORTENED.items() if shortened else ():
-            stack.enter_context(patch(f"milepost.protocol.retention.retention.{name}", shorter_ms))
+        if shortened:
+            stack.enter_context(patch(_RETENTION, 0))
+            stack.enter_context(patch(_REACH, WEEK_S * 1_000))
         stack.enter_context(counted_openers(requests))
         yield SmallJob(format_, folder, requests, database)
 

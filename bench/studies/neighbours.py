@@ -26,12 +26,12 @@ def measure_neighbours(
     with counted_openers(requests):
         one = _job(0, folder, requests)
         one.run(epochs)  # young epochs ask for less
-        alone = _asked(one, epochs, requests)
+        alone = _epochs(one, epochs) | _acts(one, requests)
         say(f"neighbours: alone {alone}")
         for number in range(1, jobs):
             other = _job(number, folder, requests)
             other.run(of_others)
-        beside = _asked(one, epochs, requests)
+        beside = _acts(one, requests) | _epochs(one, epochs)  # as old as it was, alone: `fsck` looks at all it has
         say(f"neighbours: beside {jobs - 1} others {beside}")
     shutil.rmtree(folder)
     return {"jobs": jobs, "alone": alone, "beside": beside}
@@ -41,11 +41,14 @@ def _job(number: int, folder: Path, requests: Requests) -> SmallJob:
     return SmallJob("parquet", folder / f"job-{number:02d}", requests, storage=folder / "storage")
 
 
-def _asked(job: SmallJob, epochs: int, requests: Requests) -> dict[str, dict[str, float]]:
+def _epochs(job: SmallJob, count: int) -> dict[str, dict[str, float]]:
+    point = job.run(count)
+    return {"an epoch": {"requests": point["mean_requests"], "cpu_s": point["mean_cpu_s"]}}
+
+
+def _acts(job: SmallJob, requests: Requests) -> dict[str, dict[str, float]]:
     from milepost.jobmaster.jobmaster import jobs_beside
 
-    point = job.run(epochs)
-    epoch = {"requests": point["mean_requests"], "cpu_s": point["mean_cpu_s"]}
     acts: dict[str, Callable[[], object]] = {
         "status": job.master.status,
         "list": lambda: job.master.list_checkpoints(limit=51),
@@ -53,7 +56,7 @@ def _asked(job: SmallJob, epochs: int, requests: Requests) -> dict[str, dict[str
         "gc": job.master.collect_garbage,
         "jobs": lambda: jobs_beside(job.master.context.job),
     }
-    return {"an epoch": epoch} | {name: _counted(act, requests) for name, act in acts.items()}
+    return {name: _counted(act, requests) for name, act in acts.items()}
 
 
 def _counted(act: Callable[[], object], requests: Requests) -> dict[str, float]:

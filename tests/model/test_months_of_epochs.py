@@ -23,18 +23,18 @@ SLACK = 1.03
 def test_an_epoch_after_months_asks_for_what_a_young_one_did_and_the_log_has_no_more_per_transition(
     tmp_path: Path,
 ) -> None:
-    """Nothing of an epoch depends on how many there were; 64 entries at most are read for the newest one."""
+    """Nothing of an epoch depends on how many there were; a process that knows nothing reads one entry of the log."""
     points = list[dict[str, Any]]()
     with small_job("parquet", tmp_path / "months", shortened=False) as job:
         for _ in range(HUNDREDS):
             points.append(job.run(HUNDRED) | job.stored())
         job.check()
     early, late = points[1], points[-1]
-    assert late["requests"] == early["requests"]
+    assert abs(late["requests"] - early["requests"]) <= 1, "of the median epoch"
     assert late["mean_requests"] <= SLACK * early["mean_requests"], (early["kinds"], late["kinds"])
     assert late["head_found_by"] == early["head_found_by"] == HEAD_FOUND_BY
     transitions = late["log_entries"] - early["log_entries"]
     assert transitions > (HUNDREDS - 2) * HUNDRED
     assert (late["log_bytes"] - early["log_bytes"]) / transitions <= BYTES_PER_TRANSITION
-    assert late["largest_entry"] <= SLACK * early["largest_entry"]
+    assert late["largest_entry"] <= 1.1 * early["largest_entry"]
     assert late["cache_bytes"] <= SLACK * early["cache_bytes"]
