@@ -36,8 +36,8 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.job.spec import QualitySpec
 from milepost.spec.values.expectation_combination import Combination
 
-HELD_ROWS = 1_000_000
-HELD_BYTES = 64 << 20
+DRIVER_ROWS = 1_000_000
+DRIVER_BYTES = 64 << 20
 """What the driver judges as one table: rows, and bytes as they are staged."""
 
 _PIECE_ROWS, _PIECE_BYTES = 131_072, 32 << 20
@@ -95,7 +95,7 @@ class GateRow:
 
 def is_large(committable: Committable) -> bool:
     """Return whether an epoch publishes more rows to a sink than the driver judges as one table."""
-    return committable.rows > HELD_ROWS or sum(file.size for file in committable.files) > HELD_BYTES
+    return committable.rows > DRIVER_ROWS or sum(file.size for file in committable.files) > DRIVER_BYTES
 
 
 def shares_of(

@@ -214,7 +214,7 @@ quality:
 def test_rows_are_judged_in_the_tasks_of_a_server(
     server: ConnectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("milepost.epoch.gate_shares.HELD_ROWS", 0)
+    monkeypatch.setattr("milepost.epoch.gate_shares.DRIVER_ROWS", 0)
     monkeypatch.setattr(TableStaging, "staged_table", None)
     job, runner = HeldJob(tmp_path, server), SparkEpochRunner()
     job.spec.write_text(job.spec.read_text() + GATE)

@@ -1,6 +1,6 @@
 """The gate's verdict on an epoch: few rows are judged here, as one table; more of them in parts, where the tasks run.
 
-Nothing that grows with the data happens in this process: beyond `HELD_ROWS` it gets what was found, not the rows.
+Nothing that grows with the data happens in this process: beyond `DRIVER_ROWS` it gets what was found, not the rows.
 """
 
 from __future__ import annotations

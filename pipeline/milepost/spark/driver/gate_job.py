@@ -26,7 +26,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import decode_answer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.errors import CheckpointError
-from milepost.spark.worker.task_memory import told
+from milepost.spark.worker.task_memory import explain_out_of_memory
 from milepost.spark.worker.worker_memory import MemoryBudget, budget_bytes, is_out_of_memory, worker_limit
 from milepost.storage.open import open_store
 
@@ -115,7 +115,7 @@ def _sent(rows: Iterator[GateRow], refused: Callable[[CheckpointError], GateRow]
     limit_bytes = worker_limit()
     budget = MemoryBudget(budget_bytes(limit_bytes), limit_bytes)
     try:
-        with told("it", budget):
+        with explain_out_of_memory("it", budget):
             for row in rows:
                 yield _batch(row)
     except CheckpointError as error:

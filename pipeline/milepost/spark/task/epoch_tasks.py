@@ -35,7 +35,7 @@ from milepost.spark.task.output_stage import OutputPlan, run_output_stage
 from milepost.spark.task.source_task import SourceSplit, run_source
 from milepost.spark.wire.level_plan import LevelPlan
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, SnapshotStarted, TaskOutput
-from milepost.spark.worker.task_memory import told
+from milepost.spark.worker.task_memory import explain_out_of_memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import MemoryBudget
 from milepost.spec.graph.graph import Node, SinkInput
@@ -137,7 +137,7 @@ class OperatorStage:
         """The items; a task that needs more memory than its worker has declines, and says what to set."""
         who = self._who(identity.subtask)
         try:
-            with told(who, budget):
+            with explain_out_of_memory(who, budget):
                 yield from items
         except EnvironmentUnusable as error:
             yield Declined(identity.decline_for(error, who, CheckpointFailureReason.ENVIRONMENT_UNUSABLE))

@@ -18,7 +18,7 @@ from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import CheckpointError, StateCorrupt
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.wire.task_output import Rows
-from milepost.spark.worker.task_memory import Memory, told
+from milepost.spark.worker.task_memory import Memory, explain_out_of_memory
 from milepost.state.buffers.buffers import decode_rows, encode_rows
 from milepost.state.buffers.spill import Spilled
 
@@ -69,7 +69,7 @@ class Staging:
         self._held_bytes += item.rows.nbytes
         if self._held_bytes > self._memory.budget.held_bytes:
             try:
-                with told(self._who(names[0]), self._memory.budget):
+                with explain_out_of_memory(self._who(names[0]), self._memory.budget):
                     rows = self._memory.spill.append(encode_rows(item.rows))
             except CheckpointError as error:
                 return self._refused(names[0], error)
@@ -93,7 +93,7 @@ class Staging:
         try:
             subtask, held_bytes = self._before.get(name, 0) + self._identity.subtask, self._memory.budget.held_bytes
             place = StagingPlace(self._identity.checkpoint_id, self._identity.token, subtask, held_bytes)
-            with told(self._who(name), self._memory.budget):
+            with explain_out_of_memory(self._who(name), self._memory.budget):
                 return self._sinks[name].stage_pieces(self._pieces(self._kept.get(name, [])), place)
         except CheckpointError as error:
             return self._refused(name, error)

@@ -42,7 +42,7 @@ def task_memory(directory: str | os.PathLike[str], budget: MemoryBudget = UNLIMI
 
 
 @contextmanager
-def told(who: str, budget: MemoryBudget) -> Iterator[None]:
+def explain_out_of_memory(who: str, budget: MemoryBudget) -> Iterator[None]:
     """Raise EnvironmentUnusable, which says what to set, in place of whatever says that memory ran out."""
     try:
         yield

@@ -24,7 +24,7 @@ def main(folder: str, limit_mb: int, budget: str) -> int:
     reserve_little()
     from milepost.protocol.records.errors import EnvironmentUnusable
     from milepost.protocol.records.object_store import StoreConfig
-    from milepost.spark.worker.task_memory import task_memory, told
+    from milepost.spark.worker.task_memory import explain_out_of_memory, task_memory
     from milepost.storage.local.store import LocalStore
 
     store = LocalStore(StoreConfig(url=Path(folder, "store").as_uri()))
@@ -36,7 +36,7 @@ def main(folder: str, limit_mb: int, budget: str) -> int:
         for epoch in range(len(ROWS)):
             with (
                 task_memory(str(Path(folder, "cache")), own if budget == "own" else UNLIMITED) as memory,
-                told("operator totals (level 1, subtask 0)", own),
+                explain_out_of_memory("operator totals (level 1, subtask 0)", own),
             ):
                 ack = _epoch(store, epoch, handles, memory, str(Path(folder, "cache")))
             handles = (ack["operators"]["totals"]["state"][""],)

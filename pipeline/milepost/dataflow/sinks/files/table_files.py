@@ -35,7 +35,7 @@ _PARALLEL_READS = 8
 _AHEAD_BYTES = 32 << 20
 """Of files that are read ahead, and of a file that is."""
 
-HELD_BYTES = 64 << 20
+IN_MEMORY_BYTES = 64 << 20
 """A file of more bytes is read from a copy on the disk."""
 
 _MAX_LISTINGS = 8
@@ -293,7 +293,7 @@ class TableFiles:
         """
         with ExitStack() as opened:
             try:
-                if body is not None or file.size <= HELD_BYTES:
+                if body is not None or file.size <= IN_MEMORY_BYTES:
                     body = self._get(file) if body is None else body
                     size, sha256 = len(body), hashlib.sha256(body).hexdigest() if verify else ""
                     reader = pa.BufferReader(body)

@@ -28,7 +28,7 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.row_steps.prepared_rows import PreparedRows, prepare
 from milepost.spark.wire.task_output import Declined, Rows, TaskOutput
-from milepost.spark.worker.task_memory import told
+from milepost.spark.worker.task_memory import explain_out_of_memory
 from milepost.state.cache.mapped_tables import MappedTables
 from milepost.state.layers.key_hash import KeyHash
 from milepost.storage.checked import read_handle
@@ -100,7 +100,7 @@ class LookupStage:
         who = f"operator {uids} (level {self.level}, subtask {attempt.subtask})"
         refused: Decline | None = None
         try:
-            with told(who, attempt.memory.budget):
+            with explain_out_of_memory(who, attempt.memory.budget):
                 store = attempt.open_store(self.job_store)
                 opened = {plan.lookup.uid: plan.open(store) for plan in self.plans}
                 for item in items:

@@ -149,7 +149,7 @@ def test_latest_rows_come_in_pieces_as_they_come_all_at_once(
     for held_bytes in (_ALL_AT_ONCE, 60):
         with pytest.MonkeyPatch.context() as patch:
             hold_few_rows(patch, held_bytes)
-            for name in ("HELD_BYTES", "_AHEAD_BYTES"):
+            for name in ("IN_MEMORY_BYTES", "_AHEAD_BYTES"):
                 patch.setattr(table_files, name, held_bytes)
             pieces = list(files.latest_pieces(staged, KEYED, ("k",), verify=True))
             keys = list(files.latest_pieces(staged, KEYED, ("k",), columns=("k",)))
@@ -165,7 +165,7 @@ def test_of_a_table_in_pieces_no_more_than_so_much_is_in_memory_at_once(
     hold_few_rows(monkeypatch, held_bytes)
     monkeypatch.setattr(spilled_rows, "_PIECE_BYTES", 8 << 10)
     monkeypatch.setattr(ordered_rows, "_MERGED_RUNS", 64)
-    for name in ("HELD_BYTES", "_AHEAD_BYTES"):
+    for name in ("IN_MEMORY_BYTES", "_AHEAD_BYTES"):
         monkeypatch.setattr(table_files, name, held_bytes)
     files = TableFiles("table", store)
     schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -195,7 +195,7 @@ def test_a_disk_that_is_too_full_for_a_copy_of_a_file_is_told_with_what_to_do(
     files = TableFiles("table", store)
     file = files.stage([pa.table({"k": [1], "v": ["a"]}, schema=KEYED)], StagingPlace(1, 1, 0, _ALL_AT_ONCE), "0")
     assert file is not None
-    monkeypatch.setattr(table_files, "HELD_BYTES", 0)
+    monkeypatch.setattr(table_files, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(table_files.tempfile, "TemporaryFile", partial(Path("/dev/full").open, "w+b"))
     with pytest.raises(EnvironmentUnusable, match=r"sink table: .* cannot take"):
         files.fetch(file, KEYED, verify=True)
@@ -209,7 +209,7 @@ def test_a_disk_that_does_not_give_a_copy_back_is_told_and_the_file_is_not_calle
     file = files.stage([pa.table({"k": [1], "v": ["a"]}, schema=KEYED)], StagingPlace(1, 1, 0, _ALL_AT_ONCE), "0")
     assert file is not None
     with monkeypatch.context() as patch:
-        patch.setattr(table_files, "HELD_BYTES", 0)
+        patch.setattr(table_files, "IN_MEMORY_BYTES", 0)
         patch.setattr(table_files.tempfile, "TemporaryFile", lambda **_: BrokenDisk())
         with pytest.raises(EnvironmentUnusable, match=r"sink table: .* cannot give back"):
             files.fetch(file, KEYED, verify=True)

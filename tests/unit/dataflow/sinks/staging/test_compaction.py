@@ -286,7 +286,7 @@ def test_what_waits_on_the_disk_makes_the_same_buckets(keys: list[list[int]], su
 
         in_memory = staged(1 << 30)
         assert all(staged(held_bytes) == in_memory for held_bytes in (1, 60, 200))
-        patch.setattr(table_files, "HELD_BYTES", 0)
+        patch.setattr(table_files, "IN_MEMORY_BYTES", 0)
         assert staged(1) == in_memory
 
 
@@ -299,7 +299,7 @@ def test_a_large_file_is_read_from_a_copy_on_the_disk_one_row_group_at_a_time(
     file = table_of.stage(tables, StagingPlace(1, 1, 0, 1), "0")
     assert file is not None
     whole = table_of.fetch(file, SCHEMA, verify=True)
-    monkeypatch.setattr(table_files, "HELD_BYTES", 0)
+    monkeypatch.setattr(table_files, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(checked, "_PIECE_BYTES", 1000)
     pieces = list(table_of.pieces(file, SCHEMA, verify=True))
     assert [piece.num_rows for piece in pieces] == [1000] * 5
