@@ -74,6 +74,14 @@ class Model:
         lineages = self.lineages(job)
         return [read_try(self.folder, *one) for one in lineages[int(head.state.timeline().head)]]
 
+    def unseen(self, job: LoadedJob) -> set[str]:
+        """Return the operators and sinks of a spec with which the epoch that made the head was not run yet."""
+        tries = self.tries(job)
+        if not tries:
+            return set()
+        uids = {one.uid for one in job.spec.operators} - {self._now(uid) for uid in tries[-1].uids}
+        return uids | ({one.name for one in job.spec.sinks} - tries[-1].sinks)
+
     def lineages(self, job: LoadedJob) -> dict[int, Lineage]:
         """Return what led to each checkpoint that a job ever completed: to a restored one, what it is a copy of."""
         found: dict[int, Lineage] = {0: ()}

@@ -109,8 +109,7 @@ class Play:
         self.proxy.rate = 0.0  # what people look at before they change it is not what fails
         job, random = self.job, self.random
         rows = [act[3] for act in self.example.acts]
-        streams = [name for name in job.document["sources"] if name != STATIC]
-        for source, numbers in zip(streams, rows[number % len(rows)], strict=False):
+        for source, numbers in zip(self._streams, rows[number % len(rows)], strict=False):
             if numbers:
                 job.land(source, rows_table(numbers, number))
         if STATIC in job.document["sources"] and random.random() < 0.3:
@@ -126,6 +125,10 @@ class Play:
             self._did(what)
         if random.random() < _REFUSED:
             self._refused()
+
+    @property
+    def _streams(self) -> list[str]:
+        return [name for name in self.job.document["sources"] if name != STATIC]
 
     def _did(self, what: str, detail: str = "") -> None:
         self.told.people[what] += 1
@@ -211,6 +214,8 @@ class Play:
                 act = further
             elif act is not Act.EPOCH:
                 act = Act.EPOCH
+            elif ended.said == "NothingToDo" and self.job.model.unseen(self.job.loaded):
+                self.job.land(self._streams[0], rows_table([0], 0))  # what was added is there from the next epoch on
             elif ended.said == "NothingToDo":
                 return self._equals()
             else:
