@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from milepost.spark.driver.runner import SparkEpochRunner
 from tests.harness.chaos.lost_jvm import Asked, Requests, jvms, number, requests_to_the_jvm, with_words
 from tests.harness.jobs.flights.flights_job import FlightsJob
 from tests.harness.jobs.flights.kill_chain import without_quality
+from tests.harness.servers.processes.own_process import in_own_process
 
 MOMENTS = 12
 """So many requests of an epoch, spread over all of them."""
@@ -53,12 +53,9 @@ class Driver:
 
 
 def in_a_process(capfd: pytest.CaptureFixture[str], act: Callable[..., None], *arguments: object) -> None:
-    """Run a test in a process of its own, that of others keeps its Spark; no stack trace is on its stderr."""
-    process = multiprocessing.get_context("spawn").Process(target=_told, args=(act, *arguments))
-    process.start()
-    process.join()
+    """Run a test in a process of its own; no stack trace is on its stderr."""
+    in_own_process(_told, act, *arguments)
     said = capfd.readouterr().err
-    assert process.exitcode == 0, said
     assert "Traceback" not in said, said
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from milepost.protocol.records.errors import EnvironmentUnusable
 
-_REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+_REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 @contextmanager

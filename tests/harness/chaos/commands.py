@@ -12,13 +12,18 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+import psutil
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import CheckpointError
 from milepost.spec.load.load import LoadedJob, load_job
 from tests.harness.chaos.small_limits import shorten_grace, shrink
 from tests.harness.chaos.tries import CapturingRunner, SparkRunner, new_runner
+from tests.harness.servers.processes.mortal_run import plan_stores
+from tests.harness.servers.processes.processes import wait_until
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
@@ -119,12 +124,22 @@ class Ended:
 class Running:
     """A command that is under way."""
 
-    def __init__(self, spec: Path, captured: Path, command: Command, limits: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        spec: Path,
+        captured: Path,
+        command: Command,
+        limits: Mapping[str, int] = MappingProxyType({}),
+        plan: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """Begin it. Args: plan: of its stores, as in `mortal_run`."""
         self.command = command
         self._began_s = time.monotonic()
         self._said, said = _SERVER.Pipe(duplex=False)
         self._process = _SERVER.Process(
-            target=_run, args=(str(spec), str(captured), command, limits, dict(os.environ), said), daemon=True
+            target=_run_under,
+            args=(dict(plan), str(spec), str(captured), command, dict(limits), dict(os.environ), said),
+            daemon=True,
         )
         self._process.start()
         said.close()
@@ -134,6 +149,16 @@ class Running:
 
     def freeze(self) -> None:
         self._signal(signal.SIGSTOP)
+
+    def frozen(self) -> bool:
+        """Wait until it has stopped itself, as its plan says. Returns False: it has ended instead."""
+        process = psutil.Process(self._process.pid)
+        wait_until(
+            lambda: not self._process.is_alive() or process.status() == psutil.STATUS_STOPPED,
+            seconds=ENDS_WITHIN_S,
+            what=f"the moment at which `{self.command}` freezes",
+        )
+        return self._process.is_alive()
 
     def wake(self) -> None:
         self._signal(signal.SIGCONT)
@@ -157,6 +182,12 @@ class Running:
         except EOFError:
             ended = Ended(self.command, f"ended by signal {-(self._process.exitcode or 0)}")
         return replace(ended, took_s=time.monotonic() - self._began_s)
+
+
+def _run_under(plan: dict[str, Any], *arguments: Any) -> None:
+    if plan:
+        plan_stores(plan)
+    _run(*arguments)
 
 
 def _run(

@@ -8,7 +8,7 @@ from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.storage.scratch_disk import on_scratch_disk
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO])
 def test_what_the_disk_refuses_is_told_with_whose_it_is_and_what_to_do(number: int) -> None:
     with (
         pytest.raises(EnvironmentUnusable) as raised,

@@ -3,7 +3,8 @@
     python -m tests.harness.servers.processes.mortal_run '{"die": {…}}' run JOB --until-caught-up
 
 The plan, JSON: `die`: kill -9 of this process right after the store did the write it describes; `hold`: wait for ever
-before that write, to be killed from outside; `clock_ahead_ms`: the store's clock, for what needs time to pass; `spark`:
+before that write, to be killed from outside; `freeze`: stop this process (SIGSTOP) right before a write of its epoch,
+once it has told which that is in a file; `clock_ahead_ms`: the store's clock, for what needs time to pass; `spark`:
 false runs epochs in this process.
 Spark's JVM keeps its own standard input open, so it lives on as an orphan whatever happens to its driver.
 """
@@ -17,7 +18,8 @@ import signal
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from milepost.__main__ import main
@@ -26,6 +28,10 @@ from milepost.jobmaster.job.input import next_input as epoch_inputs
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.stores.hooked_store import HookedStore
+
+WRITES = ("put", "create", "delete")
+PROBES = "_probe/"
+"""What a process tries a store with, before it uses it."""
 
 
 @dataclass
@@ -53,6 +59,30 @@ class WritePoint:
         return self.skip < 0
 
 
+@dataclass
+class Freeze:
+    """The write before which this process stops, until somebody wakes it.
+
+    Attributes:
+        told: file that says what it is. write: its number, from 0, among those whose store and key have a match.
+    """
+
+    told: str
+    write: int = 0
+    match: str = ""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def before(self, store: ObjectStore, operation: str, key: str) -> None:
+        place = f"{store.config.url}/{key}"
+        if operation not in WRITES or key.startswith(PROBES) or not re.search(self.match, place):
+            return
+        with self._lock:
+            self.write -= 1
+            if self.write == -1:
+                Path(self.told).write_text(f"{operation} {place}", encoding="utf-8")
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+
 @dataclass(eq=False)
 class MortalStore(HookedStore):
     """The inner store under the process's plan."""
@@ -67,6 +97,7 @@ def plan_stores(plan: dict[str, Any]) -> None:
     """Let every store that the driver opens follow the plan; those of the Python workers stay as they are."""
     die = WritePoint(**plan["die"]) if "die" in plan else None
     hold = WritePoint(**plan["hold"]) if "hold" in plan else None
+    freeze = Freeze(**plan["freeze"]) if "freeze" in plan else None
 
     def opened(config: StoreConfig) -> ObjectStore:
         inner = open_store(config)
@@ -74,6 +105,8 @@ def plan_stores(plan: dict[str, Any]) -> None:
         def before(operation: str, key: str) -> None:
             if hold is not None and hold.struck(inner, operation, key):
                 threading.Event().wait()
+            if freeze is not None:
+                freeze.before(inner, operation, key)
 
         def after(operation: str, key: str) -> None:
             if die is not None and die.struck(inner, operation, key):
