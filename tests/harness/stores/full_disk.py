@@ -1,6 +1,6 @@
 """A disk without room, for real and without privileges: the kernel refuses every file beyond some bytes (EFBIG).
 
-RLIMIT_FSIZE is set on processes that run already, so the JVM, whose scratch files lie elsewhere, is left alone.
+RLIMIT_FSIZE is set on processes that run already, so the JVM, whose scratch files lie elsewhere, can be left alone.
 """
 
 from __future__ import annotations
@@ -26,6 +26,13 @@ def python_workers() -> list[psutil.Process]:
     """The daemon that forks this process's Spark Python workers, and those it has forked."""
     found = [each for each in psutil.Process().children(recursive=True) if _is_worker(each)]
     assert found, "no Spark Python worker has been started by this process"
+    return found
+
+
+def spark_jvm() -> list[psutil.Process]:
+    """The JVM of this process's Spark."""
+    found = [child for child in psutil.Process().children() if child.name() == "java"]
+    assert found, "no JVM has been started by this process"
     return found
 
 

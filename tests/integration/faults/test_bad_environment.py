@@ -18,7 +18,7 @@ from tests.harness.jobs.flights.flights_job import FLIGHTS_SPEC, FlightsJob
 from tests.harness.jobs.flights.recovering_job import RecoveringJob, quality_section
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost, milepost_process
 from tests.harness.servers.s3_servers import Seaweed
-from tests.harness.stores.full_disk import no_room, python_workers
+from tests.harness.stores.full_disk import no_room, python_workers, spark_jvm
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +52,15 @@ def test_a_disk_that_fills_while_subtasks_write_state_and_tables(recovering: Rec
     with no_room(python_workers(), 1_000):
         outcome = milepost("run", job.spec_path)
     assert_clear_error(outcome, 8, "ENVIRONMENT_UNUSABLE", "was not written", "Free space on the disk")
+    recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
+    recovering.recover(failed=False)
+
+
+def test_a_disk_that_fills_with_what_spark_shuffles(recovering: RecoveringJob) -> None:
+    """Spark gives the job up after some tries; no failure of the job, and the next run has what it needs."""
+    with no_room(spark_jvm(), 200):
+        outcome = milepost("run", recovering.job.spec_path)
+    assert_clear_error(outcome, 8, "a disk does not take what Spark shuffles: File too large", "spark.local.dir")
     recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
     recovering.recover(failed=False)
 

@@ -27,7 +27,7 @@ from milepost.spark.driver.kept_frame import KeptFrame
 from milepost.spark.driver.lost_tasks import lost_task
 from milepost.spark.driver.probe import libraries_of_plan, probe, unusable
 from milepost.spark.driver.spark_answers import spark_answers
-from milepost.spark.driver.spark_errors import crash, refusal
+from milepost.spark.driver.spark_errors import crash, full_disk, refusal
 from milepost.spark.driver.sql_projection import SqlSchemas
 from milepost.spark.task.epoch_tasks import subtask_answers
 from milepost.spark.task.levels import EpochLevels, plan_levels
@@ -151,6 +151,8 @@ class SparkEpochRunner:
             died = lost_task(plan, epoch.splits if epoch is not None else (), str(error))
             if died is not None:
                 raise died from error
+            if (full := full_disk(plan.checkpoint_id, str(error))) is not None:
+                raise full from error
             if isinstance(error, Py4JJavaError):
                 raise crash(plan.checkpoint_id, error) from error
             if not isinstance(error, PySparkException):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 
-from milepost.protocol.records.errors import SubtaskDeclined
+from milepost.protocol.records.errors import EnvironmentUnusable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.row_steps.sql_expression import SqlExpression
@@ -24,6 +24,12 @@ _WIDE_COLUMN = re.compile(r"(`?)\bn_\w+\1\.")
 """Our qualifier of an input's columns: `n_<node>`."""
 
 _NO_ROOM = "UNABLE_TO_ACQUIRE_MEMORY"
+
+_DISK_FULL = re.compile(
+    r"java\.(?:io\.IOException|nio\.file\.FileSystemException): "
+    r"[^\n]*?(No space left on device|Disk quota exceeded|File too large)"
+)
+"""Said by Spark's own files: what a Python worker cannot write, it tells by itself."""
 
 _FOR_LARGE_ROWS = (
     "A row that a task passes on has to fit into its share of the JVM's memory: raise `spark.driver.memory` in "
@@ -69,6 +75,23 @@ def crash(checkpoint_id: CheckpointId, error: Py4JJavaError) -> SubtaskDeclined:
         hint=_remedy(reason, what),
         reason=reason.value,
         detail=what,
+        checkpoint_id=checkpoint_id,
+    )
+
+
+def full_disk(checkpoint_id: CheckpointId, said: str) -> EnvironmentUnusable | None:
+    """Return the typed refusal for a disk that takes no more of what Spark shuffles; None: that is not what happened.
+
+    Args: said: the text of Spark's error.
+    """
+    found = _DISK_FULL.search(said)
+    if found is None:
+        return None
+    return EnvironmentUnusable(
+        f"checkpoint {checkpoint_id}: a disk does not take what Spark shuffles: {found[1]}. Nothing of this epoch is "
+        "visible.",
+        hint="free space there, or name a folder on another disk: `spark.local.dir` below `spark.conf`, or "
+        "SPARK_LOCAL_DIRS of a cluster's workers; without either it is the machine's temporary folder",
         checkpoint_id=checkpoint_id,
     )
 
