@@ -27,7 +27,7 @@ ALL = pytest.param(tuple(Phase), marks=pytest.mark.referee, id="all phases")
 EVERY_MINUTE = "schedule: {cron: '* * * * *', timezone: UTC}\n"
 FAULT_S = 240.0
 MINUTE_S = 60.0
-CLEARS = 5
+CLEARS = 3
 STARTED = ("running", "success", "failed", "up_for_retry")
 
 
