@@ -20,7 +20,7 @@ def hold(*options: str) -> str:
 
 
 def test_a_random_job_equals_the_model_after_faults_kills_commands_and_changes() -> None:
-    told = hold("--seed", "2", "--jobs", "1", "--length", "4", "--spark-every", "0")
+    told = hold("--seed", "3", "--jobs", "1", "--length", "4", "--spark-every", "0")
     assert told.endswith("nothing was lost, nothing doubled")
 
 

@@ -187,15 +187,14 @@ class ChaosJob:
         return check_reachable(job, self.client, self.bucket, prefixes)
 
     def fork(self, folder: Path, places: Places, random: Random) -> ChaosJob:
-        """A new job of the same spec, with a storage and tables of its own; it reads what lands for this one."""
+        """A new job of the same spec, with a storage and tables of its own; what lands for one of them both read."""
         document = copy.deepcopy(self.document) | {"name": "fork", "storage": f"{places.root}/store"}
         document.pop("quality", None)
         document["sinks"] = [places.put(sink, sink["format"], random) for sink in document["sinks"]]
         shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("catalog.db*"))
         model = Model(folder / "captured", dict(self.model.renamed), self.model.by_record(self.loaded))
-        landed = copy.deepcopy(self.landed)
         return ChaosJob(
-            folder, document, places, self.client, self.bucket, self.landing, self.limits, model, landed
+            folder, document, places, self.client, self.bucket, self.landing, self.limits, model, self.landed
         ).write()
 
 
