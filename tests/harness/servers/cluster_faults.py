@@ -14,7 +14,8 @@ from tests.harness.servers.processes.processes import wait_until
 from tests.harness.servers.proxies.holding_proxy import Hold
 from tests.harness.servers.spark_cluster import Machine, SparkCluster
 
-PATIENCE_S = 240.0
+PATIENCE_S = 900.0
+"""Of waits that end as soon as there is what is waited for; a busy machine starts a JVM in minutes."""
 
 
 class Driver:

@@ -100,6 +100,11 @@ class Machine:
             return []
         return [self.process, *self.process.children(recursive=True)]
 
+    @property
+    def shuffled(self) -> list[Path]:
+        """The files of what its executors have shuffled: each has one with the data and one with an index."""
+        return [*self.folder.glob(f"{FOLDERS['SPARK_LOCAL_DIRS']}/**/shuffle_*")]
+
     def stop(self, *, kill: bool = False) -> None:
         """End the process with all that it started."""
         if self.process is not None:
@@ -131,12 +136,16 @@ class SparkCluster:
         )
         for machine in self.machines:
             self.start_worker(machine)
-        wait_until(lambda: self._workers() == len(self.machines), seconds=120, what="the workers of the Spark cluster")
+        self.wait_for_workers()
 
     def start_worker(self, machine: Machine) -> None:
         ports = ("--host", machine.address, "--port", "0", "--webui-port", "0")
         sizes = ("--cores", str(CORES), "--memory", "2g")
         machine.start("spark-class", "org.apache.spark.deploy.worker.Worker", *ports, *sizes, self.url)
+
+    def wait_for_workers(self) -> None:
+        """Wait until the master knows each machine."""
+        wait_until(self._all_alive, seconds=120, what="the workers of the Spark cluster")
 
     def stop(self) -> None:
         for machine in (*self.machines, self._master):
@@ -173,6 +182,9 @@ class SparkCluster:
             [self.python, "-c", code],
             env=machine.environment, cwd=machine.folder / "home", capture_output=True, text=True, check=False,
         )  # fmt: skip
+
+    def _all_alive(self) -> bool:
+        return self._workers() == len(self.machines)
 
     def _workers(self) -> int | None:
         """How many workers the master has; None: it does not answer yet."""

@@ -1,0 +1,59 @@
+"""The flights job on a cluster: each epoch reads two objects, and compacts a table in its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.harness.jobs.connected_job import ConnectedJob
+from tests.harness.jobs.milepost_cli import Outcome
+from tests.harness.jobs.spec_edits import edited
+from tests.harness.servers.s3_servers import Seaweed
+
+SMALL = {"milepost.dataflow.sinks.staging.compaction.COMPACT_FILES": 1}
+"""Constants of the driver: with these each epoch compacts a small table."""
+
+Matches = Callable[[str, str], bool]
+
+PHASES: dict[str, Matches] = {
+    "sent to the second level": lambda method, path: method == "PUT" and "/metrics/1-" in path,
+    "a table compacted": lambda method, path: method == "GET" and "/carriers/" in path and path.endswith(".parquet"),
+    "sinks staged": lambda method, path: method == "PUT" and "/hourly/" in path and path.endswith(".parquet"),
+}
+"""By what a task asks of the storage then, in the order of an epoch; sinks are staged while state is uploaded."""
+
+COMMIT: Matches = lambda method, path: method == "PUT" and path.endswith("/_metadata")  # noqa: E731
+"""By what the driver asks when all tasks are done."""
+
+
+@dataclass(frozen=True)
+class ClusteredFlights(ConnectedJob):
+    """Days land two by two.
+
+    Attributes:
+        days: that have landed.
+    """
+
+    days: list[int] = field(default_factory=list)
+
+    @classmethod
+    def on(cls, folder: Path, server: Seaweed, spark: str) -> ClusteredFlights:
+        """Write the spec. Args: spark: the section of this name without its end."""
+        job = cls.connected(folder, server, spark)
+        assert isinstance(job, cls)
+        edit = {"max_files: 4": "max_files: 2", "carriers, format: delta": "carriers, format: parquet"}
+        edit |= {"    event_time:": "    settle: 0s\n    event_time:"}
+        job.spec_path.write_text(edited(job.spec_path.read_text(), edit))
+        return job
+
+    def land_next(self) -> None:
+        """Land the days of one epoch."""
+        days = range(len(self.days) + 1, len(self.days) + 3)
+        self.land(days)
+        self.days.extend(days)
+
+    def assert_completed(self, outcome: Outcome) -> None:
+        """The epoch completed, and every table is right."""
+        assert outcome.exit_code == 0, outcome.stderr
+        self.assert_tables_equal_the_oracle()
