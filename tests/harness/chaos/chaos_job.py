@@ -89,9 +89,11 @@ class ChaosJob:
             document["spark"]["remote"] = remote
         source = random.choice([one for one in document["sources"] if one != STATIC])
         if remote is None and random.random() < 0.3:
-            _add(document, [counting_operator("counted", source)], "append")
+            _add(document, counting_operator("counted", source), "append")
         if random.random() < 0.6:
-            _add(document, served_operators(source, random), "upsert")
+            clean, served = served_operators(source, random)
+            _add(document, clean, "append")  # what nobody reads but with marks of deletes is not looked at
+            _add(document, served, "upsert")
         job = cls(
             folder,
             document,
@@ -198,8 +200,7 @@ class ChaosJob:
         ).write()
 
 
-def _add(document: dict[str, Any], operators: list[dict[str, Any]], mode: str) -> None:
-    """Add operators to a spec, with a table of the last one's rows."""
-    document["operators"] += operators
-    uid = operators[-1]["uid"]
-    document["sinks"].append({"name": uid, "input": uid, "mode": mode})
+def _add(document: dict[str, Any], operator: dict[str, Any], mode: str) -> None:
+    """Add an operator to a spec, with a table of its rows."""
+    document["operators"].append(operator)
+    document["sinks"].append({"name": operator["uid"], "input": operator["uid"], "mode": mode})
