@@ -6,7 +6,7 @@ import copy
 import io
 import json
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -195,9 +195,7 @@ class ChaosJob:
         document["sinks"] = [places.put(sink, sink["format"], random) for sink in document["sinks"]]
         shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("catalog.db*"))
         model = Model(folder / "captured", dict(self.model.renamed), self.model.by_record(self.loaded))
-        return ChaosJob(
-            folder, document, places, self.client, self.bucket, self.landing, self.limits, model, self.landed
-        ).write()
+        return replace(self, folder=folder, document=document, places=places, model=model, saved=[]).write()
 
 
 def _add(document: dict[str, Any], operator: dict[str, Any], mode: str) -> None:
