@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import zipfile
 from pathlib import Path
 
@@ -39,3 +40,16 @@ def test_code_that_changed_after_it_was_imported_is_not_sent(tmp_path: Path, mon
     with pytest.raises(EnvironmentUnusable, match="changed after this process had imported it"):
         shipped_code.shipped_code()
     assert not [*tmp_path.rglob("*.zip")]
+
+
+def test_a_disk_that_takes_no_archive_is_told_and_nothing_is_left_on_it(tmp_path: Path) -> None:
+    """Of so many bytes a file may be no larger: what the disk says then is what a full one says in other words."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(EnvironmentUnusable, match=r"cannot be packed in .*code-1.*File too large"):
+            shipped_code.shipped_code()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert shipped_code.shipped_code().is_file()

@@ -7,7 +7,6 @@ run (I13).
 
 from __future__ import annotations
 
-import os
 import tempfile
 import zipfile
 from collections.abc import Mapping
@@ -82,11 +81,19 @@ def _write(archive: Path) -> None:
             "Spark's executors. Nothing was run.",
             hint="run the epoch in a new process",
         )
-    archive.parent.mkdir(exist_ok=True, mode=0o700)
-    descriptor, temporary = tempfile.mkstemp(dir=archive.parent, prefix=".code-")
-    with os.fdopen(descriptor, "wb") as stream, zipfile.ZipFile(stream, "w") as written:
-        for name, body in sources:
-            about = zipfile.ZipInfo(name, _WRITTEN)
-            about.external_attr = 0o644 << 16
-            written.writestr(about, body, zipfile.ZIP_DEFLATED)
-    Path(temporary).replace(archive)
+    try:
+        archive.parent.mkdir(exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".code-") as folder:
+            packed = Path(folder) / archive.name
+            with zipfile.ZipFile(packed, "w") as written:
+                for name, body in sources:
+                    about = zipfile.ZipInfo(name, _WRITTEN)
+                    about.external_attr = 0o644 << 16
+                    written.writestr(about, body, zipfile.ZIP_DEFLATED)
+            packed.replace(archive)
+    except OSError as error:
+        raise EnvironmentUnusable(
+            f"the code that is sent to Spark's executors cannot be packed in {archive.parent} ({error}). "
+            "Nothing was run.",
+            hint="free space there, or set XDG_CACHE_HOME to a folder on another disk",
+        ) from error
