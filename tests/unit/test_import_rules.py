@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from milepost import api
+from milepost.jobmaster import jobmaster
 from tests.harness.import_rules import (
     ALLOWED,
     FLOORS,
@@ -94,6 +95,7 @@ def test_the_stable_surface_has_what_it_names_and_loads_no_more_than_is_asked_fo
     }
     assert typed - {"SparkEpochRunner", "open_runner"} == set(api.__all__) - {"spark_runner"}
     assert all(getattr(api, name).__name__ == name for name in api.__all__)
+    assert [name for name in jobmaster.__all__ if not hasattr(jobmaster, name)] == []
     with pytest.raises(AttributeError, match="nope"):
         _ = api.nope
     code = f"import sys; from {PACKAGE}.api import open_store; print('{PACKAGE}.jobmaster' in sys.modules)"

@@ -148,7 +148,7 @@ class Seaweed(S3Server):
     """SeaweedFS: master, volume server, filer and S3 gateway in one process. It checks signatures.
 
     Attributes:
-        volume_mb: of each of its hundred volumes.
+        volume_mb: of each of its volumes; a bucket takes seven.
     """
 
     name = "SeaweedFS"
@@ -175,7 +175,7 @@ class Seaweed(S3Server):
             "-master.heartbeatInterval=100ms",
             f"-volume.port={volume}",
             f"-volume.port.grpc={volume_grpc}",
-            "-volume.max=100",
+            "-volume.max=1000",
             "-volume.minFreeSpace=100MiB",
             "-filer",
             f"-filer.port={filer}",

@@ -46,6 +46,14 @@ def test_a_disk_that_is_full_before_anything_is_planned(recovering: RecoveringJo
     recovering.recover(failed=False)
 
 
+def test_a_disk_that_does_not_take_what_tasks_are_to_do(recovering: RecoveringJob) -> None:
+    with no_room([psutil.Process()], 4_000):
+        outcome = milepost("run", recovering.job.spec_path)
+    assert_clear_error(outcome, 8, "cannot take what the tasks of an epoch do", "spark.local.dir")
+    recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
+    recovering.recover(failed=False)
+
+
 def test_a_disk_that_fills_while_subtasks_write_state_and_tables(recovering: RecoveringJob) -> None:
     """A subtask declines: no worker dies, and the reason does not count as a failure of the job."""
     job = recovering.job
@@ -68,8 +76,8 @@ def test_a_disk_that_fills_with_what_spark_shuffles(recovering: RecoveringJob) -
 def test_a_disk_that_fills_before_the_commit_point(recovering: RecoveringJob) -> None:
     """All subtasks have acknowledged; `_metadata` cannot be written, so nothing is complete."""
     job = recovering.job
-    manifest = max(sizes(job.folder / "store" / "flights" / "manifest"))
-    with no_room([psutil.Process()], 2 * manifest):
+    (metadata,) = (path.stat().st_size for path in (job.folder / "store").rglob("_metadata"))
+    with no_room([psutil.Process()], metadata * 3 // 4):
         outcome = milepost("run", job.spec_path)
     assert_clear_error(outcome, 8, "_metadata", "was not written", "Free space on the disk")
     recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")

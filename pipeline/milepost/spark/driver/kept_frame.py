@@ -10,7 +10,7 @@ machine, or of a Spark Connect server, are sent theirs by Spark.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,9 +19,9 @@ from pyspark import TaskContext
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 
+from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.driver.epoch_graph import Stage, epoch_frame
 from milepost.spark.task.epoch_tasks import Batches
-from milepost.storage.scratch_disk import on_scratch_disk
 
 _PLACE = "milepost.tasks"
 """Property of a job: the folder in which what its tasks do lies, a file of each stage."""
@@ -60,10 +60,18 @@ class KeptFrame:
         if self._frame is None or self._of != (subtasks, same):
             self._frame, self._of = epoch_frame(self._session, subtasks, same), (subtasks, same)
         context = self._session.sparkContext
-        with TemporaryDirectory(prefix="tasks-", dir=context._temp_dir, ignore_cleanup_errors=True) as folder:
-            with on_scratch_disk("take what the tasks of an epoch do"):
+        with ExitStack() as opened:
+            try:
+                folder = opened.enter_context(
+                    TemporaryDirectory(prefix="tasks-", dir=context._temp_dir, ignore_cleanup_errors=True)
+                )
                 for number, stage in enumerate(stages):
                     _file(folder, number).write_bytes(CloudPickleSerializer().dumps(stage.task))
+            except OSError as error:
+                raise EnvironmentUnusable(
+                    f"{context._temp_dir} cannot take what the tasks of an epoch do ({error}). Nothing was run.",
+                    hint="free space there, or name a folder on another disk: `spark.local.dir` below `spark.conf`",
+                ) from error
             context.setLocalProperty(_PLACE, folder)
             # Run under its own name, the frame would give the rows again that it exchanged the last time.
             yield self._frame.alias("epoch")
