@@ -92,7 +92,7 @@ def _another_table(job: ChaosJob, random: Random) -> bool:
 
 
 def _add_sink(job: ChaosJob, sink: Document, random: Random) -> None:
-    key = next((one["key"] for one in job.document["operators"] if one["uid"] == sink["input"]), [])
+    key = next((one.get("key", []) for one in job.document["operators"] if one["uid"] == sink["input"]), [])
     job.document["sinks"].append(job.places.put(sink, random.choice(formats_of(sink["mode"], key)), random))
 
 
