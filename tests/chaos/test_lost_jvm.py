@@ -87,6 +87,7 @@ def _at_a_few_moments(driver: Driver) -> None:
     assert driver.dies(lambda request: request.startswith("a\n")) == "lost", "amid the answer of the epoch's job"
     assert driver.dies(with_words("JavaSparkContext")) == "not started"
     assert not jvms(), "what did not start is ended"
+    assert driver.dies(with_words("PythonAccumulatorV2")) == "not started", "half of a context is none"
     assert driver.run() == "completed"
     assert driver.dies(with_words("removeJobTag")) == "lost", "behind the answer"
 

@@ -104,7 +104,7 @@ def running_master(otherwise: str) -> str:
 def is_alive(context: SparkContext) -> bool:
     """Whether a session's JVM answers and its Spark has not been stopped, by a cluster or by an error of its own."""
     try:
-        return not context._jsc.sc().isStopped()
+        return context._jsc is not None and not context._jsc.sc().isStopped()  # None: its JVM ended while it began
     except (Py4JError, OSError):
         return False
 
@@ -132,8 +132,10 @@ def _running(settings: Mapping[str, str]) -> SparkSession | None:
 def _forget() -> None:
     """Let the next session start anew: what Python knows is of a Spark that has ended."""
     SparkContext._active_spark_context = SparkSession._instantiatedSession = SparkSession._activeSession = None
+    jvm = SparkContext._jvm
     try:
-        SparkContext._jvm.java.lang.System.currentTimeMillis()
+        if jvm is not None:
+            jvm.java.lang.System.currentTimeMillis()
     except (Py4JError, OSError):
         SparkContext._gateway = SparkContext._jvm = None
 
