@@ -57,6 +57,13 @@ class FrozenRuns:
         told = chain.folder / "frozen"
         told.unlink(missing_ok=True)
         run = self.begin(freeze={"told": str(told), "write": write, "match": match})
+        try:
+            return self._overtaken(run, told, write)
+        finally:
+            run.kill()  # one that stays frozen would be waited for
+
+    def _overtaken(self, run: Running, told: Path, write: int) -> str | None:
+        chain = self.chain
         if not run.frozen():
             assert run.ended().error is None
             return None
