@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from pathlib import Path
 
 import pytest
 
 from tests.harness.jobs.flights.flights_job import FlightsJob
 from tests.harness.jobs.flights.kill_chain import without_quality
+from tests.harness.servers.processes.own_process import in_own_process
 from tests.harness.tasks.faults.worker_faults import KillExecutor, Workers
 
 
@@ -18,10 +18,7 @@ def test_rows_of_a_lost_executor_are_made_again_and_the_epoch_goes_on(tmp_path: 
 
     In a process of its own: where Spark runs already, its master cannot be changed.
     """
-    process = multiprocessing.get_context("spawn").Process(target=_lose_an_executor, args=(tmp_path,))
-    process.start()
-    process.join()
-    assert process.exitcode == 0, "what was wrong is on stderr"
+    in_own_process(_lose_an_executor, tmp_path)
 
 
 def _lose_an_executor(tmp_path: Path) -> None:

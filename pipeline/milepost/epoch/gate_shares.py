@@ -43,7 +43,7 @@ DRIVER_BYTES = 64 << 20
 _PIECE_ROWS, _PIECE_BYTES = 131_072, 32 << 20
 """The library is asked about so many rows at once, or about what has so many bytes."""
 
-_CUT_ROWS = 500_000
+_PARTITION_ROWS = 500_000
 """About so many rows go to one task of the second stage, which holds them."""
 _BY_VALUE = (Combination.KEYS, Combination.DISTINCT)
 
@@ -114,7 +114,7 @@ def shares_of(
 def partition_count(shares: Sequence[GateShare]) -> int:
     """Return how many tasks the second stage has; 0 where no expectation asks for it."""
     wanted = {share.suite.sink: share.rows for share in shares if _numbers(share, _BY_VALUE)}
-    return max((-(-rows // _CUT_ROWS) for rows in wanted.values()), default=0)
+    return max((-(-rows // _PARTITION_ROWS) for rows in wanted.values()), default=0)
 
 
 def judge_share(share: GateShare, index: int, partitions: int, opener: Opener) -> Iterator[GateRow]:
@@ -144,8 +144,8 @@ def judge_share(share: GateShare, index: int, partitions: int, opener: Opener) -
         begin += rows.num_rows
         for number in by_value:
             of_number = staying.select(needed[number])
-            cut = partitions_of(of_number, columns_of(suite.expectations[number]), partitions)
-            for subtask, some in enumerate(cut):
+            parted = partitions_of(of_number, columns_of(suite.expectations[number]), partitions)
+            for subtask, some in enumerate(parted):
                 if some.num_rows:
                     yield GateRow(GateRowKind.ROWS, subtask, index, suite.sink, number, encode_rows(some))
     yield GateRow(GateRowKind.RESULT, index % max(1, partitions), index, suite.sink, 0, _encode(part))

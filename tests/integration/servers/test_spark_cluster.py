@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tests.harness.jobs.keyed_job import KeyedJob
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost, milepost_process
 from tests.harness.jobs.spec_edits import edited
 from tests.harness.servers.packed_environment import packed_environment
+from tests.harness.servers.processes.own_process import in_own_process
 from tests.harness.servers.s3_servers import Seaweed
 from tests.harness.servers.spark_cluster import SparkCluster, python_with, spark_cluster
 from tests.harness.servers.stock_connect_server import stock_connect_server
@@ -38,10 +38,7 @@ def lake(seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_elsewhere(spec: Path) -> None:
     """Run an epoch of each parallelism in one process of its own: this one's Spark, if it has one, has its master."""
-    process = multiprocessing.get_context("spawn").Process(target=_run, args=(spec,))
-    process.start()
-    process.join()
-    assert process.exitcode == 0, "what was wrong is on stderr"
+    in_own_process(_run, spec)
 
 
 def _run(spec: Path) -> None:

@@ -55,7 +55,7 @@ def rows(begin: int, end: int) -> pa.Table:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of 90 rows, and tasks of the second stage with about 100."""
     monkeypatch.setattr("milepost.epoch.gate_shares._PIECE_ROWS", 90)
-    monkeypatch.setattr("milepost.epoch.gate_shares._CUT_ROWS", 100)
+    monkeypatch.setattr("milepost.epoch.gate_shares._PARTITION_ROWS", 100)
 
 
 def test_what_is_found_in_shares_is_the_verdict_on_all_rows(tmp_path: Path) -> None:

@@ -88,8 +88,8 @@ def judge(session: SparkSession, plan: EpochPlan, shares: tuple[GateShare, ...])
     partitions = partition_count(shares)
     frame = _stage(session.range(0, len(shares), 1, len(shares)), GateTask(_identity(plan, level), shares, partitions))
     if partitions:
-        cut = GatePartitionTask(_identity(plan, level + 1), shares)
-        frame = _stage(frame.repartitionById(partitions, "subtask"), cut)
+        task = GatePartitionTask(_identity(plan, level + 1), shares)
+        frame = _stage(frame.repartitionById(partitions, "subtask"), task)
     rows = [_row(row.asDict()) for row in frame.collect()]
     declines = [decode_answer(row.payload.decode()) for row in rows if row.kind == GateRowKind.DECLINE]
     verify(plan.checkpoint_id, plan.token, (), declines)

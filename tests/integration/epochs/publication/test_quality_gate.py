@@ -186,7 +186,7 @@ def test_rows_that_stay_in_the_tasks_are_judged_as_in_one_place(
         newest = milepost("show", job.spec_path, "1", "--json").document()
         told.append(newest["veto"]["refusals"])
         monkeypatch.setattr("milepost.epoch.gate_shares.DRIVER_ROWS", 100)
-        monkeypatch.setattr("milepost.epoch.gate_shares._CUT_ROWS", 1_000)
+        monkeypatch.setattr("milepost.epoch.gate_shares._PARTITION_ROWS", 1_000)
         monkeypatch.setattr(TableStaging, "staged_table", None)
     (long, twice), (long_in_tasks, twice_in_tasks) = told
     assert long == long_in_tasks and len(long["rows"]) == 5

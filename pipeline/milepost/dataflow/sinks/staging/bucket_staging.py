@@ -96,13 +96,7 @@ class BucketStaging:
             return found
         return self._rewritten(found, parted, schema, place)
 
-    def _rewritten(
-        self,
-        staged: StagedRows,
-        parted: PartedRows,
-        schema: pa.Schema,
-        place: StagingPlace,
-    ) -> StagedRows:
+    def _rewritten(self, staged: StagedRows, parted: PartedRows, schema: pa.Schema, place: StagingPlace) -> StagedRows:
         count = self._plan.count or bucket_count(
             max(parted.rows, sum(file.rows for file in self._buckets)), self._owned
         )
