@@ -33,8 +33,8 @@ class StepClock:
         Args:
             detail: what else is told of it.
         """
-        self.end()
-        self._step, self._since, self._made_before = step, time.monotonic(), MADE.so_far()
+        self._made_before = self.end()
+        self._step, self._since = step, time.monotonic()
         self._begun.append((step.partition(":")[0], self.now_ms))
         if self.tell is not None:
             self.tell(f"{step}: {detail}" if detail else step)
@@ -43,12 +43,14 @@ class StepClock:
         """Take in a part of the step that is being measured, which somebody else has measured beside others."""
         self._spent[step] = self._spent.get(step, 0.0) + seconds
 
-    def end(self) -> None:
-        """End the step that is being measured, if there is one."""
+    def end(self) -> StoreRequests:
+        """End the step that is being measured, if there is one; return what the process has asked until then."""
+        made = MADE.so_far()
         if self._step is not None:
             self._spent[self._step] = self._spent.get(self._step, 0.0) + time.monotonic() - self._since
-            self._made[self._step] = self.requests(self._step) + (MADE.so_far() - self._made_before)
+            self._made[self._step] = self.requests(self._step) + (made - self._made_before)
             self._step = None
+        return made
 
     def ms(self, *steps: str) -> int:
         """Milliseconds of the ended steps of these names."""

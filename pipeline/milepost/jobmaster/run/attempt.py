@@ -52,7 +52,7 @@ from milepost.spec.graph.in_flight import input_signatures
 from milepost.state.layers.key_hash import KeyHash
 from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import begin_beside
-from milepost.storage.requests import own_put
+from milepost.storage.requests import NOTHING_ASKED, own_put
 
 _LOG = logging.getLogger(__name__)
 
@@ -197,7 +197,7 @@ def _times(store: ObjectStore, clock: StepClock, answers: EpochAnswers, planned:
     return {
         "started_ms": None if planned is None else planned.started_ms,
         "timings": timings,
-        "requests": {step: made for step, made in requests.items() if made.made},
+        "requests": {step: made for step, made in requests.items() if made != NOTHING_ASKED},
     }
 
 

@@ -18,6 +18,7 @@ from milepost.jobmaster.reports.timings import phases_of
 from milepost.protocol.codec.records import encode
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.storage.layout import after_commit_key, after_commit_prefix
+from milepost.storage.requests import MADE, StoreRequests
 from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
@@ -171,3 +172,11 @@ def test_kept_times_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
     with pytest.raises(StateCorrupt, match="was written by a newer Milepost"):
         decode_after_commit(later, "key")
     assert job.master.show(1).phases["commit_ms"] is not None
+
+
+def test_a_reply_that_comes_in_a_later_step_is_on_the_bill(tmp_path: Path) -> None:
+    """What was asked in one step may be answered in the next, which has asked nothing: its bytes are of the epoch."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv")
+    shown = job.master.run(Session.cli(), SparklessRunner(before=lambda plan: MADE.received(7)))
+    assert shown.requests["job"] == StoreRequests(received_bytes=7)
