@@ -178,5 +178,6 @@ def test_a_reply_that_comes_in_a_later_step_is_on_the_bill(tmp_path: Path) -> No
     """What was asked in one step may be answered in the next, which has asked nothing: its bytes are of the epoch."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
-    shown = job.master.run(Session.cli(), SparklessRunner(before=lambda plan: MADE.received(7)))
-    assert shown.requests["job"] == StoreRequests(received_bytes=7)
+    job.master.run(Session.cli(), SparklessRunner(before=lambda plan: MADE.received(7)))
+    (done,) = job.context.head().state.checkpoints
+    assert job.context.stored_metadata(done).requests["job"] == StoreRequests(received_bytes=7)
