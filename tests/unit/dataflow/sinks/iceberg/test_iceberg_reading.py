@@ -239,3 +239,18 @@ def test_what_maintenance_takes_is_of_no_reader_of_the_present(lake: IcebergLake
     assert len(table.scan(snapshot_id=tagged.snapshot_id).to_arrow()) == 11
     assert (lake.opened().number, len(lake.keys())) == (20, 21)
     assert {stat.key for stat in lake.store.list("_milepost/")} == {file.key for file in files}
+
+
+def test_of_a_history_without_end_so_many_snapshots_stay(lake: IcebergLake) -> None:
+    """However often a job commits within a week: each of them would be in the metadata of every commit."""
+    lake.made()
+    for number in range(1, 11):
+        lake.move(number, (lake.staged(number),))
+    newest = [snapshot.snapshot_id for snapshot in lake.foreign_table().metadata.snapshots][-5:]
+
+    lake.opened().expire(before_ms=0, at_most=4, at_least=6)
+    assert len(lake.foreign_table().metadata.snapshots) == 10, "five are beyond four and the present"
+    lake.opened().expire(before_ms=0, at_most=4, at_least=5)
+
+    assert [snapshot.snapshot_id for snapshot in lake.foreign_table().metadata.snapshots] == newest
+    assert lake.keys() == list(range(1, 11))

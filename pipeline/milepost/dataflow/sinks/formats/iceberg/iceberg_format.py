@@ -27,6 +27,8 @@ from milepost.protocol.records.object_store import ObjectStore
 
 _PREVIOUS_METADATA = 20
 _MERGED_MANIFESTS = 16
+_HISTORY = 1_000
+"""Snapshots that no tag needs: each has 730 B in the metadata, which every commit writes and every reader reads."""
 _EXPIRED_AT_ONCE = 16
 """Expired snapshots are one more commit, and one that only readers of the past would miss."""
 
@@ -117,7 +119,8 @@ class IcebergFormat:
         if table is None:
             return
         try:
-            table.expire(time.time_ns() // 1_000_000 - retention_ms, at_least=_EXPIRED_AT_ONCE)
+            before_ms = time.time_ns() // 1_000_000 - retention_ms
+            table.expire(before_ms, at_most=_HISTORY, at_least=_EXPIRED_AT_ONCE)
         except CommitConflict:
             return
 

@@ -102,6 +102,19 @@ def outdated_tags(tags: Iterable[str], retained: frozenset[int]) -> list[str]:
     return sorted(tag for tag, match in found if match is not None and int(match[1]) not in retained)
 
 
+def unneeded_snapshots(metadata: TableMetadata, before_ms: int, at_most: int) -> list[Snapshot]:
+    """Return the snapshots of ours that no branch or tag needs: those from before a time, and all but so many newest.
+
+    Args:
+        before_ms: UTC.
+    """
+    needed = {ref.snapshot_id for ref in metadata.refs.values()}
+    free = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in needed and is_ours(snapshot)]
+    free.sort(key=_age)
+    old = sum(snapshot.timestamp_ms < before_ms for snapshot in free)
+    return free[: max(old, len(free) - at_most)]
+
+
 def operation(snapshot: Snapshot) -> str:
     """Return what a snapshot says that it did, in the words of the format."""
     return snapshot.summary.operation.value if snapshot.summary is not None else "overwrite"

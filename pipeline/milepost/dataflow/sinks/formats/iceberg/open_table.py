@@ -20,7 +20,7 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertCurrentSchemaId,
@@ -47,15 +47,16 @@ from milepost.dataflow.sinks.formats.iceberg.mark import (
     WRITE_ID,
     find_mark,
     history,
-    is_ours,
     operation,
     outdated_tags,
     owner_of,
     owner_properties,
     tag_of,
+    unneeded_snapshots,
 )
 from milepost.dataflow.sinks.formats.iceberg.refusals import GC_ENABLED, refuse_table, with_properties
 from milepost.dataflow.sinks.formats.iceberg.schemas import to_arrow, to_iceberg
+from milepost.dataflow.sinks.formats.iceberg.snapshot_summaries import operation_of, summary_of
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.reservation import TableOwner, is_same
 from milepost.dataflow.sinks.table_format import ForeignCommit, TableMove
@@ -193,23 +194,17 @@ class IcebergTable:
             doing,
         )
 
-    def expire(self, before_ms: int, *, at_least: int) -> None:
-        """Take snapshots of ours from before a time out of the table's metadata, unless a branch or tag needs them.
+    def expire(self, before_ms: int, *, at_most: int, at_least: int) -> None:
+        """Take old snapshots of ours out of the table's metadata, unless a branch or tag needs them.
 
         It is a commit, and what else needs a manifest of theirs is found by reading the lists of all snapshots that
         stay: so it waits until they are a quarter of those. Data files are never touched.
 
         Args:
-            before_ms: UTC. at_least: with fewer of them nothing is done.
+            before_ms: UTC: older ones go. at_most: so many that are newer stay. at_least: with fewer nothing is done.
         """
-        snapshots = self._metadata.snapshots
-        needed = {ref.snapshot_id for ref in self._metadata.refs.values()}
-        old = [
-            snapshot
-            for snapshot in snapshots
-            if snapshot.timestamp_ms < before_ms and snapshot.snapshot_id not in needed and is_ours(snapshot)
-        ]
-        if len(old) < max(at_least, (len(snapshots) - len(old)) // 4):
+        old = unneeded_snapshots(self._metadata, before_ms, at_most)
+        if len(old) < max(at_least, (len(self._metadata.snapshots) - len(old)) // 4):
             return
         landed = self._commit(
             (self._main_is_unmoved(),),
@@ -229,7 +224,7 @@ class IcebergTable:
         same = move.same_rows
         added, removed = ([file for file in files if file.key in same] for files in (move.added, move.removed))
         new, gone = ([file for file in files if file.key not in same] for files in (move.added, move.removed))
-        parts = [(_operation(new, gone), new, gone)] if new or gone or not same else []
+        parts = [(operation_of(new, gone), new, gone)] if new or gone or not same else []
         if same:
             parts.insert(0, (Operation.REPLACE, added, removed))
         found: list[Snapshot] = []
@@ -280,7 +275,7 @@ class IcebergTable:
                 "sequence-number": sequence_number,
                 "timestamp-ms": max(time.time_ns() // 1_000_000, self._metadata.last_updated_ms),
                 "manifest-list": files.write_list(parent, more, frozenset(less), sequence_number),
-                "summary": _summary(move, what, more, list(less.values()), after),
+                "summary": summary_of(move, what, more, list(less.values()), after),
                 "schema-id": self._metadata.current_schema_id,
             }
         )
@@ -371,30 +366,3 @@ def _compared(metadata: TableMetadata) -> int:
 def _points(ref: str, kind: SnapshotRefType, snapshot: Snapshot) -> TableUpdate:
     """Return the update after which a branch or tag points to the snapshot."""
     return SetSnapshotRefUpdate.model_validate({"ref-name": ref, "type": kind, "snapshot-id": snapshot.snapshot_id})
-
-
-def _operation(added: Sequence[StagedFile], removed: Sequence[StagedFile]) -> Operation:
-    """Return what a snapshot does to the table's rows, in the words of the format."""
-    if not removed:
-        return Operation.APPEND
-    return Operation.OVERWRITE if added else Operation.DELETE
-
-
-def _summary(
-    move: TableMove, what: Operation, added: list[DataFile], gone: list[DataFile], after: list[DataFile]
-) -> Summary:
-    """Return what engines and people are told of a snapshot; totals are counted, not carried on."""
-    counts = {**_counts(added, "added-data-files", "added-records", "added-files-size")}
-    counts |= _counts(gone, "deleted-data-files", "deleted-records", "removed-files-size")
-    counts = {name: count for name, count in counts.items() if count}
-    counts |= _counts(after, "total-data-files", "total-records", "total-files-size")
-    mark = {NUMBER: str(move.number), WRITE_ID: move.write_id}
-    return Summary(what, **{name: str(count) for name, count in counts.items()}, **mark)
-
-
-def _counts(files: list[DataFile], number: str, rows: str, size: str) -> dict[str, int]:
-    return {
-        number: len(files),
-        rows: sum(file.record_count for file in files),
-        size: sum(file.file_size_in_bytes for file in files),
-    }
