@@ -138,7 +138,7 @@ _GROWS = (
     "  (one in ten commits) about 300 B of every commit whose files were removed since. An epoch per hour has 50 kB in",
     "  a checkpoint; one per minute 3 MB, and 3 GB of them in a week. Delta's own defaults keep removed files in mind",
     "  for a week too, and the log for thirty days.",
-    "* **Iceberg**, for as long, and at most 1,250 snapshots: each has 730 B in the metadata, which every commit writes",
+    "* **Iceberg**, for as long, and at most 1,250 snapshots: each has 730 B in the metadata, which each commit writes",
     "  again: 120 kB with an epoch per hour, 0.9 MB with one per minute.",
     "* **Postgres**: nothing; a table has one row beside it, and autovacuum takes what updates leave.",
     "",
