@@ -248,7 +248,8 @@ def _done(job: LoadedJob, runner: CapturingRunner | SparkRunner, command: Comman
         case Act.COLLECT:
             shorten_grace(master.context.timeout_ms)
             found = master.collect_garbage()
-            return found.deleted_objects + found.pruned_files + len(found.listed) + len(found.staged)
+            listed = len(found.listed) + sum(len(table.listed) for table in found.tables)
+            return found.deleted_objects + found.pruned_files + listed + len(found.staged)
         case Act.FSCK:
             return master.fsck().exit_code
         case Act.SETTLE:

@@ -19,8 +19,7 @@ _NEEDED = frozenset({ObjectStatus.REFERENCED, ObjectStatus.LOG, ObjectStatus.OWN
 def check_whole(job: LoadedJob) -> None:
     """Nothing is missing, damaged or foreign, and all that is retained can be read. Raises AssertionError."""
     audit = JobMaster(job).fsck()
-    foreign = [one for one in audit.foreign if not _is_left(job, None if one.where == "job" else one.where, one.key)]
-    assert audit.exit_code == 0 and not foreign and audit.complete, audit
+    assert audit.exit_code == 0 and not audit.foreign and audit.complete, audit
     assert not audit.unasked and not audit.unreadable_lists, audit
 
 
@@ -35,11 +34,7 @@ def check_reachable(job: LoadedJob, client: Any, bucket: str, prefixes: Iterable
     stores: dict[str | None, str] = {one.name: one.table.open(master.context).store.config.url for one in reach.sinks}
     stores[None] = master.context.store.config.url
     placed = {child_url(stores[item.sink], item.stat.key): item for item in place_objects(reach)}
-    idle = [
-        f"{url}: {item.status.value}"
-        for url, item in placed.items()
-        if item.status not in _NEEDED and not _is_left(job, item.sink, item.stat.key)
-    ]
+    idle = [f"{url}: {item.status.value}" for url, item in placed.items() if item.status not in _NEEDED]
     assert not idle, f"after gc without grace these are left: {idle}"
     lists = client.get_paginator("list_objects_v2")
     pages = (page for prefix in prefixes for page in lists.paginate(Bucket=bucket, Prefix=prefix))
@@ -47,12 +42,3 @@ def check_reachable(job: LoadedJob, client: Any, bucket: str, prefixes: Iterable
     unknown = stored - placed.keys()
     assert not unknown, f"no walk comes to {sorted(unknown)}"
     return len(stored)
-
-
-def _is_left(job: LoadedJob, sink: str | None, key: str) -> bool:
-    """Return whether an object of the job's own store is of a table in Postgres whose sink has left the spec.
-
-    As other tables that were left it stays, for the sink may come back; nobody collects it.
-    """
-    kind, _, rest = key.partition("/")
-    return sink is None and kind == "sinks" and rest.split("/")[0] not in {one.name for one in job.spec.sinks}

@@ -141,10 +141,15 @@ class JobContext:
     def sink_config(self, name: str, address: TableAddress | None = None) -> StoreConfig:
         """Return where a sink's files are staged: its path, or a place below the job's own folder."""
         path = self.sink_spec(name, address).path
-        if path is None:
-            url = child_url(self.store_config.url, staged_files_prefix(name).rstrip("/"))
-            return replace(self.store_config, url=url)
-        return self.job.store_config(self.job.url(path))
+        return self._staged_config(name) if path is None else self.job.store_config(self.job.url(path))
+
+    def staged_files(self, name: str) -> ObjectStore:
+        """Return where the files of a sink lie whose table is in a database, also of one that the spec has no more."""
+        return self._opened(name, self._staged_config(name))
+
+    def _staged_config(self, name: str) -> StoreConfig:
+        url = child_url(self.store_config.url, staged_files_prefix(name).rstrip("/"))
+        return replace(self.store_config, url=url)
 
     def sink_location(self, name: str, address: TableAddress | None = None) -> str:
         """Return a digest of a sink's path with `${env:…}` resolved (the text may hold a secret), and of its table.
@@ -173,7 +178,7 @@ class JobContext:
             self.sink_spec(name, address),
             self.graph.sink_inputs[name],
             job=self.spec.name,
-            store=self._sink_store(name, address),
+            store=self._opened(name, self.sink_config(name, address)),
             job_store=self.store,
             records=self.table_records,
             retention_ms=self.spec.checkpointing.retained.reach_ms + minimum_grace_ms(self.timeout_ms),
@@ -192,11 +197,11 @@ class JobContext:
     def _sink_stores(self) -> dict[tuple[str, StoreConfig], ObjectStore]:
         return {}
 
-    def _sink_store(self, name: str, address: TableAddress | None) -> ObjectStore:
-        """The sink's store, the same one for as long as this context lives: it knows which head was the newest."""
-        place = name, self.sink_config(name, address)
+    def _opened(self, name: str, config: StoreConfig) -> ObjectStore:
+        """A sink's store, the same one for as long as this context lives: it knows which head was the newest."""
+        place = name, config
         if place not in self._sink_stores:
-            self._sink_stores[place] = open_store(place[1])
+            self._sink_stores[place] = open_store(config)
         return self._sink_stores[place]
 
     def reserve(

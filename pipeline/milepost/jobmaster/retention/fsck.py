@@ -200,10 +200,13 @@ def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
 def _place_staged(
     reach: JobReach, sink: SinkReach, stat: ObjectStat, checkpoint_id: CheckpointId, token: FencingToken
 ) -> Placed:
-    """Return where a staged file stands that nothing needs; of a token that won its checkpoint, it was published."""
+    """Return where a staged file stands that nothing needs; of a token that won its checkpoint, it was published.
+
+    Of a sink that left none is going to be, and none is discarded by its token.
+    """
     outcome, listed = reach.outcomes.get(checkpoint_id), stat.key in sink.listed
-    published = outcome is not None and outcome.winner == token
-    if published:
+    prunable = sink.has_left or (outcome is not None and outcome.winner == token)
+    if prunable:
         free = sink.needs is not None and sink.needs.frees(reach.state, stat.key)
         found, why = published_status(free=free, listed=listed), published_proof(checkpoint_id)
     else:
@@ -211,7 +214,7 @@ def _place_staged(
         found = ObjectStatus.LISTED if found is ObjectStatus.UNREACHABLE and listed else found
         why = staged_proof(checkpoint_id, token, outcome)
     proof = why if found is ObjectStatus.UNREACHABLE else ""
-    return Placed(stat, found, sink.name, (checkpoint_id, token), prunable=published, proof=proof)
+    return Placed(stat, found, sink.name, (checkpoint_id, token), prunable=prunable, proof=proof)
 
 
 def _proof(reach: JobReach, key: str) -> str:

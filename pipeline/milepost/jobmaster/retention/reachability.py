@@ -11,19 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import Sink, TableObject
+from milepost.dataflow.sinks.contract import TableObject
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.jobmaster.retention.job_tables import JobTable, job_tables
+from milepost.jobmaster.retention.left_sinks import LeftSink, left_needs, left_sinks
 from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, share_of, table_needs
 from milepost.jobmaster.retention.vetoes import is_expired
 from milepost.protocol.codec.log_entries import aborted_by, completion_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT, is_veto_key, staged_files_prefix
+from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT, is_veto_key, sink_of_staged_file
 from milepost.protocol.records.manifest_state import ManifestState, Savepoint
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.protocol.retention.reach import CheckpointOutcome, Listed
@@ -49,7 +50,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class SinkReach:
-    """One sink's table.
+    """One sink's table, or the files of a sink that left the spec.
 
     Attributes:
         now_ms: the clock of the sink's store when the objects were listed.
@@ -59,7 +60,7 @@ class SinkReach:
             and what is wrong; nothing that is needed depends on it.
     """
 
-    table: JobTable
+    table: JobTable | LeftSink
     now_ms: int
     objects: tuple[TableObject, ...]
     needs: TableNeeds | None
@@ -70,6 +71,11 @@ class SinkReach:
     def name(self) -> str:
         """What people call it."""
         return self.table.label
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the spec has it no more."""
+        return isinstance(self.table, LeftSink)
 
     def references(self) -> dict[str, Reference]:
         """Return everything that must lie below the sink's path, by key."""
@@ -124,12 +130,14 @@ def walk_job(context: JobContext) -> JobReach:
 
 def _walk(context: JobContext) -> JobReach:
     now_ms = context.store.clock_ms()
+    stored = list(context.store.list(""))
+    every: list[JobTable | LeftSink] = [*job_tables(context, context.head().state)]
+    every += left_sinks(context, (stat.key for stat in stored))
     tables = []
-    for table in job_tables(context, context.head().state):
-        sink = table.open(context)
-        tables.append((table, sink.garbage().clock_ms(), sink.objects()))
-    at_sinks = tuple(staged_files_prefix(spec.name) for spec in context.spec.sinks if spec.path is None)
-    objects = {stat.key: stat for stat in context.store.list("") if not stat.key.startswith(at_sinks)}
+    for table in every:
+        opened = table.open(context)
+        tables.append((table, opened.garbage().clock_ms(), opened.objects()))
+    objects = {stat.key: stat for stat in stored if sink_of_staged_file(stat.key) is None}
     state = context.head().state
     found = _Roots(context, state)
     found.walk_log()
@@ -210,11 +218,11 @@ class _Roots:
             self.references.setdefault(key, Reference(key, None, chain))
         self.roots.append(f"checkpoint {checkpoint.checkpoint_id} ({counted(len(handles) + 1, 'object')})")
 
-    def walk_table(self, table: JobTable, since_ms: int, objects: tuple[TableObject, ...]) -> SinkReach:
+    def walk_table(self, table: JobTable | LeftSink, since_ms: int, objects: tuple[TableObject, ...]) -> SinkReach:
         """Find what a table and the retained checkpoints, all walked before, need of it, and follow its marks."""
-        sink, name = table.open(self._context), table.label
-        lists = sink.garbage().read(item.stat.key for item in objects if item.list_of_garbage)
-        needs = self._needs(table, sink) if len(self.shares) == len(self._state.checkpoints) else None
+        name, garbage = table.label, table.open(self._context).garbage()
+        lists = garbage.read(item.stat.key for item in objects if item.list_of_garbage)
+        needs = self._needs(table) if len(self.shares) == len(self._state.checkpoints) else None
         for mark in needs.marks if needs is not None else ():
             for handle in mark.contents.records if mark.contents is not None else ():
                 self.add(handle, (f"mark {mark.number} of sink {name}",))
@@ -222,9 +230,11 @@ class _Roots:
         self.roots.append(f"sink {name} ({files})")
         return SinkReach(table, since_ms, objects, needs, lists.files, lists.unreadable)
 
-    def _needs(self, table: JobTable, sink: Sink) -> TableNeeds | None:
+    def _needs(self, table: JobTable | LeftSink) -> TableNeeds | None:
         try:
-            return table_needs(self._state, self.shares, table, sink)
+            if isinstance(table, LeftSink):
+                return left_needs(self._context, self._state, self.shares, table)
+            return table_needs(self._state, self.shares, table, table.open(self._context))
         except StateCorrupt as error:
             self.faults.append(f"sink {table.label}: {error.message}")
             return None

@@ -19,10 +19,12 @@ from milepost.dataflow.sinks.contract import HousekeptSink, Sink, TableObject
 from milepost.dataflow.sinks.records.table_garbage import MAX_LISTED, TableGarbageList, TableGarbageLists
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.job_tables import JobTable, forget_table, job_tables
+from milepost.jobmaster.retention.left_sinks import LeftFiles, LeftSink, left_needs, left_sinks
 from milepost.jobmaster.retention.left_tables import empty, is_needed
 from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, share_of, table_needs
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, SessionId
+from milepost.protocol.records.layout import SINKS_PREFIX
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.pruning import look_is_due, may_prune
 from milepost.protocol.retention.retention import minimum_grace_ms
@@ -54,7 +56,7 @@ class PrunePlan:
         unreadable: lists that cannot be read, with what is wrong: what they name is judged, and listed, anew.
     """
 
-    table: JobTable
+    table: JobTable | LeftSink
     unknown: str | None
     fresh: TableGarbageList | None
     due: tuple[tuple[TableGarbageList, tuple[str, ...]], ...]
@@ -90,9 +92,10 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
     """
     silent: set[str] = set()
     try:
-        listed = _listed(context, silent)
+        listed, left = _listed(context, silent), _listed_left(context)
         state = context.head().state
-        shares = {one.checkpoint_id: share_of(context.metadata(one)) for one in state.checkpoints} if listed else {}
+        looked = bool(listed or left)
+        shares = {one.checkpoint_id: share_of(context.metadata(one)) for one in state.checkpoints} if looked else {}
     except CheckpointError as error:
         _LOG.warning("no table is pruned now: %s", error.message)
         return 0
@@ -116,6 +119,13 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
             _forget_if_gone(context, state, one, needs)
         elif needs.unknown is None and sink not in silent:
             one.sink.forget_marks(below=needs.marks[0].number, kept=carried[sink])
+    for other in left:
+        try:
+            plan = _plan(state, other, left_needs(context, state, shares, other.table), session_id, timeout_ms)
+        except CheckpointError as error:
+            _say_left(other.table.label, error)
+            continue
+        deleted += carry_out(other.sink, plan)
     return deleted
 
 
@@ -126,6 +136,21 @@ class _Listed:
     table: JobTable
     sink: Sink
     objects: tuple[TableObject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _ListedLeft:
+    """As `_Listed`, of a sink that left the spec."""
+
+    table: LeftSink
+    sink: LeftFiles
+    objects: tuple[TableObject, ...]
+
+
+def _listed_left(context: JobContext) -> list[_ListedLeft]:
+    """Return the sinks that left, with their files."""
+    found = left_sinks(context, (stat.key for stat in context.store.list(SINKS_PREFIX)))
+    return [_ListedLeft(left, files := left.open(context), files.objects()) for left in found]
 
 
 def _listed(context: JobContext, silent: set[str]) -> list[_Listed]:
@@ -141,7 +166,9 @@ def _listed(context: JobContext, silent: set[str]) -> list[_Listed]:
     return listed
 
 
-def _plan(state: ManifestState, one: _Listed, needs: TableNeeds, session_id: SessionId, timeout_ms: int) -> PrunePlan:
+def _plan(
+    state: ManifestState, one: _Listed | _ListedLeft, needs: TableNeeds, session_id: SessionId, timeout_ms: int
+) -> PrunePlan:
     """Return what is pruned of a table now, and log why nothing is, or what else is wrong."""
     plan = plan_pruning(
         state,
@@ -183,7 +210,7 @@ def _forget_if_gone(context: JobContext, state: ManifestState, one: _Listed, nee
 
 def plan_pruning(
     state: ManifestState,
-    table: JobTable,
+    table: JobTable | LeftSink,
     needs: TableNeeds,
     garbage: TableGarbageLists,
     candidates: Iterable[str],
@@ -215,7 +242,7 @@ def plan_pruning(
     return PrunePlan(table, None, fresh, tuple(due), waiting, garbage.unreadable)
 
 
-def carry_out(sink: HousekeptSink, plan: PrunePlan) -> int:
+def carry_out(sink: HousekeptSink | LeftFiles, plan: PrunePlan) -> int:
     """Write the new list, then delete what is due. Returns how many files were deleted.
 
     What cannot be written or deleted is logged; it stays, and stays listed, for the next look.

@@ -87,9 +87,9 @@ def table_needs(
         chain = (f"manifest version {state.version}", f"retained checkpoint {checkpoint_id}")
         contents = shares[checkpoint_id].get(table.sink)
         if table.holds(contents):
-            files.update(_references(sink.files(contents), chain))
+            files.update(references(sink.files(contents), chain))
     for mark in marks:
-        files.update(_references(sink.files(mark.contents), (f"mark {mark.number} of sink {table.sink}",)))
+        files.update(references(sink.files(mark.contents), (f"mark {mark.number} of sink {table.sink}",)))
     unknown = _not_shown(state, shares, table.sink, position) if table.in_force else _strange(table, position)
     return TableNeeds(files, marks, unknown, position)
 
@@ -101,7 +101,8 @@ def _strange(table: JobTable, position: TablePosition) -> str | None:
     return None
 
 
-def _references(files: Iterable[StagedFile], chain: tuple[str, ...]) -> dict[str, TableReference]:
+def references(files: Iterable[StagedFile], chain: tuple[str, ...]) -> dict[str, TableReference]:
+    """Return files as they are reached by a chain, by key."""
     return {file.key: TableReference(file.key, file.size, chain) for file in files}
 
 

@@ -44,6 +44,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\\]")
 _MANIFEST_KEY = re.compile(r"manifest/(\d{20})\.json")
 _MARK_KEY = re.compile(rf"{SINKS_PREFIX}[^/]+/marks/\d{{20}}\.json")
 _REGISTERED_KEY = re.compile(rf"{SINKS_PREFIX}[^/]+/tables/[0-9a-f]{{64}}\.json")
+_STAGED_FILE = re.compile(rf"{SINKS_PREFIX}([^/]+)/files/")
 _VETO_KEY = re.compile(rf"{VETOES_PREFIX}\d{{20}}\.json")
 _SAVEPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SAVEPOINT_ROOT = re.compile(rf"{SAVEPOINTS_PREFIX}[a-z0-9][a-z0-9_-]{{0,62}}/[0-9a-f]{{32}}/")
@@ -57,6 +58,12 @@ def marks_prefix(sink: str) -> str:
 def staged_files_prefix(sink: str) -> str:
     """Return where the files of one sink lie whose table is in a database."""
     return f"{SINKS_PREFIX}{sink}/files/"
+
+
+def sink_of_staged_file(key: str) -> str | None:
+    """Return the sink below whose `staged_files_prefix` a key lies; None for a key outside of all of them."""
+    match = _STAGED_FILE.match(key)
+    return None if match is None else match[1]
 
 
 def mark_key(sink: str, number: int) -> str:

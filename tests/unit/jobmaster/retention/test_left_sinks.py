@@ -1,0 +1,141 @@
+"""Files of a sink that left the spec, in the job's own storage: needed while a checkpoint names them, then they go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
+from milepost.dataflow.sinks.staging import compaction
+from milepost.protocol.records.layout import staged_files_prefix
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.storage.open import open_store
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.servers.postgres_server import Database, PostgresServer
+from tests.harness.stores.job_stores import LaterStore
+
+SINK = '  - {name: table, input: latest, format: postgres, dsn: "${env:PG_DSN}", table: public.totals, mode: upsert}\n'
+IN_POSTGRES = {
+    "format: parquet, path: ../lake/table": 'format: postgres, dsn: "${env:PG_DSN}", table: public.totals',
+    "last: 1": "last: 2",
+}
+HOUR_MS = 3_600_000
+HOURS = 2
+"""Between two epochs: more than the grace period, so each of them looks at the tables."""
+
+
+def at_hour(monkeypatch: pytest.MonkeyPatch, hour: int) -> None:
+    """From now on it is so many hours later for every store that is opened for the master."""
+
+    def opener(config: StoreConfig) -> ObjectStore:
+        return LaterStore(open_store(config), later_ms=hour * HOUR_MS)
+
+    monkeypatch.setattr("milepost.jobmaster.job.context.open_store", opener)
+
+
+@pytest.fixture
+def database(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Database:
+    made = postgres.new_database()
+    monkeypatch.setenv("PG_DSN", made.dsn)
+    return made
+
+
+@pytest.fixture
+def job(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CountedJob:
+    """Four epochs, of which two are retained; then the sink of the table in Postgres leaves the spec."""
+    monkeypatch.setattr(compaction, "COMPACT_FILES", 1)
+    made = CountedJob.create(tmp_path / "job", IN_POSTGRES)
+    made.land(range(1, 12))
+    for number in range(4):
+        at_hour(monkeypatch, HOURS * number)
+        made.run()
+    made.edit(SINK, "")
+    return made
+
+
+def files(job: CountedJob) -> set[str]:
+    prefix = staged_files_prefix("table")
+    return {stat.key.removeprefix(prefix) for stat in job.small.context.store.list(f"{prefix}{DATA}")}
+
+
+def needed(job: CountedJob) -> set[str]:
+    """What the table consists of as of each retained checkpoint."""
+    context = job.small.context
+    kept = [context.metadata(one).tables["table"] for one in context.head().state.checkpoints]
+    return {file.key for one in kept for file in context.table_records.files(one)}
+
+
+def assert_sound(job: CountedJob) -> None:
+    report = job.master.fsck()
+    assert (report.exit_code, report.missing, report.damaged, report.foreign) == (0, (), (), ())
+
+
+def test_files_of_a_sink_that_left_stay_while_a_checkpoint_names_them_then_epochs_collect_them(
+    job: CountedJob, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I8: what the head carries on stays, and the sink that comes back goes on with it."""
+    assert files(job) > needed(job), "there is something to collect"
+    assert_sound(job)
+    for number in range(4, 9):
+        at_hour(monkeypatch, HOURS * number)
+        job.run()
+        assert needed(job) <= files(job)
+        assert_sound(job)
+    assert files(job) == needed(job) != set()
+    job.edit("sinks:\n", f"sinks:\n{SINK}")
+    job.run()
+    assert_sound(job)
+    job.assert_tables_equal_the_oracle()
+    counted = job.expected()["table"]
+    expected = dict(zip(counted.column("k").to_pylist(), counted.column("rows").to_pylist(), strict=True))
+    assert dict(database.run("SELECT k, rows FROM public.totals")) == expected  # type: ignore[arg-type]
+
+
+def test_a_rollback_to_before_it_left_finds_its_files_when_it_is_back(
+    job: CountedJob, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint is retained, so what it names is kept beside what is collected."""
+    at_hour(monkeypatch, HOURS * 4)
+    job.run()
+    for hour in (9, 11):
+        at_hour(monkeypatch, hour)
+        job.master.collect_garbage()
+    assert files(job) == needed(job)
+    job.edit("sinks:\n", f"sinks:\n{SINK}")
+    job.rollback(4)
+    assert_sound(job)
+    job.assert_tables_equal_the_oracle()
+    assert len(database.run("SELECT k FROM public.totals")) == 9
+
+
+def test_what_is_gone_of_a_sink_that_left_is_damage(job: CountedJob) -> None:
+    """No rollback could bring its table back."""
+    gone = sorted(needed(job))[0]
+    job.small.context.store.delete([staged_files_prefix("table") + gone])
+    broken = job.master.fsck()
+    assert broken.exit_code == 7
+    (missing,) = broken.missing
+    assert (missing.where, missing.key) == ("sink table (a table that the spec has no more)", gone)
+
+
+def test_gc_lists_and_deletes_what_nothing_needs_of_a_sink_that_left(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what an epoch staged that did not complete; in two phases, a grace period apart; nothing else goes."""
+    store, prefix = job.small.context.store, staged_files_prefix("table")
+    lost = f"{staged_prefix(2, 1)}0-{'a' * 64}.parquet"
+    store.put(prefix + lost, b"x")
+    store.put(f"{prefix}notes.txt", b"x")
+    before, kept = files(job), needed(job)
+    assert lost in before > kept
+    at_hour(monkeypatch, 7)
+    (_, found) = job.master.collect_garbage().tables
+    assert found.sink == "table (a table that the spec has no more)"
+    assert lost in {*found.listed, *found.due} and files(job) >= kept
+    for hour in (9, 11):
+        at_hour(monkeypatch, hour)
+        job.master.collect_garbage()
+    assert files(job) == kept
+    report = job.master.fsck()
+    assert [(one.where, one.key) for one in report.foreign] == [(f"sink {found.sink}", "notes.txt")]
