@@ -108,8 +108,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "dataflow.sources": (
         "contract",
         "path_columns",
-        "bad_input dead_letters dimension event_times planning readers",
-        "build splits",
+        "bad_input dead_letters dimension event_times readers",
+        "build planning",
     ),
     "dataflow.operators": (
         "contract",

@@ -18,7 +18,7 @@ from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.dataflow.sources.contract import ObjectPart, SourceObject
 from milepost.dataflow.sources.planning.forgetting import Forgotten
 from milepost.dataflow.sources.planning.plan import SourcePlan
-from milepost.dataflow.sources.splits import assign_splits
+from milepost.dataflow.sources.planning.splits import assign_splits
 from milepost.epoch.dimensions import DimensionInput, DimensionSnapshot
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.spark_answers import SparkAnswers

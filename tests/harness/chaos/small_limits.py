@@ -13,7 +13,7 @@ _LIMITS: Mapping[str, tuple[int, ...]] = {
     "dataflow.sinks.staging.small_files.WANTED_BYTES": (4_000, 64 << 20),
     "dataflow.sinks.staging.table_buckets.ROWS_PER_BUCKET": (2, 8),
     "dataflow.sources.planning.consumed.MAX_RUNS": (2, 8),
-    "dataflow.sources.splits.UNIT_BYTES": (600, 16 << 20),
+    "dataflow.sources.planning.splits.UNIT_BYTES": (600, 16 << 20),
     "dataflow.spilled.spilled_rows.HELD_BYTES": (500, 32 << 20),
     "epoch.gate_shares.DRIVER_ROWS": (2, 1_000_000),
     "epoch.gate_shares._PARTITION_ROWS": (3, 500_000),

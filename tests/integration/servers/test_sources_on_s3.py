@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import ObjectPart, SourceObject
+from milepost.dataflow.sources.contract import ObjectPart, SourceObject, whole
 from milepost.dataflow.sources.planning.consumed import ConsumedSet, append, load
 from milepost.dataflow.sources.planning.objects import Listing, list_objects, split_path
 from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, plan_source
@@ -57,7 +57,7 @@ def test_landed_flights_are_planned_and_read_epoch_by_epoch(landing: ObjectStore
         flights.land(landing, range(2 * epoch - 1, 2 * epoch + 1))
         planned = plan(list_objects(landing, PATTERN), consumed, max_files=4)
         for obj in planned.objects:
-            read[obj.key] = sum(batch.num_rows for batch in reader.read(landing, obj))
+            read[obj.key] = sum(batch.num_rows for batch in reader.read_part(landing, whole(obj)))
         handles = append(job, f"chk-{epoch}/flights-", handles, planned.consumed, epoch)[0]
         consumed = load(job, handles)
     assert read == {key: fact.rows for key, fact in facts.items()}
@@ -75,9 +75,9 @@ def test_an_object_that_changed_or_vanished_is_noticed(landing: ObjectStore, tmp
     landing.put(first.key, flights.day_body(3))
     landing.delete([second.key])
     with pytest.raises(CommitConflict):
-        list(reader.read(landing, first))
+        list(reader.read_part(landing, whole(first)))
     with pytest.raises(NotFound):
-        list(reader.read(landing, second))
+        list(reader.read_part(landing, whole(second)))
     consumed = load(job, append(job, "chk-1/flights-", (), [first, second], 1)[0])
     with pytest.raises(SourceChanged, match=first.key):
         plan(list_objects(landing, PATTERN), consumed)

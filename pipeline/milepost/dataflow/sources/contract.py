@@ -118,20 +118,8 @@ class BadObject(BadRecord):
     """An object that cannot be read at all, or whose records cannot be told apart from some place on."""
 
 
-class SourceReader(Protocol):
-    """Reads objects of one format as record batches with the declared schema."""
-
-    schema: pa.Schema
-
-    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
-        """Yield the object's rows in order.
-
-        Raises: BadRecord; CommitConflict when the object's version differs; NotFound when it is gone.
-        """
-
-
 class PartReader(Protocol):
-    """Reads objects in parts."""
+    """Reads objects of one format in parts, as record batches with the declared schema."""
 
     schema: pa.Schema
 
@@ -144,13 +132,13 @@ class PartReader(Protocol):
         """
 
 
-class ObjectReader(SourceReader, PartReader, Protocol):
-    """Reads objects whole, in parts, and what of an object can be read."""
+class ObjectReader(PartReader, Protocol):
+    """Reads objects in parts, and what of an object can be read."""
 
     def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
         """Yield the rows of a part's records that can be read, in order, and each record that cannot; slowly.
 
         A function of the object's bytes alone. What was yielded counts only once all of it was, of every part.
 
-        Raises: BadObject; CommitConflict and NotFound as `read`.
+        Raises: BadObject; CommitConflict and NotFound as `read_part`.
         """

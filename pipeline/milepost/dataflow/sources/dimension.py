@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from milepost.dataflow.sources.contract import SourceObject, SourceReader
+from milepost.dataflow.sources.contract import PartReader, SourceObject, whole
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
 
@@ -14,7 +14,7 @@ _BATCH_ROWS = 65_536
 
 
 def read_dimension(
-    name: str, reader: SourceReader, store: ObjectStore, objects: Iterable[SourceObject], limit: int
+    name: str, reader: PartReader, store: ObjectStore, objects: Iterable[SourceObject], limit: int
 ) -> pa.Table:
     """Return the rows of a static source's objects, in plan order.
 
@@ -25,7 +25,7 @@ def read_dimension(
     """
     batches, size = [], 0
     for obj in objects:
-        for batch in reader.read(store, obj):
+        for batch in reader.read_part(store, whole(obj)):
             batches.append(batch)
             size += batch.nbytes
             if size > limit:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sources.contract import SourceObject
-from milepost.dataflow.sources.splits import assign_splits
+from milepost.dataflow.sources.planning.splits import assign_splits
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import StateCorrupt

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader, SourceObject
+from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectReader, SourceObject, whole
 from milepost.dataflow.sources.dead_letters import dead_letters
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import SourceSpec
@@ -207,7 +207,7 @@ def read(store: LocalStore, wanted: Broken) -> str:
     obj = SourceObject(stat.key, stat.etag, stat.size, stat.last_modified_ms)
     batches = []
     try:
-        for batch in reader.read(store, obj):
+        for batch in reader.read_part(store, whole(obj)):
             batch.validate(full=True)
             assert batch.schema.equals(reader.schema)
             batches.append(batch)
@@ -228,14 +228,14 @@ def _salvaged(reader: ObjectReader, store: LocalStore, obj: SourceObject) -> tup
     """Return what can be read of an object, and what cannot; no rows of one that cannot be read at all."""
     batches, bad = [], []
     try:
-        for item in reader.salvage_part(store, ObjectPart(obj, 0, obj.size)):
+        for item in reader.salvage_part(store, whole(obj)):
             if isinstance(item, BadRecord):
                 bad.append(item)
                 continue
             item.validate(full=True)
             batches.append(item)
-    except BadObject as whole:
-        return None, [whole]
+    except BadObject as error:
+        return None, [error]
     dead_letters(bad).validate(full=True)
     return pa.Table.from_batches(batches, reader.schema), bad
 

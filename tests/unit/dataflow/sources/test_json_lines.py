@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import BadRecord
+from milepost.dataflow.sources.contract import BadRecord, whole
 from milepost.dataflow.sources.readers.diagnosis import BLOCK_BYTES
 from milepost.protocol.records.errors import InvalidRequest
 from tests.harness.jobs.landing import Landing, source
@@ -74,7 +74,7 @@ def test_a_type_that_is_not_built_is_refused_by_name(type_: str) -> None:
 def test_rows_keep_their_order_over_many_batches(landing: Landing) -> None:
     body = "".join(GOOD.replace('"n": 1', f'"n": {n}') for n in range(60_000)).encode()
     reader = build_reader("f", source("json", SCHEMA, event_time="at"))
-    batches = list(reader.read(landing.store, landing.put("a.json.gz", gzip.compress(body))))
+    batches = list(reader.read_part(landing.store, whole(landing.put("a.json.gz", gzip.compress(body)))))
     assert len(batches) >= 3
     assert pa.Table.from_batches(batches)["n"].to_pylist() == list(range(60_000))
 

@@ -107,7 +107,7 @@ def test_no_more_than_a_part_is_asked_for_at_once(
 ) -> None:
     obj = landed(store, key, body())
     assert obj.size > 3 * HELD
-    assert pa.Table.from_batches(reader.read(store, obj)).equals(TABLE)
+    assert pa.Table.from_batches(reader.read_part(store, whole(obj))).equals(TABLE)
     assert store.requests > 3
     assert 0 < store.largest <= 2 * HELD, "a page of Parquet may follow what was buffered"
 
@@ -122,7 +122,7 @@ def test_an_object_that_changes_between_two_parts_is_refused(
     store.before = lambda count: None if count != 3 else store.inner.put(key, content) and None
     reader = CsvReader(DECLARED) if key == "a.csv" else ParquetReader(DECLARED)
     with pytest.raises(CommitConflict):
-        list(reader.read(store, obj))
+        list(reader.read_part(store, whole(obj)))
 
 
 @each_format
@@ -131,7 +131,7 @@ def test_an_object_that_is_still_written_while_it_is_read_declines_the_epoch(
 ) -> None:
     """Size and time are compared after each part, the last one included: no half of a file is ever all of it."""
     obj = landed(store, key, body())
-    list(reader.read(store, obj))
+    list(reader.read_part(store, whole(obj)))
     last = store.requests - 1
 
     def grow(count: int) -> None:
@@ -150,7 +150,7 @@ def test_a_bad_record_of_a_large_object_is_found_by_its_line(store: Largest) -> 
     lines[75_000] = b"x,bad"
     obj = landed(store, "a.csv", b"\n".join(lines))
     with pytest.raises(BadRecord) as caught:
-        list(CsvReader(DECLARED).read(store, obj))
+        list(CsvReader(DECLARED).read_part(store, whole(obj)))
     assert (caught.value.line, caught.value.column) == (75_001, "k")
     assert store.largest <= HELD
 
@@ -221,6 +221,6 @@ def test_no_range_ends_beyond_the_planned_size(store: Largest) -> None:
     store.inner.get_range = get_range  # type: ignore[method-assign]
     planned = content.index(b"\n", HELD + 1_000) + 1
     obj = SourceObject("a.csv", stat.etag, planned, stat.last_modified_ms)
-    read = pa.Table.from_batches(CsvReader(DECLARED).read(store, obj))
+    read = pa.Table.from_batches(CsvReader(DECLARED).read_part(store, whole(obj)))
     assert read.equals(TABLE.slice(0, content[:planned].count(b"\n") - 1))
     assert len(stops) > 1 and max(stops) == planned

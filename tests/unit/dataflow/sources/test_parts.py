@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.sources import splits
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader, SourceObject, whole
+from milepost.dataflow.sources.planning import splits
 from milepost.dataflow.sources.readers import csv, streams
 from milepost.dataflow.sources.readers.csv import CsvReader
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
@@ -79,7 +79,7 @@ def test_parts_of_json_lines_have_its_lines_each_once_and_in_order(text: str, at
     with pytest.MonkeyPatch.context() as patched:
         for name, size in (("WHOLE_BYTES", 0), ("_BLOCK", block), ("_TAIL", block)):
             patched.setattr(streams, name, size)
-        assert read(reader, store, parts_of(obj, at)) == rows(reader.read(store, obj))
+        assert read(reader, store, parts_of(obj, at)) == rows(reader.read_part(store, whole(obj)))
 
 
 TEXTS = DeclaredColumns("s", {"k": parse_type("string"), "t": parse_type("string")})
@@ -132,7 +132,7 @@ def test_parts_of_csv_have_its_records_each_once_and_in_order_or_are_refused(
         in_parts = read_or_refused(CsvReader(TEXTS, LINES), store, parts)
         assert in_parts == read_or_refused(CsvReader(TEXTS, LINES), store, [whole(obj)])
         patched.setattr(csv, "BLOCK_BYTES", 1 << 20)
-        assert in_parts is None or in_parts == rows(CsvReader(TEXTS).read(store, obj))
+        assert in_parts is None or in_parts == rows(CsvReader(TEXTS).read_part(store, whole(obj)))
 
 
 def salvaged(
@@ -195,7 +195,7 @@ def test_parts_of_csv_without_a_header_and_without_quotes_have_its_records(
     body = "\ufeff" * mark + end.join(f"{k},{t}" for k, t in texts)
     store, obj = landed(body.encode())
     reader = CsvReader(DECLARED, options)
-    assert read(reader, store, parts_of(obj, at)) == rows(reader.read(store, obj))
+    assert read(reader, store, parts_of(obj, at)) == rows(reader.read_part(store, whole(obj)))
     if len(end.splitlines()) == 1:  # of empty lines some were passed over as well
         assert [row["k"] for row in read(reader, store, parts_of(obj, at))] == [k for k, _ in texts[2:]]
 

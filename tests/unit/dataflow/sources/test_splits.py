@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milepost.dataflow.sources.contract import ObjectPart, SourceObject
+from milepost.dataflow.sources.planning.splits import UNIT_BYTES, assign_splits
 from milepost.dataflow.sources.readers.streams import WHOLE_BYTES
-from milepost.dataflow.sources.splits import UNIT_BYTES, assign_splits
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.job.source_spec import SourceSpec
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sources import splits
+from milepost.dataflow.sources.planning import splits
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
 from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob

@@ -1,1 +1,1 @@
-"""What one epoch reads of a source: its objects listed, those consumed before left out, within limits."""
+"""What one epoch reads of a source, and by whom: objects listed, those consumed left out, within limits."""

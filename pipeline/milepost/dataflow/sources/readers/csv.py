@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, SourceObject, printable, whole
+from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, printable
 from milepost.dataflow.sources.readers.csv_text import CsvText
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.diagnosis import (
@@ -106,19 +106,14 @@ class CsvReader:
                 f"sources.{declared.source}.options.column_names: the declared column {unnamed[0]} is not among them."
             )
 
-    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
-        """Yield the object's rows in order, in batches of about 1 MB of text.
+    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the records that begin in the part's bytes, in order, in batches of about 1 MB of text.
+
+        Where records are not lines, the part is the whole object.
 
         Raises:
             BadRecord: the first record that cannot be read. CommitConflict: the object's version differs.
             NotFound: the object is gone.
-        """
-        return self.read_part(store, whole(obj))
-
-    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the records that begin in the part's bytes; a part needs records that are lines.
-
-        Raises: as `read`.
         """
         obj = part.object
         values = self._declared.in_path.values(obj)

@@ -15,7 +15,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.json as pajson
 
-from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, SourceObject, whole
+from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.diagnosis import (
     BLOCK_BYTES,
@@ -53,17 +53,13 @@ class JsonLinesReader:
         self._declared, self.schema = declared, declared.schema
         self._expected = ExpectedValues(declared.types, declared.event_time)
 
-    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
-        """Yield the object's rows in order, in batches of about 1 MB of text.
+    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the lines that begin in the part's bytes, in order, in batches of about 1 MB of text.
 
         Raises:
             BadRecord: the first record that cannot be read; at the end, for a column that the object does not have.
             CommitConflict: the object's version differs. NotFound: the object is gone.
         """
-        return self.read_part(store, whole(obj))
-
-    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the lines that begin in the part's bytes. Raises: as `read`."""
         obj = part.object
         values = self._declared.in_path.values(obj)
         body = open_object(store, obj)
@@ -88,7 +84,8 @@ class JsonLinesReader:
         """Yield the rows of the part's lines that can be read, in order, and each line that cannot.
 
         Raises:
-            BadObject: it cannot be read at all, or no line has a declared column. CommitConflict, NotFound: as `read`.
+            BadObject: it cannot be read at all, or no line has a declared column.
+            CommitConflict, NotFound: as `read_part`.
         """
         obj = part.object
         values = self._declared.in_path.values(obj)

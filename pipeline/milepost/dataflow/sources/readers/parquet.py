@@ -11,7 +11,7 @@ from operator import itemgetter
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, SourceObject, whole
+from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart
 from milepost.dataflow.sources.readers.allocation import TooLarge, at_most
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.streams import (
@@ -59,18 +59,14 @@ class ParquetReader:
     def __init__(self, declared: DeclaredColumns) -> None:
         self._declared, self.schema = declared, declared.schema
 
-    def read(self, store: ObjectStore, obj: SourceObject) -> Iterator[pa.RecordBatch]:
-        """Yield the object's rows in order, in batches of up to 16,384 rows.
+    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the part's row groups, in order, in batches of up to 16,384 rows.
 
         Raises:
             BadRecord: not a Parquet file, a column that is missing or of another type, or a value that does not fit or
                 is no text (`line` is None, the reason names the row), or rows beyond the bounds of memory.
             CommitConflict: the object's version differs. NotFound: the object is gone.
         """
-        return self.read_part(store, whole(obj))
-
-    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the part's row groups. Raises: as `read`."""
         for item in self._read(store, part, apart=False):
             assert not isinstance(item, BadRecord)
             yield item
@@ -78,7 +74,7 @@ class ParquetReader:
     def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
         """Yield the part's rows whose values all fit, in order, and each row with one that does not.
 
-        Raises: BadObject: it cannot be read, or holds too much. CommitConflict, NotFound: as `read`.
+        Raises: BadObject: it cannot be read, or holds too much. CommitConflict, NotFound: as `read_part`.
         """
         return self._read(store, part, apart=True)
 
@@ -106,7 +102,7 @@ class ParquetReader:
             raise BadObject(obj.key, None, None, None, reason, said=str(error)) from error
 
     def _batches(self, part: ObjectPart, body: ObjectBody, *, apart: bool) -> Iterator[pa.RecordBatch | BadRecord]:
-        """Yield the declared columns; of rows that turn out wide, fewer at a time. Raises as `read`, and TooLarge.
+        """Yield the declared columns; of rows that turn out wide, fewer at a time. Raises as `read_part`, and TooLarge.
 
         Args:
             apart: a row that does not fit is yielded, and not raised.

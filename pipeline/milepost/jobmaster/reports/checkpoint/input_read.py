@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sources.splits import whole_objects
+from milepost.dataflow.sources.planning.splits import whole_objects
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record
 from milepost.jobmaster.job.context import JobContext
