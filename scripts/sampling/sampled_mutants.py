@@ -35,7 +35,8 @@ FOLDERS = ("state", "dataflow/operators", "spark", "dataflow/sinks", "dataflow/s
 ONLY_ON_SPARK = frozenset(
     f"pipeline/milepost/spark/{name}.py"
     for name in (
-        "driver/deadline", "driver/engines/class_archive", "driver/engines/classic", "driver/engines/connect",
+        "driver/deadline", "driver/engines/channel", "driver/engines/class_archive", "driver/engines/classic",
+        "driver/engines/connect",
         "driver/engines/engine", "driver/engines/java", "driver/engines/open_engine", "driver/engines/session",
         "driver/epoch_graph", "driver/runner", "driver/spark_errors", "driver/sql_projection",
         "task/row_steps/sql_expression", "worker/worker_daemon", "worker/worker_memory",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
@@ -12,9 +13,9 @@ from uuid import uuid4
 import grpc
 import pytest
 
-from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spark.driver.engines import connect
-from milepost.spark.driver.engines.connect import _Channel
+from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
+from milepost.spark.driver.engines import channel, connect
+from milepost.spark.driver.engines.channel import Channel, reach
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE, parse_remote
 
 
@@ -36,8 +37,8 @@ def test_a_token_goes_to_another_machine_by_tls_alone_and_an_empty_one_is_none(
         monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     else:
         monkeypatch.setenv(TOKEN_VARIABLE, token)
-    channel = _Channel(parse_remote(address), str(uuid4()))
-    assert (channel.token, channel.is_encrypted) == (sent, encrypted)
+    opened = Channel(parse_remote(address), str(uuid4()))
+    assert (opened.token, opened.is_encrypted) == (sent, encrypted)
 
 
 @pytest.fixture(params=[b"", b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n"], ids=["silent", "HTTP/1"])
@@ -59,16 +60,64 @@ def stranger(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def test_what_does_not_speak_grpc_is_no_spark_connect_server(monkeypatch: pytest.MonkeyPatch, stranger: int) -> None:
-    monkeypatch.setattr(connect, "ANSWER_S", 1.0)
+    monkeypatch.setattr(channel, "ANSWER_S", 1.0)
     with pytest.raises(EnvironmentUnusable, match="does not answer as a Spark Connect server without TLS within 1 s"):
-        connect._reach(parse_remote(f"sc://localhost:{stranger}"))
+        reach(parse_remote(f"sc://localhost:{stranger}"))
 
 
 def test_a_port_without_a_server_is_refused_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(EnvironmentUnusable, match=f"no Spark Connect server answers at sc://localhost:{port}"):
-        connect._reach(parse_remote(f"sc://localhost:{port}"))
+        reach(parse_remote(f"sc://localhost:{port}"))
+
+
+def test_a_server_that_goes_before_it_has_answered_is_told_as_gone_and_not_as_one_without_tls() -> None:
+    """As one that is killed, or is stopped for an update, while an epoch begins: it is known within a second or two."""
+    began = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as threads:
+        threads.submit(_go_at_once, listening)
+        with pytest.raises(SparkLost, match=r"went away before its first answer .*refused.*Nothing was run"):
+            reach(parse_remote(f"sc://localhost:{listening.getsockname()[1]}"))
+    assert time.monotonic() - began < channel.ANSWER_S / 2
+
+
+def _go_at_once(listening: socket.socket) -> None:
+    """Take the connection that only looks whether somebody listens."""
+    listening.accept()[0].close()
+    listening.shutdown(socket.SHUT_RDWR)
+    listening.close()
+
+
+@pytest.mark.filterwarnings("ignore:.RETRIES_EXCEEDED")
+def test_a_server_that_goes_before_its_session_is_open_is_told_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "_RETRIES", 0)
+    with ThreadPoolExecutor(1) as threads:
+        server = grpc.server(threads)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.add_generic_rpc_handlers((_Leaving(),))
+        server.start()
+        try:
+            with pytest.raises(SparkLost, match=r"went away before its session was open\. Nothing was run"):
+                connect._opened(parse_remote(f"sc://127.0.0.1:{port}"), str(uuid4()))
+        finally:
+            server.stop(None).wait()
+
+
+class _Leaving(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Answers whatever it is asked as a server does that shuts down."""
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        return grpc.unary_unary_rpc_method_handler(
+            lambda request, context: context.abort(grpc.StatusCode.UNAVAILABLE, "shutting down")
+        )
+
+
+def test_a_server_that_has_served_is_gone_when_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(SparkLost, match=r"does not answer any more .*refused.*Nothing was run"):
+        reach(parse_remote(f"sc://localhost:{port}"), served_before=True)
 
 
 def test_whoever_speaks_grpc_is_asked_for_a_session_next() -> None:
@@ -77,6 +126,6 @@ def test_whoever_speaks_grpc_is_asked_for_a_session_next() -> None:
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         try:
-            connect._reach(parse_remote(f"sc://127.0.0.1:{port}"))
+            reach(parse_remote(f"sc://127.0.0.1:{port}"))
         finally:
             server.stop(None).wait()

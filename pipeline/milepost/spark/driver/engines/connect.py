@@ -12,7 +12,6 @@ import atexit
 import logging
 import os
 import re
-import socket
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from contextlib import contextmanager
 import grpc
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
-from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.proto import GetStatusResponse, ReleaseExecuteRequest, SparkConnectServiceStub
 from pyspark.sql.connect.session import SparkSession as RemoteSession
@@ -28,6 +26,7 @@ from pyspark.sql.connect.session import SparkSession as RemoteSession
 from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
+from milepost.spark.driver.engines.channel import ANSWER_S, Channel, gone, reach
 from milepost.spark.driver.engines.engine import epoch_tag
 from milepost.spark.driver.engines.session import quiet_pyspark
 from milepost.spark.driver.engines.shipped_code import FOLDER, parted, shipped_code
@@ -35,12 +34,6 @@ from milepost.spec.values.spark_remote import TOKEN_VARIABLE, SparkRemote
 from milepost.spec.values.spark_settings import session_settings
 
 _LOG = logging.getLogger(__name__)
-
-ANSWER_S = 30.0
-"""How long a server may take to answer at all, on a busy machine: within it TLS and the token are settled."""
-
-_HEALTH = "/grpc.health.v1.Health/Check"
-"""What gRPC servers may be asked by anybody; an empty body is its request."""
 
 _RETRIES = 5
 """Of a call that the server does not answer: with Spark's pauses, 17 s in all."""
@@ -78,6 +71,10 @@ class RemoteEngine:
     @property
     def name(self) -> str:
         return f"the Spark Connect server at {self._remote.url}"
+
+    def is_on(self, remote: SparkRemote) -> bool:
+        """Return whether its server is the one at an address."""
+        return self._remote.url == remote.url
 
     @property
     def is_own(self) -> bool:
@@ -181,11 +178,7 @@ class RemoteEngine:
             what = "does not answer any more"
         else:
             return None
-        return SparkLost(
-            f"the Spark Connect server at {self._remote.url} {what}. Nothing of this epoch is visible.",
-            hint="see the server's log; once it runs, run again",
-            remote=self._remote.url,
-        )
+        return gone(self._remote, what, "Nothing of this epoch is visible.")
 
 
 def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngine:
@@ -194,6 +187,7 @@ def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngi
     Args:
         kept: a session of this process; used when it is that of the plan's job and still lives.
     Raises:
+        SparkLost: the server has gone, since it ran an epoch of this process or while it was spoken to.
         EnvironmentUnusable: nobody answers, the token is not the server's, or a setting of the spec that only the
             server's start can make.
     """
@@ -209,7 +203,7 @@ def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngi
         kept.session.client.close()
     quiet_pyspark()
     os.environ.pop("SPARK_CONNECT_RELEASE_SESSION_ON_EXIT", None)
-    _reach(remote)
+    reach(remote, served_before=kept is not None and kept.is_on(remote))
     session = _session_of(remote, plan)
     engine = RemoteEngine(session, remote, owner)
     try:
@@ -221,7 +215,7 @@ def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngi
 def try_out(remote: SparkRemote, conf: Mapping[str, str]) -> RemoteEngine:
     """Return a session of its own on a server, for somebody who closes it. Raises as `open_remote`."""
     quiet_pyspark()
-    _reach(remote)
+    reach(remote)
     engine = RemoteEngine(_opened(remote, str(uuid.uuid4())), remote, "")
     try:
         engine.apply(conf)
@@ -234,65 +228,6 @@ def _ready(engine: RemoteEngine, plan: EpochPlan) -> RemoteEngine:
     engine.apply(plan.spec.spark.conf)
     engine.interrupt_orphans(plan)
     return engine
-
-
-class _Channel(DefaultChannelBuilder):
-    """Spark's channel, except on loopback: there without a proxy, and without TLS whatever loopback is called."""
-
-    def __init__(self, remote: SparkRemote, session_id: str) -> None:
-        super().__init__(f"{remote.url}/;session_id={session_id};use_ssl={str(remote.tls).lower()}")
-        self._is_local = remote.is_loopback and not remote.tls
-        self._token = remote.token
-        if remote.is_loopback:
-            self.setChannelOption("grpc.enable_http_proxy", 0)
-
-    @property
-    def token(self) -> str | None:
-        """The Connection's, or as Spark finds it; an empty one is none, as in a shell that cannot unset one."""
-        return self._token or super().token or None
-
-    @property
-    def is_encrypted(self) -> bool:
-        """Whether it uses TLS: where that was asked for, and wherever else a token goes to another machine."""
-        return bool(self.secure) and not self._is_local
-
-    def toChannel(self) -> grpc.Channel:
-        if not self._is_local:
-            return super().toChannel()
-        credentials = grpc.local_channel_credentials()
-        if self.token:
-            called = grpc.access_token_call_credentials(self.token)
-            credentials = grpc.composite_channel_credentials(credentials, called)
-        return self._secure_channel(self.endpoint, credentials)
-
-
-def _reach(remote: SparkRemote) -> None:
-    """Raises EnvironmentUnusable unless something listens there and speaks gRPC as the address says, within seconds."""
-    try:
-        socket.create_connection((remote.host, remote.port), ANSWER_S).close()
-    except OSError as error:
-        raise EnvironmentUnusable(
-            f"no Spark Connect server answers at {remote.url}: {error.strerror or error}. Nothing was run.",
-            hint=f"start it, or correct {remote.origin}; `milepost spark-server` starts one",
-            remote=remote.url,
-        ) from None
-    asking = _Channel(remote, str(uuid.uuid4()))
-    with asking.toChannel() as channel:
-        # Not `channel_ready_future`: to close a channel that it has watched takes a fifth of a second. Spark does not
-        # have this service: it answers so, opens no session and logs nothing.
-        ask = channel.unary_unary(_HEALTH)
-        try:
-            ask(b"", timeout=ANSWER_S, wait_for_ready=True)
-        except grpc.RpcError as error:
-            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
-                return  # it speaks gRPC; what it does not like, it says when the session is opened
-            tls = "with TLS" if asking.is_encrypted else "without TLS"
-            raise EnvironmentUnusable(
-                f"what listens at {remote.url} does not answer as a Spark Connect server {tls} within {ANSWER_S:.0f} "
-                "s. Nothing was run.",
-                hint=f"correct {remote.origin}; a token is sent without TLS only to this machine itself",
-                remote=remote.url,
-            ) from None
 
 
 class _Closed(Exception):
@@ -316,7 +251,7 @@ def _first_open(remote: SparkRemote, plan: EpochPlan, above: int) -> int:
     them, and halving finds their end. To ask opens nothing: a session that a leap left open would end in the middle of
     the line. A server that has forgotten some of the oldest leads to another end, which is as good.
     """
-    asking = _Channel(remote, session_id(plan, above))
+    asking = Channel(remote, session_id(plan, above))
     with asking.toChannel() as channel:
         server = SparkConnectServiceStub(channel)
         closed, step = above - 1, 1
@@ -332,7 +267,7 @@ def _first_open(remote: SparkRemote, plan: EpochPlan, above: int) -> int:
         return unused
 
 
-def _is_closed(server: SparkConnectServiceStub, asking: _Channel, session: str) -> bool:
+def _is_closed(server: SparkConnectServiceStub, asking: Channel, session: str) -> bool:
     """Whether the server remembers that it has closed a session: what it says to one who has done with an operation.
 
     Of Spark's calls this one opens no session, and ends nothing but an operation, of which the server knows none.
@@ -351,8 +286,8 @@ def _is_closed(server: SparkConnectServiceStub, asking: _Channel, session: str) 
 
 
 def _opened(remote: SparkRemote, session: str) -> RemoteSession:
-    """Return the session of an id, open. Raises EnvironmentUnusable, _Closed."""
-    opened = RemoteSession(_Channel(remote, session), userId=_USER)
+    """Return the session of an id, open. Raises SparkLost, EnvironmentUnusable, _Closed."""
+    opened = RemoteSession(Channel(remote, session), userId=_USER)
     opened.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
     try:
         opened.version  # noqa: B018 - the first question opens it
@@ -379,7 +314,10 @@ def _owner(plan: EpochPlan) -> tuple[str, ...]:
 
 
 def _refused(remote: SparkRemote, error: PySparkException) -> EnvironmentUnusable:
-    if getattr(error, "_grpc_status_code", None) is grpc.StatusCode.UNAUTHENTICATED:
+    code = getattr(error, "_grpc_status_code", None)
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return gone(remote, "went away before its session was open")
+    if code is grpc.StatusCode.UNAUTHENTICATED:
         given = "the token was refused" if remote.token or os.environ.get(TOKEN_VARIABLE) else "it asks for a token"
         ours = TOKEN_VARIABLE if remote.conn_id is None else f"the password of Connection {remote.conn_id}"
         return EnvironmentUnusable(

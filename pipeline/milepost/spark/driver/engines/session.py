@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -20,6 +21,7 @@ import socket
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -309,8 +311,10 @@ def _logging_options() -> str:
 def quiet_pyspark() -> bool:
     """Let PySpark log a query's error only if this process logs, and py4j never. Returns: whether it does.
 
-    What py4j logs, with its stack and partly through the root logger, it raises as well.
+    What py4j logs, with its stack and partly through the root logger, it raises as well; so does Spark Connect what it
+    warns of once it has tried often enough.
     """
+    warnings.filterwarnings("ignore", re.escape("[RETRIES_EXCEEDED]"))
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     logging.getLogger().addFilter(_is_not_of_py4j)
     asked = logging.getLogger("milepost").isEnabledFor(logging.INFO)

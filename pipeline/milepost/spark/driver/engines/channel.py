@@ -1,0 +1,116 @@
+"""A channel to a Spark Connect server: what goes there under which protection, and whether somebody answers."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+
+import grpc
+from pyspark.sql.connect.client import DefaultChannelBuilder
+
+from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
+from milepost.spec.values.spark_remote import SparkRemote
+
+ANSWER_S = 30.0
+"""How long a server may take to answer at all, on a busy machine: within it TLS and the token are settled."""
+
+_LOOK_S = 1.0
+"""After so long without an answer it is looked whether anybody still listens there."""
+
+_HEALTH = "/grpc.health.v1.Health/Check"
+"""What gRPC servers may be asked by anybody; an empty body is its request."""
+
+
+class Channel(DefaultChannelBuilder):
+    """Spark's channel, except on loopback: there without a proxy, and without TLS whatever loopback is called."""
+
+    def __init__(self, remote: SparkRemote, session_id: str) -> None:
+        super().__init__(f"{remote.url}/;session_id={session_id};use_ssl={str(remote.tls).lower()}")
+        self._is_local = remote.is_loopback and not remote.tls
+        self._token = remote.token
+        if remote.is_loopback:
+            self.setChannelOption("grpc.enable_http_proxy", 0)
+
+    @property
+    def token(self) -> str | None:
+        """The Connection's, or as Spark finds it; an empty one is none, as in a shell that cannot unset one."""
+        return self._token or super().token or None
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it uses TLS: where that was asked for, and wherever else a token goes to another machine."""
+        return bool(self.secure) and not self._is_local
+
+    def toChannel(self) -> grpc.Channel:
+        if not self._is_local:
+            return super().toChannel()
+        credentials = grpc.local_channel_credentials()
+        if self.token:
+            called = grpc.access_token_call_credentials(self.token)
+            credentials = grpc.composite_channel_credentials(credentials, called)
+        return self._secure_channel(self.endpoint, credentials)
+
+
+def reach(remote: SparkRemote, *, served_before: bool = False) -> None:
+    """Look that something listens there and speaks gRPC as the address says, within seconds.
+
+    Args:
+        served_before: whether this process has run an epoch there: then the address is right.
+    Raises:
+        SparkLost: what listened there has gone.
+        EnvironmentUnusable: nobody listens, or whoever does speaks something else.
+    """
+    problem = _unheard(remote, ANSWER_S)
+    if problem is not None and served_before:
+        raise gone(remote, f"does not answer any more ({problem})")
+    if problem is not None:
+        raise EnvironmentUnusable(
+            f"no Spark Connect server answers at {remote.url}: {problem}. Nothing was run.",
+            hint=f"start it, or correct {remote.origin}; `milepost spark-server` starts one",
+            remote=remote.url,
+        )
+    asking = Channel(remote, str(uuid.uuid4()))
+    with asking.toChannel() as channel:
+        # Not `channel_ready_future`: to close a channel that it has watched takes a fifth of a second. Spark does not
+        # have this service: it answers so, opens no session and logs nothing.
+        answer = channel.unary_unary(_HEALTH).future(b"", timeout=ANSWER_S, wait_for_ready=True)
+        while not _answered(answer):
+            if (problem := _unheard(remote, ANSWER_S)) is not None:
+                answer.cancel()
+                raise gone(remote, f"went away before its first answer ({problem})")
+        if answer.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+            return  # it speaks gRPC; what it does not like, it says when the session is opened
+        tls = "with TLS" if asking.is_encrypted else "without TLS"
+        raise EnvironmentUnusable(
+            f"what listens at {remote.url} does not answer as a Spark Connect server {tls} within {ANSWER_S:.0f} s. "
+            "Nothing was run.",
+            hint=f"correct {remote.origin}; a token is sent without TLS only to this machine itself",
+            remote=remote.url,
+        )
+
+
+def gone(remote: SparkRemote, what: str, now_true: str = "Nothing was run.") -> SparkLost:
+    """Return what to raise for a server that was there. Args: what: the verb and more. now_true: a sentence."""
+    return SparkLost(
+        f"the Spark Connect server at {remote.url} {what}. {now_true}",
+        hint="see the server's log; once it runs, run again",
+        remote=remote.url,
+    )
+
+
+def _unheard(remote: SparkRemote, within_s: float) -> str | None:
+    """Return why nobody can be spoken to at an address; None: somebody listens."""
+    try:
+        socket.create_connection((remote.host, remote.port), within_s).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def _answered(answer: grpc.Future) -> bool:
+    """Wait a moment. Returns whether the answer, or that there is none, is there."""
+    try:
+        answer.exception(_LOOK_S)
+    except grpc.FutureTimeoutError:
+        return False
+    return True
