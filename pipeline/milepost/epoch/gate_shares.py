@@ -40,7 +40,7 @@ DRIVER_ROWS = 1_000_000
 DRIVER_BYTES = 64 << 20
 """What the driver judges as one table: rows, and bytes as they are staged."""
 
-_PIECE_ROWS, _PIECE_BYTES = 131_072, 32 << 20
+_ASKED_ROWS, _ASKED_BYTES = 131_072, 32 << 20
 """The library is asked about so many rows at once, or about what has so many bytes."""
 
 _PARTITION_ROWS = 500_000
@@ -202,7 +202,7 @@ def refusal_row(identity: SubtaskIdentity, share: GateShare, error: CheckpointEr
 def _pieces(files: TableFiles, file: StagedFile, schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the rows of a staged file, deletes among them, its checksum verified. Raises as `TableFiles.pieces`."""
     for group in files.pieces(file, schema, verify=True, deletes=True):
-        size = max(1, min(_PIECE_ROWS, _PIECE_BYTES * group.num_rows // max(1, group.nbytes)))
+        size = max(1, min(_ASKED_ROWS, _ASKED_BYTES * group.num_rows // max(1, group.nbytes)))
         yield from (group.slice(begin, size) for begin in range(0, group.num_rows, size))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO
 
-_PIECE_BYTES = 1 << 20
+_READ_BYTES = 1 << 20
+"""Of a file, so many are held at once."""
 
 
 def pieces_of(body: bytes | IO[bytes]) -> Iterator[bytes]:
@@ -14,7 +15,7 @@ def pieces_of(body: bytes | IO[bytes]) -> Iterator[bytes]:
         yield body
         return
     body.seek(0)
-    while piece := body.read(_PIECE_BYTES):
+    while piece := body.read(_READ_BYTES):
         yield piece
 
 

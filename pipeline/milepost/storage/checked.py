@@ -20,7 +20,8 @@ from milepost.storage.scratch_disk import on_scratch_disk
 IN_MEMORY_BYTES = 16 << 20
 """An object of more bytes is read piece by piece: none of its readers holds it."""
 
-_PIECE_BYTES = 8 << 20
+_REQUEST_BYTES = 8 << 20
+"""Of a larger one, so many are asked for at once."""
 
 _AHEAD_BYTES = 32 << 20
 """Of small objects that are read ahead."""
@@ -152,8 +153,8 @@ def digest_of(store: ObjectStore, stat: ObjectStat, scratch: IO[bytes] | None = 
 
 def stored_pieces(store: ObjectStore, stat: ObjectStat) -> Iterator[bytes]:
     """Yield the bytes of one version of an object, in pieces of 8 MB. Raises: NotFound. CommitConflict: another one."""
-    for start in range(0, stat.size, _PIECE_BYTES):
-        yield store.get_range(stat.key, stat.etag, start, min(start + _PIECE_BYTES, stat.size))
+    for start in range(0, stat.size, _REQUEST_BYTES):
+        yield store.get_range(stat.key, stat.etag, start, min(start + _REQUEST_BYTES, stat.size))
 
 
 def stat_handle(store: ObjectStore, handle: ObjectHandle) -> None:

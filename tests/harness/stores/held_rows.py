@@ -15,4 +15,4 @@ def hold_few_rows(patch: pytest.MonkeyPatch, held_bytes: int = 100) -> None:
     patch.setattr(spilled_rows, "_PIECE_BYTES", 100)
     patch.setattr(ordered_rows, "_MERGED_RUNS", 3)
     patch.setattr(checked, "IN_MEMORY_BYTES", 64)
-    patch.setattr(checked, "_PIECE_BYTES", 50)
+    patch.setattr(checked, "_REQUEST_BYTES", 50)

@@ -54,7 +54,7 @@ def rows(begin: int, end: int) -> pa.Table:
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of 90 rows, and tasks of the second stage with about 100."""
-    monkeypatch.setattr("milepost.epoch.gate_shares._PIECE_ROWS", 90)
+    monkeypatch.setattr("milepost.epoch.gate_shares._ASKED_ROWS", 90)
     monkeypatch.setattr("milepost.epoch.gate_shares._PARTITION_ROWS", 100)
 
 

@@ -61,7 +61,7 @@ def test_a_missing_object_is_corruption_not_absence(store) -> None:
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read objects of more than 8 bytes in pieces of 3."""
     monkeypatch.setattr(checked, "IN_MEMORY_BYTES", 8)
-    monkeypatch.setattr(checked, "_PIECE_BYTES", 3)
+    monkeypatch.setattr(checked, "_REQUEST_BYTES", 3)
 
 
 def read_file(store: ObjectStore, handle: ObjectHandle) -> bytes:

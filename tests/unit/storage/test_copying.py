@@ -137,7 +137,7 @@ def test_a_large_object_is_copied_by_way_of_the_disk_and_compared_before_it_is_w
     """What it holds at once is a piece, on either side: it is never read or written as one body of bytes."""
     for module in (checked, copying):
         monkeypatch.setattr(module, "IN_MEMORY_BYTES", 8)
-    monkeypatch.setattr(checked, "_PIECE_BYTES", 3)
+    monkeypatch.setattr(checked, "_REQUEST_BYTES", 3)
     good, bad = put(source, "good", b"0123456789"), put(source, "bad", b"0123456789")
     hooked = PiecesOnly(source)
     assert copy_objects([Copy(hooked, good, target, "good")]) == 10

@@ -11,7 +11,7 @@ import typer
 from milepost.cli.terminal.completion import operator_uids, sink_names
 from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import At, Job, Json, Verbose
-from milepost.cli.terminal.output import ROWS, Output
+from milepost.cli.terminal.output import Output, StreamedRows
 from milepost.epoch.quantities import counted
 
 if TYPE_CHECKING:
@@ -101,5 +101,5 @@ def show_rows(rows: Rows, format_: Format | None, file: Path | None, output: Out
             return output.document({"rows": rows.num_kept, "file": str(file), "format": chosen})
         return output.note(f"{rows.num_kept:,} rows written to {file}")
     if output.json:
-        return output.document({"columns": rows.schema.names, "rows": ROWS}, rows=json_rows(rows))
+        return output.document({"columns": rows.schema.names, "rows": StreamedRows(json_rows(rows))})
     return write_stdout(rows, chosen)

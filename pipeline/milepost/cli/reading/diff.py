@@ -11,7 +11,7 @@ from milepost.cli.reading.data import TableFormat, ToFile, show_rows
 from milepost.cli.terminal.completion import checkpoint_ids, operator_uids, sink_names, source_names
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import ROWS, Output, printable
+from milepost.cli.terminal.output import Output, StreamedRows, printable
 from milepost.protocol.records.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -91,14 +91,14 @@ def diff(
         from milepost.cli.terminal.tables import as_rows, json_rows
 
         if chosen:
-            only, streamed = _document(found[0], ROWS), json_rows(found[0].changes.rows)
-            return output.document({"from": before, "to": after, "differences": [only]}, rows=streamed)
-        differences = [_document(item, as_rows(item.changes.table)) for item in found]
+            differences = [_document(found[0], StreamedRows(json_rows(found[0].changes.rows)))]
+        else:
+            differences = [_document(item, as_rows(item.changes.table)) for item in found]
         return output.document({"from": before, "to": after, "differences": differences})
     return _show(found, output)
 
 
-def _document(item: Difference, rows: Any) -> dict[str, Any]:
+def _document(item: Difference, rows: object) -> dict[str, Any]:
     kept = item.changes.rows
     counts = {name: item.changes.count(name) for name in _COUNTED}
     shown = {"columns": kept.schema.names, "rows": rows, "left_out": kept.num_rows - kept.num_kept}

@@ -19,9 +19,6 @@ from milepost.protocol.codec.records import to_json
 
 SCHEMA = "milepost/v1"
 
-ROWS = "\0rows"
-"""Stands in a document for rows that are printed as they come."""
-
 WIDTH = 80
 """Characters of a line where no terminal says another number."""
 
@@ -35,6 +32,16 @@ _STYLES: dict[str, dict[str, Any]] = {
 """Word of a state -> how a terminal shows it."""
 
 T = TypeVar("T")
+
+_STREAMED = "\0rows"
+"""Where a document's streamed rows stand in its JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedRows:
+    """A list in a document whose rows are printed as they come: the JSON of each."""
+
+    rows: Iterable[str]
 
 
 @dataclass
@@ -76,17 +83,21 @@ class Output:
             return None
         return re.compile(rf"(\bmilepost (?!runbook )(?:[a-z-]+ ){{1,2}}){re.escape(name)}(?![\w/-]|\.\w)")
 
-    def document(self, data: object, *, ok: bool = True, rows: Iterable[str] | None = None) -> None:
-        """Print a record, or a mapping, as one versioned document, on one line.
+    def document(self, data: object, *, ok: bool = True) -> None:
+        """Print a record, or a mapping, as one versioned document, on one line."""
+        lists: list[StreamedRows] = []
 
-        Args:
-            rows: the JSON of each row of a list that stands in `data` as `ROWS`: printed as they come.
-        """
-        text = json.dumps({"schema": SCHEMA, "ok": ok, "data": data}, ensure_ascii=False, default=_json)
-        if rows is not None:
-            before, _, text = text.partition(json.dumps(ROWS))
+        def stored(value: object) -> object:
+            if not isinstance(value, StreamedRows):
+                return _json(value)
+            lists.append(value)
+            return _STREAMED
+
+        text = json.dumps({"schema": SCHEMA, "ok": ok, "data": data}, ensure_ascii=False, default=stored)
+        for streamed in lists:
+            before, _, text = text.partition(json.dumps(_STREAMED))
             sys.stdout.write(f"{before}[")
-            for number, row in enumerate(rows):
+            for number, row in enumerate(streamed.rows):
                 sys.stdout.write(f", {row}" if number else row)
             sys.stdout.write("]")
         self._write_line(text)

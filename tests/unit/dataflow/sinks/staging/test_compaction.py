@@ -300,7 +300,7 @@ def test_a_large_file_is_read_from_a_copy_on_the_disk_one_row_group_at_a_time(
     assert file is not None
     whole = table_of.fetch(file, SCHEMA, verify=True)
     monkeypatch.setattr(table_files, "IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr(checked, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(checked, "_REQUEST_BYTES", 1000)
     pieces = list(table_of.pieces(file, SCHEMA, verify=True))
     assert [piece.num_rows for piece in pieces] == [1000] * 5
     assert pa.concat_tables(pieces).equals(whole) and table_of.fetch(file, SCHEMA, verify=True).equals(whole)
