@@ -63,8 +63,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "spark": ("worker", "wire", "task", "driver", "local"),
     "spark.driver": (
         "engines lost_tasks spark_errors",
-        "deadline probe sql_projection",
-        "epoch_graph gate_job spark_answers task_check",
+        "deadline sql_projection",
+        "epoch_graph executors gate_job spark_answers",
         "kept_frame",
         "runner",
         "open_runner",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.spark.driver import probe
+from milepost.spark.driver.executors import probe
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
 from tests.harness.bare_environment import bare_environment
 from tests.harness.distribution import link_libraries

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from ruamel.yaml import YAML
 
 from milepost.spark.driver.engines.connect_server import CLASS, SETTINGS
-from milepost.spark.driver.probe import FOR_S3, LIBRARIES
+from milepost.spark.driver.executors.probe import FOR_S3, LIBRARIES
 from milepost.spec.load.document import read_document
 from milepost.spec.load.validation import validate_spec
 from milepost.spec.values.spark_remote import DEFAULT_PORT, TOKEN_VARIABLE

@@ -57,7 +57,7 @@ class SparkHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """Return whether a server answers there and takes the token, and what it is."""
-        from milepost.spark.driver.probe import check_server
+        from milepost.spark.driver.executors.probe import check_server
 
         try:
             return True, check_server(spark_server(airflow_connection(self.conn_id)))

@@ -89,7 +89,7 @@ def _server(job: LoadedJob) -> Iterator[Check]:
         if server is None:
             return
         require("spark", "a Spark Connect server")
-        from milepost.spark.driver.probe import check_server, libraries_of
+        from milepost.spark.driver.executors.probe import check_server, libraries_of
 
         spec = job.spec
         libraries = libraries_of((spec.storage, *(source.path for source in spec.sources.values())))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -20,6 +19,7 @@ from milepost.spark.task.row_steps.lookup_stage import LookupStage
 from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.task.row_steps.sql_expression import SqlExpression
 from milepost.spark.wire.exchange import EXCHANGE_SCHEMA
+from milepost.spark.worker.spark_task import spark_task
 from milepost.spark.worker.task_memory import PlannedMemory, task_memory
 from milepost.spark.worker.worker_memory import MemoryBudget, worker_limit
 
@@ -27,10 +27,9 @@ from milepost.spark.worker.worker_memory import MemoryBudget, worker_limit
 @contextmanager
 def _attempt(planned: PlannedMemory) -> Iterator[Attempt]:
     """The attempt that this worker runs."""
-    context = TaskContext.get()
-    assert context is not None
+    task = spark_task()
     with task_memory(planned.directory, MemoryBudget(planned.bytes, worker_limit())) as memory:
-        yield Attempt(context.partitionId(), context.attemptNumber(), memory)
+        yield Attempt(task.partitionId(), task.attemptNumber(), memory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -26,11 +25,11 @@ from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import decode_answer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.errors import CheckpointError
+from milepost.spark.task.epoch_tasks import Batches
+from milepost.spark.worker.spark_task import spark_task
 from milepost.spark.worker.task_memory import explain_out_of_memory
 from milepost.spark.worker.worker_memory import MemoryBudget, budget_bytes, is_out_of_memory, worker_limit
 from milepost.storage.open import open_store
-
-Batches = Iterator[pa.RecordBatch]
 
 _ROWS = pa.schema(
     [
@@ -59,7 +58,7 @@ class GateTask:
     def __call__(self, batches: Batches) -> Batches:
         for _ in batches:
             pass
-        index = _index()
+        index = spark_task().partitionId()
         share = self.shares[index]
         rows = judge_share(share, index, self.partitions, open_store)
         yield from _sent(rows, lambda error: refusal_row(replace(self.identity, subtask=index), share, error))
@@ -73,7 +72,7 @@ class GatePartitionTask:
     shares: tuple[GateShare, ...]
 
     def __call__(self, batches: Batches) -> Batches:
-        index = _index()
+        index = spark_task().partitionId()
         rows = judge_partition(self.shares, _received(batches))
         yield from _sent(rows, lambda error: refusal_row(replace(self.identity, subtask=index), self.shares[0], error))
 
@@ -102,12 +101,6 @@ def _identity(plan: EpochPlan, level: int) -> SubtaskIdentity:
 
 def _stage(frame: DataFrame, task: Callable[[Batches], Batches]) -> DataFrame:
     return frame.mapInArrow(task, from_arrow_schema(_ROWS))
-
-
-def _index() -> int:
-    context = TaskContext.get()
-    assert context is not None
-    return context.partitionId()
 
 
 def _sent(rows: Iterator[GateRow], refused: Callable[[CheckpointError], GateRow]) -> Batches:

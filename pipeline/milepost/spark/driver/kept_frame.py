@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pyspark import TaskContext
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.driver.epoch_graph import Stage, epoch_frame
 from milepost.spark.task.epoch_tasks import Batches
+from milepost.spark.worker.spark_task import spark_task
 
 _PLACE = "milepost.tasks"
 """Property of a job: the folder in which what its tasks do lies, a file of each stage."""
@@ -34,9 +34,7 @@ class TaskOfFile:
     stage: int
 
     def __call__(self, batches: Batches) -> Batches:
-        context = TaskContext.get()
-        assert context is not None
-        folder = context.getLocalProperty(_PLACE)
+        folder = spark_task().getLocalProperty(_PLACE)
         assert folder is not None
         task = CloudPickleSerializer().loads(_file(folder, self.stage).read_bytes())
         yield from task(batches)

@@ -22,10 +22,11 @@ from milepost.spark.driver.deadline import Deadline
 from milepost.spark.driver.engines.engine import SPARK_ERRORS, Engine, epoch_tag
 from milepost.spark.driver.engines.open_engine import load_engine, open_engine
 from milepost.spark.driver.epoch_graph import Stage, epoch_frame, epoch_stages
+from milepost.spark.driver.executors.probe import libraries_of_plan, probe
+from milepost.spark.driver.executors.unusable import unusable
 from milepost.spark.driver.gate_job import judge
 from milepost.spark.driver.kept_frame import KeptFrame
 from milepost.spark.driver.lost_tasks import lost_task
-from milepost.spark.driver.probe import libraries_of_plan, probe, unusable
 from milepost.spark.driver.spark_answers import spark_answers
 from milepost.spark.driver.spark_errors import crash, full_disk, refusal
 from milepost.spark.driver.sql_projection import SqlSchemas

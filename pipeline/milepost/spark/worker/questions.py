@@ -32,9 +32,9 @@ def asking(libraries: tuple[str, ...]) -> Callable[[Batches], Batches]:
         answer["missing"] = [name for name in libraries if importlib.util.find_spec(name) is None]
         if not answer["missing"]:
             try:
-                for name in ("milepost.spark.driver.epoch_graph", "milepost.spark.driver.task_check"):
+                for name in ("milepost.spark.driver.epoch_graph", "milepost.spark.driver.executors.task_check"):
                     importlib.import_module(name)
-                sys.modules["milepost.spark.driver.task_check"].work_as_tasks_do()
+                sys.modules["milepost.spark.driver.executors.task_check"].work_as_tasks_do()
                 answer["code"] = sys.modules["milepost.epoch.code_hash"].CODE_HASH
             except Exception as error:  # noqa: BLE001 - whatever a library raises is the answer
                 answer["failed"] = f"{type(error).__name__}: {error}"

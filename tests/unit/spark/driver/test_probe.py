@@ -13,8 +13,9 @@ from pyspark.errors import PySparkException
 
 from milepost.epoch.code_hash import CODE_HASH
 from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spark.driver import probe
 from milepost.spark.driver.engines.engine import Engine
+from milepost.spark.driver.executors import probe
+from milepost.spark.driver.executors.unusable import check_answer, unusable
 from tests.harness.servers.processes.processes import REPOSITORY, run_python
 
 IMPORTED = """
@@ -24,7 +25,7 @@ from milepost.spark.worker.worker_daemon import _IMPORTED
 def loaded():
     return sorted({name.partition(".")[0] for name in sys.modules})
 
-for name in (*_IMPORTED, "milepost.spark.driver.task_check"):
+for name in (*_IMPORTED, "milepost.spark.driver.executors.task_check"):
     importlib.import_module(name)
 tasks = loaded()
 from milepost.protocol.records.errors import CheckpointError
@@ -61,7 +62,7 @@ HERE = {
 
 
 def test_executors_that_have_the_driver_s_code_and_do_what_tasks_do_may_run_the_epoch() -> None:
-    probe._judge("the cluster", HERE)
+    check_answer("the cluster", HERE)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_executors_that_have_the_driver_s_code_and_do_what_tasks_do_may_run_the_
 )
 def test_what_one_executor_lacks_is_told_with_where_it_is(answer: dict[str, object], expected: str) -> None:
     with pytest.raises(EnvironmentUnusable, match=r"Nothing was run\.") as caught:
-        probe._judge("the cluster", HERE | answer)
+        check_answer("the cluster", HERE | answer)
     assert expected in caught.value.message
     assert "(host one, /usr/bin/python3)" in caught.value.message
 
@@ -85,7 +86,7 @@ def test_what_one_executor_lacks_is_told_with_where_it_is(answer: dict[str, obje
 def test_an_executor_that_imports_other_code_is_refused() -> None:
     """I13: something there goes before what was sent."""
     with pytest.raises(EnvironmentUnusable, match=f"expected Milepost {CODE_HASH[:12]}, got {'f' * 12}"):
-        probe._judge("the cluster", HERE | {"code": "f" * 64})
+        check_answer("the cluster", HERE | {"code": "f" * 64})
 
 
 class Named:
@@ -118,7 +119,7 @@ Caused by: java.io.IOException: error=2, No such file or directory"""
     ids=["another Python", "no pandas", "no Python"],
 )
 def test_a_probe_that_fails_says_what_is_expected_and_what_was_found(said: str, expected: str) -> None:
-    error = probe.unusable(cast(Engine, Named()), PySparkException(said))
+    error = unusable(cast(Engine, Named()), PySparkException(said))
     assert expected in error.message
     assert error.hint
 

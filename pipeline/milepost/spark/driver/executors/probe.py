@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -24,8 +23,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.plan import EpochPlan
-from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.driver.engines.engine import Engine
+from milepost.spark.driver.executors.unusable import check_answer, unusable
 from milepost.spark.worker import questions
 from milepost.spark.worker.worker_memory import own_limit
 from milepost.spec.values.spark_remote import SparkRemote
@@ -43,13 +42,6 @@ _UNITS = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _SIZE = re.compile(r"(\d+)(?:([kmgtp])b?|b)?")
 
 _SCHEMA = from_arrow_schema(pa.schema([("subtask", pa.int32()), ("answer", pa.string())]))
-_MISSING = re.compile(r"No module named '([\w.]+)'")
-_THEIR_PYTHON = re.compile(r"Python in worker has different version: ([\d.]+)")
-_RAISED = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception): [^\n]+")
-_BY_ARCHIVE = (
-    "install what is missing there, or send it as an archive: `spark.archives` and `spark.pyspark.python` below "
-    "`spark.conf` (how-to/cluster.md)"
-)
 
 
 def libraries_of(urls: Iterable[str]) -> tuple[str, ...]:
@@ -78,7 +70,7 @@ def probe(engine: Engine, libraries: tuple[str, ...]) -> int | None:
         return int(found) if found else None
     answers = [json.loads(answer) for answer in sorted(_answers(engine.session, engine.slots, libraries))]
     for answer in answers:
-        _judge(engine.name, answer)
+        check_answer(engine.name, answer)
     least = min((answer["limit_bytes"] for answer in answers if answer["limit_bytes"] is not None), default=None)
     engine.session.conf.set(PROBED, f"{asked} {'' if least is None else least}")
     return least
@@ -93,27 +85,6 @@ def _limit_here(engine: Engine) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def unusable(engine: Engine, error: Exception) -> EnvironmentUnusable:
-    """Return what it means that the probe's job failed."""
-    text = str(error)
-    if theirs := _THEIR_PYTHON.search(text):
-        ours = ".".join(map(str, sys.version_info[:2]))
-        return EnvironmentUnusable(
-            f"the Python of the executors of {engine.name} has another version than this process's: expected {ours}, "
-            f"got {theirs[1]}. Nothing was run.",
-            hint="run the epoch in their version, or name an interpreter of this one that they have: "
-            "`spark.pyspark.python` below `spark.conf`",
-        )
-    if missing := _MISSING.search(text):
-        return _lacking(f"the executors of {engine.name}", [missing[1].split(".")[0]])
-    said = [*_RAISED.findall(text), *text.splitlines(), type(error).__name__]
-    return EnvironmentUnusable(
-        f"{engine.name} does not run what an epoch is made of: expected the end of a job of Python tasks and an "
-        f"exchange, got {said[0].strip()[:500]}. Nothing was run.",
-        hint="see Spark's log there; how-to/cluster.md says what executors need",
-    )
-
-
 def _answers(session: SparkSession, tasks: int, libraries: tuple[str, ...]) -> set[str]:
     cloudpickle.register_pickle_by_value(questions)
     try:
@@ -122,35 +93,6 @@ def _answers(session: SparkSession, tasks: int, libraries: tuple[str, ...]) -> s
         return {row.answer for row in passed_on.collect()}
     finally:
         cloudpickle.unregister_pickle_by_value(questions)
-
-
-def _judge(name: str, answer: dict[str, object]) -> None:
-    who = f"an executor of {name} (host {answer['host']}, {answer['python']})"
-    if missing := answer["missing"]:
-        assert isinstance(missing, list)
-        raise _lacking(who, missing)
-    if answer["failed"] is not None:
-        raise EnvironmentUnusable(
-            f"{who} cannot do what tasks do: expected rows and a run of state, got {answer['failed']}. Nothing was "
-            "run.",
-            hint="bring its libraries to the versions of this environment, or send these as an archive "
-            "(`spark.archives`; how-to/cluster.md)",
-        )
-    if answer["code"] != CODE_HASH:
-        raise EnvironmentUnusable(
-            f"{who} imports other code than what was sent to it: expected Milepost {CODE_HASH[:12]}, got "
-            f"{str(answer['code'])[:12]}. Nothing was run.",
-            hint="its Python must look into the directory that it starts in first: PYTHONSAFEPATH is not to be set",
-        )
-
-
-def _lacking(who: str, missing: list[str]) -> EnvironmentUnusable:
-    return EnvironmentUnusable(
-        f"{', '.join(missing)} cannot be imported by {who}: expected what an epoch's tasks need, got no module of that "
-        "name. Nothing was run.",
-        hint=_BY_ARCHIVE,
-        missing=missing,
-    )
 
 
 def check_server(
