@@ -128,10 +128,9 @@ def joined(layers: Sequence[Layer]) -> Layer:
 
 
 def _merged(layers: Sequence[Layer], keys: KeySpec) -> Layer:
-    hashes = np.concatenate([layer.hashes for layer in layers])
+    order, hashes = stable_order(np.concatenate([layer.hashes for layer in layers]))
     deleted = np.concatenate([layer.deleted for layer in layers])
-    order = np.argsort(hashes, kind="stable")  # which merges what is sorted already
-    return newest_rows(order, hashes[order], pa.concat_tables([layer.rows for layer in layers]), deleted, keys)
+    return newest_rows(order, hashes, pa.concat_tables([layer.rows for layer in layers]), deleted, keys)
 
 
 def sort_rows(rows: pa.Table, keys: KeySpec, deleted: bool) -> Layer:
