@@ -1,19 +1,27 @@
-"""Builds the benchmark's two further environments: `python -m bench.environments`.
+"""Builds the benchmark's two further environments, and gets jars: `python -m bench.environments`.
 
 `.venv-bench` must be built. PyFlink may be impossible on a machine (no wheel for its Python or processor): then pip's
-own words are kept, and the results give them as the reason why it was not measured.
+own words are kept, and the results give them as the reason why it was not measured. So it is with the jars by which
+Spark reaches S3, 690 MB of them.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+import pyspark
+
+from bench.systems.far_store import JARS, PINS
 from bench.systems.registry import FLINK, TOOLS
+from milepost.spark.driver.engines.java import find_java_home
 from scripts.bootstrap import ROOT, Environment, build, check_disk, say
+from scripts.spark.maven_jars import are_there, fetch_jars, pinned_jars, repository_url, why_unreachable
 
 FOLDER = ROOT / ".milepost" / "bench"
 _REASON = FOLDER / "flink-unavailable.txt"
+_UNREACHED = FOLDER / "jars-s3a-unreached.txt"
 _KEPT_LINES = 4
 
 ENVIRONMENTS = {
@@ -23,8 +31,9 @@ ENVIRONMENTS = {
 
 
 def unavailable() -> dict[str, str]:
-    """Environments that could not be built here, and why."""
-    return {FLINK: _REASON.read_text(encoding="utf-8").strip()} if _REASON.exists() else {}
+    """Environments and jars that are not to be had here, and why."""
+    files = {FLINK: _REASON, JARS.name: _UNREACHED}
+    return {name: file.read_text(encoding="utf-8").strip() for name, file in files.items() if file.exists()}
 
 
 def main(arguments: list[str]) -> int:
@@ -33,6 +42,7 @@ def main(arguments: list[str]) -> int:
         if not ENVIRONMENTS[arguments[0]].is_built():
             build(ENVIRONMENTS[arguments[0]])
         return 0
+    _fetch_jars()
     missing = [environment for environment in ENVIRONMENTS.values() if not environment.is_built()]
     if not missing:
         return 0
@@ -42,6 +52,25 @@ def main(arguments: list[str]) -> int:
     if not ENVIRONMENTS[FLINK].is_built():
         _try_flink()
     return 0
+
+
+def _fetch_jars() -> None:
+    """Get the jars that are not there; keep the reason where no repository answers."""
+    if are_there(PINS, JARS):
+        return
+    repository = repository_url()
+    reason = why_unreachable(repository, pinned_jars(PINS)[0])
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if reason is not None:
+        _UNREACHED.write_text(f"{repository}: {reason}\n", encoding="utf-8")
+        say(
+            f"{JARS.name}: {repository} gives no answer; the benchmark runs without a Spark in a far store and says why"
+        )
+        return
+    say(f"{JARS.name}: the jars by which Spark reaches S3, 690 MB, from {repository}")
+    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
+    fetch_jars(PINS, JARS, java=find_java_home() / "bin" / "java", ivy=ivy, repository=repository)
+    _UNREACHED.unlink(missing_ok=True)
 
 
 def _try_flink() -> None:

@@ -13,14 +13,18 @@ from typing import Any
 from bench.growth import follow_checkpoints, large_state
 from bench.processes import python_of
 from bench.rounds import Plan, Say, run_workload
+from bench.systems.far_store import JARS, PINS, far_store
 from bench.systems.registry import SYSTEMS
 from bench.workloads.workloads import WORKLOADS, Workload
+from scripts.spark.maven_jars import are_there
 
 LONG = ("milepost", "spark-hdfs", "spark-rocksdb", "flink-hashmap", "flink-rocksdb")
 LIMITS = ("limit-numpy", "limit-duckdb", "limit-polars")
 FRESH = ("milepost-process", "milepost-served", "spark-hdfs-process", "spark-hdfs-served")
 AGED = ("milepost-process", "milepost-served", "spark-hdfs-process")
 GROWTH = ("milepost", "spark-hdfs")
+FAR = ("milepost-far", "spark-hdfs-far")
+EXECUTORS = ("milepost-executor", "milepost-executors")
 STREAMING, FLINK = (("milepost", *(name for name in LONG if name.startswith(kind))) for kind in ("spark-", "flink-"))
 KEYED = ("keyed-10k", "keyed-1m", "keyed-5m")
 FUNCTION = "keyed-100k"
@@ -86,6 +90,10 @@ def _full() -> list[Part]:
     # Three epochs warm a server, ours and the other one's alike.
     parts.append(_process("keyed-1m", (*FRESH, "spark-rocksdb-process"), Plan(3, 3)))
     parts.append(_process("keyed-5m", FRESH, Plan(3, 2)))
+    parts += [_far("keyed-10k", Plan(3, 4)), _far("keyed-1m", Plan(3, 3))]
+    parts += [_side_by_side(name, EXECUTORS, Plan(3, 3), group="executors") for name in KEYED[1:]]
+    # A base is written anew every seven epochs; the first time in memory that its processes have not touched before.
+    parts.append(_side_by_side("keyed-1m", GROWTH[:1], Plan(8, 14), group="rewrite"))
     parts += [_aged(), _large_state(2, 5), _memory(some)]
     keyed = WORKLOADS["keyed-1m"]
     for rows in (100_000, 3_000_000, 10_000_000):
@@ -145,6 +153,18 @@ def _large_state(warmups: int, rounds: int) -> Part:
 def _memory(plan: Plan) -> Part:
     systems = ("milepost", "milepost:worker_memory_mb=512")
     return Part("memory/512 MB", lambda folder, say: run_workload(WORKLOADS["keyed-5m"], systems, plan, folder, say))
+
+
+def _far(name: str, plan: Plan) -> Part:
+    """In a store that is far; Spark where the jars by which it gets there could be had."""
+    systems = FAR if are_there(PINS, JARS) else FAR[:1]
+
+    def measure(folder: Path, say: Say) -> dict[str, Any]:
+        folder.mkdir(parents=True, exist_ok=True)
+        with far_store(folder):
+            return run_workload(WORKLOADS[name], systems, plan, folder, say)
+
+    return Part(f"far/{name}", measure)
 
 
 def _varied(group: str, value: int, workload: Workload, systems: Sequence[str], plan: Plan) -> Part:

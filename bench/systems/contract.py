@@ -14,6 +14,9 @@ from bench.workloads.workloads import Workload
 PARALLELISM = 2
 """Cores and tasks of every system."""
 
+OUTPUT, CHECKPOINTS = "output", "checkpoints"
+"""Folders of a system."""
+
 PAUSED_SPARK = {"spark.network.timeout": "3600s", "spark.executor.heartbeatInterval": "600s"}
 """Settings of a Spark that is paused while others have their turn: a pause is no lost executor."""
 
@@ -36,11 +39,11 @@ class Folders:
     @property
     def output(self) -> Path:
         """Where the published table lies."""
-        return self.work / "output"
+        return self.work / OUTPUT
 
     @property
     def checkpoints(self) -> Path:
-        return self.work / "checkpoints"
+        return self.work / CHECKPOINTS
 
     def static(self, name: str) -> Path:
         """Where a static table lies."""

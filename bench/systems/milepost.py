@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.systems.contract import PARALLELISM, Folders, NotAsked, Written, is_data, link_files, size_of
+from bench.systems.far_store import FarStore
 from bench.systems.milepost_tables import OWN, TableKind
 from bench.systems.servers import Server
 from bench.systems.static_tables import write_static
 from bench.workloads.workloads import AGGREGATES, WINDOW_S, Query, Workload
+from tests.harness.servers.spark_cluster import SparkCluster
 
 _TYPES = {
     "auction": "int64",
@@ -66,12 +68,13 @@ def write_spec(
     table: TableKind = OWN,
     function: bool = False,
     plain: bool = False,
+    far: FarStore | None = None,
 ) -> Path:
     """Write the job of a workload, and return its file.
 
     Args:
         spark: of the spec. retained: checkpoints. table: what the sink is. function: whether a class aggregates.
-        plain: whether the sink takes the bids as they are.
+        plain: whether the sink takes the bids as they are. far: where state and table are, if not in its folders.
     """
     source: dict[str, Any] = {
         "format": "parquet",
@@ -91,6 +94,9 @@ def write_spec(
         "spark": spark,
         "checkpointing": {"retained": {"last": retained}},
     }
+    if far is not None:
+        spec["storage"], spec["sinks"][0]["path"] = (f"{far.place(folders, 's3')}/{name}" for name in ("jobs", "table"))
+        spec["store"] = {"endpoint_url": far.endpoint_url, "region": "us-east-1"}
     (folders.work / "totals.py").write_text(_TOTALS, encoding="utf-8")
     file = folders.work / "bench.yaml"
     file.write_text(json.dumps(spec, indent=1) + "\n", encoding="utf-8")
@@ -134,16 +140,22 @@ class Milepost:
         table: TableKind = OWN,
         function: bool = False,
         plain: bool = False,
+        far: bool = False,
+        executors: str = "",
     ) -> None:
         """Take what a system's name can carry, and the kind of its table.
 
         Args:
             function: whether a user's class does what the operator would. plain: whether nothing is looked up.
             worker_memory_mb: limit of each Python worker's address space; empty = none.
+            far: whether state and table are in the far store. executors: of one core each, of a cluster; empty: the
+                tasks run in this process's Spark.
         """
         self._table, self._function, self._plain = table, function, plain
         self._fresh, self._served = fresh, served
         self._server: Server | None = None
+        self._is_far, self._executors = far, executors
+        self._cluster: SparkCluster | None = None
         self._parallelism, self._retained = int(parallelism), int(retained)
         # Spark divides it by `spark.executor.cores`, which a local master leaves at 1.
         self._conf = {"spark.executor.pyspark.memory": f"{worker_memory_mb}m"} if worker_memory_mb else {}
@@ -157,9 +169,16 @@ class Milepost:
         if self._served:
             self._server = Server(folders.work / "server", None)
             spark["remote"] = self._server.address
+        elif self._executors:
+            self._cluster = SparkCluster(folders.work.with_name("cluster"))
+            self._cluster.start()
+            cores = {"spark.executor.cores": "1", "spark.cores.max": self._executors}
+            spark |= {"master": self._cluster.url, "conf": self._cluster.conf(cores)}
         else:
             spark["master"] = f"local[{PARALLELISM}]"
         write_static(workload, folders)
+        far = FarStore.of(folders) if self._is_far else None
+        os.environ |= far.environment() if far is not None else {}
         self._spec = write_spec(
             workload,
             folders,
@@ -168,6 +187,7 @@ class Milepost:
             table=self._table,
             function=self._function,
             plain=self._plain,
+            far=far,
         )
         self._output = Written(folders.output, lambda path: path.suffix == ".parquet")
         self._all = Written(
@@ -196,12 +216,15 @@ class Milepost:
         document = self._document
         if "checkpoint_id" not in document:
             return {"status": document["status"]}
-        return {
-            "state_bytes": document["checkpointed_bytes"],
+        written = {
             "output_bytes": self._output.new_bytes(),
             "all_bytes": self._all.new_bytes(),
             "kept_bytes": size_of(self._folders.output),
             **self._log.figures("log"),
+        }
+        return {
+            "state_bytes": document["checkpointed_bytes"],
+            **({} if self._is_far else written),
             "duration_ms": document["duration_ms"],
             "sync_ms": document["sync_ms"],
             "async_ms": document["async_ms"],
@@ -283,6 +306,8 @@ class Milepost:
 
             if SparkContext._active_spark_context is not None:
                 SparkContext._active_spark_context.stop()
+        if self._cluster is not None:
+            self._cluster.stop()
 
     def _command(self, name: str, *words: str) -> dict[str, Any]:
         """Run `milepost NAME bench.yaml …`; return its document's data, {} when it prints none."""

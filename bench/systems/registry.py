@@ -55,19 +55,19 @@ def _milepost_table(format: str, mode: str = "upsert", **options: str) -> System
 
 
 def _spark_merge(format: str, *, deletes: bool, **options: str) -> System:
-    from bench.systems.merges.spark_merge import SparkMerge
+    from bench.systems.spark_merge import SparkMerge
 
     return SparkMerge(format, deletes=deletes, **options)
 
 
 def _delta_rs() -> System:
-    from bench.systems.merges.delta_rs import DeltaRs
+    from bench.systems.delta_rs import DeltaRs
 
     return DeltaRs()
 
 
 def _duckdb(strategy: str) -> System:
-    from bench.systems.merges.duckdb_tables import DuckDb
+    from bench.systems.duckdb_tables import DuckDb
 
     return DuckDb(strategy)
 
@@ -125,6 +125,14 @@ SYSTEMS = {
         MAIN,
         partial(_streaming, "rocksdb", fresh=True),
         fresh=True,
+    ),
+    "milepost-far": Entry("Milepost, in a store 30 ms away", MAIN, partial(_milepost, far=True)),
+    "spark-hdfs-far": Entry(
+        "Structured Streaming, HDFS state store, in a store 30 ms away", MAIN, partial(_streaming, "hdfs", far=True)
+    ),
+    "milepost-executor": Entry("Milepost, a cluster's executor of one core", MAIN, partial(_milepost, executors="1")),
+    "milepost-executors": Entry(
+        "Milepost, a cluster's two executors of one core", MAIN, partial(_milepost, executors="2")
     ),
     "milepost-delta": Entry("Milepost, Delta", MAIN, partial(_milepost_table, "delta")),
     "milepost-iceberg": Entry("Milepost, Iceberg", MAIN, partial(_milepost_table, "iceberg")),

@@ -10,10 +10,22 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from bench.systems.contract import PARALLELISM, PAUSED_SPARK, Folders, NotAsked, Volumes, link_files
+from bench.systems.contract import (
+    CHECKPOINTS,
+    OUTPUT,
+    PARALLELISM,
+    PAUSED_SPARK,
+    Folders,
+    NotAsked,
+    Volumes,
+    link_files,
+)
+from bench.systems.far_store import FarStore
 from bench.systems.servers import Server
 from bench.systems.static_tables import write_static
 from bench.workloads.workloads import WINDOW_S, Query, Workload
@@ -33,11 +45,13 @@ _STORES = {
 }
 
 
-def open_spark(workload: Workload, store: str, folder: Path, remote: str | None) -> Any:
+def open_spark(
+    workload: Workload, store: str, folder: Path, remote: str | None, more: Mapping[str, str] = MappingProxyType({})
+) -> Any:
     """Start Spark with as many partitions of state as cores, which is the fastest on one machine.
 
     Args:
-        remote: address of a Spark Connect server that is to be used instead.
+        remote: address of a Spark Connect server that is to be used instead. more: settings of its own.
     """
     from pyspark.sql import SparkSession
 
@@ -46,7 +60,7 @@ def open_spark(workload: Workload, store: str, folder: Path, remote: str | None)
         return builder.remote(remote).config(map=_of_session(store)).getOrCreate()
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "TZ": "UTC"}
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings = _of_driver(workload, folder) | _of_session(store)
+    settings = _of_driver(workload, folder) | _of_session(store) | more
     return builder.appName(f"bench-{workload.name}").config(map=settings).getOrCreate()
 
 
@@ -73,8 +87,14 @@ def _of_session(store: str) -> dict[str, str]:
     }
 
 
-def start_query(spark: Any, workload: Workload, folders: Folders, *, available_now: bool) -> Any:
-    """Start the workload's query over what lands."""
+def start_query(
+    spark: Any, workload: Workload, folders: Folders, *, available_now: bool, place: str | None = None
+) -> Any:
+    """Start the workload's query over what lands.
+
+    Args:
+        place: where checkpoints and output are, if not in the folders.
+    """
     from pyspark.sql import functions as f
 
     types = {"auction": "bigint", "bidder": "bigint", "price": "bigint", "event_time": "timestamp"}
@@ -108,24 +128,25 @@ def start_query(spark: Any, workload: Workload, folders: Folders, *, available_n
         )  # fmt: skip
     else:
         result = bids.groupBy(*workload.key).agg(*figures)
-    writer = result.writeStream.option("checkpointLocation", str(folders.checkpoints))
+    checkpoints, output = (f"{folders.work if place is None else place}/{name}" for name in (CHECKPOINTS, OUTPUT))
+    writer = result.writeStream.option("checkpointLocation", checkpoints)
     if workload.replaces:
-        output = str(folders.output)
 
         def publish(changed: Any, number: int) -> None:
             changed.write.mode("overwrite").parquet(f"{output}/batch={number}")
 
         writer = writer.outputMode("update").foreachBatch(publish)
     else:
-        writer = writer.outputMode("append").format("parquet").option("path", str(folders.output))
+        writer = writer.outputMode("append").format("parquet").option("path", output)
     return (writer.trigger(availableNow=True) if available_now else writer).start()
 
 
 class Streaming:
     """A streaming query with one of Spark's two state stores; `fresh` and `served` as Milepost has them."""
 
-    def __init__(self, store: str, *, fresh: bool = False, served: bool = False) -> None:
-        self._store = store
+    def __init__(self, store: str, *, fresh: bool = False, served: bool = False, far: bool = False) -> None:
+        """Args: far: whether checkpoints and output are in the far store, which `fresh` does not reach."""
+        self._store, self._is_far = store, far
         self._fresh, self._served = fresh, served
         self._server: Server | None = None
 
@@ -136,8 +157,10 @@ class Streaming:
         if self._served:
             self._server = Server(folders.work / "server", _of_driver(workload, folders.work))
         if not self._fresh:
-            self._spark = open_spark(workload, self._store, folders.work, None)
-            self._query = start_query(self._spark, workload, folders, available_now=False)
+            far = FarStore.of(folders) if self._is_far else None
+            more, place = ({}, None) if far is None else (far.of_hadoop(), far.place(folders, "s3a"))
+            self._spark = open_spark(workload, self._store, folders.work, None, more)
+            self._query = start_query(self._spark, workload, folders, available_now=False, place=place)
 
     def stage(self, source: Path, target: Path) -> None:
         link_files(source, target)
@@ -151,13 +174,17 @@ class Streaming:
         subprocess.run([sys.executable, "-m", "bench.systems.available_now", words], check=True)
 
     def figures(self, number: int) -> dict[str, Any]:
-        return self._written.figures()
+        return {} if self._is_far else self._written.figures()
 
     def probe(self, name: str) -> dict[str, Any]:
         raise NotAsked(name)
 
     def result_sql(self) -> str:
         columns = ", ".join(self._workload.result_columns)
+        if self._is_far:
+            far = FarStore.of(self._folders)
+            os.environ |= far.environment()
+            far.fetch(self._folders, OUTPUT, self._folders.output)
         if not self._workload.replaces:
             return f"SELECT {columns} FROM read_parquet('{self._folders.output}/*.parquet')"
         key = ", ".join(self._workload.key)

@@ -9,7 +9,7 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import HTTPError
@@ -65,6 +65,11 @@ def pinned_jars(file: Path) -> list[Jar]:
     return [Jar(digest, *name.split(":")) for digest, name in (line.split() for line in lines)]
 
 
+def are_there(pins: Path, folder: Path) -> bool:
+    """Return whether a folder has exactly the jars that a file pins."""
+    return _stamp(folder).exists() and _stamp(folder).read_text(encoding="utf-8").strip() == _digest(pins)
+
+
 def repository_url(environ: Mapping[str, str] = os.environ) -> str:
     """Return where jars come from, without a slash at the end."""
     settings = Path(environ.get("HOME", "/nowhere")) / ".m2" / "settings.xml"
@@ -95,15 +100,15 @@ def why_unreachable(repository: str, jar: Jar) -> str | None:
     return reason
 
 
-def fetch_jars(jars: Iterable[Jar], folder: Path, *, java: Path, ivy: Path, repository: str) -> None:
-    """Leave exactly these jars in `folder`; it is there only when it is complete.
+def fetch_jars(pins: Path, folder: Path, *, java: Path, ivy: Path, repository: str) -> None:
+    """Leave exactly the jars that a file pins in `folder`; it is there only when it is complete.
 
     Args:
         java: the program. ivy: the jar of Ivy.
     Raises:
         JarsNotFetched: with Ivy's own words, or the digest that differs.
     """
-    jars, work = list(jars), folder.with_name(f"{folder.name}.part")
+    jars, work = pinned_jars(pins), folder.with_name(f"{folder.name}.part")
     for path in (folder, work):
         shutil.rmtree(path, ignore_errors=True)
     _ask_ivy(jars, work, [str(java), *_proxies(repository), "-jar", str(ivy)], repository)
@@ -114,8 +119,17 @@ def fetch_jars(jars: Iterable[Jar], folder: Path, *, java: Path, ivy: Path, repo
             raise JarsNotFetched(
                 f"{jar.file_name} from {repository}: expected SHA-256 {jar.sha256}, got {digest}. Nothing was kept."
             )
+    _stamp(work / "jars").write_text(_digest(pins) + "\n", encoding="utf-8")
     (work / "jars").rename(folder)
     shutil.rmtree(work)
+
+
+def _stamp(folder: Path) -> Path:
+    return folder / ".pins"
+
+
+def _digest(pins: Path) -> str:
+    return hashlib.sha256(pins.read_bytes()).hexdigest()
 
 
 def _ask_ivy(jars: list[Jar], work: Path, ivy: list[str], repository: str) -> None:

@@ -6,13 +6,20 @@ A failure with an answer is a failure.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
 from milepost.spark.driver.engines.java import find_java_home
 from scripts.bootstrap import ROOT, Environment, build, check_disk, say, stop
-from scripts.spark.maven_jars import VARIABLE, JarsNotFetched, fetch_jars, pinned_jars, repository_url, why_unreachable
+from scripts.spark.maven_jars import (
+    VARIABLE,
+    JarsNotFetched,
+    are_there,
+    fetch_jars,
+    pinned_jars,
+    repository_url,
+    why_unreachable,
+)
 
 SPARK_READERS = Environment(
     ".venv-spark-readers",
@@ -29,7 +36,7 @@ UNREACHED = ROOT / ".milepost" / "spark-readers-unreached.txt"
 
 def jars_are_there() -> bool:
     """Return whether the environment has exactly the pinned jars."""
-    return _stamp().exists() and _stamp().read_text(encoding="utf-8").strip() == _pins_digest()
+    return are_there(PINS, JARS)
 
 
 def unreached() -> str | None:
@@ -82,10 +89,9 @@ def build_readers() -> None:
     ivy = next(SPARK_READERS.python.parent.parent.glob("lib/python*/site-packages/pyspark/jars/ivy-*.jar"))
     say(f"{SPARK_READERS.folder}: {len(jars)} jars from {repository}")
     try:
-        fetch_jars(jars, JARS, java=find_java_home() / "bin" / "java", ivy=ivy, repository=repository)
+        fetch_jars(PINS, JARS, java=find_java_home() / "bin" / "java", ivy=ivy, repository=repository)
     except JarsNotFetched as error:
         stop(f"{error}\nAnother repository is named by {VARIABLE}; `make referees` continues.")
-    _stamp().write_text(_pins_digest() + "\n", encoding="utf-8")
 
 
 def closing_words() -> str | None:
@@ -94,14 +100,6 @@ def closing_words() -> str | None:
     if reason is None:
         return None
     return f"Spark with Delta's and Iceberg's jars DID NOT RUN, Maven Central was not reached: {reason}"
-
-
-def _stamp() -> Path:
-    return JARS / ".pins"
-
-
-def _pins_digest() -> str:
-    return hashlib.sha256(PINS.read_bytes()).hexdigest()
 
 
 if __name__ == "__main__":

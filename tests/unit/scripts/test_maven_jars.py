@@ -15,6 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from bench.systems import far_store
 from milepost.spark.driver.engines.java import find_java_home
 from scripts.browser import environment
 from scripts.referees import closing_line
@@ -23,6 +24,7 @@ from scripts.spark.maven_jars import (
     CENTRAL,
     Jar,
     JarsNotFetched,
+    are_there,
     fetch_jars,
     pinned_jars,
     repository_url,
@@ -61,15 +63,24 @@ def repository(tmp_path: Path) -> Iterator[str]:
         serving.join()
 
 
+def pins_of(jar: Jar, folder: Path) -> Path:
+    """A file beside the folder that pins the jar alone."""
+    file = folder.with_suffix(".txt")
+    file.write_text(f"{jar.sha256} {jar.group}:{jar.artifact}:{jar.version}\n")
+    return file
+
+
 def fetch(jar: Jar, folder: Path, repository: str) -> None:
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
-    fetch_jars([jar], folder, java=find_java_home() / "bin" / "java", ivy=ivy, repository=repository)
+    fetch_jars(pins_of(jar, folder), folder, java=find_java_home() / "bin" / "java", ivy=ivy, repository=repository)
 
 
 @pytest.mark.long
 def test_the_pinned_jar_is_fetched_and_nothing_else(tmp_path: Path, repository: str) -> None:
     fetch(PINNED, tmp_path / "jars", repository)
-    assert [(file.name, file.read_bytes()) for file in (tmp_path / "jars").iterdir()] == [(PINNED.file_name, BODY)]
+    assert [(file.name, file.read_bytes()) for file in (tmp_path / "jars").glob("[!.]*")] == [(PINNED.file_name, BODY)]
+    assert are_there(pins_of(PINNED, tmp_path / "jars"), tmp_path / "jars")
+    assert not are_there(pins_of(replace(PINNED, version="2.0"), tmp_path / "jars"), tmp_path / "jars")
     assert not (tmp_path / "jars.part").exists()
 
 
@@ -117,10 +128,17 @@ def test_it_is_central_where_nothing_is_set(tmp_path: Path) -> None:
     assert repository_url({"HOME": str(tmp_path)}) == CENTRAL
 
 
-def test_every_pin_is_a_digest_and_a_name() -> None:
-    jars = pinned_jars(spark_readers.PINS)
+@pytest.mark.parametrize(
+    ("pins", "groups"),
+    [
+        (spark_readers.PINS, {"io.delta", "org.apache.iceberg", "org.xerial"}),
+        (far_store.PINS, {"org.apache.hadoop", "software.amazon.awssdk", "software.amazon.s3.analyticsaccelerator"}),
+    ],
+)
+def test_every_pin_is_a_digest_and_a_name(pins: Path, groups: set[str]) -> None:
+    jars = pinned_jars(pins)
     assert all(len(jar.sha256) == 64 and jar.version for jar in jars)
-    assert {jar.group for jar in jars} == {"io.delta", "org.apache.iceberg", "org.xerial"}
+    assert {jar.group for jar in jars} == groups
 
 
 def test_the_last_line_of_the_referees_says_that_spark_did_not_run(

@@ -1,1 +1,0 @@
-"""Systems that merge the rows of an epoch into a table by key."""
