@@ -55,19 +55,19 @@ def _milepost_table(format: str, mode: str = "upsert", **options: str) -> System
 
 
 def _spark_merge(format: str, *, deletes: bool, **options: str) -> System:
-    from bench.systems.spark_merge import SparkMerge
+    from bench.systems.merges.spark_merge import SparkMerge
 
     return SparkMerge(format, deletes=deletes, **options)
 
 
 def _delta_rs() -> System:
-    from bench.systems.delta_rs import DeltaRs
+    from bench.systems.merges.delta_rs import DeltaRs
 
     return DeltaRs()
 
 
 def _duckdb(strategy: str) -> System:
-    from bench.systems.duckdb_tables import DuckDb
+    from bench.systems.merges.duckdb_tables import DuckDb
 
     return DuckDb(strategy)
 

@@ -15,7 +15,7 @@ from bench.reports.targets import Verdict
 from bench.rounds import Plan, run_workload
 from bench.studies.tables import COMMITS, DUCKDB, TABLE_TARGETS, TABLE_WORKLOADS, table_parts
 from bench.studies.tables_report import render_tables
-from bench.systems.merging import CHANGES, aggregated, stage_changes
+from bench.systems.merges.merging import CHANGES, aggregated, stage_changes
 from bench.workloads.generate import write_epoch
 from bench.workloads.shapes import Shape
 from bench.workloads.workloads import WORKLOADS

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.systems.contract import PARALLELISM, PAUSED_SPARK, Folders, NotAsked, link_files
-from bench.systems.merging import CHANGES, TableVolumes, aggregated, merge_sql, stage_changes
+from bench.systems.merges.merging import CHANGES, TableVolumes, aggregated, merge_sql, stage_changes
 from bench.workloads.workloads import Workload
 from scripts.spark.spark_tables import spark_with_tables, sqlite_catalog
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from bench.systems.contract import Folders, NotAsked
-from bench.systems.merging import CHANGES, TableVolumes, same_key, stage_changes, updates
+from bench.systems.merges.merging import CHANGES, TableVolumes, same_key, stage_changes, updates
 from bench.workloads.workloads import Workload
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 
 from bench.systems.contract import PARALLELISM, Folders, NotAsked, size_of
-from bench.systems.merging import CHANGES, merge_sql, same_key, stage_changes, updates
+from bench.systems.merges.merging import CHANGES, merge_sql, same_key, stage_changes, updates
 from bench.workloads.workloads import Workload
 
 
