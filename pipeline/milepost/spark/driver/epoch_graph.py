@@ -14,7 +14,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.spark.driver.sql_projection import decode_output, encode_output, project, wide_type
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import Batches, OperatorStage, OutputStage, epoch_tasks
-from milepost.spark.task.levels import EpochLevels, Level
+from milepost.spark.task.planning.levels import EpochLevels, Level
 from milepost.spark.task.row_steps.lookup_stage import LookupStage
 from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.task.row_steps.sql_expression import SqlExpression

@@ -31,7 +31,7 @@ from milepost.spark.driver.spark_answers import spark_answers
 from milepost.spark.driver.spark_errors import crash, full_disk, refusal
 from milepost.spark.driver.sql_projection import SqlSchemas
 from milepost.spark.task.epoch_tasks import subtask_answers
-from milepost.spark.task.levels import EpochLevels, plan_levels
+from milepost.spark.task.planning.levels import EpochLevels, plan_levels
 from milepost.spark.worker.worker_memory import UNLIMITED_BYTES, budget_bytes
 from milepost.state.cache.node_cache import EachNodesCache
 

@@ -22,8 +22,8 @@ from milepost.dataflow.operators.contract import WEIGHT_COLUMN
 from milepost.epoch.plan import EpochPlan
 from milepost.epoch.spark_answers import SparkAnswers, check_answers
 from milepost.spark.driver.sql_projection import CONTROL, added, wide_type
-from milepost.spark.task.levels import EpochLevels
 from milepost.spark.task.outputs import SqlOutput, sql_outputs
+from milepost.spark.task.planning.levels import EpochLevels
 from milepost.spark.task.row_steps.sql_expression import Selected, column_of, selects
 
 ROWS = 24

@@ -18,7 +18,7 @@ from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.task.attempt import Attempt, wall_clock_ms
 from milepost.spark.task.epoch_tasks import OperatorStage, OutputStage, subtask_answers
-from milepost.spark.task.levels import Level
+from milepost.spark.task.planning.levels import Level
 from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.wire.epoch_clock import Clock
 from milepost.spark.wire.task_output import TaskOutput

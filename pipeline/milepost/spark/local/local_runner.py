@@ -28,8 +28,8 @@ from milepost.spark.driver.sql_projection import (
 )
 from milepost.spark.local.local_levels import run_levels
 from milepost.spark.task.epoch_tasks import epoch_tasks
-from milepost.spark.task.levels import EpochLevels, plan_levels
 from milepost.spark.task.outputs import SqlOutput
+from milepost.spark.task.planning.levels import EpochLevels, plan_levels
 from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.wire.task_output import TaskOutput
 from milepost.spec.job.spec import SparkSpec

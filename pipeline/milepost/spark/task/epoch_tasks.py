@@ -30,8 +30,8 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.level_task import run_subtask
-from milepost.spark.task.levels import EpochLevels, Level
 from milepost.spark.task.output_stage import OutputPlan, run_output_stage
+from milepost.spark.task.planning.levels import EpochLevels, Level
 from milepost.spark.task.source_task import SourceSplit, run_source
 from milepost.spark.wire.level_plan import LevelPlan
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, SnapshotStarted, TaskOutput

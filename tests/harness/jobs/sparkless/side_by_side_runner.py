@@ -17,8 +17,8 @@ from milepost.epoch.plan import EpochPlan
 from milepost.spark.local.local_levels import rows_for
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import OperatorStage, OutputStage, epoch_tasks, subtask_answers
-from milepost.spark.task.levels import plan_levels
 from milepost.spark.task.outputs import SqlOutput
+from milepost.spark.task.planning.levels import plan_levels
 from milepost.spark.worker.task_memory import task_memory
 from milepost.storage.open import open_store
 

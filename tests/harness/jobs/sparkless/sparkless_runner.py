@@ -27,8 +27,8 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.local.local_levels import LocalPlace, Tasks, run_levels
 from milepost.spark.task.attempt import wall_clock_ms
 from milepost.spark.task.epoch_tasks import epoch_tasks
-from milepost.spark.task.levels import EpochLevels, plan_levels
 from milepost.spark.task.outputs import SqlOutput, read_by
+from milepost.spark.task.planning.levels import EpochLevels, plan_levels
 from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.wire.epoch_clock import Clock
 from milepost.spark.wire.task_output import Rows, TaskOutput

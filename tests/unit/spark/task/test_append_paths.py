@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from milepost.jobmaster.jobmaster import Session
-from milepost.spark.task.levels import plan_levels
+from milepost.spark.task.planning.levels import plan_levels
 from milepost.spark.wire.exchange import EXCHANGE_SCHEMA
 from milepost.state.buffers.buffers import Buffer
 from milepost.state.buffers.channel_state import encode_channel_state

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.spark.task.levels import plan_levels
+from milepost.spark.task.planning.levels import plan_levels
 from milepost.spark.wire.exchange import OwnStamp, Stamp
 from milepost.spark.wire.level_plan import SourceClock, UpstreamClock
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob

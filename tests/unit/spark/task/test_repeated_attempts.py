@@ -12,7 +12,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.spark.local.local_levels import rows_for
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import OperatorStage, OutputStage, epoch_tasks
-from milepost.spark.task.levels import plan_levels
+from milepost.spark.task.planning.levels import plan_levels
 from milepost.spark.worker.task_memory import task_memory
 from tests.harness.jobs.sparkless.side_by_side_runner import SideBySideRunner
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob

@@ -1,0 +1,215 @@
+"""Levels say what the tasks of an epoch's plan do: read, send, run operators, stage.
+
+The job graph is cut into levels by longest path, one exchange and one stage each (DESIGN 4.2), so the sources are read
+once whatever consumes them. Everything here is decided on the driver, before the Spark job starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pyarrow as pa
+
+from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
+from milepost.dataflow.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
+from milepost.dataflow.operators.contract import ONLY_TABLE, StatefulOperator
+from milepost.dataflow.operators.latest import LatestByKey
+from milepost.dataflow.operators.materialized import MaterializedOperator
+from milepost.dataflow.operators.top import TopByKey
+from milepost.dataflow.sources.build import build_reader
+from milepost.dataflow.sources.contract import ObjectReader
+from milepost.epoch.plan import EpochPlan, split_inputs
+from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.records.ids import OperatorUid
+from milepost.spark.task.output_stage import OutputPlan
+from milepost.spark.task.outputs import FILL, WHOLE, fill_outputs, outputs, readers, row_wise_outputs, whole_outputs
+from milepost.spark.task.planning.clocks import clocks, stamp_of
+from milepost.spark.task.planning.nodes import PlannedNodes, SqlSchema, plan_nodes
+from milepost.spark.task.row_steps.row_wise import RowWise, row_wise
+from milepost.spark.task.row_steps.sql_expression import SqlExpression
+from milepost.spark.task.source_task import SourceSplit
+from milepost.spark.task.whole_objects import WholeObjects
+from milepost.spark.wire.epoch_clock import LevelShare
+from milepost.spark.wire.exchange import BufferLimits, Edge
+from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, WholeOutput, input_plans
+from milepost.spec.graph.edges import edge_names
+from milepost.spec.graph.state_rules import OUTPUT_TABLE
+from milepost.spec.job.source_spec import SourceSpec
+from milepost.storage.layout import channel_prefix, state_prefix
+
+_CUT_PARTS = 64
+"""Where an epoch may be cut, a buffer is at most this part of `spark.buffer_size`, and has at most `_CUT_ROWS` rows."""
+
+_CUT_ROWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level: its output, its SQL and lookups, and for stateful levels what its subtasks run."""
+
+    output: OutputPlan
+    row_wise: RowWise
+    stateful: LevelPlan | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochLevels:
+    """The whole Spark job of one epoch, and the schema of every node's rows (`.late` and `.bad` included)."""
+
+    splits: tuple[SourceSplit, ...]
+    levels: tuple[Level, ...]
+    operators: Mapping[str, StatefulOperator]
+    schemas: Mapping[str, pa.Schema]
+
+    @property
+    def sql(self) -> tuple[SqlExpression, ...]:
+        """The Spark expressions of all SQL operators."""
+        return tuple(one for level in self.levels for step in level.row_wise.steps for one in step.expressions)
+
+
+def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLevels:
+    """Build every level, for `slots` tasks at once.
+
+    Raises: InvalidRequest when the spec does not fit its schemas, SubtaskDeclined for SQL.
+    """
+    readers = {node.uid: build_reader(node.uid, plan.spec.sources[node.uid]) for node in plan.graph.sources}
+    nodes = plan_nodes(plan, readers, sql_schema)
+    splits = _splits(plan, readers)
+    levels = tuple(
+        Level(
+            output=_output(plan, number, nodes, len(splits)),
+            row_wise=row_wise(plan, number, outputs(plan, number), nodes.schemas, nodes.lookups),
+            stateful=_stateful(plan, number, len(splits), slots, nodes) if number else None,
+        )
+        for number in range(plan.graph.levels + 1)
+    )
+    return EpochLevels(splits, levels, nodes.operators, nodes.schemas)
+
+
+def _splits(plan: EpochPlan, readers: Mapping[str, ObjectReader]) -> tuple[SourceSplit, ...]:
+    splits = split_inputs(plan.spec.sources, plan.inputs, plan.spec.spark.parallelism)
+    return tuple(
+        SourceSplit(
+            source=item.name,
+            identity=SubtaskIdentity(plan.checkpoint_id, plan.token, 0, index),
+            store=plan.sources[item.name],
+            parts=parts,
+            reader=readers[item.name],
+            event_time=plan.spec.sources[item.name].event_time,
+            on_missing=plan.spec.sources[item.name].on_missing,
+            max_ahead_us=_max_ahead_us(plan.spec.sources[item.name]),
+            dead_letters=_dead_letters(plan.spec.sources[item.name], readers[item.name]),
+        )
+        for index, (item, parts) in enumerate(splits)
+    )
+
+
+def _dead_letters(source: SourceSpec, reader: ObjectReader) -> WholeObjects | None:
+    if source.bad_records == "fail":
+        return None
+    return WholeObjects(reader, source.on_bad_object == "dead_letter", source.max_bad_records)
+
+
+def _max_ahead_us(source: SourceSpec) -> int | None:
+    ahead = source.max_event_time_ahead
+    return None if ahead is None else ahead // timedelta(microseconds=1)
+
+
+def _output(plan: EpochPlan, level: int, nodes: PlannedNodes, source_subtasks: int) -> OutputPlan:
+    last = level == plan.graph.levels
+    edges = tuple(
+        Edge(
+            producer=name,
+            operator=uid,
+            key=nodes.operators[uid].routing_keys[position],
+            columns=tuple(one.schema.names),
+            event_time=node.event_time,
+            stamp=stamp_of(plan, level, node, plan.graph.nodes[uid]),
+            # Where an epoch may be cut, what is in flight are rows: a later epoch's operator may be another one.
+            combiner=None if plan.spec.checkpointing.cuts_epochs else nodes.operators[uid].combiner,
+            name=edge,
+        )
+        for name, node, _ in outputs(plan, level)
+        for uid in readers(plan, name, node)
+        for position, (edge, one) in enumerate(
+            zip(edge_names(plan.graph.nodes[uid].inputs), nodes.inputs[uid], strict=True)
+        )
+        if plan.graph.nodes[uid].inputs[position] == node.uid
+    )
+    return OutputPlan(
+        checkpoint_id=plan.checkpoint_id,
+        token=plan.token,
+        level=level,
+        receivers=0 if last else plan.spec.spark.parallelism,
+        max_parallelism=plan.spec.checkpointing.max_parallelism,
+        hasher=plan.hasher,
+        limits=_limits(plan),
+        edges=edges,
+        sinks={name: sinks for name, _, sinks in outputs(plan, level) if sinks},
+        stagers_before={
+            sink: sum(source_subtasks if below == 0 else plan.spec.spark.parallelism for below in lower)
+            for _, node, sinks in outputs(plan, level)
+            if (lower := [one for one in node.levels if one < level])
+            for sink in sinks
+        },
+        row_wise=row_wise_outputs(plan, level),
+    )
+
+
+def _limits(plan: EpochPlan) -> BufferLimits:
+    """Small buffers where time may run out: one is processed whole, however slow its operator."""
+    size = plan.spec.spark.buffer_size
+    if not plan.spec.checkpointing.cuts_epochs:
+        return BufferLimits(size)
+    return BufferLimits(max(1, size // _CUT_PARTS), _CUT_ROWS)
+
+
+def _stateful(plan: EpochPlan, level: int, source_subtasks: int, slots: int, nodes: PlannedNodes) -> LevelPlan:
+    parallelism = plan.spec.spark.parallelism
+    whole, fill = whole_outputs(plan), fill_outputs(plan)
+    operators_of_level = tuple(
+        OperatorPlan(
+            operator=nodes.operators[node.uid],
+            inputs=input_plans(
+                node.uid,
+                edge_names(node.inputs),
+                [one.schema for one in nodes.inputs[node.uid]],
+                nodes.operators[node.uid].routing_keys,
+            ),
+            tables=plan.tables(nodes.operators[node.uid]),
+            firing=plan.firing.get(node.uid, ()),
+            channels=plan.channels.get(node.uid, ()),
+            directory=state_prefix(plan.checkpoint_id, plan.token, OperatorUid(node.uid)),
+            signature=plan.input_signatures[node.uid],
+            clocks=clocks(plan, node),
+            whole=_whole_output(nodes.operators[node.uid], node.uid in fill) if node.uid in whole | fill else None,
+            retract=node.read if node.retracts else None,
+        )
+        for node in plan.graph.at_level(level)
+    )
+    return LevelPlan(
+        job=plan.spec.name,
+        checkpoint_id=plan.checkpoint_id,
+        token=plan.token,
+        base=plan.base,
+        level=level,
+        senders=source_subtasks if level == 1 else parallelism,
+        parallelism=parallelism,
+        max_parallelism=plan.spec.checkpointing.max_parallelism,
+        hasher=plan.hasher,
+        operators=operators_of_level,
+        channel_directory=channel_prefix(plan.checkpoint_id, plan.token),
+        cache_directory=plan.cache_directory,
+        alignment=plan.alignment,
+        share=LevelShare(parallelism, slots, plan.graph.levels - level + 1),
+        notifications=plan.notifications,
+    )
+
+
+def _whole_output(operator: StatefulOperator, fills: bool) -> WholeOutput:
+    if not isinstance(operator, AggregateByKey | AggregateOverUpdates | TopByKey | LatestByKey | MaterializedOperator):
+        raise TypeError(f"output of operator {operator.uid} is no function of its state")
+    table = OUTPUT_TABLE if isinstance(operator, MaterializedOperator) else ONLY_TABLE
+    return WholeOutput(operator.uid + WHOLE, operator, table, operator.uid + FILL if fills else None)
