@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
-from tests.harness.jobs.connected_job import lake_connection
-from tests.harness.jobs.flights.clustered_flights import COMMIT, PHASES, SMALL, ClusteredFlights, Matches
+from tests.harness.jobs.flights.clustered_flights import COMMIT, PHASES
 from tests.harness.jobs.keyed_job import KeyedJob
-from tests.harness.jobs.milepost_cli import Outcome
 from tests.harness.jobs.spec_edits import edited
-from tests.harness.servers.cluster_faults import PATIENCE_S, Driver, driver, first, held_at
+from tests.harness.servers.cluster_faults import (
+    FAULTS,
+    PATIENCE_S,
+    Running,
+    driver,
+    first,
+    held_at,
+    kill_executor,
+    running,
+    strikes,
+)
 from tests.harness.servers.processes.processes import wait_until
 from tests.harness.servers.proxies.holding_proxy import HoldingProxy
 from tests.harness.servers.s3_servers import Seaweed
-from tests.harness.servers.spark_cluster import Machine, SparkCluster, spark_cluster
+from tests.harness.servers.spark_cluster import SparkCluster
 
 LIMIT_MB = 512
 """Of a worker on one of the machines: it may hold 20 MB of rows until it folds them."""
@@ -34,22 +37,6 @@ PYTHON = """\
 [ -f "$HOME/limit" ] && ulimit -v "$(cat "$HOME/limit")"
 exec {python} "$@"
 """
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    with spark_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def storage(seaweed: Seaweed) -> Iterator[HoldingProxy]:
-    """What stands before the storage, for the driver and, as it tells them, for the workers."""
-    with HoldingProxy(seaweed.port) as proxy, pytest.MonkeyPatch.context() as environment:
-        for name, value in lake_connection(seaweed, endpoint_url=proxy.endpoint_url).items():
-            environment.setenv(name, value)
-        yield proxy
-        proxy.release_all()
 
 
 def test_a_task_that_is_repeated_where_workers_have_other_memory_sends_the_same(
@@ -82,56 +69,17 @@ def test_a_task_that_is_repeated_where_workers_have_other_memory_sends_the_same(
     job.assert_tables_equal_the_oracle()
 
 
-@dataclass
-class Running:
-    """A job on a cluster, the process that runs its epochs, and what stands before its storage."""
-
-    cluster: SparkCluster
-    storage: HoldingProxy
-    job: ClusteredFlights
-    driver: Driver
-
-    def begin(self) -> Future[Outcome]:
-        """Begin an epoch over two days more."""
-        self.cluster.wait_for_workers()
-        self.job.land_next()
-        return self.driver.run(self.job.spec_path)
-
-    def complete(self, epoch: Future[Outcome]) -> None:
-        """The epoch completes, and every table is right."""
-        self.job.assert_completed(epoch.result(PATIENCE_S))
-
-    def puts(self, part: str) -> int:
-        """How often an object was put whose key has this part."""
-        return sum(method == "PUT" and part in path for method, path in self.storage.requests)
-
-
-@contextmanager
-def running(
-    cluster: SparkCluster,
-    storage: HoldingProxy,
-    seaweed: Seaweed,
-    folder: Path,
-    conf: dict[str, str],
-) -> Iterator[Running]:
-    """A job of its own, after its first epoch."""
-    with driver(SMALL) as epochs:
-        one = Running(cluster, storage, ClusteredFlights.on(folder, seaweed, cluster.spark(conf)), epochs)
-        one.complete(one.begin())
-        try:
-            yield one
-        finally:
-            storage.release_all()  # of a test that failed: the driver waits for its epoch
-
-
 LOSSES = {
     "spark.decommission.enabled": "true",
     "spark.storage.decommission.enabled": "true",
     "spark.storage.decommission.shuffleBlocks.enabled": "true",
     "spark.executor.heartbeatInterval": "2s",
     "spark.network.timeout": "60s",
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "15s",
     "spark.network.timeoutInterval": "2s",
     "spark.shuffle.io.retryWait": "100ms",
+    "spark.shuffle.io.connectionTimeout": "10s",
+    "spark.shuffle.io.maxRetries": "1",
 }
 """With these a cluster moves what an executor has that is to go, and finds out in seconds that one does not answer."""
 
@@ -141,57 +89,14 @@ def losing(
     cluster: SparkCluster, storage: HoldingProxy, seaweed: Seaweed, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
     """A job of which each test runs an epoch. It has every slot of the cluster: no other job runs behind it."""
-    with running(cluster, storage, seaweed, tmp_path_factory.mktemp("losing") / "job", LOSSES) as one:
+    with running(cluster, storage, seaweed, tmp_path_factory.mktemp("losing"), LOSSES) as one:
         yield one
-
-
-def kill_executor(_: Running, machine: Machine) -> None:
-    """kill -9 of the executor; its worker begins another one."""
-    (executor,) = machine.executors
-    executor.kill()
-    psutil.wait_procs([executor], timeout=PATIENCE_S)
-    assert not executor.is_running()
-
-
-def decommission(_: Running, machine: Machine) -> None:
-    """Tell the executor that it is to go: it ends what it does, and gives what it has to the others."""
-    (executor,) = machine.executors
-    executor.send_signal(signal.SIGPWR)
-
-
-def lose_machine(one: Running, machine: Machine) -> None:
-    """kill -9 of everything on the machine, which then comes back with nothing."""
-    executors = machine.executors
-    machine.stop(kill=True)
-    assert executors and not any(executor.is_running() for executor in executors)
-    one.cluster.start_worker(machine)
-
-
-Fault = Callable[[Running, Machine], None]
-
-FAULTS: dict[str, Fault] = {
-    "executor killed": kill_executor,
-    "executor decommissioned": decommission,
-    "machine lost": lose_machine,
-}
-
-
-def strikes(one: Running, fault: Fault, phase: Matches) -> None:
-    """A fault strikes where a task comes to a phase; the epoch completes and the tables are right."""
-    hold = one.storage.hold(first(phase))
-    epoch = one.begin()
-    machine = held_at(one.cluster, hold, epoch)
-    executors = machine.executors
-    fault(one, machine)
-    hold.release()
-    one.complete(epoch)
-    psutil.wait_procs(executors, timeout=PATIENCE_S)
-    assert executors and not any(executor.is_running() for executor in executors), "the fault was met"
 
 
 @pytest.mark.parametrize(
     ("fault", "phase"),
     [
+        ("executor killed", "reading the source"),
         ("executor killed", "sinks staged"),
         ("executor decommissioned", "sent to the second level"),
         ("machine lost", "a table compacted"),
@@ -200,6 +105,13 @@ def strikes(one: Running, fault: Fault, phase: Matches) -> None:
 def test_what_is_lost_of_a_cluster_amid_an_epoch_changes_nothing(losing: Running, fault: str, phase: str) -> None:
     """I12, I7: tasks and what they had shuffled are made again elsewhere, and are the same attempts."""
     strikes(losing, FAULTS[fault], PHASES[phase])
+
+
+@pytest.mark.parametrize("fault", ["executor killed"])
+def test_what_is_lost_while_the_gate_judges_changes_nothing(losing: Running, fault: str) -> None:
+    """I7: what is judged is staged: tasks of the gate's job read it again elsewhere."""
+    losing.job.judge()
+    strikes(losing, FAULTS[fault], PHASES["judged"])
 
 
 def test_shuffle_files_that_are_lost_between_stages_are_made_again(losing: Running) -> None:

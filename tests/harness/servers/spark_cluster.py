@@ -198,6 +198,14 @@ class SparkCluster:
         return None
 
 
+def has_ended(process: psutil.Process) -> bool:
+    """Whether a process is gone, or was not yet asked after by its parent."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
 def _command(process: psutil.Process) -> list[str]:
     with suppress(psutil.Error):
         return process.cmdline()

@@ -11,20 +11,34 @@ from tests.harness.jobs.milepost_cli import Outcome
 from tests.harness.jobs.spec_edits import edited
 from tests.harness.servers.s3_servers import Seaweed
 
-SMALL = {"milepost.dataflow.sinks.staging.compaction.COMPACT_FILES": 1}
-"""Constants of the driver: with these each epoch compacts a small table."""
+SMALL = {"milepost.epoch.gate_shares.DRIVER_ROWS": 0, "milepost.dataflow.sinks.staging.compaction.COMPACT_FILES": 1}
+"""Constants of the driver: with these a small table is judged in tasks, and compacted by each epoch."""
+
+GATE = """\
+quality:
+  - sink: hourly
+    expectations: [{type: expect_column_values_to_not_be_null, column: origin, severity: critical}]
+"""
 
 Matches = Callable[[str, str], bool]
 
 PHASES: dict[str, Matches] = {
+    "reading the source": lambda method, path: method == "GET" and "/flights/2013" in path,
+    "sent to the first level": lambda method, path: method == "PUT" and "/metrics/0-" in path,
     "sent to the second level": lambda method, path: method == "PUT" and "/metrics/1-" in path,
+    "state of the first level uploaded": lambda method, path: method == "PUT" and "/state/unique/" in path,
+    "state of the second level uploaded": lambda method, path: method == "PUT" and "/state/carriers/" in path,
     "a table compacted": lambda method, path: method == "GET" and "/carriers/" in path and path.endswith(".parquet"),
     "sinks staged": lambda method, path: method == "PUT" and "/hourly/" in path and path.endswith(".parquet"),
+    "judged": lambda method, path: method == "GET" and "/hourly/" in path and path.endswith(".parquet"),
 }
 """By what a task asks of the storage then, in the order of an epoch; sinks are staged while state is uploaded."""
 
 COMMIT: Matches = lambda method, path: method == "PUT" and path.endswith("/_metadata")  # noqa: E731
 """By what the driver asks when all tasks are done."""
+
+PUBLISHED: Matches = lambda method, path: method == "PUT" and "/carriers/_milepost/heads/" in path  # noqa: E731
+"""By what it asks behind the commit point, when it moves a table."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,12 @@ class ClusteredFlights(ConnectedJob):
         edit |= {"    event_time:": "    settle: 0s\n    event_time:"}
         job.spec_path.write_text(edited(job.spec_path.read_text(), edit))
         return job
+
+    def judge(self) -> None:
+        """From now on an epoch has a gate."""
+        spec = self.spec_path.read_text()
+        if GATE not in spec:
+            self.spec_path.write_text(edited(spec, {"checkpointing:": f"{GATE}\ncheckpointing:"}))
 
     def land_next(self) -> None:
         """Land the days of one epoch."""

@@ -1,0 +1,28 @@
+"""A cluster of a file's own, and what stands before the storage of its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.jobs.connected_job import lake_connection
+from tests.harness.servers.proxies.holding_proxy import HoldingProxy
+from tests.harness.servers.s3_servers import Seaweed
+from tests.harness.servers.spark_cluster import SparkCluster, spark_cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with spark_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def storage(seaweed: Seaweed) -> Iterator[HoldingProxy]:
+    """What stands before the storage, for the driver and, as it tells them, for the workers."""
+    with HoldingProxy(seaweed.port) as proxy, pytest.MonkeyPatch.context() as environment:
+        for name, value in lake_connection(seaweed, endpoint_url=proxy.endpoint_url).items():
+            environment.setenv(name, value)
+        yield proxy
+        proxy.release_all()
