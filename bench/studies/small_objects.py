@@ -31,7 +31,7 @@ _ROWS = 70
 """Of each object, which is about a kilobyte of CSV."""
 _ENDPOINT = "MILEPOST_BENCH_ENDPOINT"
 _WITHOUT_LIMIT_MB = 1 << 20
-_PUT_BY, _AT_ONCE = 16, 500
+_PUT_BY, _AT_ONCE = 10, 500
 
 
 def measure_small_objects(objects: int, folder: Path, say: Say) -> dict[str, Any]:
