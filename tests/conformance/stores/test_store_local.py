@@ -8,7 +8,7 @@ import pytest
 
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.storage.local.store import STAGING
+from milepost.storage.local.directory_walk import STAGING
 from milepost.storage.open import open_store
 from tests.conformance.stores.object_store import ObjectStoreTests
 from tests.harness.servers.processes.processes import run_python

@@ -19,22 +19,17 @@ from uuid import uuid4
 from milepost.protocol.records.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
-    EnvironmentUnusable,
     InvalidRequest,
     StoreUnavailable,
 )
 from milepost.protocol.records.object_store import Names, ObjectStat, StoreConfig
 from milepost.storage.bodies import pieces_of, told_size
 from milepost.storage.keys import LocalRoot, parse_root, validate_key, validate_prefix
+from milepost.storage.local.directory_walk import STAGING, DirectoryWalk, etag_of, object_stat
 from milepost.storage.local.errors import LocalErrors
-
-STAGING = ".milepost-staging"
-"""First part of no key: temp files lie there, never listed."""
 
 _STALE_SECONDS = 24 * 3600.0
 _PUBLISH_ATTEMPTS = 8
-
-_Entries = list[bytes]  # inside the class `list` is a method
 
 
 class LocalStore:
@@ -51,6 +46,7 @@ class LocalStore:
         self.config = config
         self._root = root.path
         self._errors = LocalErrors(config, root.path)
+        self._walk = DirectoryWalk(config, root.path, self._errors)
         self._swept = False
 
     def __repr__(self) -> str:
@@ -73,7 +69,7 @@ class LocalStore:
             raise self._errors.of_read(error, key) from error
         if not stat_modes.S_ISREG(status.st_mode):
             raise self._errors.absent(key)
-        return _object_stat(key, status)
+        return object_stat(key, status)
 
     def put(self, key: str, body: bytes) -> ObjectStat:
         path = self._path(key)
@@ -105,7 +101,7 @@ class LocalStore:
         remaining = limit
         if remaining is not None and remaining <= 0:
             return
-        for stat in self._walk(prefix.encode(), start_after.encode(), unnamable):
+        for stat in self._walk.objects(prefix.encode(), start_after.encode(), unnamable):
             yield stat
             if remaining is not None:
                 remaining -= 1
@@ -137,100 +133,20 @@ class LocalStore:
                 before = os.fstat(file.fileno())
                 file.seek(start)
                 wanted = -1 if stop is None else stop - start
-                body = file.read(wanted) if etag is None or etag == _etag(before) else b""
+                body = file.read(wanted) if etag is None or etag == etag_of(before) else b""
                 after = os.fstat(file.fileno())
         except OSError as error:
             raise self._errors.of_read(error, key) from error
         # Files that others land here may be written in place: a version that changed under the read is no version.
-        if etag is not None and (etag != _etag(before) or etag != _etag(after)):
+        if etag is not None and (etag != etag_of(before) or etag != etag_of(after)):
             raise CommitConflict(
-                f"object {key!r} of {self.config.url} was to be read as version {etag}, but is now {_etag(after)}. "
+                f"object {key!r} of {self.config.url} was to be read as version {etag}, but is now {etag_of(after)}. "
                 "Nothing was read.",
                 key=key,
                 expected=etag,
-                got=_etag(after),
+                got=etag_of(after),
             )
         return body
-
-    def _walk(self, prefix: bytes, start_after: bytes, unnamable: Names | None) -> Iterator[ObjectStat]:
-        # Byte order of keys is directory order only if a directory sorts as "name/": "a-b" < "a/b" < "a0".
-        base = prefix[: prefix.rfind(b"/") + 1]
-        root = os.fsencode(self._root) + b"/"
-        stack = [self._entries(base, prefix, start_after, unnamable)]
-        while stack:
-            if not stack[-1]:
-                stack.pop()
-                continue
-            name = stack[-1].pop()
-            if name.endswith(b"/"):
-                stack.append(self._entries(name, prefix, start_after, unnamable))
-                continue
-            key = name.decode()
-            try:
-                status = os.stat(root + name)  # noqa: PTH116 - of ten thousand paths, objects take a third of the time
-            except FileNotFoundError:
-                continue  # deleted since its directory was read, or a dangling link: not an object
-            except OSError as error:
-                raise self._errors.of(error, f"object {key!r} cannot be listed", key) from error
-            if stat_modes.S_ISREG(status.st_mode):
-                yield _object_stat(key, status)
-
-    def _entries(self, base: bytes, prefix: bytes, start_after: bytes, unnamable: Names | None) -> _Entries:
-        """Names below one directory that can still lead to a wanted key, descending; directories end in ``/``."""
-        directory = os.fsencode(self._root) + b"/" + base
-        wanted: _Entries = []
-        try:
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    name = base + entry.name
-                    if entry.is_symlink():
-                        if not self._is_linked_object(directory + entry.name, name):
-                            continue
-                    elif entry.is_dir(follow_symlinks=False):
-                        if not base and entry.name == STAGING.encode():
-                            continue
-                        name += b"/"
-                    if _leads_to(name, prefix, start_after) and self._is_listable(name, unnamable):
-                        wanted.append(name)
-        except (FileNotFoundError, NotADirectoryError):
-            if base or not self._root.exists():
-                return []
-            raise EnvironmentUnusable(
-                f"store {self.config.url} cannot be used: {self._root} is not a directory. Nothing was read.",
-                hint="name a directory",
-            ) from None
-        except OSError as error:
-            raise self._errors.of(error, f"directory {os.fsdecode(directory)!r} cannot be listed", None) from error
-        wanted.sort(reverse=True)
-        return wanted
-
-    def _is_linked_object(self, path: bytes, name: bytes) -> bool:
-        """Return whether a symbolic link is an object; one that dangles is not; one that leads elsewhere is refused."""
-        target = Path(os.fsdecode(os.path.realpath(path)))
-        if not target.exists():
-            return False
-        if target.is_dir() or not target.is_relative_to(os.path.realpath(self._root)):
-            raise EnvironmentUnusable(
-                f"store {self.config.url}: {os.fsdecode(name)!r} is a symbolic link to {str(target)!r}. "
-                "Links are only followed to files inside the store's directory. Nothing was read.",
-                hint="move the files into the directory, or name the link's target as the location",
-            )
-        return True
-
-    def _is_listable(self, name: bytes, unnamable: Names | None) -> bool:
-        """Return whether a name can be a key; one that cannot goes to `unnamable`, or is refused."""
-        try:
-            validate_key(name.removesuffix(b"/").decode())
-        except (UnicodeDecodeError, InvalidRequest) as error:
-            if unnamable is None:
-                raise EnvironmentUnusable(
-                    f"store {self.config.url}: file name {os.fsdecode(name)!r} cannot be an object key. Nothing was "
-                    "read.",
-                    hint="rename the file or move it out of the directory",
-                ) from error
-            unnamable.append(os.fsdecode(name))
-            return False
-        return True
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -250,7 +166,7 @@ class LocalStore:
                 # The kernel's own stamps are ticks of some ms: two versions could share one, and so an etag.
                 os.utime(descriptor, ns=(mtime_ns, mtime_ns))
                 os.fsync(descriptor)
-                stat = _object_stat(key, os.fstat(descriptor))
+                stat = object_stat(key, os.fstat(descriptor))
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -357,14 +273,6 @@ class LocalStore:
         return False
 
 
-def _etag(status: os.stat_result) -> str:
-    return f"{status.st_size}-{status.st_mtime_ns}"
-
-
-def _object_stat(key: str, status: os.stat_result) -> ObjectStat:
-    return ObjectStat(key, status.st_size, _etag(status), status.st_mtime_ns // 1_000_000)
-
-
 def _next_mtime_ns(path: Path) -> int:
     """Return a modification time for a new version: now, and later than the version it replaces."""
     now = time.time_ns()
@@ -372,15 +280,6 @@ def _next_mtime_ns(path: Path) -> int:
         return max(now, path.stat().st_mtime_ns + 1)
     except OSError:
         return now
-
-
-def _leads_to(name: bytes, prefix: bytes, start_after: bytes) -> bool:
-    """Whether a file's key, or some key below a directory, starts with prefix and is greater than start_after."""
-    if name.endswith(b"/"):
-        return (name.startswith(prefix) or prefix.startswith(name)) and (
-            name > start_after or start_after.startswith(name)
-        )
-    return name.startswith(prefix) and name > start_after
 
 
 def _fsync_directory(directory: Path) -> None:
