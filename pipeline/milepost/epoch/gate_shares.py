@@ -25,7 +25,7 @@ from milepost.dataflow.quality.partial_results import (
 )
 from milepost.dataflow.quality.partitioning import partitions_of, sample_of
 from milepost.dataflow.sinks.files.deletes import rows_that_stay
-from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.files.table_files import Reading, TableFiles
 from milepost.dataflow.sinks.records.committables import Committable, SchemaText, StagedFile, decode_schema
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.exchange.acknowledgements import encode_answer
@@ -201,7 +201,7 @@ def refusal_row(identity: SubtaskIdentity, share: GateShare, error: CheckpointEr
 
 def _pieces(files: TableFiles, file: StagedFile, schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the rows of a staged file, deletes among them, its checksum verified. Raises as `TableFiles.pieces`."""
-    for group in files.pieces(file, schema, verify=True, deletes=True):
+    for group in files.pieces(file, Reading(schema, verify=True, deletes=True)):
         size = max(1, min(_ASKED_ROWS, _ASKED_BYTES * group.num_rows // max(1, group.nbytes)))
         yield from (group.slice(begin, size) for begin in range(0, group.num_rows, size))
 

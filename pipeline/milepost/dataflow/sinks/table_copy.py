@@ -13,7 +13,7 @@ from milepost.dataflow.sinks.build import build_staging
 from milepost.dataflow.sinks.contract import Sink, SinkMode
 from milepost.dataflow.sinks.files.deletes import alike
 from milepost.dataflow.sinks.files.file_cuts import cut_by_bytes
-from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.files.table_files import Reading, TableFiles
 from milepost.dataflow.sinks.records.committables import Committable, RowsPiece, StagedFile, decode_schema
 from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.dataflow.sinks.records.staging_place import StagingPlace
@@ -61,7 +61,7 @@ def stage_copy(
         files = TableFiles(old.name, old.store)
 
         def pieces(group: Sequence[StagedFile]) -> Iterator[RowsPiece]:
-            tables = (files.fetch(file, schema, verify=True, deletes=True) for file in group)
+            tables = (files.fetch(file, Reading(schema, verify=True, deletes=True)) for file in group)
             return map(RowsPiece, alike(tables) if new.mode is SinkMode.UPSERT else tables)
 
         parts = map(pieces, cut_by_bytes(old.files(contents), COPIED_BYTES))

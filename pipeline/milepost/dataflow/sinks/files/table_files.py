@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -40,6 +40,27 @@ IN_MEMORY_BYTES = 64 << 20
 
 _MAX_LISTINGS = 8
 """Files in more folders than this are looked for in one listing of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is read of a table's files.
+
+    Attributes:
+        schema: the table's. verify: compare each file's SHA-256, not only its size.
+        columns: only these; every file must have them. None: all.
+        deletes: also rows that are deletes (`deletes.py`), with what marks them; a file without such rows has none.
+    """
+
+    schema: pa.Schema
+    verify: bool = False
+    columns: tuple[str, ...] | None = None
+    deletes: bool = False
+
+    @property
+    def shown(self) -> pa.Schema:
+        """The table's columns that are read."""
+        return self.schema if self.columns is None else pa.schema([self.schema.field(name) for name in self.columns])
 
 
 class TableFiles:
@@ -109,85 +130,32 @@ class TableFiles:
         sizes = zip(every, at_once(self._store, size, every), strict=True)
         return {key: size for key, size in sizes if size is not None}
 
-    def rows(
-        self,
-        files: Sequence[StagedFile],
-        schema: pa.Schema,
-        *,
-        verify: bool = False,
-        columns: tuple[str, ...] | None = None,
-        deletes: bool = False,
-    ) -> pa.Table:
-        """Return the rows of the files, in their order, with the table's columns.
-
-        Args:
-            verify: compare each file's SHA-256, not only its size.
-            columns: only these of the table; every file must have them. None: all.
-            deletes: as in `fetch`; a file without such rows has none.
-        Raises: StateCorrupt.
-        """
-        if columns is not None:
-            schema = pa.schema([schema.field(name) for name in columns])
+    def rows(self, files: Sequence[StagedFile], reading: Reading) -> pa.Table:
+        """Return the rows of the files, in their order, with the table's columns. Raises: StateCorrupt."""
         if not files:
-            return schema.empty_table()
+            return reading.shown.empty_table()
         with ThreadPoolExecutor(min(_PARALLEL_READS, len(files))) as pool:
-            fetched = pool.map(
-                lambda file: self.fetch(file, schema, verify=verify, columns=columns, deletes=deletes), files
-            )
-            tables = list(fetched)
+            tables = list(pool.map(lambda file: self.fetch(file, reading), files))
         return pa.concat_tables(alike(tables))
 
-    def latest(
-        self,
-        files: Sequence[StagedFile],
-        schema: pa.Schema,
-        key: tuple[str, ...],
-        *,
-        verify: bool = False,
-        columns: tuple[str, ...] | None = None,
-    ) -> pa.Table:
-        """Return the rows that a table of the latest rows shows by its files.
-
-        Args, Raises: as `rows`.
-        """
-        return latest_rows([self.rows(files, schema, verify=verify, columns=columns, deletes=True)], key)
-
-    def all_pieces(
-        self,
-        files: Sequence[StagedFile],
-        schema: pa.Schema,
-        *,
-        verify: bool = False,
-        columns: tuple[str, ...] | None = None,
-        deletes: bool = False,
-    ) -> Iterator[pa.Table]:
-        """Yield what `rows` returns, piece by piece; small files are read ahead. Args, Raises: as `rows`."""
+    def all_pieces(self, files: Sequence[StagedFile], reading: Reading) -> Iterator[pa.Table]:
+        """Yield what `rows` returns, piece by piece; small files are read ahead. Raises: as `rows`."""
 
         def body(file: StagedFile) -> bytes | None:
             return self._get(file) if file.size <= _AHEAD_BYTES else None
 
         sized = ((file, file.size if file.size <= _AHEAD_BYTES else 0) for file in files)
         for file, ahead in zip(files, asked_ahead(self._store, body, sized, _AHEAD_BYTES), strict=True):
-            yield from self.pieces(file, schema, verify=verify, columns=columns, deletes=deletes, body=ahead)
+            yield from self.pieces(file, reading, ahead)
 
-    def latest_pieces(
-        self,
-        files: Sequence[StagedFile],
-        schema: pa.Schema,
-        key: tuple[str, ...],
-        *,
-        verify: bool = False,
-        columns: tuple[str, ...] | None = None,
-    ) -> Iterator[pa.Table]:
-        """Yield what `latest` returns in the order of its key, nulls last, piece by piece; most wait on the disk.
+    def latest_pieces(self, files: Sequence[StagedFile], reading: Reading, key: tuple[str, ...]) -> Iterator[pa.Table]:
+        """Yield the rows that a table of the latest rows shows by its files, in the order of its key, nulls last.
 
-        Args, Raises: as `rows`.
+        Piece by piece; most wait on the disk. Raises: as `rows`.
         """
-        if columns is not None:
-            schema = pa.schema([schema.field(name) for name in columns])
-        pieces = map(marked, self.all_pieces(files, schema, verify=verify, columns=columns, deletes=True))
+        pieces = map(marked, self.all_pieces(files, replace(reading, deletes=True)))
         if not key:
-            yield latest_rows([columns_with_deletes(schema).empty_table(), *pieces], key)
+            yield latest_rows([columns_with_deletes(reading.shown).empty_table(), *pieces], key)
             return
         for rows in ordered_rows(pieces, key, partial(sorted_latest, key=key)):
             yield rows_that_stay(rows)
@@ -216,7 +184,7 @@ class TableFiles:
         def problem(file: StagedFile) -> str | None:
             try:
                 if deep:
-                    for _ in self.pieces(file, schema, verify=True, deletes=True):
+                    for _ in self.pieces(file, Reading(schema, verify=True, deletes=True)):
                         pass
                 elif (size := self._store.stat(file.key).size) != file.size:
                     return f"sink {self._sink}: {file.key} has {size} bytes, recorded are {file.size}"
@@ -228,57 +196,31 @@ class TableFiles:
 
         return [found for found in at_once(self._store, problem, files) if found is not None]
 
-    def fetch(
-        self,
-        file: StagedFile,
-        schema: pa.Schema,
-        *,
-        verify: bool,
-        columns: tuple[str, ...] | None = None,
-        deletes: bool = False,
-    ) -> pa.Table:
+    def fetch(self, file: StagedFile, reading: Reading) -> pa.Table:
         """Return the rows of one file, with the table's columns.
 
-        Args:
-            verify, columns: as in `rows`. deletes: also rows that are deletes (`deletes.py`), with what marks them.
         Raises: StateCorrupt: missing, changed, unreadable, or of other columns.
         """
-        with self._opened(file, verify) as parquet:
-            return self._read(file, parquet, None, schema, columns, deletes)
+        with self._opened(file, reading.verify) as parquet:
+            return self._read(file, parquet, None, reading)
 
-    def pieces(
-        self,
-        file: StagedFile,
-        schema: pa.Schema,
-        *,
-        verify: bool,
-        columns: tuple[str, ...] | None = None,
-        deletes: bool = False,
-        body: bytes | None = None,
-    ) -> Iterator[pa.Table]:
+    def pieces(self, file: StagedFile, reading: Reading, body: bytes | None = None) -> Iterator[pa.Table]:
         """Yield the same piece by piece: one of its row groups is held at a time.
 
         Args:
             body: what was read of it; None: nothing yet.
         Raises: as `fetch`.
         """
-        with self._opened(file, verify, body) as parquet:
+        with self._opened(file, reading.verify, body) as parquet:
             for number in range(parquet.num_row_groups):
-                yield self._read(file, parquet, number, schema, columns, deletes)
+                yield self._read(file, parquet, number, reading)
 
-    def _read(
-        self,
-        file: StagedFile,
-        parquet: pq.ParquetFile,
-        number: int | None,
-        schema: pa.Schema,
-        columns: tuple[str, ...] | None,
-        deletes: bool,
-    ) -> pa.Table:
+    def _read(self, file: StagedFile, parquet: pq.ParquetFile, number: int | None, reading: Reading) -> pa.Table:
         """Return the rows of one row group; None: of all."""
-        with self._reading(file):
-            names = None if columns is None else list(columns)
-            if deletes and DELETED_COLUMN in parquet.schema_arrow.names:
+        schema = reading.shown
+        with self._checked(file):
+            names = None if reading.columns is None else list(reading.columns)
+            if reading.deletes and DELETED_COLUMN in parquet.schema_arrow.names:
                 schema = columns_with_deletes(schema)
                 names = None if names is None else [*names, DELETED_COLUMN]
             rows = parquet.read(names) if number is None else parquet.read_row_group(number, names)
@@ -308,7 +250,7 @@ class TableFiles:
                 raise StateCorrupt(
                     f"sink {self._sink}: {file.key} does not match its recorded size and checksum", key=file.key
                 )
-            with self._reading(file):
+            with self._checked(file):
                 parquet = pq.ParquetFile(reader, coerce_int96_timestamp_unit="us")
             if (rows := parquet.metadata.num_rows) != file.rows:
                 raise StateCorrupt(
@@ -322,7 +264,7 @@ class TableFiles:
         except NotFound as error:
             raise StateCorrupt(f"sink {self._sink}: {file.key} is missing", key=file.key) from error
 
-    def _reading(self, file: StagedFile) -> AbstractContextManager[None]:
+    def _checked(self, file: StagedFile) -> AbstractContextManager[None]:
         """Raises: StateCorrupt: what is read is no Parquet. EnvironmentUnusable: the disk does not give it back."""
 
         def refused(_: Exception) -> StateCorrupt:

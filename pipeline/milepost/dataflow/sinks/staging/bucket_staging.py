@@ -17,7 +17,7 @@ from milepost.dataflow.sinks.files.deletes import (
     table_columns,
 )
 from milepost.dataflow.sinks.files.file_cuts import cut_by_size
-from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.files.table_files import Reading, TableFiles
 from milepost.dataflow.sinks.files.table_schema import conform, merged_schema, rows_to_stage, sorted_latest
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
 from milepost.dataflow.sinks.records.staging_place import StagingPlace
@@ -139,7 +139,7 @@ class BucketStaging:
         """Add the subtask's own rows of files that it shares with others, with deletes."""
         own = self._owned
         for file in self._shared:
-            for rows in self._files.pieces(file, schema, verify=True, deletes=True):
+            for rows in self._files.pieces(file, Reading(schema, verify=True, deletes=True)):
                 among = own.key_groups(rows, self._routing_key, own.of)
                 mine = (among >= own.groups.start) & (among < own.groups.stop)
                 parted.add(rows.filter(pa.array(mine)), among[mine])
@@ -158,7 +158,7 @@ class BucketStaging:
     def _rows_of(self, files: Iterable[StagedFile], bucket: range, schema: pa.Schema) -> list[pa.Table]:
         found = []
         for file in files:
-            rows = self._files.fetch(file, schema, verify=True)
+            rows = self._files.fetch(file, Reading(schema, verify=True))
             if not is_within(file.groups, bucket):
                 among = self._owned.key_groups(rows, self._routing_key, self._owned.of)
                 rows = rows.filter(pa.array((among >= bucket.start) & (among < bucket.stop)))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from milepost.dataflow.sinks.contract import StagingSink
 from milepost.dataflow.sinks.files.deletes import alike, stageable
 from milepost.dataflow.sinks.files.file_cuts import cut_by_bytes
-from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.files.table_files import Reading, TableFiles
 from milepost.dataflow.sinks.files.table_schema import latest_per_key
 from milepost.dataflow.sinks.records.committables import JoinedFile, RowsPiece, StagedRows
 from milepost.dataflow.sinks.records.shown_rows import joined_number
@@ -67,8 +67,8 @@ class JoinStaging:
         schema, latest = self._plan.schema, list[pa.Table]()
         for files in cut_by_bytes(run, _TOGETHER_BYTES):
             if self._key is None:
-                yield self._files.rows(files, schema, verify=True)
+                yield self._files.rows(files, Reading(schema, verify=True))
             else:  # a delete stays: it may be of a row that lies below
-                rows = self._files.rows(files, schema, verify=True, deletes=True)
+                rows = self._files.rows(files, Reading(schema, verify=True, deletes=True))
                 latest = [latest_per_key(pa.concat_tables(alike([*latest, rows])), self._key)]
         yield from map(stageable, latest)

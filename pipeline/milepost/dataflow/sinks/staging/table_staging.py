@@ -9,7 +9,7 @@ import pyarrow as pa
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.files.deletes import changelog_rows, rows_that_stay, stageable, table_columns
 from milepost.dataflow.sinks.files.partitions import PartitionBy, PartitionFiles
-from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.files.table_files import Reading, TableFiles
 from milepost.dataflow.sinks.files.table_schema import changes_schema, rows_to_stage
 from milepost.dataflow.sinks.records.committables import (
     Committable,
@@ -77,7 +77,8 @@ class TableStaging:
     def _staged_changes(self, committable: Committable) -> pa.Table:
         """Return the same with deletes."""
         self.check_committable(committable)
-        return self._files.rows(committable.files, decode_schema(committable.schema), verify=True, deletes=True)
+        reading = Reading(decode_schema(committable.schema), verify=True, deletes=True)
+        return self._files.rows(committable.files, reading)
 
     def check_committable(self, committable: Committable) -> None:
         """Refuse what another sink staged. Raises ProtocolViolation, StateCorrupt."""

@@ -24,6 +24,7 @@ from milepost.dataflow.sinks.contract import (
 )
 from milepost.dataflow.sinks.files.deletes import rows_that_stay, table_columns
 from milepost.dataflow.sinks.files.partitions import PartitionBy, check_partition
+from milepost.dataflow.sinks.files.table_files import Reading
 from milepost.dataflow.sinks.files.table_schema import check_rows_schema, merged_schema, widened_schema
 from milepost.dataflow.sinks.records.committables import Committable, StagedFile, decode_schema
 from milepost.dataflow.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
@@ -272,8 +273,8 @@ class TableSink(TableStaging):
         schema = decode_schema(contents.schema)
         files = [file for file in self._records.files(contents) if file.key not in left_out]
         if self.mode is not SinkMode.UPSERT:
-            return self._files.all_pieces(files, schema, verify=verify)
-        return self._files.latest_pieces(files, schema, self.key, verify=verify)
+            return self._files.all_pieces(files, Reading(schema, verify))
+        return self._files.latest_pieces(files, Reading(schema, verify), self.key)
 
     def read(self, contents: TableContents, *, verify: bool = False) -> pa.Table:
         pieces = self.pieces(contents, verify=verify)
@@ -365,7 +366,7 @@ class TableSink(TableStaging):
         columns = decode_schema(committable.schema)
         self._format.check_columns(columns)
         for file in committable.files:
-            for changes in self._files.pieces(file, columns, verify=True, deletes=True):
+            for changes in self._files.pieces(file, Reading(columns, verify=True, deletes=True)):
                 self._format.check_rows(changes.select(columns.names))  # it is told the keys of deletes, too
                 yield rows_that_stay(changes)
 
@@ -387,5 +388,5 @@ class TableSink(TableStaging):
         files, schema = self._records.files(contents), decode_schema(contents.schema)
         if all(file.groups is not None for file in files):
             return contents.rows
-        pieces = self._files.latest_pieces(files, schema, self.key, columns=self.key or None)
+        pieces = self._files.latest_pieces(files, Reading(schema, columns=self.key or None), self.key)
         return sum(rows.num_rows for rows in pieces)

@@ -10,7 +10,7 @@ import pytest
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.files.deletes import rows_that_stay
 from milepost.dataflow.sinks.files.partitions import PartitionBy
-from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.files.table_files import Reading, TableFiles
 from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.staging.bucket_staging import BucketStaging
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
@@ -94,7 +94,7 @@ def test_a_file_with_deletes_is_not_read_as_rows(tmp_path: Path) -> None:
     done = job.publish(marked, schema=marked.schema)
     files = TableFiles("table", Upsert().table_store(tmp_path))
     with pytest.raises(StateCorrupt, match="column '__deleted' is not a column of the table"):
-        files.rows(job.sink.files(done.contents), SCHEMA)
+        files.rows(job.sink.files(done.contents), Reading(SCHEMA))
 
 
 def test_columns_of_a_new_table_are_checked_without_the_mark(tmp_path: Path) -> None:
@@ -136,7 +136,8 @@ def test_a_file_that_crosses_a_cut_is_written_again_though_no_row_of_it_is_delet
     second = stage_buckets(job.sink, head.contents, 2, 1, marked, schema=marked.schema, count=2, parallelism=1)
     head = job.manifest.completed(job.sink, second, waits=True)
     files = job.sink.files(head.contents)
-    assert pairs(TableFiles("table", job.sink.store).rows(files, SCHEMA)) == sorted([(lower[0], "a"), (upper[0], "b")])
+    shown = TableFiles("table", job.sink.store).rows(files, Reading(SCHEMA))
+    assert pairs(shown) == sorted([(lower[0], "a"), (upper[0], "b")])
     assert sorted((file.groups.start, file.groups.stop) for file in files if file.groups) == [(0, 64), (64, 128)]
 
 
@@ -152,7 +153,7 @@ def test_the_changes_of_a_fork_keep_their_deletes_until_the_buckets_are_written(
         assert job.sink.verify(head.contents, deep=True) == []
     files = job.sink.files(head.contents)
     assert all(file.groups is not None for file in files)
-    assert pairs(TableFiles("table", job.sink.store).rows(files, SCHEMA)) == [(2, "b"), (3, "c"), (4, "d")]
+    assert pairs(TableFiles("table", job.sink.store).rows(files, Reading(SCHEMA))) == [(2, "b"), (3, "c"), (4, "d")]
     assert pairs(job.sink.read(base.contents)) == [(1, "a"), (2, "b")]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.files import table_files
 from milepost.dataflow.sinks.files.file_cuts import cut_by_size
-from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.files.table_files import Reading, TableFiles
 from milepost.dataflow.sinks.records.committables import StagedFile, StagedRows
 from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
@@ -298,20 +298,20 @@ def test_a_large_file_is_read_from_a_copy_on_the_disk_one_row_group_at_a_time(
     tables = [many(1000, first) for first in range(0, 5000, 1000)]
     file = table_of.stage(tables, StagingPlace(1, 1, 0, 1), "0")
     assert file is not None
-    whole = table_of.fetch(file, SCHEMA, verify=True)
+    whole = table_of.fetch(file, Reading(SCHEMA, verify=True))
     monkeypatch.setattr(table_files, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(checked, "_REQUEST_BYTES", 1000)
-    pieces = list(table_of.pieces(file, SCHEMA, verify=True))
+    pieces = list(table_of.pieces(file, Reading(SCHEMA, verify=True)))
     assert [piece.num_rows for piece in pieces] == [1000] * 5
-    assert pa.concat_tables(pieces).equals(whole) and table_of.fetch(file, SCHEMA, verify=True).equals(whole)
+    assert pa.concat_tables(pieces).equals(whole) and table_of.fetch(file, Reading(SCHEMA, verify=True)).equals(whole)
     body = bytearray(store.get(file.key))
     body[len(body) // 2] ^= 1
     store.put(file.key, bytes(body))
     with pytest.raises(StateCorrupt, match="recorded size and checksum"):
-        next(table_of.pieces(file, SCHEMA, verify=True))
+        next(table_of.pieces(file, Reading(SCHEMA, verify=True)))
     store.delete([file.key])
     with pytest.raises(StateCorrupt, match="is missing"):
-        next(table_of.pieces(file, SCHEMA, verify=True))
+        next(table_of.pieces(file, Reading(SCHEMA, verify=True)))
 
 
 def test_of_a_large_table_about_one_bucket_is_in_memory_at_once(tmp_path: Path) -> None:

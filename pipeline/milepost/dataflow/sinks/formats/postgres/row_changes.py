@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from milepost.dataflow.sinks.files.deletes import deleted_keys, latest_rows, rows_that_stay
 from milepost.dataflow.sinks.files.file_cuts import cut_by_bytes
-from milepost.dataflow.sinks.files.table_files import TableFiles
+from milepost.dataflow.sinks.files.table_files import Reading, TableFiles
 from milepost.dataflow.sinks.files.table_schema import latest_per_key
 from milepost.dataflow.sinks.formats.postgres.row_lines import lines_of
 from milepost.dataflow.sinks.records.committables import StagedFile
@@ -69,10 +69,10 @@ def row_changes(files: TableFiles, move: TableMove, key: tuple[str, ...]) -> Row
     if sum(file.rows for file in (*left, *entered)) > MOST_ROWS:
         return whole
     try:
-        rows_left = files.rows(left, move.schema, verify=True, deletes=True)
+        rows_left = files.rows(left, Reading(move.schema, verify=True, deletes=True))
     except StateCorrupt:  # what the table is to show may be whole: going back may be how that is mended
         return whole
-    rows_entered = files.rows(entered, move.schema, verify=True, deletes=True)
+    rows_entered = files.rows(entered, Reading(move.schema, verify=True, deletes=True))
     concerned = pc.unique(lines_of(pa.concat_tables([rows_left.select(key), rows_entered.select(key)])))
     below = list(_rows_of_keys(files, move.after[:same_after], move.schema, key, concerned))
     now = latest_rows([*below, rows_left], key)
@@ -92,9 +92,9 @@ def line_changes(
     Raises: StateCorrupt.
     """
     for together in cut_by_bytes(of, _TOGETHER_BYTES):
-        pieces: Iterable[pa.Table] = files.pieces(together[0], schema, verify=True, deletes=True)
+        pieces: Iterable[pa.Table] = files.pieces(together[0], Reading(schema, verify=True, deletes=True))
         if len(together) > 1:
-            pieces = [files.rows(together, schema, verify=True, deletes=True)]
+            pieces = [files.rows(together, Reading(schema, verify=True, deletes=True))]
         for piece in pieces:
             rows = latest_per_key(piece, key)
             yield LineChanges(lines_of(rows_that_stay(rows)), lines_of(deleted_keys(rows, key)))
@@ -105,5 +105,5 @@ def _rows_of_keys(
 ) -> Iterator[pa.Table]:
     """Yield the rows with these keys, with deletes, piece by piece: of a large table a few are wanted."""
     for file in of:
-        for rows in files.pieces(file, schema, verify=True, deletes=True):
+        for rows in files.pieces(file, Reading(schema, verify=True, deletes=True)):
             yield rows.filter(pc.is_in(lines_of(rows.select(key)), value_set=wanted))
