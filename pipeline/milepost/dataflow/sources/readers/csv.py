@@ -158,8 +158,8 @@ class CsvReader:
         together.
 
         Raises:
-            BadObject: it cannot be read at all, or the ends of its records are doubtful. CommitConflict, NotFound: as
-                `read`.
+            BadObject: it cannot be read at all, or the ends of its records are doubtful.
+            CommitConflict, NotFound: as `read_part`.
         """
         key = part.object.key
         values = self._declared.in_path.values(part.object)
