@@ -198,7 +198,8 @@ def _months(options: argparse.Namespace, say: Say) -> int:
     file, folder = options.results / "results-months.json", options.folder.resolve() / "months"
     parts = tuple(options.only or MONTHS)
     document = json.loads(file.read_text(encoding="utf-8")) if options.only and file.exists() else {"months": {}}
-    document |= {"machine": describe(), "commit": commit()}
+    commits = document.get("commits", {}) | dict.fromkeys(parts, commit())
+    document |= {"machine": describe(), "commits": commits}
     measured = measure_months(options.epochs, tuple(one for one in FORMATS if one in parts), folder, say)
     months = document["months"] | measured
     document["months"] = {name: months[name] for name in FORMATS if name in months}

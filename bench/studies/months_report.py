@@ -49,7 +49,8 @@ def render_months(document: Mapping[str, Any]) -> str:
         f"{RETAINED} checkpoints are retained, the newest {LANDED} landed files stay, and garbage is collected",
         f"after every {COLLECTED} epochs. An epoch stands for one of an hourly job: the week of which a table keeps",
         f"its log is {WEEK_S} s, and garbage waits for twice the timeout of {TIMEOUT}. A point is of {LOOKED} epochs.",
-        f"The machine was busy: CPU tells more than time. At commit {document['commit']}.",
+        "The machine was busy: CPU tells more than time. At commit",
+        f"{_commits(document['commits'])}.",
         "",
         f"| the last {LOOKED} epochs, over epochs {LOOKED} to {2 * LOOKED} | " + " | ".join(months) + " | target |",
         "|---|" + "---:|" * (len(months) + 1),
@@ -168,6 +169,14 @@ _LEFT = {
     "cache_bytes": "bytes of the node's cache",
     "database_bytes": "bytes of the database",
 }
+
+
+def _commits(commits: Mapping[str, str]) -> str:
+    """Return the commits that parts were measured at, those of one commit together."""
+    parts = dict[str, list[str]]()
+    for part, commit in commits.items():
+        parts.setdefault(commit, []).append(part.replace("_", " "))
+    return "; ".join(f"{commit} ({', '.join(names)})" for commit, names in parts.items())
 
 
 def _verdict(figure: float, bound: float) -> str:

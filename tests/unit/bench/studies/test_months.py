@@ -40,7 +40,7 @@ def test_the_log_is_judged_by_what_each_transition_adds() -> None:
 def test_what_has_grown_is_called_missed() -> None:
     grown = record(point(100), point(200), point(1_000, cpu_s=0.2))
     flat = record(point(100), point(200), point(1_000))
-    text = render_months({"commit": "abc", "months": {"parquet": flat, "delta": grown}})
+    text = render_months({"commits": {"parquet": "abc"}, "months": {"parquet": flat, "delta": grown}})
     assert "| CPU of an epoch, median | 1.00 × | 2.00 × **missed** | 1.1 × |" in text
     assert "| log, per transition | 200 B | 200 B | 250 B |" in text
 
@@ -50,7 +50,7 @@ def test_jobs_beside_one_another_and_small_objects_have_parts_of_their_own() -> 
     run = {"wall_s": 20.04, "cpu_s": 30.0, "listing_s": 4.0, "in_line": 130, "driver_mb": 283.4, "takes": "all"}
     run["requests"] = {"list landing": 100, "get landing": 100_000, "put": 7}
     document = {
-        "commit": "abc",
+        "commits": {"parquet": "abc"},
         "months": {"parquet": record(point(100), point(200), point(1_000))},
         "neighbours": {"jobs": 50, "alone": asked, "beside": asked},
         "small_objects": {"objects": 100_000, "runs": [run], "other_busy_cores": 0.5},
