@@ -4,8 +4,8 @@
 
 The plan, JSON: `die`: kill -9 of this process right after the store did the write it describes; `hold`: wait for ever
 before that write, to be killed from outside; `freeze`: stop this process (SIGSTOP) right before a write of its epoch,
-once it has told which that is in a file; `clock_ahead_ms`: the store's clock, for what needs time to pass; `spark`:
-false runs epochs in this process.
+once it has told which that is in a file; `freeze_worker`: one of its Python workers stops so, see `freeze_a_worker`;
+`clock_ahead_ms`: the store's clock, for what needs time to pass; `spark`: false runs epochs in this process.
 Spark's JVM keeps its own standard input open, so it lives on as an orphan whatever happens to its driver.
 """
 
@@ -80,7 +80,8 @@ class Freeze:
             self.write -= 1
             if self.write == -1:
                 Path(self.told).write_text(f"{operation} {place}", encoding="utf-8")
-                os.kill(os.getpid(), signal.SIGSTOP)
+                # To the process, another thread may take it a moment later, and this one has written by then.
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 @dataclass(eq=False)
@@ -134,6 +135,10 @@ if __name__ == "__main__":
         from pyspark import java_gateway
 
         java_gateway.Popen = independent
+        if "freeze_worker" in asked:
+            from tests.harness.tasks.faults.frozen_worker import freeze_a_worker
+
+            freeze_a_worker(**asked["freeze_worker"])
     else:
         from milepost.spark.driver import runner
         from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
