@@ -20,6 +20,12 @@ from tests.harness.jobs.milepost_cli import assert_clear_error, milepost, milepo
 from tests.harness.servers.s3_servers import Seaweed
 from tests.harness.stores.full_disk import no_room, python_workers, spark_jvm
 
+LESS_THAN_AN_ENTRY = 12_000
+"""Bytes: more than any file that is stored of an epoch has, and less than the largest entry of the cache."""
+
+LITTLE_MEMORY = 10_000
+"""Bytes: less than a task of an epoch holds."""
+
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> FlightsJob:
@@ -60,6 +66,41 @@ def test_a_disk_that_fills_while_subtasks_write_state_and_tables(recovering: Rec
     with no_room(python_workers(), 1_000):
         outcome = milepost("run", job.spec_path)
     assert_clear_error(outcome, 8, "ENVIRONMENT_UNUSABLE", "was not written", "Free space on the disk")
+    recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
+    recovering.recover(failed=False)
+
+
+def test_a_disk_that_takes_no_more_of_the_cache_costs_a_read_of_the_store_and_nothing_else(
+    recovering: RecoveringJob,
+) -> None:
+    """The epoch goes on: what the next one finds in no cache, it reads in the store, and caches once there is room."""
+    job = recovering.job
+    cache = Path(job.master().context.cache_directory)
+    with no_room(python_workers(), LESS_THAN_AN_ENTRY):
+        assert milepost("run", job.spec_path).exit_code == 0
+    assert 0 < max(sizes(cache)) < LESS_THAN_AN_ENTRY, "smaller entries were taken, and nothing is left of others"
+    job.assert_tables_equal_the_oracle()
+    job.land([5])
+    assert milepost("run", job.spec_path).exit_code == 0
+    assert max(sizes(cache)) > LESS_THAN_AN_ENTRY
+    job.assert_tables_equal_the_oracle()
+    job.master().verify(deep=True)
+
+
+def test_a_disk_that_takes_no_more_of_what_a_task_cannot_hold_in_memory(
+    recovering: RecoveringJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A subtask declines, and no worker dies; with room the next run spills as much and is right."""
+    monkeypatch.setattr("milepost.spark.driver.runner.budget_bytes", lambda limit_bytes: LITTLE_MEMORY)
+    with no_room(python_workers(), 1_000):
+        outcome = milepost("run", recovering.job.spec_path)
+    assert_clear_error(
+        outcome,
+        8,
+        "ENVIRONMENT_UNUSABLE",
+        "cannot take what does not fit in a task's memory",
+        "Free space on that disk",
+    )
     recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
     recovering.recover(failed=False)
 
