@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
 import shutil
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,6 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.graph.graph import JobGraph
@@ -20,6 +18,7 @@ from milepost.spec.load.load import LoadedJob, load_job
 from tests.harness.chaos.commands import Command, Running
 from tests.harness.chaos.gates import random_gate
 from tests.harness.chaos.model import Model
+from tests.harness.chaos.object_formats import object_body, random_format, storable
 from tests.harness.chaos.places import Places, served_operators
 from tests.harness.chaos.reach import check_reachable, check_whole
 from tests.harness.chaos.small_limits import small_limits
@@ -74,7 +73,9 @@ class ChaosJob:
         document["store"] = store
         landing = f"{places.root}/landing"
         for name, source in document["sources"].items():
-            source |= {"path": f"{landing}/{name}/*.parquet", "settle": "0s"}
+            plain = name == STATIC or remote is not None  # what Spark has read is made once more from Parquet
+            how = {"format": "parquet", "suffix": ".parquet"} if plain else random_format(random)
+            source |= {"path": f"{landing}/{name}/*{how.pop('suffix')}", "settle": "0s"} | how
             if name != STATIC:
                 source |= {"limits_per_epoch": {"max_files": 1}, "on_change": random.choice(("ignore", "reprocess"))}
         document["checkpointing"] |= {
@@ -145,7 +146,7 @@ class ChaosJob:
 
     def land(self, source: str, rows: pa.Table) -> None:
         """Land rows as one object."""
-        objects = self.landed.setdefault(source, {})
+        objects, rows = self.landed.setdefault(source, {}), storable(self.document["sources"][source], rows)
         name = f"{len(objects):04}"
         objects[name] = [(self.put(source, name, rows), rows)]
 
@@ -155,15 +156,15 @@ class ChaosJob:
         if not chances:
             return "nothing"
         source, name = random.choice(chances)
+        rows = storable(self.document["sources"][source], rows)
         self.landed[source][name].append((self.put(source, name, rows), rows))
         return f"{source}/{name}"
 
     def put(self, source: str, name: str, rows: pa.Table) -> str:
         """Store rows as an object of a source. Returns its etag."""
-        body = io.BytesIO()
-        pq.write_table(rows, body)
-        key = f"{'/'.join(self.landing.split('/')[3:])}/{source}/{name}.parquet"
-        reply = self.client.put_object(Bucket=self.bucket, Key=key, Body=body.getvalue())
+        document = self.document["sources"][source]
+        key = "/".join(document["path"].replace("*", name).split("/")[3:])
+        reply = self.client.put_object(Bucket=self.bucket, Key=key, Body=object_body(document, rows))
         return str(reply["ETag"]).strip('"')
 
     def savepoint(self, random: Random) -> str | None:

@@ -70,7 +70,10 @@ def _left(plan: EpochPlan, folder: Path, pieces: list[Piece], schemas: Mapping[s
         checkpoint_id=int(plan.checkpoint_id),
         token=int(plan.token),
         base=int(plan.base),
-        inputs={one.name: tuple((PurePosixPath(obj.key).stem, obj.etag) for obj in one.objects) for one in plan.inputs},
+        inputs={
+            one.name: tuple((PurePosixPath(obj.key).name.partition(".")[0], obj.etag) for obj in one.objects)
+            for one in plan.inputs
+        },
         uids=frozenset(one.uid for one in spec.operators),
         sinks=frozenset(one.name for one in spec.sinks),
         quality=tuple(spec.quality),
