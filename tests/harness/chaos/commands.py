@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.protocol.manifest.transaction.requests import UnpinRequest
 from milepost.protocol.records.errors import CheckpointError
 from milepost.spec.load.load import LoadedJob, load_job
 from tests.harness.chaos.small_limits import shorten_grace, shrink
@@ -247,6 +248,7 @@ def _done(job: LoadedJob, runner: CapturingRunner | SparkRunner, command: Comman
             return master.collect_garbage().deleted_objects
         case Act.COLLECT:
             shorten_grace(master.context.timeout_ms)
+            _let_go(master, session)
             found = master.collect_garbage()
             listed = len(found.listed) + sum(len(table.listed) for table in found.tables)
             return found.deleted_objects + found.pruned_files + listed + len(found.staged)
@@ -254,6 +256,12 @@ def _done(job: LoadedJob, runner: CapturingRunner | SparkRunner, command: Comman
             return master.fsck().exit_code
         case Act.SETTLE:
             return master.finish_reconciliation(session)
+
+
+def _let_go(master: JobMaster, session: Session) -> None:
+    """Take every pin off the list: as nothing runs, who held one was killed, and its time may be over as well."""
+    for pin in master.context.head().state.pins:
+        master.context.transact(UnpinRequest(session.session_id, pin.name))
 
 
 def _started(master: JobMaster, command: Command) -> Any:

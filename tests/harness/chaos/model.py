@@ -16,6 +16,7 @@ import pyarrow as pa
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
 from milepost.spec.load.load import LoadedJob
+from tests.harness.chaos.again import as_tables_show, by_the_law, columns_again
 from tests.harness.chaos.gates import refusals
 from tests.harness.chaos.replay import replayed
 from tests.harness.chaos.tries import Try, read_try
@@ -56,13 +57,18 @@ class Model:
             versions = {name: _versions(objects) for name, objects in landed.items()}
             tries = replayed(job, tries, versions, self.folder.parent / "replay")
         self._check_positions(job, tries, landed)
-        graph, captured = job.graph(), Captured()
+        graph, captured, shown = job.graph(), Captured(), Captured()
+        schemas = {self._now(node): schema for one in tries for node, schema in one.schemas.items()}
         for one in tries:
             assert not (why := list(refusals(one, graph))), f"checkpoint {one.checkpoint_id} is completed, but {why}"
             for node, stamp_us, rows in one.pieces:
-                captured.add(self._now(node), one.checkpoint_id, stamp_us, rows)
-        schemas = {self._now(node): schema for one in tries for node, schema in one.schemas.items()}
-        check_job(job, captured, schemas, tuple(one.checkpoint_id for one in tries), self._began(job, tries))
+                now = self._now(node)
+                captured.add(now, one.checkpoint_id, stamp_us, by_the_law(rows, schemas.get(now, rows.schema)))
+                shown.add(now, one.checkpoint_id, stamp_us, as_tables_show(rows, schemas.get(now, rows.schema)))
+        older = self._older_than_columns(job, tries)
+        lineage = tuple(one.checkpoint_id for one in tries)
+        given = {name: shown if name in older else captured for name in graph.sink_inputs}
+        check_job(job, captured, schemas, lineage, self._began(job, tries), given.__getitem__)
         return len(tries)
 
     def tries(self, job: LoadedJob) -> list[Try]:
@@ -80,7 +86,9 @@ class Model:
         if not tries:
             return set()
         uids = {one.uid for one in job.spec.operators} - {self._now(uid) for uid in tries[-1].uids}
-        return uids | ({one.name for one in job.spec.sinks} - tries[-1].sinks)
+        known = {self._now(node): schema for node, schema in tries[-1].schemas.items()}
+        columns = {uid for uid, name in columns_again(job.spec) if uid not in known or name not in known[uid].names}
+        return uids | columns | ({one.name for one in job.spec.sinks} - tries[-1].sinks)
 
     def lineages(self, job: LoadedJob) -> dict[int, Lineage]:
         """Return what led to each checkpoint that a job ever completed: to a restored one, what it is a copy of."""
@@ -135,6 +143,20 @@ class Model:
             if sink.mode == "upsert" and graph.nodes[uid := graph.keyed_by(sink.uid)].kind in _FILL_TABLES:
                 sinks[name] = operators[uid]
         return Began(operators, sinks)
+
+    def _older_than_columns(self, job: LoadedJob, tries: Sequence[Try]) -> set[str]:
+        """Return the sinks that were there before a column came to their aggregate: no rows were made anew for it."""
+        numbers, found = [one.checkpoint_id for one in tries], set[str]()
+        graph = job.graph()
+        for uid, column in columns_again(job.spec):
+            with_it = [
+                {self._now(node) for node, schema in one.schemas.items() if column in schema.names} for one in tries
+            ]
+            came = _since(uid, with_it, numbers)
+            for name, sink in graph.sink_inputs.items():
+                if sink.uid == uid and _since(name, [one.sinks for one in tries], numbers) < came:
+                    found.add(name)
+        return found
 
     def _now(self, output: str) -> str:
         """Return what an output is called now."""

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from milepost.protocol.records.errors import InvalidRequest
+from tests.harness.chaos.again import AGAIN
 from tests.harness.chaos.chaos_job import ChaosJob
 from tests.harness.chaos.places import formats_of
 from tests.harness.law.kinds.lookups import STATIC
@@ -81,6 +82,22 @@ def _added(job: ChaosJob, random: Random) -> bool:
     return True
 
 
+def _column_added(job: ChaosJob, random: Random) -> bool:
+    """Let an aggregate that nothing reads say one of its numbers once more, by another name: its state tells it."""
+    read = {name for one in job.document["operators"] for name in one["inputs"]}
+    chances = [one for one in job.document["operators"] if one["kind"] == "aggregate" and one["uid"] not in read]
+    known = _known(job)
+    chances = [
+        one for one in chances if one["uid"] in known and not any(name.startswith(AGAIN) for name in one["aggregates"])
+    ]
+    if not chances:
+        return False
+    chosen = random.choice(chances)
+    name, call = random.choice(list(chosen["aggregates"].items()))
+    chosen["aggregates"] = chosen["aggregates"] | {f"{AGAIN}{name}": call}
+    return True
+
+
 def _another_table(job: ChaosJob, random: Random) -> bool:
     """Add one more table of an output that has one."""
     if not job.document["sinks"]:
@@ -128,6 +145,7 @@ _CHANGES: dict[str, Callable[[ChaosJob, Random], bool]] = {
     "operator added": _added,
     "operator removed": _removed,
     "table added": _another_table,
+    "aggregate added": _column_added,
 }
 _OF_SPARK = ("buffers of another size", "another number of checkpoints is retained")
 """Changes after which a job's tries can be made once more by the spec that it has."""

@@ -1,0 +1,40 @@
+"""Columns that came to an aggregate later: each says once more what another one says, by a name of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from milepost.spec.job.spec import JobSpec
+
+AGAIN = "again_"
+"""What the name of such a column begins with; the rest is the other's."""
+
+
+def columns_again(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Yield the operators that have such a column, each with it."""
+    for one in spec.operators:
+        for name in getattr(one, "aggregates", ()):
+            if name.startswith(AGAIN):
+                yield one.uid, name
+
+
+def by_the_law(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows that were put out before such a column came as they had been with it."""
+    missing = _missing(rows, schema)
+    for name in missing:
+        rows = rows.append_column(schema.field(name), rows[name.removeprefix(AGAIN)])
+    return rows.select(schema.names) if missing else rows
+
+
+def as_tables_show(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows that were put out before such a column came as a table shows them: it has nulls there."""
+    missing = _missing(rows, schema)
+    for name in missing:
+        rows = rows.append_column(schema.field(name), pa.nulls(len(rows), schema.field(name).type))
+    return rows.select(schema.names) if missing else rows
+
+
+def _missing(rows: pa.Table, schema: pa.Schema) -> list[str]:
+    return [name for name in schema.names if name.startswith(AGAIN) and name not in rows.column_names]
