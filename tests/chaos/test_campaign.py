@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -24,6 +25,6 @@ def test_a_random_job_equals_the_model_after_faults_kills_commands_and_changes()
 
 
 @pytest.mark.referee
-def test_a_random_job_equals_the_model_after_a_whole_campaign_of_its_own() -> None:
-    told = hold("--seed", "232", "--jobs", "1")
+def test_random_jobs_equal_the_model_in_a_campaign_with_the_seed_of_this_run() -> None:
+    told = hold("--seed", os.environ["MILEPOST_SEED"], "--minutes", "2.5")
     assert told.endswith("nothing was lost, nothing doubled")
