@@ -139,3 +139,16 @@ def test_gc_lists_and_deletes_what_nothing_needs_of_a_sink_that_left(
     assert files(job) == kept
     report = job.master.fsck()
     assert [(one.where, one.key) for one in report.foreign] == [(f"sink {found.sink}", "notes.txt")]
+
+
+def test_a_sink_of_the_same_name_in_files_takes_nothing_of_them(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoints say which table they are of, not the name."""
+    kept = needed(job)
+    job.edit("sinks:\n", "sinks:\n  - {name: table, input: latest, format: parquet, path: ../lake/t, mode: upsert}\n")
+    assert job.master.fsck().foreign == ()
+    for hour in (7, 9, 11):
+        at_hour(monkeypatch, hour)
+        job.master.collect_garbage()
+    assert files(job) == kept
