@@ -10,25 +10,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import IO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 
 from milepost.dataflow.operators.contract import ONLY_TABLE, StatefulOperator
 from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.dataflow.spilled.ordered_rows import ordered_rows
-from milepost.dataflow.spilled.scratch_reading import content_of_scratch
 from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.epoch.code_hash import code_by_name
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
 from milepost.epoch.plan import InputRecord, encode_input_record
-from milepost.jobmaster.compatibility.preflight import expected_operator
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.code import LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
@@ -45,27 +39,24 @@ from milepost.jobmaster.rollback.imported_checkpoint import (
 from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
 from milepost.jobmaster.savepoints.restore import check_tables, startable
+from milepost.jobmaster.savepoints.state_table import read_table
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.protocol.records.ids import OperatorUid, TimelineId
-from milepost.protocol.records.locations import file_url
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec
 from milepost.state.keyed.keyed_state import restore_state
 from milepost.state.keyed.slices import STATE_COPIES, joined_handle, row_bytes, slices_within
-from milepost.state.layers.exact_keys import key_numbers
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.bodies import pieces_of
-from milepost.storage.checked import stored_file, write_content_addressed
+from milepost.storage.checked import write_content_addressed
 from milepost.storage.layout import INPUTS_PREFIX, state_prefix
 
 _KINDS = "aggregate, deduplicate, process"
 _GROUP = "__key_group"
-_CSV_BLOCK_BYTES = 16 << 20
 
 _SLICE_BYTES = 64 << 20
 """Memory of a slice of a subtask's key groups while it is written."""
@@ -168,112 +159,6 @@ def _spec(context: JobContext, loaded: LoadedCode, uid: str) -> StatefulSpec:
             f" {_KINDS}. Nothing was changed."
         )
     return spec
-
-
-def read_table(
-    context: JobContext, loaded: LoadedCode, spec: StatefulSpec, file: str
-) -> tuple[StatefulOperator, SpilledRows]:
-    """Read a table of an operator's state, all of it. Strict: the very columns and types, no key twice.
-
-    What only Spark knows of the operator's types is taken from the table, of CSV from its first 16 MB; the first epoch
-    compares it.
-
-    Returns: the operator that has this state, and its rows.
-    Raises: NotFound: no such file. InvalidRequest: it is not such a table.
-    """
-    url = file if "://" in file else file_url(Path(file).absolute())
-    folder, _, name = url.rpartition("/")
-    with ExitStack() as opened:
-        try:
-            body = opened.enter_context(stored_file(context.other_store(folder), name))
-        except NotFound as error:
-            raise NotFound(
-                f"there is no file {file} with the state of operator {spec.uid}. Nothing was changed.", uid=spec.uid
-            ) from error
-        return _read_table(loaded, spec, file, name, body)
-
-
-def _read_table(
-    loaded: LoadedCode, spec: StatefulSpec, file: str, name: str, body: IO[bytes]
-) -> tuple[StatefulOperator, SpilledRows]:
-    def refused(error: Exception) -> InvalidRequest:
-        problem = f"it cannot be read: {str(error).splitlines()[0]}"
-        return InvalidRequest(f"{file}, the state of operator {spec.uid}: {problem}. Nothing was changed.")
-
-    with content_of_scratch(refused):
-        if Path(name).suffix == ".csv" and sum(piece.count(b'"') for piece in pieces_of(body)) % 2:
-            raise pa.ArrowInvalid("it has an odd number of quotes, as one that was cut off within a quoted value has")
-        found, _ = _parsed(name, body, None)
-        operator = expected_operator({ONLY_TABLE: found}, spec, loaded.graph, loaded)
-        assert operator is not None, "every class is loaded"
-        if len(operator.tables) > 1:
-            raise InvalidRequest(
-                f"operator {spec.uid}: its state has the tables {', '.join(map(repr, operator.tables))}; one table "
-                "can be bootstrapped in this version. Nothing was changed.",
-                hint="leave count(distinct …) out, and over updates min, max, arg_min, arg_max",
-                uid=spec.uid,
-            )
-        expected = pa.schema([pa.field(field.name, field.type) for field in operator.tables[ONLY_TABLE].schema])
-        found, pieces = _parsed(name, body, expected)
-        types = {field.name: field.type for field in found}
-        wanted = {field.name: field.type for field in expected}
-        if types != wanted or len(found) != len(wanted):
-            raise _unfit(operator, file, _told_differences(types, wanted) or "a column occurs twice")
-        rows = SpilledRows(expected, (piece.select(expected.names).cast(expected) for piece in pieces))
-    if not rows.num_rows:
-        raise _unfit(operator, file, "it has no rows")
-    repeated = rows.num_rows - _distinct_keys(rows, operator.tables[ONLY_TABLE].key)
-    if repeated:
-        raise _unfit(operator, file, f"{repeated} of its rows repeat the key of another")
-    return operator, rows
-
-
-def _told_differences(types: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataType]) -> str:
-    wrong = sorted(name for name in {*types, *wanted} if types.get(name) != wanted.get(name))
-    return ", ".join(f"{one}: {types.get(one, 'absent')}, expected {wanted.get(one, 'absent')}" for one in wrong)
-
-
-def _distinct_keys(rows: SpilledRows, key: Sequence[str]) -> int:
-    """Return how many keys the rows have."""
-
-    def once(keys: pa.Table) -> pa.Table:
-        keys = keys.combine_chunks()
-        return keys.take(pa.array(np.unique(key_numbers(keys), return_index=True)[1]))
-
-    return sum(keys.num_rows for keys in ordered_rows((piece.select(list(key)) for piece in rows), key, once))
-
-
-def _parsed(name: str, body: IO[bytes], expected: pa.Schema | None) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """Return the columns of a file, and its rows, some at a time."""
-    suffix, source = Path(name).suffix, pa.PythonFile(body, mode="r")
-    body.seek(0)
-    if suffix == ".parquet":
-        file = pq.ParquetFile(source)
-        return file.schema_arrow, map(file.read_row_group, range(file.num_row_groups))
-    if suffix == ".csv":
-        convert = pyarrow.csv.ConvertOptions(
-            column_types=expected, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
-        )
-        reading = pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES)
-        # Else a quoted newline at which a block happens to end would begin another row, and nothing would say so.
-        parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
-        reader = pyarrow.csv.open_csv(source, read_options=reading, parse_options=parsing, convert_options=convert)
-        return reader.schema, _batches(reader)
-    raise InvalidRequest(f"{name}: expected a file .parquet or .csv. Nothing was changed.")
-
-
-def _batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    return (pa.Table.from_batches([batch]) for batch in batches)
-
-
-def _unfit(operator: StatefulOperator, file: str, problem: str) -> InvalidRequest:
-    table = operator.tables[ONLY_TABLE]
-    columns = ", ".join(f"{field.name}: {field.type}" for field in table.schema)
-    return InvalidRequest(
-        f"{file} is no table of the state of operator {operator.uid}: {problem}. Nothing was changed.",
-        hint=f"its columns are {columns}; its key is {', '.join(table.key)}, each once",
-        uid=operator.uid,
-    )
 
 
 def _snapshot(

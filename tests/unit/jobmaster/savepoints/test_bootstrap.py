@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import struct
+from contextlib import nullcontext
 from pathlib import Path
+from threading import Event
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from milepost.cli.terminal.tables import write_file
-from milepost.jobmaster.savepoints import bootstrap
+from milepost.jobmaster.savepoints import bootstrap, state_table
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.saved_job import OtherJob
@@ -186,12 +189,43 @@ def test_a_newline_in_a_quoted_value_begins_no_row_wherever_the_file_is_cut_to_b
     values = ["a" * length + "\n9,9,b" for length in range(60)]
     file = tmp_path / "pairs.csv"
     file.write_text("k,seen,first,__timer\n" + "".join(f'{k},1,"{value}",\n' for k, value in enumerate(values, 100)))
-    monkeypatch.setattr(bootstrap, "_CSV_BLOCK_BYTES", 128)
+    monkeypatch.setattr(state_table, "_CSV_BLOCK_BYTES", 128)
     other = beside(job)
     other.master.bootstrap({"pairs": str(file)})
     state = other.master.state("pairs").sort_by("k")
     assert state["k"].to_pylist() == [*range(100, 160)]
     assert state["first"].to_pylist() == values
+
+
+class ReadByTwo(io.BytesIO):
+    """A file whose third block is given when somebody else has begun to read it, or soon."""
+
+    begun, reads = Event(), 0
+
+    def seek(self, *to: int) -> int:
+        place = super().seek(*to)
+        self.begun.set()
+        self.begun, self.reads = Event(), 0
+        return place
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.reads += 1
+        if self.reads == 3:
+            self.begun.wait(0.2)
+        return super().read(size)
+
+
+def test_a_table_in_csv_is_read_to_its_last_row_although_its_columns_were_looked_at_before(
+    job: CountedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader of CSV asks ahead in a thread of its own: one that had looked took blocks from the one behind it."""
+    file = tmp_path / "pairs.csv"
+    file.write_text("k,seen,first,__timer\n" + "".join(f"{k},1,a,\n" for k in range(500)))
+    monkeypatch.setattr(state_table, "_CSV_BLOCK_BYTES", 512)
+    monkeypatch.setattr(state_table, "stored_file", lambda store, key: nullcontext(ReadByTwo(store.get(key))))
+    other = beside(job)
+    other.master.bootstrap({"pairs": str(file)})
+    assert sorted(other.master.state("pairs")["k"].to_pylist()) == [*range(500)]
 
 
 def test_a_table_that_was_cut_off_within_a_quoted_value_is_refused_by_name(job: CountedJob, tmp_path: Path) -> None:

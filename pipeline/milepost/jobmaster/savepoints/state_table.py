@@ -1,0 +1,175 @@
+"""A table of an operator's state, read from a file: strictly, and a few rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from milepost.dataflow.operators.contract import ONLY_TABLE, StatefulOperator
+from milepost.dataflow.spilled.ordered_rows import ordered_rows
+from milepost.dataflow.spilled.scratch_reading import content_of_scratch
+from milepost.dataflow.spilled.spilled_rows import SpilledRows
+from milepost.jobmaster.compatibility.preflight import expected_operator
+from milepost.jobmaster.job.code import LoadedCode
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.records.errors import InvalidRequest, NotFound
+from milepost.protocol.records.locations import file_url
+from milepost.spec.job.spec import StatefulSpec
+from milepost.state.layers.exact_keys import key_numbers
+from milepost.storage.checked import stored_file
+
+_CSV_BLOCK_BYTES = 16 << 20
+
+
+def read_table(
+    context: JobContext, loaded: LoadedCode, spec: StatefulSpec, file: str
+) -> tuple[StatefulOperator, SpilledRows]:
+    """Read a table of an operator's state, all of it. Strict: the very columns and types, no key twice.
+
+    What only Spark knows of the operator's types is taken from the table, of CSV from its first 16 MB; the first epoch
+    compares it.
+
+    Returns: the operator that has this state, and its rows.
+    Raises: NotFound: no such file. InvalidRequest: it is not such a table.
+    """
+    url = file if "://" in file else file_url(Path(file).absolute())
+    folder, _, name = url.rpartition("/")
+    with ExitStack() as opened:
+        try:
+            body = opened.enter_context(stored_file(context.other_store(folder), name))
+        except NotFound as error:
+            raise NotFound(
+                f"there is no file {file} with the state of operator {spec.uid}. Nothing was changed.", uid=spec.uid
+            ) from error
+        return _read_table(loaded, spec, file, name, body)
+
+
+def _read_table(
+    loaded: LoadedCode, spec: StatefulSpec, file: str, name: str, body: IO[bytes]
+) -> tuple[StatefulOperator, SpilledRows]:
+    def refused(error: Exception) -> InvalidRequest:
+        problem = f"it cannot be read: {str(error).splitlines()[0]}"
+        return InvalidRequest(f"{file}, the state of operator {spec.uid}: {problem}. Nothing was changed.")
+
+    with content_of_scratch(refused):
+        operator = expected_operator({ONLY_TABLE: _columns(name, body)}, spec, loaded.graph, loaded)
+        assert operator is not None, "every class is loaded"
+        if len(operator.tables) > 1:
+            raise InvalidRequest(
+                f"operator {spec.uid}: its state has the tables {', '.join(map(repr, operator.tables))}; one table "
+                "can be bootstrapped in this version. Nothing was changed.",
+                hint="leave count(distinct …) out, and over updates min, max, arg_min, arg_max",
+                uid=spec.uid,
+            )
+        expected = pa.schema([pa.field(field.name, field.type) for field in operator.tables[ONLY_TABLE].schema])
+        with _opened(name, body, expected) as (found, pieces):
+            types = {field.name: field.type for field in found}
+            wanted = {field.name: field.type for field in expected}
+            if types != wanted or len(found) != len(wanted):
+                raise _unfit(operator, file, _told_differences(types, wanted) or "a column occurs twice")
+            rows = SpilledRows(expected, (piece.select(expected.names).cast(expected) for piece in pieces))
+    if not rows.num_rows:
+        raise _unfit(operator, file, "it has no rows")
+    repeated = rows.num_rows - _distinct_keys(rows, operator.tables[ONLY_TABLE].key)
+    if repeated:
+        raise _unfit(operator, file, f"{repeated} of its rows repeat the key of another")
+    return operator, rows
+
+
+def _told_differences(types: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataType]) -> str:
+    wrong = sorted(name for name in {*types, *wanted} if types.get(name) != wanted.get(name))
+    return ", ".join(f"{one}: {types.get(one, 'absent')}, expected {wanted.get(one, 'absent')}" for one in wrong)
+
+
+def _distinct_keys(rows: SpilledRows, key: Sequence[str]) -> int:
+    """Return how many keys the rows have."""
+
+    def once(keys: pa.Table) -> pa.Table:
+        keys = keys.combine_chunks()
+        return keys.take(pa.array(np.unique(key_numbers(keys), return_index=True)[1]))
+
+    return sum(keys.num_rows for keys in ordered_rows((piece.select(list(key)) for piece in rows), key, once))
+
+
+class _CsvContent:
+    """A file from its beginning, for pyarrow, whose reader asks ahead in a thread of its own.
+
+    Attributes:
+        quotes: in what was read of it.
+    """
+
+    closed = False
+
+    def __init__(self, body: IO[bytes]) -> None:
+        body.seek(0)
+        self.quotes = 0
+        self._body, self._lock, self._ended = body, Lock(), False
+
+    def read(self, size: int = -1) -> bytes:
+        with self._lock:
+            piece = b"" if self._ended else self._body.read(size)
+            self.quotes += piece.count(b'"')
+            return piece
+
+    def end(self) -> None:
+        """Leave the file to who reads it next: what is asked from now on gets nothing of it."""
+        with self._lock:
+            self._ended = True
+
+
+def _columns(name: str, body: IO[bytes]) -> pa.Schema:
+    """Return the columns of a file."""
+    with _opened(name, body, None) as (columns, _):
+        return columns
+
+
+@contextmanager
+def _opened(name: str, body: IO[bytes], expected: pa.Schema | None) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
+    """The columns of a file, of CSV with the types that are expected of them, and its rows, some at a time."""
+    suffix = Path(name).suffix
+    if suffix == ".parquet":
+        body.seek(0)
+        file = pq.ParquetFile(pa.PythonFile(body, mode="r"))
+        yield file.schema_arrow, map(file.read_row_group, range(file.num_row_groups))
+    elif suffix == ".csv":
+        content = _CsvContent(body)
+        convert = pyarrow.csv.ConvertOptions(
+            column_types=expected, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+        )
+        reading = pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES)
+        # Else a quoted newline at which a block happens to end would begin another row, and nothing would say so.
+        parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        source = pa.PythonFile(content, mode="r")
+        try:
+            reader = pyarrow.csv.open_csv(source, read_options=reading, parse_options=parsing, convert_options=convert)
+            yield reader.schema, _rows_of(reader, content)
+        finally:
+            content.end()
+    else:
+        raise InvalidRequest(f"{name}: expected a file .parquet or .csv. Nothing was changed.")
+
+
+def _rows_of(reader: Iterable[pa.RecordBatch], content: _CsvContent) -> Iterator[pa.Table]:
+    """Yield the rows of a file in CSV. Raises ArrowInvalid: at its end it is within a quoted value."""
+    for batch in reader:
+        yield pa.Table.from_batches([batch])
+    if content.quotes % 2:
+        raise pa.ArrowInvalid("it has an odd number of quotes, as one that was cut off within a quoted value has")
+
+
+def _unfit(operator: StatefulOperator, file: str, problem: str) -> InvalidRequest:
+    table = operator.tables[ONLY_TABLE]
+    columns = ", ".join(f"{field.name}: {field.type}" for field in table.schema)
+    return InvalidRequest(
+        f"{file} is no table of the state of operator {operator.uid}: {problem}. Nothing was changed.",
+        hint=f"its columns are {columns}; its key is {', '.join(table.key)}, each once",
+        uid=operator.uid,
+    )
