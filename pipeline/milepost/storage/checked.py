@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
@@ -15,7 +14,7 @@ from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.protocol.retention.handle_check import MISSING, digest_fault, handle_fault
 from milepost.storage.bodies import write_all
 from milepost.storage.concurrency.asked_ahead import asked_ahead
-from milepost.storage.scratch_disk import on_scratch_disk
+from milepost.storage.scratch_disk import on_scratch_disk, scratch_file
 
 IN_MEMORY_BYTES = 16 << 20
 """An object of more bytes is read piece by piece: none of its readers holds it."""
@@ -25,6 +24,9 @@ _REQUEST_BYTES = 8 << 20
 
 _AHEAD_BYTES = 32 << 20
 """Of small objects that are read ahead."""
+
+_TAKE = "take an object that is too large to be held in memory"
+"""What the disk cannot do when it refuses."""
 
 
 def handle_of(key: str, body: bytes) -> ObjectHandle:
@@ -72,7 +74,7 @@ def handle_file(store: ObjectStore, handle: ObjectHandle) -> Iterator[IO[bytes]]
     if handle.size <= IN_MEMORY_BYTES:
         yield io.BytesIO(read_handle(store, handle))
         return
-    with tempfile.TemporaryFile(buffering=0) as scratch:
+    with scratch_file(_TAKE) as scratch:
         _check_pieces(store, handle, scratch)
         yield scratch
 
@@ -105,7 +107,7 @@ def stored_file(store: ObjectStore, key: str) -> Iterator[IO[bytes]]:
     if stat.size <= IN_MEMORY_BYTES:
         yield io.BytesIO(store.get_if_match(key, stat.etag))
         return
-    with tempfile.TemporaryFile(buffering=0) as scratch:
+    with scratch_file(_TAKE) as scratch:
         digest_of(store, stat, scratch)
         yield scratch
 
@@ -144,7 +146,7 @@ def digest_of(store: ObjectStore, stat: ObjectStat, scratch: IO[bytes] | None = 
     for piece in stored_pieces(store, stat):
         digest.update(piece)
         if scratch is not None:
-            with on_scratch_disk("take an object that is too large to be held in memory", who=who):
+            with on_scratch_disk(_TAKE, who=who):
                 write_all(scratch, piece)
     if scratch is not None:
         scratch.seek(0)

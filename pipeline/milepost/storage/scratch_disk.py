@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from typing import IO
 
+from milepost.protocol.records.disks import disk_refusal
 from milepost.protocol.records.errors import EnvironmentUnusable
 
 _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
@@ -24,7 +26,23 @@ def on_scratch_disk(what: str, *, who: str = "", now_true: str = "Nothing was ch
     except OSError as error:
         if error.errno not in _REFUSALS:
             raise
-        raise EnvironmentUnusable(
-            f"{who}{tempfile.gettempdir()} cannot {what} ({error}). {now_true}",
-            hint="Free space there, or set TMPDIR to a folder on another disk.",
-        ) from error
+        raise _refused(what, error, who, now_true) from error
+
+
+@contextmanager
+def scratch_file(what: str, *, who: str = "") -> Iterator[IO[bytes]]:
+    """Yield a file there, without a name and without a buffer. Args: as of `on_scratch_disk`.
+
+    Raises: EnvironmentUnusable: none can be made, for whatever reason.
+    """
+    with ExitStack() as opened:
+        try:
+            file = opened.enter_context(tempfile.TemporaryFile(buffering=0))
+        except OSError as error:
+            raise _refused(what, error, who, "Nothing was changed.") from error
+        yield file
+
+
+def _refused(what: str, error: OSError, who: str, now_true: str) -> EnvironmentUnusable:
+    elsewhere = "set TMPDIR to a folder on another disk"
+    return disk_refusal(tempfile.gettempdir(), what, error, elsewhere=elsewhere, now_true=now_true, who=who)

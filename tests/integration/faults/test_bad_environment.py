@@ -99,7 +99,7 @@ def test_a_disk_that_takes_no_more_of_what_a_task_cannot_hold_in_memory(
         8,
         "ENVIRONMENT_UNUSABLE",
         "cannot take what does not fit in a task's memory",
-        "Free space on that disk",
+        "set MILEPOST_CACHE_DIR",
     )
     recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
     recovering.recover(failed=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -121,7 +122,7 @@ def test_a_large_object_is_never_asked_for_as_a_whole(store) -> None:
 def test_a_full_disk_is_told_with_what_to_do(store, monkeypatch) -> None:
     """Of the last few bytes as well, which a buffer would hold back until the file is read or closed."""
     handle = write_content_addressed(store, "a/", "", b"12345678901")
-    monkeypatch.setattr(checked.tempfile, "TemporaryFile", partial(Path("/dev/full").open, "w+b"))
+    monkeypatch.setattr(tempfile, "TemporaryFile", partial(Path("/dev/full").open, "w+b"))
     with pytest.raises(EnvironmentUnusable, match="too large to be held in memory") as raised:
         read_file(store, handle)
     assert "TMPDIR" in str(raised.value.hint)

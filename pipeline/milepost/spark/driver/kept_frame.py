@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.protocol.records.disks import disk_refusal
 from milepost.spark.driver.epoch_graph import Stage, epoch_frame
 from milepost.spark.task.epoch_tasks import Batches
 from milepost.spark.worker.spark_task import spark_task
@@ -66,9 +66,12 @@ class KeptFrame:
                 for number, stage in enumerate(stages):
                     _file(folder, number).write_bytes(CloudPickleSerializer().dumps(stage.task))
             except OSError as error:
-                raise EnvironmentUnusable(
-                    f"{context._temp_dir} cannot take what the tasks of an epoch do ({error}). Nothing was run.",
-                    hint="free space there, or name a folder on another disk: `spark.local.dir` below `spark.conf`",
+                raise disk_refusal(
+                    context._temp_dir,
+                    "take what the tasks of an epoch do",
+                    error,
+                    elsewhere="name a folder on another disk: `spark.local.dir` below `spark.conf`",
+                    now_true="Nothing was run.",
                 ) from error
             context.setLocalProperty(_PLACE, folder)
             # Run under its own name, the frame would give the rows again that it exchanged the last time.

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.protocol.records.disks import disk_refusal
 
 Guard = Callable[[str], AbstractContextManager[None]]
 """What the disk refuses is told by it; given what it cannot do, "take" or "give back"."""
@@ -89,11 +89,12 @@ def _of_task(directory: str, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise EnvironmentUnusable(
-            f"node-local folder {directory} cannot {what} what does not fit in a task's memory ({error}). "
-            "Nothing of this epoch is visible.",
-            hint="Free space on that disk, or set MILEPOST_CACHE_DIR to a folder on another one.",
-            directory=directory,
+        raise disk_refusal(
+            directory,
+            f"{what} what does not fit in a task's memory",
+            error,
+            elsewhere="set MILEPOST_CACHE_DIR to a folder on another disk",
+            now_true="Nothing of this epoch is visible.",
         ) from error
 
 

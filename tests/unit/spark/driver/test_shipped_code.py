@@ -47,7 +47,7 @@ def test_a_disk_that_takes_no_archive_is_told_and_nothing_is_left_on_it(tmp_path
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
     try:
-        with pytest.raises(EnvironmentUnusable, match=r"cannot be packed in .*code-1.*File too large"):
+        with pytest.raises(EnvironmentUnusable, match=r"code-1 cannot take the code .*File too large"):
             shipped_code.shipped_code()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -29,7 +28,7 @@ from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.storage.checked import digest_of
 from milepost.storage.concurrency.asked_ahead import asked_ahead
 from milepost.storage.concurrency.at_once import at_once
-from milepost.storage.scratch_disk import on_scratch_disk
+from milepost.storage.scratch_disk import on_scratch_disk, scratch_file
 
 _PARALLEL_READS = 8
 _AHEAD_BYTES = 32 << 20
@@ -240,9 +239,10 @@ class TableFiles:
                     size, sha256 = len(body), hashlib.sha256(body).hexdigest() if verify else ""
                     reader = pa.BufferReader(body)
                 else:
-                    scratch = opened.enter_context(tempfile.TemporaryFile(buffering=0))
+                    who = f"sink {self._sink}: "
+                    scratch = opened.enter_context(scratch_file("take a table's file", who=who))
                     stat = self._store.stat(file.key)
-                    size, sha256 = stat.size, digest_of(self._store, stat, scratch, who=f"sink {self._sink}: ")
+                    size, sha256 = stat.size, digest_of(self._store, stat, scratch, who=who)
                     reader = pa.PythonFile(scratch, mode="r")
             except NotFound as error:
                 raise StateCorrupt(f"sink {self._sink}: {file.key} is missing", key=file.key) from error

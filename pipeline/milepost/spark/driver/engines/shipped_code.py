@@ -17,6 +17,7 @@ from urllib.request import url2pathname
 
 from milepost.epoch.code_hash import CODE_HASH, PACKAGE, hash_sources, sources_of
 from milepost.epoch.private_cache import private_cache
+from milepost.protocol.records.disks import disk_refusal
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spec.values.spark_settings import ARCHIVES, PYTHON, SESSION_PYTHON
 
@@ -92,8 +93,10 @@ def _write(archive: Path) -> None:
                     written.writestr(about, body, zipfile.ZIP_DEFLATED)
             packed.replace(archive)
     except OSError as error:
-        raise EnvironmentUnusable(
-            f"the code that is sent to Spark's executors cannot be packed in {archive.parent} ({error}). "
-            "Nothing was run.",
-            hint="free space there, or set XDG_CACHE_HOME to a folder on another disk",
+        raise disk_refusal(
+            str(archive.parent),
+            "take the code that is sent to Spark's executors",
+            error,
+            elsewhere="set XDG_CACHE_HOME to a folder on another disk",
+            now_true="Nothing was run.",
         ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import errno
 import io
+import tempfile
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
@@ -197,7 +198,7 @@ def test_a_disk_that_is_too_full_for_a_copy_of_a_file_is_told_with_what_to_do(
     file = files.stage([pa.table({"k": [1], "v": ["a"]}, schema=KEYED)], StagingPlace(1, 1, 0, _ALL_AT_ONCE), "0")
     assert file is not None
     monkeypatch.setattr(table_files, "IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr(table_files.tempfile, "TemporaryFile", partial(Path("/dev/full").open, "w+b"))
+    monkeypatch.setattr(tempfile, "TemporaryFile", partial(Path("/dev/full").open, "w+b"))
     with pytest.raises(EnvironmentUnusable, match=r"sink table: .* cannot take"):
         files.fetch(file, Reading(KEYED, verify=True))
 
@@ -211,7 +212,7 @@ def test_a_disk_that_does_not_give_a_copy_back_is_told_and_the_file_is_not_calle
     assert file is not None
     with monkeypatch.context() as patch:
         patch.setattr(table_files, "IN_MEMORY_BYTES", 0)
-        patch.setattr(table_files.tempfile, "TemporaryFile", lambda **_: BrokenDisk())
+        patch.setattr(tempfile, "TemporaryFile", lambda **_: BrokenDisk())
         with pytest.raises(EnvironmentUnusable, match=r"sink table: .* cannot give back"):
             files.fetch(file, Reading(KEYED, verify=True))
     store.put(file.key, b"PAR1" + bytes(file.size - 8) + b"PAR1")
