@@ -30,14 +30,14 @@ from bench.scheduled.parts import measure_airflow
 from bench.studies.command_memory import measure_memory, render_memory
 from bench.studies.command_times import measure_commands, render_commands
 from bench.studies.driver import measure_driver, render_driver
-from bench.studies.months import FORMATS, measure_months
-from bench.studies.months_report import render_months
-from bench.studies.neighbours import measure_neighbours
+from bench.studies.months.neighbours import measure_neighbours
+from bench.studies.months.report import render_months
+from bench.studies.months.small_job import FORMATS, measure_months
+from bench.studies.months.small_objects import measure_small_objects
 from bench.studies.old_job import grow_old
 from bench.studies.old_job_report import render_old_job
 from bench.studies.round_trips import measure_round_trips
 from bench.studies.round_trips_report import draw_round_trips, render_round_trips
-from bench.studies.small_objects import measure_small_objects
 from bench.studies.tables import lacking_here, table_parts
 from bench.studies.tables_report import render_tables
 from bench.systems.registry import SYSTEMS, TOOLS

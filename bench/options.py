@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.parts import MODES
 from bench.scheduled.parts import PARTS
-from bench.studies.months import FORMATS
+from bench.studies.months.small_job import FORMATS
 from bench.studies.round_trips import DELAYS_MS
 from bench.systems.registry import SYSTEMS
 from bench.workloads.workloads import WORKLOADS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.studies.months import small_job
+from bench.studies.months.small_job import small_job
 
 HUNDRED = 128
 """Epochs that are looked at together: a multiple of those after which a state is written whole."""

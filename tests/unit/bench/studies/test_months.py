@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bench.studies.months import measure_months
-from bench.studies.months_report import render_months, summary_of
-from bench.studies.neighbours import measure_neighbours
+from bench.studies.months.neighbours import measure_neighbours
+from bench.studies.months.report import render_months, summary_of
+from bench.studies.months.small_job import measure_months
 
 
 def point(epoch: int, **figures: float) -> dict[str, Any]:

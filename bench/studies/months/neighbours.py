@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.rounds import Say
-from bench.studies.months import SmallJob, counted_openers
+from bench.studies.months.small_job import SmallJob, counted_openers
 from tests.harness.stores.counted_stores import Requests
 
 JOBS = 50

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bench.studies.months import COLLECTED, LANDED, LOOKED, RETAINED, TIMEOUT, WEEK_S
-from bench.studies.small_objects import DELAY_MS
+from bench.studies.months.small_job import COLLECTED, LANDED, LOOKED, RETAINED, TIMEOUT, WEEK_S
+from bench.studies.months.small_objects import DELAY_MS
 
 _FLAT = 1.1
 """What does not grow may differ so much between the second hundred epochs and the last."""

@@ -40,8 +40,11 @@ TIMEOUT = "10s"
 """Of a checkpoint: the grace period of garbage follows from it."""
 WEEK_S = 20
 """An epoch takes a tenth of a second in place of an hour: a table's log keeps a week of it, and an hour is grace."""
-_RETENTION = "milepost.protocol.retention.retention._GRACE_MARGIN_MS"
-_REACH = "milepost.spec.job.checkpointing_spec.Retained.reach_ms"
+_SHORTENED = {
+    "milepost.protocol.retention.retention._GRACE_MARGIN_MS": 0,
+    "milepost.spec.job.checkpointing_spec.Retained.reach_ms": WEEK_S * 1_000,
+}
+"""Times of the product that no spec shortens, and what they are here."""
 _OPENERS = (
     "milepost.jobmaster.job.context.open_store",
     "milepost.jobmaster.job.input.next_input.open_store",
@@ -91,8 +94,8 @@ def small_job(format_: str, folder: Path, *, shortened: bool = True) -> Iterator
         stack.enter_context(patch.dict(os.environ, environment))
         requests = Requests()
         if shortened:
-            stack.enter_context(patch(_RETENTION, 0))
-            stack.enter_context(patch(_REACH, WEEK_S * 1_000))
+            for name, milliseconds in _SHORTENED.items():
+                stack.enter_context(patch(name, milliseconds))
         stack.enter_context(counted_openers(requests))
         yield SmallJob(format_, folder, requests, database)
 
@@ -137,10 +140,8 @@ class SmallJob:
         self._archive.mkdir()
         self._file = folder / f"{folder.name}.yaml"
         self._file.write_text(json.dumps(self._spec(), indent=1) + "\n", encoding="utf-8")
-        self.master, self._runner = (
-            JobMaster(load_job(str(self._file))),
-            SparklessRunner(opener=_counted(requests), node=str(folder / "node")),
-        )
+        self.master = JobMaster(load_job(str(self._file)))
+        self._runner = SparklessRunner(opener=_counted(requests), node=str(folder / "node"))
         self._store = self._storage / folder.name
 
     def run(self, count: int) -> dict[str, Any]:
@@ -226,11 +227,9 @@ class SmallJob:
         self.landed += 1
 
     def _database_bytes(self) -> int:
-        return (
-            0
-            if self._database is None
-            else int(self._database.run("SELECT pg_database_size(current_database())")[0][0])
-        )
+        if self._database is None:
+            return 0
+        return int(self._database.run("SELECT pg_database_size(current_database())")[0][0])
 
     def _spec(self) -> dict[str, Any]:
         spec = spec_of(self._folder.name, self._folder.as_uri()) | {"storage": self._storage.as_uri()}
