@@ -1,4 +1,4 @@
-"""What the tasks of an epoch hand on to each other by XCom: ids and measured times, never data."""
+"""XCom carries what the tasks of an epoch hand on to each other: ids and measured times, never data."""
 
 from __future__ import annotations
 

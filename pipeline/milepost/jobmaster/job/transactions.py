@@ -1,4 +1,4 @@
-"""What a transition of a job's manifest answers to who asked for it."""
+"""Transactions of a job's manifest answer what became of them, and the state that they led to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an epoch would publish is judged as one Spark job: its rows are read where its tasks run, and stay there."""
+"""One Spark job judges what an epoch would publish: its rows are read where its tasks run, and stay there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an executor's Python is asked before an epoch. It travels by value: it runs where nothing of Milepost is found.
+"""Questions are asked of an executor's Python before an epoch. They travel by value: nothing of Milepost is there.
 
 So these functions import what they need when they run, and name nothing of this module but each other's arguments.
 """

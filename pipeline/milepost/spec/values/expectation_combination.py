@@ -1,4 +1,4 @@
-"""How the answer to an expectation follows from answers about parts of the rows: a fact of each kind of it.
+"""A combination says how the answer to an expectation follows from answers about parts of the rows.
 
 Rows that no process may hold are judged in parts, in the tasks that read them. What a part must say, and how parts must
 be cut, is here; what is made of it is in `dataflow/quality/partial_results.py`. A test compares the list with the

@@ -1,4 +1,4 @@
-"""What the manifest log answers: its newest entry, how a transition ended, and what landed."""
+"""Records of what the manifest log answers: its newest entry, how a transition ended, and what landed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What files of a table of the latest rows show is told by a number: for a format that keeps rows, not files.
+"""A number tells what files of a table of the latest rows show: for a format that keeps rows, not files.
 
 A file of changes has a number of its own, by its key, which no other file of its table ever has. Files that come in the
 place of others have the sum of those, all together::

@@ -1,4 +1,4 @@
-"""Where a subtask stages: what its files are named by, and how much it holds."""
+"""A staging place says what a subtask's files are named by, and how much it holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks call of their libraries is done once with three rows: a library that is too old shows itself here."""
+"""The check does with three rows what tasks call of their libraries: one that is too old shows itself here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a snapshot says of itself: its operation, what it adds and removes, and whose move it is."""
+"""Summaries say what a snapshot is: its operation, what it adds and removes, and whose move it is."""
 
 from __future__ import annotations
 
