@@ -65,6 +65,17 @@ _TOLD = ("rows_in", "rows_out", "late_rows", "bad_records", "full_bytes", "check
 class EpochOperator(JobOperator):
     """Base of the Airflow operators of an epoch."""
 
+    def execute(self, context: Context) -> Any:
+        """As `JobOperator` does; a later try says first what it means for the earlier ones."""
+        if (number := context["ti"].try_number) > 1:
+            log.info(
+                "try %d of %s goes on from what is stored: what an earlier try has done, or may still write, counts "
+                "once or not at all",
+                number,
+                self.task_id,
+            )
+        return super().execute(context)
+
     def triggered(self, context: Context) -> TriggeredCheckpoint:
         """Return what `trigger_checkpoint` of this run left.
 
@@ -125,7 +136,10 @@ class TriggerCheckpointOperator(EpochOperator):
             triggered.checkpoint_id, triggered.timeline, triggered.token, triggered.epoch, triggered.times
         )
         self.say_for(acting)
-        log.info("epoch %d is planned: %s", acting.epoch, in_words(triggered.summary))
+        if triggered.summary:
+            log.info("epoch %d is planned: %s", acting.epoch, in_words(triggered.summary))
+        else:
+            log.info("epoch %d was planned by an earlier try of this task", acting.epoch)
         return to_json(acting)
 
 
@@ -146,16 +160,17 @@ class RunEpochOperator(CheckpointOperator):
         session, runner = self.session(context), open_runner()
         report = self.jobmaster().run_epoch(session, checkpoint_id, runner, planned=acting.times)
         done = {"rows_in": report.rows_in, "rows_out": report.rows_out, "quality": report.verdict.status.value}
-        log.info("every subtask has acknowledged checkpoint %d: %s", checkpoint_id, in_words(done))
+        token = report.metadata.token
+        log.info("every subtask has acknowledged checkpoint %d, token %d: %s", checkpoint_id, token, in_words(done))
         figures = figures_of(report.metadata)
-        return to_json(
-            EpochTry(checkpoint_id, acting.timeline, report.metadata.token, figures, Unrecorded(report.unrecorded))
-        )
+        return to_json(EpochTry(checkpoint_id, acting.timeline, token, figures, Unrecorded(report.unrecorded)))
 
     def on_kill(self) -> None:
         """Airflow asked the task to stop: unwind, so that the runner stops its Spark session on the way out."""
         raise AirflowTaskTerminated(
-            f"{self.task_id} was told to stop; the checkpoint stays pending until it is aborted"
+            f"{self.task_id} was told to stop: its worker goes down, Airflow has begun another try, or somebody marked "
+            f"it. Nothing of this try is visible. The checkpoint stays pending: the next try goes on with it; where "
+            f"there is none, {ABORT} or the next run gives it up."
         )
 
 

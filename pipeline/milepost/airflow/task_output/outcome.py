@@ -13,13 +13,19 @@ from enum import Enum
 from logging import Logger
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    AirflowTaskTerminated,
+    AirflowTaskTimeout,
+)
 
 from milepost.airflow.task_output.form_links import for_airflow
 from milepost.airflow.task_output.runbook_links import runbook_link
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.failure.abort_reasons import detail_for, reason_for
-from milepost.protocol.records.errors import Action, Busy, CheckpointError, CheckpointExpired, Fenced
+from milepost.protocol.records.errors import NEW_RUN, Action, Busy, CheckpointError, CheckpointExpired, Fenced
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 FAILURE_KEY = "failure"
@@ -86,6 +92,10 @@ class Aborted(AirflowFailException):
         self.hint = hint
 
 
+class ToldToStop(AirflowException):
+    """What ends a task whose process was told to stop: a next try may go on, unless Airflow has begun one already."""
+
+
 def failure_of(error: BaseException) -> Failure:
     """Name the reason of an error, and what it says."""
     if isinstance(error, AirflowTaskTimeout):
@@ -102,8 +112,14 @@ def failure_of(error: BaseException) -> Failure:
 
 def told_in_words(error: CheckpointError) -> str:
     """Return what the error says to whoever reads a task's log: its message, what to do, and where more is said."""
-    hint = f" What to do: {for_airflow(error.hint).rstrip('.')}." if error.hint else ""
-    return f"{error.message}{hint} Runbook: {runbook_link(error)}"
+    if isinstance(error, Fenced) and error.hint in ("", NEW_RUN):
+        # DESIGN 8.3, rule 3: the words a person looks for in the log of a task that came too late.
+        said = f"fenced; {NEW_RUN}: {error.message}"
+    else:
+        fenced = "fenced: " if isinstance(error, Fenced) else ""
+        hint = f" What to do: {for_airflow(error.hint).rstrip('.')}." if error.hint else ""
+        said = f"{fenced}{error.message}{hint}"
+    return f"{said} Runbook: {runbook_link(error)}"
 
 
 @contextmanager
@@ -117,6 +133,7 @@ def translate_errors(ti: Any, log: Logger, *, if_busy: Reaction = Reaction.SKIP)
     Raises:
         AirflowSkipException: another session holds the lease.
         AirflowFailException: asking again cannot help; `retries` are not used up.
+        ToldToStop: the process was told to stop, for Airflow to retry.
         BaseException: the error itself, for Airflow to retry.
     """
     try:
@@ -129,13 +146,14 @@ def translate_errors(ti: Any, log: Logger, *, if_busy: Reaction = Reaction.SKIP)
         ti.xcom_push(key=FAILURE_KEY, value=to_json(failure_of(error)))
         if reaction is Reaction.RETRY:
             raise
-        # DESIGN 8.3, rule 3: the words a person looks for in the log of a task that came too late.
-        fenced = "fenced; trigger a new run: " if isinstance(error, Fenced) else ""
-        raise AirflowFailException(f"{fenced}{told_in_words(error)}") from error
+        raise AirflowFailException(told_in_words(error)) from error
     except AirflowTaskTimeout as error:
         failure = failure_of(error)
         ti.xcom_push(key=FAILURE_KEY, value=to_json(failure))
         raise AirflowFailException(failure.detail) from error
+    except AirflowTaskTerminated as told:
+        # Airflow fails a task for good that ends by this; where only its worker goes down, a next try can go on.
+        raise ToldToStop(str(told)) from None
     except AirflowFailException as error:
         ti.xcom_push(key=FAILURE_KEY, value=to_json(failure_of(error)))
         raise

@@ -10,7 +10,7 @@ import structlog
 from airflow.sdk.exceptions import AirflowFailException
 from structlog.typing import EventDict
 
-from milepost.airflow.task_output.outcome import told_in_words
+from milepost.airflow.task_output.outcome import ToldToStop, told_in_words
 from milepost.protocol.records.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
@@ -50,6 +50,8 @@ def _is_foreseen(error: BaseException) -> bool:
     """Whether the error's words tell all: it is no bug of ours, nor a failure in Spark or in a user's function."""
     if isinstance(error, AirflowFailException):
         return error.__cause__ is None or _is_foreseen(error.__cause__)
+    if isinstance(error, ToldToStop):
+        return True
     if not isinstance(error, CheckpointError) or isinstance(error, ProtocolViolation):
         return False
     return error.details.get("reason") != CheckpointFailureReason.TASK_FAILURE.value

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.manifest.transaction.lease import HEARTBEAT_INTERVAL_MS, revocation
+from milepost.protocol.manifest.transaction.lease import HEARTBEAT_INTERVAL_MS, Revocation, revocation
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, Fenced, StoreUnavailable
 from milepost.storage.layout import heartbeat_key
@@ -43,8 +43,8 @@ class Heartbeat:
         self._key = heartbeat_key(pending.checkpoint_id, pending.token)
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
-        self.lost = ""
-        """Why the session does not lead any more; "" while it does, as far as is known."""
+        self.lost: Revocation | None = None
+        """Why this try does not lead any more; None while it does, as far as is known."""
 
     def __enter__(self) -> Heartbeat:
         if self._context.store.config.is_local:
@@ -61,19 +61,19 @@ class Heartbeat:
             self.lost = self._lost_by_now()
         if self.lost and isinstance(error, Exception):
             raise Fenced(
-                f"checkpoint {self._pending.checkpoint_id}: {self.lost}. Its epoch was stopped; nothing of it is "
+                f"checkpoint {self._pending.checkpoint_id}: {self.lost.why}. This try was stopped; nothing of it is "
                 "visible. Do not retry.",
-                hint="fenced; trigger a new run",
+                hint=self.lost.hint,
                 checkpoint_id=self._pending.checkpoint_id,
             ) from error
 
-    def _lost_by_now(self) -> str:
+    def _lost_by_now(self) -> Revocation | None:
         """What the head says at the end: whoever gave the epoch up has deleted its files, and that is no corruption."""
         try:
-            return revocation(self._context.head().state, self._pending) or ""
+            return revocation(self._context.head().state, self._pending)
         except CheckpointError as unread:
             _LOG.warning("checkpoint %s: the head was not read: %s", self._pending.checkpoint_id, unread.message)
-            return ""
+            return None
 
     def _first(self) -> None:
         """Give the first sign of life beside the block: until there is one, the lease is judged by its deadline."""
@@ -92,7 +92,7 @@ class Heartbeat:
                 continue
             try:
                 self._context.store.put(self._key, b"{}")
-                self.lost = revocation(self._context.head().state, self._pending) or ""
+                self.lost = revocation(self._context.head().state, self._pending)
             except StoreUnavailable as error:
                 _LOG.warning("checkpoint %s: heartbeat was not written: %s", self._pending.checkpoint_id, error.message)
             except CheckpointError:

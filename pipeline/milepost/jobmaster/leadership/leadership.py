@@ -33,6 +33,7 @@ from milepost.protocol.manifest.transaction.requests import (
 )
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey
 from milepost.protocol.records.errors import (
+    NEW_RUN,
     CheckpointError,
     CommitConflict,
     CommitOutcomeUnknown,
@@ -100,7 +101,7 @@ class Leadership:
             raise Fenced(
                 f"checkpoint {checkpoint_id}: it {truth}; session {session.session_id} does not lead it. Nothing was "
                 "changed.",
-                hint="fenced; trigger a new run",
+                hint=NEW_RUN,
                 checkpoint_id=checkpoint_id,
             )
         return found[1]

@@ -17,7 +17,7 @@ from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import CheckpointTriggered
 from milepost.protocol.manifest.transaction.preconditions import find_pending
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import Fenced
+from milepost.protocol.records.errors import NEW_RUN, NEWER_TRY, Fenced
 from milepost.protocol.records.ids import FencingToken
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
 from milepost.storage.checked import read_handle
@@ -52,7 +52,7 @@ class OpenedEpoch:
         if found is None:
             raise Fenced(
                 f"checkpoint {self.pending.checkpoint_id}: it is not pending any more. Nothing was run.",
-                hint="fenced; trigger a new run",
+                hint=NEW_RUN,
                 checkpoint_id=self.pending.checkpoint_id,
             )
         return found[0]
@@ -99,7 +99,7 @@ def require_token(pending: PendingCheckpoint, mine: FencingToken) -> None:
         raise Fenced(
             f"checkpoint {pending.checkpoint_id}: token {mine} was superseded by {pending.token} at once. Nothing of "
             "this try is visible. Another try of the same epoch is running.",
-            hint="fenced; trigger a new run",
+            hint=NEWER_TRY,
             checkpoint_id=pending.checkpoint_id,
         )
 

@@ -113,6 +113,13 @@ class ProtocolViolation(CheckpointError):
     exit_code = 1
 
 
+NEW_RUN = "trigger a new run"
+"""What a fenced run is to do whose checkpoint is over, or another's."""
+
+NEWER_TRY = "nothing: a newer try of the same run goes on with the epoch"
+"""What a fenced try is to do whose run has begun another."""
+
+
 class Fenced(CheckpointError):
     """A newer session owns the timeline. Nothing was written; do not retry."""
 

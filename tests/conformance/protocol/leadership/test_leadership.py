@@ -19,8 +19,10 @@ from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.run import attempt as epoch_run
 from milepost.protocol.manifest.timelines.incarnation import JobPhase, job_phase
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
-from milepost.protocol.manifest.transaction.lease import revocation
+from milepost.protocol.manifest.transaction.lease import Revocation, revocation
 from milepost.protocol.records.errors import (
+    NEW_RUN,
+    NEWER_TRY,
     Busy,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -201,7 +203,7 @@ def test_what_an_outdated_leader_holds_opens_nothing_any_more() -> None:
     refused(log, Fenced, lambda: log.rebind(AIR_1, 1), "not pending any more")
     refused(log, Fenced, lambda: log.complete(AIR_1, outdated), "not pending any more")
     refused(log, Fenced, lambda: log.trigger(AIR_1, RUN_1), "checkpoint 1 of this run was aborted")
-    assert revocation(log.state, outdated) == "it was aborted: LEADER_TAKEN_OVER: it failed"
+    assert revocation(log.state, outdated) == Revocation("it was aborted: LEADER_TAKEN_OVER: it failed", NEW_RUN)
     assert revocation(log.state, log.pending) is None
     assert isinstance(log.rebind(AIR_2), Transition)
 
@@ -415,7 +417,7 @@ def test_leading_is_judged_by_the_checkpoint_and_its_token() -> None:
     log.trigger(A)
     first = log.pending
     log.rebind(A)
-    assert revocation(log.state, first) == "a newer try took it over: fencing token 2, current 3"
+    assert revocation(log.state, first) == Revocation("a newer try took it over: fencing token 2, current 3", NEWER_TRY)
     second = log.pending
     log.complete(A)
     assert revocation(log.state, second) is None
@@ -425,7 +427,7 @@ def test_leading_is_judged_by_the_checkpoint_and_its_token() -> None:
     log.confirm(B, 1)
     log.clean(B)
     log.start(B)
-    assert revocation(log.state, third) == "it is not pending any more"
+    assert revocation(log.state, third) == Revocation("it is not pending any more", NEW_RUN)
 
 
 def test_asking_for_an_end_again_is_answered_as_done() -> None:

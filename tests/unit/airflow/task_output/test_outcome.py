@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import (
+    AirflowException,
     AirflowFailException,
     AirflowSkipException,
+    AirflowTaskTerminated,
     AirflowTaskTimeout,
     DownstreamTasksSkipped,
 )
@@ -81,9 +83,24 @@ def test_the_message_tells_what_to_do() -> None:
     raised, _ = told(errors.InvalidRequest("the spec is wrong.", hint="correct it"))
     assert str(raised) == "the spec is wrong. What to do: correct it. Runbook: milepost runbook invalid-request"
     raised, _ = told(errors.Fenced("checkpoint 3: token 7, current 9."))
-    assert str(raised) == (
-        "fenced; trigger a new run: checkpoint 3: token 7, current 9. Runbook: milepost runbook fenced"
-    )
+    fenced = "fenced; trigger a new run: checkpoint 3: token 7, current 9. Runbook: milepost runbook fenced"
+    assert str(raised) == fenced
+    raised, _ = told(errors.Fenced("checkpoint 3: token 7, current 9.", hint=errors.NEW_RUN))
+    assert str(raised) == fenced, "said once"
+
+
+def test_a_try_that_a_newer_one_replaced_asks_nobody_for_anything() -> None:
+    """I3: two schedulers may start a task twice; its run goes on by itself, so no new run is asked for."""
+    raised, _ = told(errors.Fenced("checkpoint 3: token 7, current 8.", hint=errors.NEWER_TRY))
+    assert "What to do: nothing: a newer try of the same run goes on" in str(raised)
+    assert errors.NEW_RUN not in str(raised)
+
+
+def test_a_task_whose_worker_is_told_to_stop_is_left_to_airflow_to_try_again() -> None:
+    """A worker that is drained tells its tasks; Airflow itself would fail them for good, whatever `retries` says."""
+    raised, pushed = told(AirflowTaskTerminated("run_epoch was told to stop"))
+    assert isinstance(raised, AirflowException) and not isinstance(raised, AirflowFailException)
+    assert str(raised) == "run_epoch was told to stop" and not pushed
 
 
 def test_a_message_leads_to_the_page_that_this_airflow_has(monkeypatch: pytest.MonkeyPatch) -> None:

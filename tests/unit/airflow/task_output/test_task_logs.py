@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 import structlog
 from airflow.sdk._shared.logging.structlog import structlog_processors
+from airflow.sdk.exceptions import AirflowTaskTerminated
 
-from milepost.airflow.operators.base import JobOperator
+from milepost.airflow.operators.base import TRIGGER, JobOperator
+from milepost.airflow.operators.tasks import TriggerCheckpointOperator
 from milepost.protocol.records import errors
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.servers.airflow.task_runs import TaskInstance, run_epoch_tasks
@@ -36,13 +38,32 @@ def log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> str:
 
 def test_the_log_of_an_epoch_says_what_it_did_in_words(log: str) -> None:
     for line in ("is planned: rows (objects 1, ", "rows in 2, rows out 2, ", "full bytes ", "sink table stands at ",
-                 "every subtask has acknowledged checkpoint 1: rows in 2, rows out 2, quality passed",
+                 "every subtask has acknowledged checkpoint 1, token 3: rows in 2, rows out 2, quality passed",
                  "quality verdict of checkpoint 1: passed", "sink table: passed, rows 2, expectations 1",
                  "subsumed: subsumed none, deleted objects 0"):  # fmt: skip
         assert line in log, log
     assert not [line for line in log.splitlines() if any(mark in line for mark in ("{'", "['", "=<", "=("))], (
         "no Python reprs"
     )
+
+
+def test_a_later_try_says_what_it_means_for_the_earlier_ones(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of two that Airflow started for one task, each log says who acts, and that nothing is done twice."""
+    job, pushed = SparklessJob.create(tmp_path), dict[tuple[str, str], Any]()
+    job.land("a.csv")
+    run = SimpleNamespace(dag_id="small__epoch", run_id="manual__1", run_type="manual", logical_date=None)
+    trigger = TriggerCheckpointOperator(task_id=TRIGGER, spec_path=str(job.folder / "config" / "small.yaml"))
+    texts = []
+    for number in (1, 2):
+        context: Any = {"ti": TaskInstance(TRIGGER, pushed, number), "dag_run": run, "params": {}}
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            trigger.execute(context)
+        texts.append(caplog.text)
+    assert "epoch 1 is planned: rows (objects 1, " in texts[0] and "try 1" not in texts[0]
+    assert "try 2 of trigger_checkpoint goes on from what is stored: " in texts[1]
+    assert "epoch 1 was planned by an earlier try of this task" in texts[1]
+    assert all("checkpoint 1, timeline main, token " in text for text in texts)
 
 
 def test_libraries_do_not_fill_the_log_of_a_task(log: str) -> None:
@@ -64,7 +85,7 @@ def runner_log() -> Iterator[io.BytesIO]:
 class Failing(JobOperator):
     """A task whose work raises this."""
 
-    def __init__(self, *, error: Exception, **kwargs: Any) -> None:
+    def __init__(self, *, error: BaseException, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.error = error
 
@@ -72,7 +93,7 @@ class Failing(JobOperator):
         raise self.error from OSError("what lies below")
 
 
-def logged(error: Exception, written: io.BytesIO) -> dict[str, Any]:
+def logged(error: BaseException, written: io.BytesIO) -> dict[str, Any]:
     """The event with which the task runner ends a task that raised this."""
     runner = structlog.get_logger(logger_name="task")
     runner.info("::group::Pre Execute")
@@ -96,12 +117,17 @@ TOLD = "the epoch is vetoed. What to do: trigger small__operate: resume (on a sh
         (errors.SubtaskDeclined("object a.csv, line 2: no number", reason="BAD_RECORD"), "object a.csv, line 2"),
         (errors.SubtaskDeclined("subtask 0/1 declined"), "subtask 0/1 declined"),
         (errors.Fenced("token 7, current 9."), "fenced; trigger a new run: token 7, current 9."),
+        (
+            errors.Fenced("token 7, current 8.", hint=errors.NEWER_TRY),
+            "fenced: token 7, current 8. What to do: nothing: a newer try of the same run goes on with the epoch. ",
+        ),
         (errors.StoreUnavailable("no answer.", hint="is it up?"), "no answer. What to do: is it up?."),
+        (AirflowTaskTerminated("run_epoch was told to stop."), "run_epoch was told to stop."),
     ],
-    ids=["veto", "bad record", "decline", "fenced", "asked again"],
+    ids=["veto", "bad record", "decline", "fenced", "newer try", "asked again", "told to stop"],
 )
 def test_a_foreseen_error_is_logged_by_its_words_without_frames(
-    error: Exception, told: str, runner_log: io.BytesIO
+    error: BaseException, told: str, runner_log: io.BytesIO
 ) -> None:
     event = logged(error, runner_log)
     assert event["event"].startswith(f"Task failed with exception: {told}")

@@ -10,7 +10,14 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
-from milepost.protocol.records.errors import Fenced, StateCorrupt, StoreUnavailable, SubtaskDeclined
+from milepost.protocol.records.errors import (
+    NEW_RUN,
+    NEWER_TRY,
+    Fenced,
+    StateCorrupt,
+    StoreUnavailable,
+    SubtaskDeclined,
+)
 from milepost.storage.layout import heartbeat_key
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.stores.hooked_store import HookedStore
@@ -53,12 +60,12 @@ def test_an_epoch_whose_session_was_fenced_is_stopped_and_ends_as_fenced(job: Sp
         pytest.raises(Fenced, match=f"checkpoint 2: {why}") as fenced,
         Heartbeat(job.context, pending, stopped.set, SOON_S) as heartbeat,
     ):
-        assert heartbeat.lost == ""
+        assert heartbeat.lost is None
         revoke(job, session)
         assert stopped.wait(LONG_S)
         raise SubtaskDeclined("its Spark job was cancelled")
     assert isinstance(fenced.value.__cause__, SubtaskDeclined)
-    assert fenced.value.hint == "fenced; trigger a new run"
+    assert fenced.value.hint == (NEWER_TRY if how == "rebound" else NEW_RUN)
 
 
 def test_it_is_told_to_stop_until_it_has(job: SparklessJob) -> None:
@@ -104,7 +111,7 @@ def test_a_checkpoint_that_a_sweep_has_adopted_is_nothing_to_stop_for(job: Spark
     with Heartbeat(context, pending, lambda: pytest.fail("it was told to stop"), SOON_S) as heartbeat:
         completed.append(job.complete(session, pending))
         assert looked.wait(LONG_S)
-    assert heartbeat.lost == ""
+    assert heartbeat.lost is None
 
 
 def test_a_store_that_does_not_answer_for_a_while_stops_nothing(job: SparklessJob) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import Busy
+from milepost.protocol.records.errors import NEW_RUN, NEWER_TRY, Busy
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.reasons import CheckpointFailureReason
@@ -148,8 +148,16 @@ def sweep_decision(
     return Abandon(pending.checkpoint_id, pending.token, reason, detail)
 
 
-def revocation(state: ManifestState, mine: PendingCheckpoint) -> str | None:
-    """Return, in words, why a try that was granted this checkpoint does not lead any more; None while it does (I4).
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """Why a try does not lead its checkpoint any more, and what is to be done about it, both in words."""
+
+    why: str
+    hint: str = NEW_RUN
+
+
+def revocation(state: ManifestState, mine: PendingCheckpoint) -> Revocation | None:
+    """Return why a try that was granted this checkpoint does not lead any more; None while it does (I4).
 
     A checkpoint that is completed is nothing to stop for: a sweep may have adopted what this try finished.
     """
@@ -158,9 +166,12 @@ def revocation(state: ManifestState, mine: PendingCheckpoint) -> str | None:
         if pending is not None and pending.checkpoint_id == mine.checkpoint_id:
             if pending.token == mine.token:
                 return None
-            return f"a newer try took it over: fencing token {mine.token}, current {pending.token}"
+            return Revocation(
+                f"a newer try took it over: fencing token {mine.token}, current {pending.token}", NEWER_TRY
+            )
     if any(done == mine.checkpoint_id for _, done in state.completed_sessions):
         return None
     failures = state.failures
     known = failures.last_checkpoint == mine.checkpoint_id
-    return f"it was aborted: {failures.last_reason}: {failures.last_detail}" if known else "it is not pending any more"
+    aborted = f"it was aborted: {failures.last_reason}: {failures.last_detail}"
+    return Revocation(aborted if known else "it is not pending any more")

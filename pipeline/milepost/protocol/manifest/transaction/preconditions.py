@@ -7,6 +7,7 @@ from milepost.protocol.manifest.transaction.requests import CompleteRequest, Tri
 from milepost.protocol.manifest.transaction.runs import instant
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, Leader, PendingCheckpoint
 from milepost.protocol.records.errors import (
+    NEWER_TRY,
     Busy,
     CommitConflict,
     Fenced,
@@ -136,6 +137,7 @@ def check_token(pending: PendingCheckpoint, token: FencingToken, what: str, swep
         raise CommitConflict(f"{where} Its holder came back. Nothing was written. Judge its lease again.")
     raise Fenced(
         f"{where} Nothing was written. Do not retry: a newer try of this run owns the checkpoint.",
+        hint=NEWER_TRY,
         checkpoint_id=pending.checkpoint_id,
         token=token,
         current=pending.token,
