@@ -16,13 +16,14 @@ import httpx
 import psutil
 import pytest
 
-from tests.harness.servers.airflow.airflow_instance import TASKS, E2eJob
+from tests.harness.servers.airflow.e2e_job import TASKS, E2eJob
 from tests.harness.servers.airflow.held_epochs import HeldEpoch, HeldJobs, Phase, is_quiet, land_next
 from tests.harness.servers.airflow.two_schedulers import SCHEDULERS, TwoSchedulers
 from tests.harness.servers.proxies.holding_proxy import HoldingProxy
 from tests.harness.servers.s3_servers import Ministack
 
 FEW = (Phase.STATE, Phase.COMPLETE, Phase.PUBLISH)
+ALL = pytest.param(tuple(Phase), marks=pytest.mark.referee, id="all phases")
 EVERY_MINUTE = "schedule: {cron: '* * * * *', timezone: UTC}\n"
 FAULT_S = 240.0
 MINUTE_S = 60.0
@@ -45,24 +46,37 @@ def jobs(tmp_path_factory: pytest.TempPathFactory, ministack: Ministack) -> Iter
             two.stop()
 
 
-def test_a_task_that_is_killed_is_tried_again(jobs: HeldJobs) -> None:
-    """I3, I10: of every second task its worker is killed as well, so that nobody tells Airflow that it is gone."""
-    held = jobs.hold(*FEW)
+@pytest.mark.parametrize("phases", [pytest.param(FEW, id="few"), ALL])
+def test_a_task_that_is_killed_in_any_phase_is_tried_again(jobs: HeldJobs, phases: tuple[Phase, ...]) -> None:
+    """I3, I10: of every second task its worker is killed as well, so that nobody tells Airflow that it is gone.
+
+    One worker is not killed but told to stop, as by a machine that is drained: it tells its task.
+    """
+    held = jobs.hold(*phases)
     for number, epoch in enumerate(held):
         worker = epoch.task.parent()
         assert worker is not None
-        killed = [worker, epoch.task] if number % 2 else [epoch.task]
-        for process in killed:
-            process.kill()
-        psutil.wait_procs(killed, timeout=FAULT_S)
+        if epoch.phase is Phase.STATE:
+            worker.terminate()
+        else:
+            for process in [worker, epoch.task] if number % 2 else [epoch.task]:
+                process.kill()
+        psutil.wait_procs([epoch.task], timeout=FAULT_S)
         assert not epoch.task.is_running() or epoch.task.status() == psutil.STATUS_ZOMBIE
     _end_well(jobs, held)
-    assert all(epoch.tries() > 1 for epoch in held)
+    for epoch in held:
+        assert epoch.tries() > 1
+        if epoch.phase is Phase.STATE:
+            said = epoch.job.log(epoch.run_id, epoch.phase.task_id, 1)
+            assert "was told to stop" in said and 'File "' not in said, said
 
 
-def test_a_scheduler_that_is_killed_with_its_workers_is_made_up_for_by_the_other(jobs: HeldJobs) -> None:
+@pytest.mark.parametrize("phases", [pytest.param(FEW, id="few"), ALL])
+def test_a_scheduler_that_is_killed_with_its_workers_is_made_up_for_by_the_other(
+    jobs: HeldJobs, phases: tuple[Phase, ...]
+) -> None:
     """Airflow has no leader: the one that is left finds the other's tasks orphaned, and starts them once more."""
-    held = jobs.hold(*FEW)
+    held = jobs.hold(*phases)
     victim, lost = _busier(jobs.two, held)
     jobs.two.lose_machine(victim)
     assert victim in jobs.two.ended()
@@ -139,11 +153,12 @@ def test_two_schedulers_make_one_epoch_of_each_object_however_often_runs_are_tri
     assert dates and len(dates) == len(set(dates))
 
 
-def test_tasks_that_are_cleared_at_random_lose_and_double_nothing(jobs: HeldJobs, seed: int) -> None:
+@pytest.mark.parametrize("clears", [CLEARS, pytest.param(5 * CLEARS, marks=pytest.mark.referee)])
+def test_tasks_that_are_cleared_at_random_lose_and_double_nothing(jobs: HeldJobs, clears: int, seed: int) -> None:
     """Rule 3: a cleared task goes on with what is pending, or does nothing; else it says that a new run is needed."""
-    job, draw = jobs.add("cleared"), random.Random(seed)
+    job, draw = jobs.add(f"cleared-{clears}"), random.Random(seed)
     runs: list[str] = []
-    for _ in range(CLEARS):
+    for _ in range(clears):
         if not runs or draw.random() < 0.6:
             land_next(job)
             runs.append(job.trigger())

@@ -7,7 +7,8 @@ import pytest
 from milepost.airflow.page_urls import form_url
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.records.errors import Fenced
-from tests.harness.servers.airflow.airflow_instance import GATE, OF_ITS_OWN, TASKS, AirflowInstance
+from tests.harness.servers.airflow.airflow_instance import AirflowInstance
+from tests.harness.servers.airflow.e2e_job import GATE, OF_ITS_OWN, TASKS
 from tests.harness.servers.airflow.form_run import FormRun
 
 ALL_DONE = dict.fromkeys(TASKS, "success") | {"abort_checkpoint": "skipped"}

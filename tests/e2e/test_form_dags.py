@@ -9,7 +9,8 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.servers.airflow.airflow_instance import AirflowInstance, E2eJob
+from tests.harness.servers.airflow.airflow_instance import AirflowInstance
+from tests.harness.servers.airflow.e2e_job import E2eJob
 from tests.harness.servers.airflow.form_run import FormRun
 
 TABLES = {1: {"AA": (1, 1)}, 2: {"AA": (2, 21), "UA": (1, 300)}, 3: {"AA": (2, 21), "UA": (2, 4_300)}}

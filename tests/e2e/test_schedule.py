@@ -10,7 +10,8 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.servers.airflow.airflow_instance import AirflowInstance, E2eJob
+from tests.harness.servers.airflow.airflow_instance import AirflowInstance
+from tests.harness.servers.airflow.e2e_job import E2eJob
 
 
 def just_past(moment: datetime) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.servers.airflow.airflow_instance import CARRIERS, AirflowInstance
+from tests.harness.servers.airflow.airflow_instance import AirflowInstance
+from tests.harness.servers.airflow.e2e_job import CARRIERS
 from tests.harness.servers.airflow.form_run import FormRun
 from tests.harness.servers.mail_server import mail_server
 

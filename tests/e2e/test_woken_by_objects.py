@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.harness.servers.airflow.airflow_instance import AirflowInstance, E2eJob
+from tests.harness.servers.airflow.airflow_instance import AirflowInstance
+from tests.harness.servers.airflow.e2e_job import E2eJob
 from tests.harness.servers.s3_servers import Ministack
 
 LEFT = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]

@@ -20,7 +20,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointReport, Session
 from milepost.protocol.codec.log_entries import completion_of
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.servers.airflow.airflow_instance import E2eJob
+from tests.harness.servers.airflow.e2e_job import E2eJob
 from tests.harness.servers.airflow.two_schedulers import TwoSchedulers
 from tests.harness.servers.proxies.holding_proxy import Hold, HoldingProxy
 from tests.harness.tasks.tables import assert_same_rows

@@ -12,11 +12,19 @@ from pathlib import Path
 
 import psutil
 
+from scripts.airflow_home import Settings
 from tests.harness.servers.airflow.airflow_instance import SETTINGS, AirflowInstance
 from tests.harness.servers.postgres_server import PostgresServer
 
 SCHEDULERS = ("scheduler", "second scheduler")
 """Names of what was started; each has workers of its own, which are its children."""
+
+OWN: Settings = {
+    # Of each: whichever starts them, the tasks that are held at all phases keep none of those before them waiting.
+    "core": {**SETTINGS["core"], "parallelism": 8},
+    # Either takes the other for dead after a dozen missed signs of life: a loaded machine would start tasks for ever.
+    "scheduler": {**SETTINGS["scheduler"], "scheduler_heartbeat_sec": 2, "scheduler_health_check_threshold": 24},
+}
 
 
 class TwoSchedulers:
@@ -43,15 +51,18 @@ class TwoSchedulers:
             "sql_alchemy_connect_args_async": None,
         }
         self.airflow = AirflowInstance(
-            self._folder / "airflow", settings={**SETTINGS, "database": own}, environ=self._environ
+            self._folder / "airflow", settings={**SETTINGS, **OWN, "database": own}, environ=self._environ
         )
         self.airflow.start()
         self.airflow.stack.start_service("scheduler", label=SCHEDULERS[1])
+        self._names = tuple(self.airflow.stack.started)
 
     def stop(self) -> None:
-        with suppress(AttributeError):
-            self.airflow.stop()
-        self.postgres.remove()
+        try:
+            with suppress(AttributeError):  # it was not begun
+                self.airflow.stop()
+        finally:
+            self.postgres.remove()
 
     def tree(self, name: str) -> list[psutil.Process]:
         """What was started by this name, and all that came of it: a scheduler's workers and their tasks."""
@@ -77,15 +88,16 @@ class TwoSchedulers:
 
     def ended(self) -> list[str]:
         """The names of what was started and runs no more."""
-        return [name for name, started in self.airflow.stack.started.items() if started.process() is None]
+        return [name for name in self._names if self.airflow.stack.started[name].process() is None]
 
     def start_again(self) -> list[str]:
         """Start again what has ended; returns its names."""
         stack = self.airflow.stack
         names = self.ended()
         for name in names:
-            service = "scheduler" if name in SCHEDULERS else name
-            stack.start_service(service, stack.started[name].port, label=name)
+            service, port = "scheduler" if name in SCHEDULERS else name, stack.started[name].port
+            self.airflow.set_aside(name)
+            stack.start_service(service, port, label=name)
         return names
 
     def until(self, condition: Callable[[], object], what: str, timeout_s: float) -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
@@ -62,6 +63,16 @@ def stop_tree(process: psutil.Popen, *, kill: bool = False, seconds: float = 30)
         with suppress(psutil.NoSuchProcess):
             each.kill()
     psutil.wait_procs(alive, timeout=seconds)
+
+
+def working_below(folder: Path) -> list[psutil.Process]:
+    """What runs and has its working directory in a folder or below it, whoever started it and is its parent now."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE and Path(process.cwd()).is_relative_to(folder):
+                found.append(process)
+    return found
 
 
 def run_python(

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.harness.servers.airflow.airflow_instance import CARRIERS, GATE, OF_ITS_OWN
+from tests.harness.servers.airflow.e2e_job import CARRIERS, GATE, OF_ITS_OWN
 
 DAG_FILE = """
 from milepost.airflow.dags import load_jobs
