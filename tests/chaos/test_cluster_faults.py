@@ -19,6 +19,7 @@ from tests.harness.servers.cluster_faults import (
     held_at,
     kill_executor,
     running,
+    stands_still_for_an_epoch,
     strikes,
 )
 from tests.harness.servers.processes.processes import wait_until
@@ -79,7 +80,7 @@ LOSSES = {
     "spark.network.timeoutInterval": "2s",
     "spark.shuffle.io.retryWait": "100ms",
     "spark.shuffle.io.connectionTimeout": "10s",
-    "spark.shuffle.io.maxRetries": "1",
+    "spark.shuffle.io.maxRetries": "0",
 }
 """With these a cluster moves what an executor has that is to go, and finds out in seconds that one does not answer."""
 
@@ -96,7 +97,6 @@ def losing(
 @pytest.mark.parametrize(
     ("fault", "phase"),
     [
-        ("executor killed", "reading the source"),
         ("executor killed", "sinks staged"),
         ("executor decommissioned", "sent to the second level"),
         ("machine lost", "a table compacted"),
@@ -105,13 +105,6 @@ def losing(
 def test_what_is_lost_of_a_cluster_amid_an_epoch_changes_nothing(losing: Running, fault: str, phase: str) -> None:
     """I12, I7: tasks and what they had shuffled are made again elsewhere, and are the same attempts."""
     strikes(losing, FAULTS[fault], PHASES[phase])
-
-
-@pytest.mark.parametrize("fault", ["executor killed"])
-def test_what_is_lost_while_the_gate_judges_changes_nothing(losing: Running, fault: str) -> None:
-    """I7: what is judged is staged: tasks of the gate's job read it again elsewhere."""
-    losing.job.judge()
-    strikes(losing, FAULTS[fault], PHASES["judged"])
 
 
 def test_shuffle_files_that_are_lost_between_stages_are_made_again(losing: Running) -> None:
@@ -143,3 +136,23 @@ def test_before_the_commit_nothing_of_the_cluster_is_needed(losing: Running) -> 
         kill_executor(losing, machine)
     hold.release()
     losing.complete(epoch)
+
+
+def test_an_executor_that_is_killed_while_the_gate_judges_changes_nothing(losing: Running) -> None:
+    """I7: what is judged is staged: tasks of the gate's job read it again elsewhere."""
+    losing.job.judge()
+    strikes(losing, kill_executor, PHASES["judged"])
+
+
+def test_a_machine_that_stands_still_is_done_without_and_what_it_does_when_it_wakes_changes_nothing(
+    losing: Running,
+) -> None:
+    """I3: its attempt goes on under the token of an epoch that has completed with another attempt of the same task."""
+    stands_still_for_an_epoch(losing, PHASES["state of the second level uploaded"])
+
+
+@pytest.mark.referee
+@pytest.mark.parametrize("phase", [phase for phase in PHASES if phase != "judged"])
+def test_an_executor_that_is_killed_at_whatever_phase_changes_nothing(losing: Running, phase: str) -> None:
+    losing.job.judge()
+    strikes(losing, kill_executor, PHASES[phase])

@@ -53,7 +53,7 @@ def test_a_slow_task_and_the_copy_of_it_that_spark_runs_are_the_same_attempt(one
     [
         pytest.param(False, PHASES["sent to the second level"], id="its JVM, amid tasks", marks=pytest.mark.referee),
         pytest.param(True, PHASES["sent to the second level"], id="amid tasks", marks=pytest.mark.referee),
-        pytest.param(True, COMMIT, id="before the commit"),
+        pytest.param(True, COMMIT, id="before the commit", marks=pytest.mark.referee),
     ],
 )
 def test_the_run_after_one_whose_driver_was_killed_is_right_and_has_the_cluster(

@@ -113,6 +113,10 @@ class Running:
     def begin(self) -> Future[Outcome]:
         """Begin an epoch over two days more, when each machine is there."""
         self.cluster.wait_for_workers()
+        return self.begin_now()
+
+    def begin_now(self) -> Future[Outcome]:
+        """Begin an epoch over two days more."""
         self.job.land_next()
         return self.driver.run(self.job.spec_path)
 
@@ -199,6 +203,27 @@ def strikes(one: Running, fault: Fault, phase: Matches) -> None:
     one.complete(epoch)
     psutil.wait_procs(executors, timeout=PATIENCE_S)
     assert executors and not any(executor.is_running() for executor in executors), "the fault was met"
+
+
+def stands_still_for_an_epoch(one: Running, phase: Matches) -> None:
+    """A machine stands still from a phase on, until the cluster has done without it, and then goes on.
+
+    What its task was about to ask of the storage comes behind the epoch, which completed with another attempt of the
+    task, and behind the one after it.
+    """
+    hold = one.storage.hold(first(phase))
+    epoch = one.begin()
+    machine = held_at(one.cluster, hold, epoch)
+    executors, lost = machine.executors, len(one.logged("ExecutorRemoved"))
+    with machine.frozen():
+        one.complete(epoch)
+        assert any("heartbeat timed out" in gone["Removed Reason"] for gone in one.logged("ExecutorRemoved")[lost:])
+        one.complete(one.begin_now())
+        assert not hold.forwarded.is_set(), "the first attempt had no part in it"
+        hold.release()
+        one.job.assert_tables_equal_the_oracle()
+    wait_until(lambda: all(map(has_ended, executors)), seconds=PATIENCE_S, what="the end of what was given up")
+    one.complete(one.begin())
 
 
 def killed_driver(one: Running, phase: Matches, *, whole: bool) -> None:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import urllib.request
 import venv
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,6 +104,17 @@ class Machine:
     def shuffled(self) -> list[Path]:
         """The files of what its executors have shuffled: each has one with the data and one with an index."""
         return [*self.folder.glob(f"{FOLDERS['SPARK_LOCAL_DIRS']}/**/shuffle_*")]
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Everything that runs on it stands still, as it is, until the block ends."""
+        tree = self.tree()
+        _signal(tree, psutil.Process.suspend)
+        try:
+            wait_until(lambda: all(map(_stands_still, tree)), seconds=120, what="every process to stand still")
+            yield
+        finally:
+            _signal(tree, psutil.Process.resume)
 
     def stop(self, *, kill: bool = False) -> None:
         """End the process with all that it started."""
@@ -204,6 +215,16 @@ def has_ended(process: psutil.Process) -> bool:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
+
+
+def _stands_still(process: psutil.Process) -> bool:
+    return has_ended(process) or process.status() == psutil.STATUS_STOPPED
+
+
+def _signal(tree: Iterable[psutil.Process], act: Callable[[psutil.Process], None]) -> None:
+    for process in tree:
+        with suppress(psutil.NoSuchProcess):
+            act(process)
 
 
 def _command(process: psutil.Process) -> list[str]:

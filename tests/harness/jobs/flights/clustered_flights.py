@@ -22,6 +22,12 @@ quality:
 
 Matches = Callable[[str, str], bool]
 
+
+def _is_staged(path: str) -> bool:
+    """Whether it is a file of rows of a Delta table, and none of the table's log."""
+    return "/hourly/" in path and "/_delta_log/" not in path and path.endswith(".parquet")
+
+
 PHASES: dict[str, Matches] = {
     "reading the source": lambda method, path: method == "GET" and "/flights/2013" in path,
     "sent to the first level": lambda method, path: method == "PUT" and "/metrics/0-" in path,
@@ -29,16 +35,13 @@ PHASES: dict[str, Matches] = {
     "state of the first level uploaded": lambda method, path: method == "PUT" and "/state/unique/" in path,
     "state of the second level uploaded": lambda method, path: method == "PUT" and "/state/carriers/" in path,
     "a table compacted": lambda method, path: method == "GET" and "/carriers/" in path and path.endswith(".parquet"),
-    "sinks staged": lambda method, path: method == "PUT" and "/hourly/" in path and path.endswith(".parquet"),
-    "judged": lambda method, path: method == "GET" and "/hourly/" in path and path.endswith(".parquet"),
+    "sinks staged": lambda method, path: method == "PUT" and _is_staged(path),
+    "judged": lambda method, path: method == "GET" and _is_staged(path),
 }
 """By what a task asks of the storage then, in the order of an epoch; sinks are staged while state is uploaded."""
 
 COMMIT: Matches = lambda method, path: method == "PUT" and path.endswith("/_metadata")  # noqa: E731
 """By what the driver asks when all tasks are done."""
-
-PUBLISHED: Matches = lambda method, path: method == "PUT" and "/carriers/_milepost/heads/" in path  # noqa: E731
-"""By what it asks behind the commit point, when it moves a table."""
 
 
 @dataclass(frozen=True)
