@@ -127,6 +127,7 @@ def test_a_probe_that_fails_says_what_is_expected_and_what_was_found(said: str, 
 class OfThisMachine:
     """A local master with some settings."""
 
+    name = "local[2]"
     is_own = True
 
     def __init__(self, **settings: str) -> None:
@@ -151,3 +152,17 @@ def test_on_a_local_master_an_epoch_is_planned_for_the_limit_that_spark_gives_it
     settings: dict[str, str], limit_bytes: int | None
 ) -> None:
     assert probe.probe(cast(Engine, OfThisMachine(**settings)), ()) == limit_bytes
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["local master", "cluster"])
+@pytest.mark.parametrize(
+    "settings", [{"pyspark_memory": "351m"}, {"pyspark_memory": "1g", "cores": "4"}], ids=["said so", "shared by cores"]
+)
+def test_workers_that_could_not_even_import_are_refused_before_anything_is_run(
+    settings: dict[str, str], is_own: bool
+) -> None:
+    """Spark would say that they died, and once it waited for them without end."""
+    engine = OfThisMachine(**settings)
+    engine.is_own = is_own
+    with pytest.raises(EnvironmentUnusable, match=r"workers of local\[2\] .* at least 352 MiB .* got (351|256) MiB"):
+        probe.probe(cast(Engine, engine), ())

@@ -24,9 +24,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.plan import EpochPlan
 from milepost.spark.driver.engines.engine import Engine
-from milepost.spark.driver.executors.unusable import check_answer, unusable
+from milepost.spark.driver.executors.unusable import check_answer, too_little_memory, unusable
 from milepost.spark.worker import questions
-from milepost.spark.worker.worker_memory import own_limit
+from milepost.spark.worker.worker_memory import RESERVED_BYTES, own_limit
 from milepost.spec.values.spark_remote import SparkRemote
 
 LIBRARIES = ("numpy", "pandas", "psutil", "pyarrow", "pydantic")
@@ -63,11 +63,13 @@ def probe(engine: Engine, libraries: tuple[str, ...]) -> int | None:
         PySparkException, Py4JError, ConnectionError: the job failed; `unusable` says what that means.
     """
     if engine.is_own:
-        return _limit_here(engine)
+        limits = (own_limit(), _said_limit(engine))
+        return min((limit for limit in limits if limit is not None), default=None)
     asked = hashlib.sha256(json.dumps([CODE_HASH, *libraries]).encode()).hexdigest()[:16]
     before, _, found = engine.setting(PROBED).partition(" ")
     if before == asked:
         return int(found) if found else None
+    _said_limit(engine)
     answers = [json.loads(answer) for answer in sorted(_answers(engine.session, engine.slots, libraries))]
     for answer in answers:
         check_answer(engine.name, answer)
@@ -76,13 +78,19 @@ def probe(engine: Engine, libraries: tuple[str, ...]) -> int | None:
     return least
 
 
-def _limit_here(engine: Engine) -> int | None:
-    """Return the limit of workers that this machine's Spark starts below this process; None = unlimited."""
-    limits = [own_limit()]
-    if said := _SIZE.fullmatch(engine.setting(_MEMORY).strip().lower()):
-        size, unit = int(said[1]), said[2] or ("m" if said[0].isdigit() else "b")
-        limits.append((size << _UNITS[unit]) // int(engine.setting(_CORES) or 1))
-    return min((limit for limit in limits if limit is not None), default=None)
+def _said_limit(engine: Engine) -> int | None:
+    """Return the limit that Spark is told to give its workers; None: no limit.
+
+    Raises: EnvironmentUnusable: with so little none of them starts, and how it fails says nothing of memory.
+    """
+    said = _SIZE.fullmatch(engine.setting(_MEMORY).strip().lower())
+    if said is None:
+        return None
+    size, unit = int(said[1]), said[2] or ("m" if said[0].isdigit() else "b")
+    limit_bytes = (size << _UNITS[unit]) // int(engine.setting(_CORES) or 1)
+    if limit_bytes < RESERVED_BYTES:
+        raise too_little_memory(engine.name, limit_bytes)
+    return limit_bytes
 
 
 def _answers(session: SparkSession, tasks: int, libraries: tuple[str, ...]) -> set[str]:

@@ -8,6 +8,7 @@ import sys
 from milepost.epoch.code_hash import CODE_HASH
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.driver.engines.engine import Engine
+from milepost.spark.worker.worker_memory import RESERVED_BYTES
 
 _MISSING = re.compile(r"No module named '([\w.]+)'")
 _THEIR_PYTHON = re.compile(r"Python in worker has different version: ([\d.]+)")
@@ -62,6 +63,17 @@ def check_answer(name: str, answer: dict[str, object]) -> None:
             f"{str(answer['code'])[:12]}. Nothing was run.",
             hint="its Python must look into the directory that it starts in first: PYTHONSAFEPATH is not to be set",
         )
+
+
+def too_little_memory(name: str, limit_bytes: int) -> EnvironmentUnusable:
+    """Return what is said of a Spark whose Python workers get so little that what they import does not fit."""
+    return EnvironmentUnusable(
+        f"the Python workers of {name} cannot begin: expected at least {RESERVED_BYTES >> 20} MiB of memory for each, "
+        f"which interpreter and libraries take, got {limit_bytes >> 20} MiB. Nothing was run.",
+        hint="raise `spark.executor.pyspark.memory` (each worker gets it divided by `spark.executor.cores`; at least "
+        "512m), or leave it out",
+        limit_bytes=limit_bytes,
+    )
 
 
 def _lacking(who: str, missing: list[str]) -> EnvironmentUnusable:

@@ -1,0 +1,68 @@
+"""An epoch that needs more memory than its Spark workers may have: its state is worked on in parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from milepost.jobmaster.jobmaster import JobMaster
+from milepost.spec.load.load import load_job
+from tests.harness.jobs.milepost_cli import milepost_process
+from tests.harness.tasks.tables import assert_same_rows
+
+KEYS = 600_000
+SPEC = """\
+name: limited
+storage: ../store
+sources:
+  rows:
+    format: parquet
+    path: ../landing/*.parquet
+    settle: 0s
+    schema: {k: int64, v: int64}
+    limits_per_epoch: {max_files: 1}
+operators:
+  - {uid: totals, kind: aggregate, inputs: [rows], key: [k], aggregates: {n: count(*), s: sum(v), m: max(v)}}
+sinks:
+  - {name: totals, input: totals, format: parquet, path: ../lake/totals, mode: upsert}
+spark: {master: "local[2]", parallelism: 1, conf: {spark.executor.pyspark.memory: 384m}}
+"""
+
+
+def write_spec(folder: Path) -> Path:
+    spec = folder / "config" / "limited.yaml"
+    spec.parent.mkdir(exist_ok=True)
+    spec.write_text(SPEC)
+    return spec
+
+
+def land(folder: Path, number: int, keys: np.ndarray) -> pa.Table:
+    rows = pa.table({"k": keys, "v": np.random.default_rng(number).integers(-(10**9), 10**9, len(keys))})
+    (folder / "landing").mkdir(exist_ok=True)
+    pq.write_table(rows, folder / "landing" / f"{number}.parquet")
+    return rows
+
+
+def test_state_beyond_the_memory_of_a_worker_is_worked_on_in_parts(tmp_path: Path) -> None:
+    """600,000 keys in one subtask, which has 32 MiB for them beside what interpreter and libraries take."""
+    chance = np.random.default_rng(7)
+    rows = [land(tmp_path, 0, chance.permutation(KEYS))]
+    spec = write_spec(tmp_path)
+    for number in (1, 2):
+        ran = milepost_process("run", spec)
+        assert ran.exit_code == 0, ran.stderr
+        if number == 1:
+            rows.append(land(tmp_path, 1, chance.integers(0, KEYS, 100_000)))
+    master = JobMaster(load_job(spec))
+    with duckdb.connect() as connection:
+        connection.register("inputs", pa.concat_tables(rows))
+        right = connection.sql(
+            "SELECT k, count(*) AS n, sum(v)::BIGINT AS s, max(v) AS m FROM inputs GROUP BY k"
+        ).to_arrow_table()
+    assert_same_rows(master.read("totals"), right, "totals")
+    runs = [*(tmp_path / "store" / "limited").glob("chk-*/t*/state/totals/*")]
+    assert len(runs) > 2, "the first epoch wrote its state in several slices"
