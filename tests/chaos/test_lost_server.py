@@ -15,11 +15,11 @@ from milepost.protocol.failure.restart import is_curable
 from milepost.protocol.records.errors import SparkLost
 from milepost.spark.driver.engines import connect
 from milepost.spark.driver.runner import SparkEpochRunner
-from tests.harness.chaos.lost_jvm import number
-from tests.harness.chaos.lost_server import Asked, Calls, calls_to
 from tests.harness.jobs.flights.flights_job import FlightsJob
 from tests.harness.jobs.flights.kill_chain import without_quality
 from tests.harness.servers.connect_server import ConnectServer, connect_server
+from tests.harness.servers.processes.lost_jvm import number
+from tests.harness.servers.processes.lost_server import Asked, Calls, calls_to
 
 LOCAL = 'spark: {master: "local[2]", remote: "${env:MILEPOST_SPARK_REMOTE:-}", parallelism: 2}'
 MOMENTS = 4
