@@ -144,6 +144,7 @@ def test_an_executor_that_is_killed_while_the_gate_judges_changes_nothing(losing
     strikes(losing, kill_executor, PHASES["judged"])
 
 
+@pytest.mark.referee
 def test_a_machine_that_stands_still_is_done_without_and_what_it_does_when_it_wakes_changes_nothing(
     losing: Running,
 ) -> None:
