@@ -15,7 +15,7 @@ from milepost.storage.open import open_store
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.migrating_job import SINKS, MigratingJob
 from tests.harness.readers.reading_engines import ReadingEngines
-from tests.harness.stores.job_stores import LaterStore
+from tests.harness.stores.job_stores import LaterStore, later
 
 HOUR_MS = 3_600_000
 HOURS = 2
@@ -23,10 +23,7 @@ HOURS = 2
 
 
 def at_hour(patch: pytest.MonkeyPatch, hour: int) -> None:
-    def opener(config: StoreConfig) -> ObjectStore:
-        return LaterStore(open_store(config), later_ms=hour * HOUR_MS)
-
-    patch.setattr("milepost.jobmaster.job.context.open_store", opener)
+    later(patch, hour * HOUR_MS)
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,9 @@ import pytest
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
 from milepost.dataflow.sinks.staging import compaction
 from milepost.protocol.records.layout import staged_files_prefix
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.storage.open import open_store
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.servers.postgres_server import Database, PostgresServer
-from tests.harness.stores.job_stores import LaterStore
+from tests.harness.stores.job_stores import later
 
 SINK = '  - {name: table, input: latest, format: postgres, dsn: "${env:PG_DSN}", table: public.totals, mode: upsert}\n'
 IN_POSTGRES = {
@@ -27,11 +25,7 @@ HOURS = 2
 
 def at_hour(monkeypatch: pytest.MonkeyPatch, hour: int) -> None:
     """From now on it is so many hours later for every store that is opened for the master."""
-
-    def opener(config: StoreConfig) -> ObjectStore:
-        return LaterStore(open_store(config), later_ms=hour * HOUR_MS)
-
-    monkeypatch.setattr("milepost.jobmaster.job.context.open_store", opener)
+    later(monkeypatch, hour * HOUR_MS)
 
 
 @pytest.fixture

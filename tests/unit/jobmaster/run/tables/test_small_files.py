@@ -10,13 +10,10 @@ from deltalake import DeltaTable
 from milepost.dataflow.sinks.staging import small_files
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.storage.open import open_store
-from tests.conformance.sinks.contract.case import nothing
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
-from tests.harness.stores.job_stores import LaterStore
+from tests.harness.stores.job_stores import later
 from tests.harness.tasks.tables import assert_same_rows
 
 DELTA = {"format: parquet, path: ../lake/seen": "format: delta, path: ../lake/seen"}
@@ -63,12 +60,7 @@ def test_originals_go_when_no_retained_checkpoint_names_them(job: CountedJob, mo
     """I8: they are garbage like anything that contents named before; what is retained is shown again."""
     job.edit("last: 20", "last: 2")
     for number in range(EPOCHS):
-        two_hours_each = 2 * 3_600_000 * number
-
-        def opener(config: StoreConfig, later_ms: int = two_hours_each) -> ObjectStore:
-            return LaterStore(open_store(config), nothing, nothing, later_ms=later_ms)
-
-        monkeypatch.setattr("milepost.jobmaster.job.context.open_store", opener)
+        later(monkeypatch, 2 * 3_600_000 * number)
         job.run()
     data = job.small.folder / "lake" / "seen" / "_milepost" / "data"
     assert not list((data / f"chk-{1:020d}").rglob("*.parquet"))
