@@ -17,7 +17,7 @@ from bench.systems.far_store import JARS, PINS
 from bench.systems.registry import FLINK, TOOLS
 from milepost.spark.driver.engines.java import find_java_home
 from scripts.bootstrap import ROOT, Environment, build, check_disk, say
-from scripts.spark.maven_jars import are_there, fetch_jars, pinned_jars, repository_url, why_unreachable
+from scripts.spark.maven_jars import are_there, fetch_jars, note_unreached, repository_url
 
 FOLDER = ROOT / ".milepost" / "bench"
 _REASON = FOLDER / "flink-unavailable.txt"
@@ -59,10 +59,7 @@ def _fetch_jars() -> None:
     if are_there(PINS, JARS):
         return
     repository = repository_url()
-    reason = why_unreachable(repository, pinned_jars(PINS)[0])
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    if reason is not None:
-        _UNREACHED.write_text(f"{repository}: {reason}\n", encoding="utf-8")
+    if note_unreached(repository, PINS, _UNREACHED) is not None:
         say(
             f"{JARS.name}: {repository} gives no answer; the benchmark runs without a Spark in a far store and says why"
         )
@@ -70,7 +67,6 @@ def _fetch_jars() -> None:
     say(f"{JARS.name}: the jars by which Spark reaches S3, 690 MB, from {repository}")
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
     fetch_jars(PINS, JARS, java=find_java_home() / "bin" / "java", ivy=ivy, repository=repository)
-    _UNREACHED.unlink(missing_ok=True)
 
 
 def _try_flink() -> None:

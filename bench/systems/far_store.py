@@ -70,7 +70,13 @@ class FarStore:
         """Copy what a system has there below a prefix to a folder."""
         import boto3
 
-        client = boto3.client("s3", endpoint_url=self.endpoint_url, region_name="us-east-1")
+        client = boto3.client(
+            "s3",
+            endpoint_url=self.endpoint_url,
+            region_name="us-east-1",
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+        )
         prefix = f"{folders.work.parent.name}/{below}/"
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix):
             for key in (item["Key"] for item in page.get("Contents", ())):

@@ -182,9 +182,7 @@ class Streaming:
     def result_sql(self) -> str:
         columns = ", ".join(self._workload.result_columns)
         if self._is_far:
-            far = FarStore.of(self._folders)
-            os.environ |= far.environment()
-            far.fetch(self._folders, OUTPUT, self._folders.output)
+            FarStore.of(self._folders).fetch(self._folders, OUTPUT, self._folders.output)
         if not self._workload.replaces:
             return f"SELECT {columns} FROM read_parquet('{self._folders.output}/*.parquet')"
         key = ", ".join(self._workload.key)

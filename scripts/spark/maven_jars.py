@@ -100,6 +100,16 @@ def why_unreachable(repository: str, jar: Jar) -> str | None:
     return reason
 
 
+def note_unreached(repository: str, pins: Path, note: Path) -> str | None:
+    """Return why the repository of pinned jars gives no answer, and keep it in a file; None: it gives one."""
+    reason = why_unreachable(repository, pinned_jars(pins)[0])
+    note.unlink(missing_ok=True)
+    if reason is not None:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(f"{repository}: {reason}\n", encoding="utf-8")
+    return reason
+
+
 def fetch_jars(pins: Path, folder: Path, *, java: Path, ivy: Path, repository: str) -> None:
     """Leave exactly the jars that a file pins in `folder`; it is there only when it is complete.
 

@@ -16,9 +16,9 @@ from scripts.spark.maven_jars import (
     JarsNotFetched,
     are_there,
     fetch_jars,
+    note_unreached,
     pinned_jars,
     repository_url,
-    why_unreachable,
 )
 
 SPARK_READERS = Environment(
@@ -76,18 +76,16 @@ def build_readers() -> None:
     UNREACHED.unlink(missing_ok=True)
     if SPARK_READERS.is_built() and jars_are_there():
         return
-    repository, jars = repository_url(), pinned_jars(PINS)
-    reason = why_unreachable(repository, jars[0])
+    repository = repository_url()
+    reason = note_unreached(repository, PINS, UNREACHED)
     if reason is not None:
-        UNREACHED.parent.mkdir(exist_ok=True)
-        UNREACHED.write_text(f"{repository}: {reason}\n", encoding="utf-8")
         say(f"{SPARK_READERS.folder} is not built: {repository} gives no answer ({reason})")
         return
     if not SPARK_READERS.is_built():
         check_disk([SPARK_READERS])
         build(SPARK_READERS)
     ivy = next(SPARK_READERS.python.parent.parent.glob("lib/python*/site-packages/pyspark/jars/ivy-*.jar"))
-    say(f"{SPARK_READERS.folder}: {len(jars)} jars from {repository}")
+    say(f"{SPARK_READERS.folder}: {len(pinned_jars(PINS))} jars from {repository}")
     try:
         fetch_jars(PINS, JARS, java=find_java_home() / "bin" / "java", ivy=ivy, repository=repository)
     except JarsNotFetched as error:

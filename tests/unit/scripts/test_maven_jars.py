@@ -19,7 +19,7 @@ from bench.systems import far_store
 from milepost.spark.driver.engines.java import find_java_home
 from scripts.browser import environment
 from scripts.referees import closing_line
-from scripts.spark import spark_readers
+from scripts.spark import maven_jars, spark_readers
 from scripts.spark.maven_jars import (
     CENTRAL,
     Jar,
@@ -147,7 +147,7 @@ def test_the_last_line_of_the_referees_says_that_spark_did_not_run(
     note = tmp_path / "new" / "unreached.txt"
     monkeypatch.setattr(spark_readers, "UNREACHED", note)
     monkeypatch.setattr(spark_readers, "JARS", tmp_path / "jars")
-    monkeypatch.setattr(spark_readers, "why_unreachable", lambda *_: "no route to host")
+    monkeypatch.setattr(maven_jars, "why_unreachable", lambda *_: "no route to host")
     monkeypatch.setattr(environment, "UNREACHED", tmp_path / "none.txt")
     assert closing_line().startswith("referees: all ran")
     spark_readers.build_readers()
