@@ -29,7 +29,8 @@ def read_ahead(
 ) -> Generator[tuple[ObjectStat, Callable[[], T]]]:
     """Yield each object with what reads it, in order; the first is read before any other is asked for.
 
-    At most `AT_ONCE` beyond the one that is asked for are read; closing the generator ends that.
+    At most `AT_ONCE` beyond the one that is asked for are read. Closing the generator asks for no more, and waits for
+    those: what they read may be kept, and then the next walk asks for none of it.
     """
     ahead: deque[tuple[ObjectStat, Callable[[], T]]] = deque()
     pool = ThreadPoolExecutor(AT_ONCE)
@@ -41,7 +42,7 @@ def read_ahead(
             for stat in islice(found, AT_ONCE - len(ahead)):
                 ahead.append((stat, pool.submit(read, stat).result))
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown()
 
 
 def read_event(
