@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.jobmaster.jobmaster import JobMaster
+from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster
 from milepost.spec.load.load import load_job
 from tests.harness.jobs.milepost_cli import milepost_process
 from tests.harness.tasks.tables import assert_same_rows
@@ -64,5 +64,10 @@ def test_state_beyond_the_memory_of_a_worker_is_worked_on_in_parts(tmp_path: Pat
             "SELECT k, count(*) AS n, sum(v)::BIGINT AS s, max(v) AS m FROM inputs GROUP BY k"
         ).to_arrow_table()
     assert_same_rows(master.read("totals"), right, "totals")
-    runs = [*(tmp_path / "store" / "limited").glob("chk-*/t*/state/totals/*")]
-    assert len(runs) > 2, "the first epoch wrote its state in several slices"
+    of_first = len([*(tmp_path / "store" / "limited").glob("chk-*1/t*/state/totals/*")])
+    report = master.show(1)
+    assert isinstance(report, CheckpointDetails)
+    (subtask,) = report.operators["totals"].subtasks
+    assert subtask.slices == of_first > 1, "each slice of the first epoch wrote its state, and its report says so"
+    shown = milepost_process("show", spec, "1", "--tasks", environment={"COLUMNS": "200"})
+    assert "slices" in shown.stdout, shown.stdout

@@ -15,11 +15,11 @@ _TIMES = (
     "alignment",
 )
 _BYTES = {"full_bytes": "state", "uploaded_bytes": "written", "in_flight_bytes": "in flight", "bytes": "files"}
-_ROWS = {"rows_in": "rows in", "rows_out": "rows out", "late_rows": "late"}
+_COUNTS = {"rows_in": "rows in", "rows_out": "rows out", "late_rows": "late", "slices": "slices"}
 _NOTHING = ("-", "0", "0 B")
 _OFTEN_READ = (
-    *("process", "state", "exchange wait", "rows out", "read", "late", "stage", "restore", "async wait", "emit"),
-    *("written", "sync", "async", "files", "in flight", "alignment"),
+    *("process", "state", "exchange wait", "rows out", "read", "late", "slices", "stage", "restore", "async wait"),
+    *("emit", "written", "sync", "async", "files", "in flight", "alignment"),
 )
 """What a narrow terminal leaves out, the last one first."""
 
@@ -27,7 +27,7 @@ _OFTEN_READ = (
 def show_subtasks(report: CheckpointDetails, output: Output) -> None:
     """Print a line for each subtask of each node, then the spread of those that are several."""
     rows = list(_rows(report))
-    names = ["operator", "subtask", *_ROWS.values(), *_BYTES.values(), *("ms" if n == "total" else n for n in _TIMES)]
+    names = ["operator", "subtask", *_COUNTS.values(), *_BYTES.values(), *("ms" if n == "total" else n for n in _TIMES)]
     names = [name.replace("_", " ") for name in names]
     used = [at for at in range(len(names)) if at < 2 or any(row[at] not in _NOTHING for row in rows)]
     columns = [names[at] for at in used]
@@ -50,14 +50,14 @@ def _rows(report: CheckpointDetails) -> Iterator[list[str]]:
 
 def _of_node(name: str, subtasks: Sequence[SubtaskDetails], spread: Mapping[str, Spread]) -> Iterator[list[str]]:
     for one in subtasks:
-        figures = {figure: getattr(one, figure) for figure in (*_ROWS, *_BYTES)} | dict(one.times)
+        figures = {figure: getattr(one, figure) for figure in (*_COUNTS, *_BYTES)} | dict(one.times)
         yield [name, str(one.subtask), *_cells(figures)]
     for of in ("min", "median", "max") if spread else ():
         yield [name, of, *_cells({figure: getattr(values, of) for figure, values in spread.items()})]
 
 
 def _cells(figures: Mapping[str, Any]) -> Iterator[str]:
-    for name in _ROWS:
+    for name in _COUNTS:
         yield _figure(figures.get(name))
     for name in _BYTES:
         size = figures.get(name)

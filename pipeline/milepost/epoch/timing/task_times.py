@@ -34,6 +34,8 @@ class OperatorTimes:
         async_ms: of the upload of its snapshot, all tables.
         from_ms, to_ms: since the task's start: the beginning of its first part and the end of its last. Others' parts
             may lie between. None: of a checkpoint from before that was measured.
+        slices: that its key groups were worked on in, one after another, because they and their rows are more than the
+            worker's memory; None: all at once.
     """
 
     restore_ms: int = 0
@@ -44,6 +46,7 @@ class OperatorTimes:
     alignment_ms: int = 0
     from_ms: int | None = None
     to_ms: int | None = None
+    slices: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,8 +182,9 @@ class OperatorSubtask:
         if self._plan.alignment.final:
             for channel in sorted(self._handler.open_channels):
                 yield from self._follow(self._handler.end_of_partition(channel, work.pacer.now_ms()))
-        times = self._handler.alignment_times
-        self._resources.metrics.aligned(self.uid, times.duration_ms, sum(buffer.size for buffer in work.gate.in_flight))
+        times, metrics = self._handler.alignment_times, self._resources.metrics
+        metrics.aligned(self.uid, times.duration_ms, sum(buffer.size for buffer in work.gate.in_flight))
+        metrics.worked_in(self.uid, work.rows.slices)
 
     def _barrier(self, pacer: Pacer) -> CheckpointBarrier:
         """Return the barrier as this subtask meets it: what it may still spend counts from now."""

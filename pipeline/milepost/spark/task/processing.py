@@ -51,6 +51,7 @@ class Processing:
 
     Attributes:
         fired_us: the firing watermark reached so far.
+        slices: that it worked in, one after another; None: all at once.
 
     Args:
         key_groups: what the subtask owns. plan: of its level.
@@ -69,6 +70,7 @@ class Processing:
     ) -> None:
         self.fired_us = self._previous_us = item.previous_firing_us(key_groups)
         self.rows_in = self.rows_out = self.late_rows = 0
+        self.slices: int | None = None
         self._item, self._own, self._plan = item, key_groups, plan
         self._open, self._memory = open_slice, memory
         self._watermark_us = watermark_us
@@ -121,6 +123,7 @@ class Processing:
         return {name: state.freeze(self.fired_us) for name, state in self._tables.items()}
 
     def _slice_by_slice(self, slices: list[range], in_flight: Sequence[int | None]) -> Iterator[TaskOutput]:
+        self.slices = len(slices)
         stamps = [chunk.buffers[0].lateness_us for chunk in self._waiting]
         parts = self._divide(slices)
         encoders = {name: SliceEncoder(table.handles, self._memory.spill) for name, table in self._item.tables.items()}

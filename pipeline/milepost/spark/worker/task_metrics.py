@@ -53,6 +53,7 @@ class TaskMetrics:
     _uploads: list[tuple[str, float]] = field(default_factory=list)
     _of_operators: dict[str, dict[str, float]] = field(default_factory=dict)
     _aligned_ms: dict[str, int] = field(default_factory=dict)
+    _slices: dict[str, int | None] = field(default_factory=dict)
     _at_work: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def mark(self, name: str) -> None:
@@ -79,6 +80,10 @@ class TaskMetrics:
         self._aligned_ms[uid] = duration_ms
         self.alignment_ms = max(self.alignment_ms, duration_ms)
         self.in_flight_bytes += in_flight_bytes
+
+    def worked_in(self, uid: str, slices: int | None) -> None:
+        """One operator has processed its input in so many slices. Args: slices: None: all at once."""
+        self._slices[uid] = slices
 
     def file_name(self, ended: str) -> str:
         """Return how the object is called that stores it. Args: ended: `COMPLETE` or `INCOMPLETE`."""
@@ -132,9 +137,13 @@ class TaskMetrics:
         spent = {name: round(marks.get(name, 0.0) * 1000) for name in _OF_OPERATORS}
         uploads_ms = round(1000 * sum(seconds for one, seconds in self._uploads if one == uid))
         from_ms, to_ms = (round((at - self._started) * 1000) for at in self._at_work[uid])
-        aligned_ms = self._aligned_ms.get(uid, 0)
         return OperatorTimes(
-            **spent, async_ms=uploads_ms, alignment_ms=aligned_ms, from_ms=max(0, from_ms), to_ms=max(0, to_ms)
+            **spent,
+            async_ms=uploads_ms,
+            alignment_ms=self._aligned_ms.get(uid, 0),
+            from_ms=max(0, from_ms),
+            to_ms=max(0, to_ms),
+            slices=self._slices.get(uid),
         )
 
     def _ms(self, name: str) -> int | None:

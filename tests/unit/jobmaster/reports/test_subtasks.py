@@ -172,7 +172,7 @@ def test_the_command_has_a_line_for_each_subtask_and_names_no_level(
     spec = job.folder / "config" / "small.yaml"
     text = milepost("show", spec, "2", "--tasks").stdout
     section = text[text.index("Subtasks: ") :].splitlines()
-    assert "level" not in text
+    assert "level" not in text and "slices" not in text, "no subtask worked in slices"
     named = [line.split()[0] for line in section[3:] if line]
     report = shown(job, 2)
     for uid, operator in report.operators.items():

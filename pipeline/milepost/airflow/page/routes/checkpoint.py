@@ -24,7 +24,7 @@ _TIMES = (
 )  # fmt: skip
 _COUNTS = (
     ("rows_in", "Rows in"), ("rows_out", "Rows out"), ("late_rows", "Late"), ("bad_records", "Bad"),
-    ("files", "Files"), ("state_rows", "State rows"),
+    ("files", "Files"), ("state_rows", "State rows"), ("slices", "Slices"),
 )  # fmt: skip
 _BYTES = (
     ("bytes", "Size"), ("full_bytes", "State"), ("uploaded_bytes", "Written"), ("in_flight_bytes", "In flight"),

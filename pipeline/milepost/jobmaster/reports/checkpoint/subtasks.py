@@ -41,6 +41,7 @@ class SubtaskDetails:
         state_rows, full_bytes: of its state; a file that subtasks share counts for each. uploaded_bytes: of those, what
             this epoch wrote.
         watermark: up to which it has fired.
+        slices: as in `OperatorTimes`.
         unaligned: it stopped before the end of its input, and left `in_flight_bytes`.
         times: milliseconds. Of a task that hosts several operators `exchange_wait_ms`, `async_wait_ms` and `total_ms`
             are of all of them, and `stage_ms` is of all its sinks.
@@ -59,6 +60,7 @@ class SubtaskDetails:
     uploaded_bytes: int | None = None
     watermark: str | None = None
     in_flight_bytes: int | None = None
+    slices: int | None = None
     unaligned: bool = False
     times: Mapping[str, int]
 
@@ -106,8 +108,9 @@ class Subtasks:
     def _details(self, index: int, share: SubtaskShare, names: Sequence[str], uid: str = "") -> SubtaskDetails:
         task = self._tasks.get((share.level, share.subtask))
         times = {} if task is None else {name: getattr(task, name) for name in names}
-        if task is not None and uid in task.operators:
-            times |= {name: getattr(task.operators[uid], name) for name in _OF_AN_OPERATOR}
+        operator = None if task is None else task.operators.get(uid)
+        if operator is not None:
+            times |= {name: getattr(operator, name) for name in _OF_AN_OPERATOR}
         return SubtaskDetails(
             subtask=index,
             attempt=None if task is None else task.attempt,
@@ -117,6 +120,7 @@ class Subtasks:
             bad_records=share.bad_records,
             files=share.files,
             bytes=share.bytes,
+            slices=None if operator is None else operator.slices,
             unaligned=share.unaligned,
             times={name: spent for name, spent in times.items() if spent is not None},
         )
