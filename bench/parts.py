@@ -32,6 +32,8 @@ LANGUAGE = tuple(name for name, workload in WORKLOADS.items() if workload.statem
 OTHERS = tuple(name for name in WORKLOADS if name not in (*KEYED, *LANGUAGE, FUNCTION))
 """Workloads that are compared with Structured Streaming alone."""
 AGED_EPOCHS = 45
+MOST_KEYS = 100_000_000
+"""Of one state, on a machine of 24 GB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def _full() -> list[Part]:
     keyed = WORKLOADS["keyed-1m"]
     for rows in (100_000, 3_000_000, 10_000_000):
         parts.append(_varied("rows", rows, replace(keyed, shape=replace(keyed.shape, rows=rows)), GROWTH, some))
-    for keys, systems in ((100_000, GROWTH), (20_000_000, GROWTH[:1])):
+    for keys, systems in ((100_000, GROWTH), (20_000_000, GROWTH[:1]), (MOST_KEYS, GROWTH[:1])):
         parts.append(_varied("keys", keys, replace(keyed, shape=replace(keyed.shape, keys=keys)), systems, some))
     for parallelism in (1, 4, 8):
         parts.append(_varied("parallelism", parallelism, keyed, (f"milepost:parallelism={parallelism}",), some))

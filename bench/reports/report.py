@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from bench.parts import parts_of
+from bench.parts import MOST_KEYS, parts_of
 from bench.reports.plots import PLOTS, series_of
 from bench.reports.reasons import REASONS
 from bench.reports.statistics import Spread, ratio
@@ -200,7 +200,23 @@ def _others(parts: Parts) -> str:
             if system.startswith("milepost"):
                 largest = max(epoch["largest_task_bytes"] for epoch in counted(parts[part], system)) / 1e6
                 lines.append(f"* Largest Python task at 5 M keys ({part}, {system}): {largest:.0f} MB.")
+    if f"keys/{MOST_KEYS}" in parts:
+        lines.append(_by_slices(parts[f"keys/{MOST_KEYS}"]))
     return "\n".join(["## Other figures", "", *lines]) if lines else ""
+
+
+def _by_slices(record: dict[str, Any]) -> str:
+    """What so many keys take of one machine."""
+    first, *later = epochs = record["systems"]["milepost"]["epochs"]
+    took = " and ".join(f"{epoch['wall_s']:.1f} s" for epoch in later)
+    task_mb = max(epoch["largest_task_bytes"] for epoch in epochs) / 1e6
+    return (
+        f"* {record['workload']['keys'] / 1e6:g} M keys on this machine: the first epoch, which has a row of each, "
+        f"took {first['wall_s']:.0f} s, each subtask in {first['figures']['slices']} slices; those behind it of "
+        f"{record['workload']['rows'] / 1e6:g} M rows {took}, in {later[-1]['figures']['slices']}. The state has "
+        f"{later[-1]['figures']['runs']} runs; all processes held {memory('milepost', epochs)} MB at most, the largest "
+        f"Python task {task_mb:.0f} MB."
+    )
 
 
 def stamps(parts: Parts) -> str:

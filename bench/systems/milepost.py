@@ -222,8 +222,12 @@ class Milepost:
             "kept_bytes": size_of(self._folders.output),
             **self._log.figures("log"),
         }
+        operators = document["operators"].values()
+        slices = [subtask["slices"] or 1 for operator in operators for subtask in operator["subtasks"]]
         return {
             "state_bytes": document["checkpointed_bytes"],
+            "slices": max(slices, default=1),
+            "runs": sum(operator["runs"] or 0 for operator in operators),
             **({} if self._is_far else written),
             "duration_ms": document["duration_ms"],
             "sync_ms": document["sync_ms"],

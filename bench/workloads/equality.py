@@ -12,6 +12,8 @@ import duckdb
 
 from bench.workloads.workloads import Workload
 
+_MEMORY = "8GB"
+
 
 class WrongResult(RuntimeError):
     """A system published something else than the answer; its times mean nothing."""
@@ -28,7 +30,7 @@ class Answer:
     def __init__(self, workload: Workload, epochs: Sequence[Path]) -> None:
         """Args: epochs: folders of Parquet files, all that has landed."""
         self._workload = workload
-        self._connection = duckdb.connect(config={"threads": 2})
+        self._connection = _connected(epochs)
         self._connection.execute(f"CREATE TABLE answer AS {workload.answer_sql(_bids(epochs))}")
         self.rows: int = self._connection.sql("SELECT count(*) FROM answer").fetchall()[0][0]
 
@@ -56,11 +58,17 @@ class Answer:
 
 def changed_keys(workload: Workload, epochs: Sequence[Path]) -> list[int]:
     """How many keys of state each epoch changes; of deduplicated rows, how many keys are new."""
-    with duckdb.connect(config={"threads": 2}) as connection:
+    with _connected(epochs) as connection:
         return [
             int(connection.sql(workload.changed_sql(_bids([epoch]), _before(epochs, at))).fetchall()[0][0])
             for at, epoch in enumerate(epochs)
         ]
+
+
+def _connected(epochs: Sequence[Path]) -> duckdb.DuckDBPyConnection:
+    """Return a database in memory that leaves the systems theirs; what is more lies beside the inputs meanwhile."""
+    beside = epochs[0].parent.parent / "duckdb"
+    return duckdb.connect(config={"threads": 2, "memory_limit": _MEMORY, "temp_directory": str(beside)})
 
 
 def _as_compared(column: str) -> str:

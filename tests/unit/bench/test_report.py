@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench.parts import FUNCTION, LANGUAGE
+from bench.parts import FUNCTION, LANGUAGE, MOST_KEYS
 from bench.reports.plots import PLOTS, series_of
 from bench.reports.reasons import REASONS
 from bench.reports.report import render
@@ -173,6 +173,13 @@ def test_an_epoch_that_writes_the_base_anew_is_told_by_its_state() -> None:
     assert [says for says, verdict in verdicts.items() if verdict is Verdict.MISSED] == [
         "1 M keys: an epoch that writes the base anew, against one that writes changes"
     ]
+
+
+def test_of_so_many_keys_the_report_says_how_long_and_in_how_many_slices() -> None:
+    many = record("keyed-1m", {"milepost": epochs([2.0, 3.0], slices=4, runs=6)})
+    text = render(document(**{f"keys__{MOST_KEYS}": many}))
+    assert "took 1000 s, each subtask in 4 slices; those behind it of 1 M rows 2.0 s and 3.0 s, in 4." in text
+    assert "The state has 6 runs; all processes held 1000 MB at most, the largest Python task 200 MB." in text
 
 
 def test_a_run_beside_other_work_is_marked_as_a_smoke_run() -> None:
