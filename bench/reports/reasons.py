@@ -21,6 +21,11 @@ _RANDOM = (
     "6 bytes of it are sums and maxima of random prices, near the least that numbers so random take; what the key "
     "takes grows with the keys that lie between two changed ones"
 )
+_EXECUTORS = (
+    "the machine has two cores, of which one executor leaves the second to the driver, its JVM, the store and Python's "
+    "output: the other executor takes it from them. The phase `spark` is the same for both; with more keys the tasks' "
+    "own part, which is divided, is more of an epoch"
+)
 _STREAMING, _FLINK = "Structured Streaming's better store", "PyFlink SQL's better backend"
 _SIZES = ("10 k keys", "1 M keys", "5 M keys")
 _OTHERS = ("tumbling window", "deduplicate", "string key", "composite key", "Zipf-skewed key")
@@ -34,6 +39,7 @@ REASONS: dict[str, str] = {
         "phase `process`: a changed key is looked for in a base five times as large, and in as many deltas as the base "
         "has not swallowed yet"
     ),
+    **{f"{keys}: two executors of one core against one": _EXECUTORS for keys in _SIZES[1:]},
     **{f"{keys}: state bytes per changed key": _RANDOM for keys in _SIZES[1:]},
     "restore of 5 M keys without cache, against pyarrow": (
         "a restore also hashes the keys, brings the rows into the order of the hash and writes the node's cache, which "
