@@ -89,7 +89,7 @@ chaos: env ## random jobs, faults, kills and commands for MINUTES=10; nothing ma
 examples: env ## run the jobs of config/examples over ROWS=1000000 generated rows, with rollback and backfill (minutes)
 	@$(PY) -m tests.harness.example_jobs.run --rows $(ROWS) --seed $(SEED)
 
-bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 60 to 80; language: 12)
+bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 75; language: 12)
 	@$(PY) -m bench.environments
 	@$(PY) -m bench run --mode $(MODE) $(BENCH_ARGS)
 

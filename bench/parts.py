@@ -53,7 +53,7 @@ MODES = ("quick", "full", "language")
 
 
 def parts_of(mode: str) -> list[Part]:
-    """The parts of `quick` (12 minutes on two calm cores), `full` (60 to 80) or `language` (12), in order.
+    """The parts of `quick` (12 minutes on two calm cores), `full` (75) or `language` (12), in order.
 
     Raises:
         KeyError: there is no such mode.
