@@ -301,7 +301,7 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
         tables = {name: _unpacked_table(item) for name, item in document["tables"].items()}
         whole = {"plan": restored(document["plan"]), "sources": sources, "tables": tables}
         whole |= {
-            "tasks": [_placed(task) for task in unpacked(document["tasks"])],
+            "tasks": [_completed(task) for task in unpacked(document["tasks"])],
             "shares": unpacked(document["shares"]),
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -317,10 +317,10 @@ _PACKED = ("tasks", "shares")
 _VERIFY = "Run `milepost verify JOB` for all that is broken, and restore those objects from a copy of the store."
 
 
-def _placed(task: Mapping[str, Any]) -> dict[str, Any]:
-    # A checkpoint from before an operator's part of a subtask had a place in time has none.
-    operators = {uid: {"from_ms": None, "to_ms": None, **times} for uid, times in task["operators"].items()}
-    return {**task, "operators": operators}
+def _completed(task: Mapping[str, Any]) -> dict[str, Any]:
+    # A checkpoint from before an operator's part of a subtask had a place in time, and said its slices, has neither.
+    later = {"from_ms": None, "to_ms": None, "slices": None}
+    return {**task, "operators": {uid: {**later, **times} for uid, times in task["operators"].items()}}
 
 
 def _packed_source(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -82,6 +82,17 @@ def golden() -> bytes:
     return (GOLDEN / "metadata.json").read_bytes().rstrip(b"\n")
 
 
+def test_a_checkpoint_from_before_slices_were_told_is_read() -> None:
+    document = json.loads(golden())
+    document["tasks"] = packed([_without_slices(task) for task in unpacked(document["tasks"])])
+    assert decode_metadata(json.dumps(document).encode(), "earlier").tasks == (TASK,)
+
+
+def _without_slices(task: dict[str, Any]) -> dict[str, Any]:
+    operators = {uid: {k: v for k, v in one.items() if k != "slices"} for uid, one in task["operators"].items()}
+    return task | {"operators": operators}
+
+
 def test_what_was_written_is_read_back_to_the_same_bytes() -> None:
     """With rows in flight, a source whose plan passed objects over, and a secret that nobody is shown."""
     metadata = decode_metadata(golden(), "golden")
