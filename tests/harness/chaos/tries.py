@@ -134,4 +134,4 @@ def _dimensions(plan: EpochPlan) -> Iterator[Piece]:
 
 def new_runner(job: LoadedJob, folder: Path) -> CapturingRunner | SparkRunner:
     """Return the data plane of a job's spec: Spark where it names a server, else this process."""
-    return CapturingRunner(job, folder) if job.spec.spark.remote is None else SparkRunner(folder)
+    return CapturingRunner(job, folder) if job.spark_server() is None else SparkRunner(folder)
