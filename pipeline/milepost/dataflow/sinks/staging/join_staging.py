@@ -43,9 +43,10 @@ class JoinStaging:
     def stage_pieces(self, pieces: Iterable[RowsPiece], place: StagingPlace) -> StagedRows:
         half = place.half()
 
-        def join(run: Run) -> JoinedFile | None:
+        def join(numbered: tuple[int, Run]) -> JoinedFile | None:
+            number, run = numbered  # two runs may have the same rows, and each needs a file of its own
             try:
-                file = self._files.stage(self._rows(run), half, f"j{place.subtask}")
+                file = self._files.stage(self._rows(run), half, f"j{place.subtask}-{number}")
             except StateCorrupt as error:  # it is no worse than before, and `verify` names it
                 _LOG.warning("%s. Small files stay as they are.", error.message)
                 return None
@@ -54,8 +55,8 @@ class JoinStaging:
             joined = replace(file, rows_of=rows_of, partition=run[0].partition)
             return JoinedFile(joined, tuple(each.key for each in run))
 
-        runs, store = self._plan.runs, self._files.store
-        is_little = sum(file.size for run in runs for file in run) <= _TOGETHER_BYTES
+        runs, store = [*enumerate(self._plan.runs)], self._files.store
+        is_little = sum(file.size for _, run in runs for file in run) <= _TOGETHER_BYTES
         joining = begin_beside(
             store, lambda: at_once(store, join, runs) if is_little else [*map(join, runs)], "small-files"
         )

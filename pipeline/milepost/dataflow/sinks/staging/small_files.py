@@ -180,6 +180,10 @@ def _windows(rows: Sequence[int]) -> set[range]:
 
 
 def _cut(run: Run) -> Iterator[Run]:
-    """Yield the parts of a run that have about as many bytes as a file is to have; of a single file nothing."""
-    parts = list(cut_by_bytes(run, WANTED_BYTES))
-    yield from parts if len(parts[-1]) > 1 else parts[:-1]
+    """Yield the parts of a run that have about as many bytes as a file is to have; of a single file nothing.
+
+    None has more files than an epoch joins: what a backfill leaves may be many thousands that are alike.
+    """
+    for start in range(0, len(run), MOST_FILES):
+        parts = cut_by_bytes(run[start : start + MOST_FILES], WANTED_BYTES)
+        yield from (part for part in parts if len(part) > 1)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.table_keys import staged_prefix
+from milepost.dataflow.sinks.staging import small_files
 from milepost.dataflow.sinks.staging.small_files import (
     GROWTH,
     MOST_FILES,
@@ -21,7 +24,8 @@ from milepost.dataflow.sinks.staging.small_files import (
     rows_identity,
     same_rows,
 )
-from tests.conformance.sinks.contract.case import SCHEMA
+from tests.conformance.sinks.contract.case import SCHEMA, rows
+from tests.conformance.sinks.formats.local_cases import LocalParquet
 
 PER_ROW = 100
 
@@ -109,6 +113,30 @@ def test_a_subtask_joins_about_one_full_file_and_an_epoch_so_many_small_ones_at_
     assert all(0 < sum(each.size for run in runs for each in run) <= WANTED_BYTES for runs in shares)
     every = [each.key for runs in shares for run in runs for each in run]
     assert len(set(every)) == len(every)
+
+
+def test_more_files_that_are_alike_than_one_epoch_joins_are_joined_by_several() -> None:
+    """As a backfill leaves them, whose epochs join nothing: they were one run, which no epoch ever took."""
+    files = [file(number) for number in range(1, 2 * MOST_FILES + 100)]
+    epochs = 0
+    while runs := plan_joins(files):
+        assert sum(map(len, runs)) <= MOST_FILES
+        files, epochs = after(files, runs), epochs + 1
+    assert epochs <= 4 and len(files) < GROWTH
+    assert sum(each.rows for each in files) == 2 * MOST_FILES + 99
+
+
+def test_two_runs_that_have_the_same_rows_become_a_file_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named by its content alone, one file would take the place of both."""
+    monkeypatch.setattr(small_files, "GROWTH", 100)
+    job = LocalParquet().begin(tmp_path)
+    one, three = rows((1, "a")), rows((1, "a"), (1, "b"), (1, "c"))
+    for table in (one, one, three, one, one):
+        job.publish(table)
+    monkeypatch.setattr(small_files, "GROWTH", 2)
+    done = job.publish(one)
+    assert [file.rows for file in job.sink.files(done.contents)] == [2, 3, 2, 1]
+    assert job.sink.read(done.contents, verify=True).num_rows == 8
 
 
 def test_rows_that_stay_are_told_from_rows_that_come_and_go() -> None:
