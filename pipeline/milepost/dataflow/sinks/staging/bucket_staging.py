@@ -138,11 +138,10 @@ class BucketStaging:
     def _add_shared(self, parted: PartedRows, schema: pa.Schema) -> None:
         """Add the subtask's own rows of files that it shares with others, with deletes."""
         own = self._owned
-        for file in self._shared:
-            for rows in self._files.pieces(file, Reading(schema, verify=True, deletes=True)):
-                among = own.key_groups(rows, self._routing_key, own.of)
-                mine = (among >= own.groups.start) & (among < own.groups.stop)
-                parted.add(rows.filter(pa.array(mine)), among[mine])
+        for rows in self._files.all_pieces(self._shared, Reading(schema, verify=True, deletes=True)):
+            among = own.key_groups(rows, self._routing_key, own.of)
+            mine = (among >= own.groups.start) & (among < own.groups.stop)
+            parted.add(rows.filter(pa.array(mine)), among[mine])
 
     def _added(self, parted: PartedRows, changes: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
         """Yield the rows of the epoch, each table once it is added."""
