@@ -68,7 +68,7 @@ class SinkReconciler:
     def admit(self, session: Session, state: ManifestState, base: CheckpointMetadata | None) -> None:
         """Let a sink that comes back to the spec follow the switches that it has missed, before an epoch is planned.
 
-        A sink that was part of the head missed none.
+        A sink that was part of the head missed none, unless a switch has led to that head just now.
 
         Args:
             base: of the head that the epoch continues.
@@ -77,8 +77,9 @@ class SinkReconciler:
         if state.live == MAIN_TIMELINE:  # there was no switch
             return
         newest = state.head()
+        has_gone_on = newest is not None and newest.timeline == state.live
         for spec in self._context.spec.sinks:
-            if newest is not None and spec.name in newest.sinks:
+            if newest is not None and has_gone_on and spec.name in newest.sinks:
                 continue
             contents = contents_at(self._context, base, spec.name)
             sink = table_at(self._context, spec.name, contents)

@@ -65,6 +65,14 @@ def assert_sound(job: CountedJob) -> None:
     assert (report.exit_code, report.missing, report.damaged, report.foreign) == (0, (), (), ())
 
 
+def assert_shown(job: CountedJob, database: Database) -> None:
+    """The table as SQL reads it, and as the checkpoint says it, equals DuckDB's answer over what was consumed."""
+    job.assert_tables_equal_the_oracle()
+    counted = job.expected()["table"]
+    expected = dict(zip(counted.column("k").to_pylist(), counted.column("rows").to_pylist(), strict=True))
+    assert dict(database.run("SELECT k, rows FROM public.totals")) == expected  # type: ignore[arg-type]
+
+
 def test_files_of_a_sink_that_left_stay_while_a_checkpoint_names_them_then_epochs_collect_them(
     job: CountedJob, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,10 +88,7 @@ def test_files_of_a_sink_that_left_stay_while_a_checkpoint_names_them_then_epoch
     job.edit("sinks:\n", f"sinks:\n{SINK}")
     job.run()
     assert_sound(job)
-    job.assert_tables_equal_the_oracle()
-    counted = job.expected()["table"]
-    expected = dict(zip(counted.column("k").to_pylist(), counted.column("rows").to_pylist(), strict=True))
-    assert dict(database.run("SELECT k, rows FROM public.totals")) == expected  # type: ignore[arg-type]
+    assert_shown(job, database)
 
 
 def test_a_rollback_to_before_it_left_finds_its_files_when_it_is_back(
@@ -101,6 +106,24 @@ def test_a_rollback_to_before_it_left_finds_its_files_when_it_is_back(
     assert_sound(job)
     job.assert_tables_equal_the_oracle()
     assert len(database.run("SELECT k FROM public.totals")) == 9
+
+
+def test_a_sink_that_left_before_a_rollback_shows_the_head_when_it_is_back(
+    job: CountedJob, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records and files of what its table shows until then are collected with what the rollback left."""
+    job.rollback(3)
+    for number in range(4, 10):
+        at_hour(monkeypatch, HOURS * number)
+        job.run()
+    assert files(job) == needed(job)
+    job.edit("sinks:\n", f"sinks:\n{SINK}")
+    context = job.small.context
+    shown = context.sink("table").position().contents
+    assert shown is not None and shown.checkpoint_id == 4 and not context.table_records.are_stored(shown)
+    job.run()
+    assert_sound(job)
+    assert_shown(job, database)
 
 
 def test_what_is_gone_of_a_sink_that_left_is_damage(job: CountedJob) -> None:

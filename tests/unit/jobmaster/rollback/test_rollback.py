@@ -568,6 +568,45 @@ def test_a_sink_that_was_dropped_is_skipped_by_name_and_follows_when_it_comes_ba
     assert head_timelines(job) == {job.small.context.head().state.live}
 
 
+def test_a_sink_that_was_dropped_for_a_rollback_alone_follows_when_it_is_back(job: CountedJob) -> None:
+    """The checkpoint that the job went back to has it, and its table has not heard of that."""
+    text = job.spec_path.read_text()
+    job.edit(SEEN_SINK, "")
+    assert job.rollback(2).skipped_sinks == ("seen",)
+    job.spec_path.write_text(text)
+    assert job.master.read("seen").num_rows == 15, "nobody has touched it"
+    job.run()
+    job.assert_tables_equal_the_oracle()
+    assert head_timelines(job) == {job.small.context.head().state.live}
+
+
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_a_sink_that_was_dropped_follows_when_what_its_table_shows_is_collected_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """The records of its mark went with a checkpoint that the rollback had left: its own log says what it has."""
+    edit = {"last: 20": "last: 2", "format: parquet, path: ../lake/seen": f"format: {form}, path: ../lake/seen"}
+    job = CountedJob.with_epochs(tmp_path / "job", 4, edit)
+    text = job.spec_path.read_text()
+    job.edit(SEEN_SINK.replace("parquet", form), "")
+    job.rollback(3)
+    job.land(range(5, 12))
+    for epoch in range(1, 7):
+        later(monkeypatch, epoch * DAY_MS)
+        job.run()
+    job.spec_path.write_text(text)
+    context = job.small.context
+    shown = context.sink("seen").position().contents
+    assert shown is not None and shown.checkpoint_id == 4
+    assert not context.table_records.are_stored(shown)
+    job.run()
+    seen = sorted({int(value) for value in job.master.read("seen")["v"].to_pylist()})
+    assert seen == [1, 2, 3, max(seen)], "as of checkpoint 3, and then what came since it is back"
+    assert len(job.master.read("seen")) == 12
+    job.assert_tables_equal_the_oracle("table")
+    assert job.master.fsck().exit_code == 0
+
+
 def test_a_sink_whose_path_was_changed_cannot_follow_and_nothing_is_rolled_back(job: CountedJob) -> None:
     version = job.small.context.head().version
     job.edit("path: ../lake/seen", "path: ../lake/elsewhere")

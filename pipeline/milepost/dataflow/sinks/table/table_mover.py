@@ -301,10 +301,10 @@ class TableMover:
 
     def _planned(self, table: OpenTable, position: TablePosition, mark: Mark, target: TableTarget) -> TableMove:
         """Return what a commit changes; the files that it adds are there."""
-        is_trusted = position.is_known and not target.realigns
-        if is_trusted:
-            self._records.read_all(one for one in (position.contents, mark.contents) if one is not None)
-        now = self._ours_now(table, position, target.realigns)
+        if position.is_known and not target.realigns:
+            with suppress(StateCorrupt):  # it is met again by who needs it
+                self._records.read_all(one for one in (position.contents, mark.contents) if one is not None)
+        now, is_trusted = self._ours_now(table, position, target.realigns)
         then = self._records.files(mark.contents)
         listed = table.live()
         live = now if listed is None else listed
@@ -328,14 +328,22 @@ class TableMover:
             after=then,
         )
 
-    def _ours_now(self, table: OpenTable, position: TablePosition, realigns: bool) -> Mapping[str, StagedFile]:
+    def _ours_now(
+        self, table: OpenTable, position: TablePosition, realigns: bool
+    ) -> tuple[Mapping[str, StagedFile], bool]:
+        """Return our files of the table as it is, and whether those are what it shows, as far as is known.
+
+        Records are collected with their checkpoint, also where the table still shows that: its sink was out of the spec
+        while the job went back, or an older state of the table was restored. Then whatever of ours is live counts; by
+        itself only where nobody else has changed the table since.
+        """
         if position.is_known:
             try:
-                return self.files_now(table, position, realigns=realigns)
-            except StateCorrupt:  # an older state was restored, whose records are collected
-                if not realigns:
+                return self.files_now(table, position, realigns=realigns), not realigns
+            except StateCorrupt:
+                if not realigns and table.foreign():
                     raise
-        ours, unknown = files_of_ours(table)  # a realignment: whatever of ours is live, however it came there
+        ours, unknown = files_of_ours(table)
         if unknown:
             raise InvalidRequest(
                 f"sink {self._sink}: its table at {self._store.config.url} has {len(unknown)} files of others, "
@@ -345,7 +353,7 @@ class TableMover:
                 "begin a new table",
                 sink=self._sink,
             )
-        return ours
+        return ours, False
 
     def _waits(self, why: str) -> InvalidRequest:
         return InvalidRequest(
