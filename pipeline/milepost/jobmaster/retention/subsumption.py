@@ -52,7 +52,10 @@ from milepost.storage.layout import checkpoint_prefix, require_own_prefix
 _LOG = logging.getLogger(__name__)
 
 MAX_DELETED_KEYS = 256
-"""At most so many keys of lists are deleted by one epoch."""
+"""At most so many keys of lists are deleted by one epoch, unless many more are due."""
+
+BACKLOG_EPOCHS = 16
+"""Of those that are due an epoch deletes such a part: what waits is bounded, however much each of them leaves."""
 
 MAX_FAILED_DROPS = 3
 """After so many entries that could not be deleted the store is taken for down: the rest waits for the next time."""
@@ -222,7 +225,9 @@ def _delete_due(context: JobContext, session_id: SessionId, judged_ms: int, grac
     """Delete what the head of now lists, and say so. Returns the head after it, and how many objects went."""
     state = context.head().state
     done, deleted = delete_entries(context, state, deletable(state, session_id, judged_ms, grace_ms))
-    lists, more = delete_listed(context, state, deletable_lists(state, session_id, judged_ms, grace_ms))
+    due = deletable_lists(state, session_id, judged_ms, grace_ms)
+    at_most = max(MAX_DELETED_KEYS, sum(one.count - one.done for one in due) // BACKLOG_EPOCHS)
+    lists, more = delete_listed(context, state, due, at_most)
     if done or lists:
         request = GarbageDeletedRequest(session_id, done, grace_ms, lists)
         # What is deleted is deleted: a clock that has gone back since must not refuse to say so.

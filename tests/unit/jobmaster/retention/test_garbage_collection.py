@@ -15,8 +15,14 @@ from typer.testing import CliRunner
 from milepost.cli.main import app
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.retention import subsumption
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
-from milepost.jobmaster.retention.subsumption import delete_garbage, plan_subsumption, subsume_old
+from milepost.jobmaster.retention.subsumption import (
+    BACKLOG_EPOCHS,
+    delete_garbage,
+    plan_subsumption,
+    subsume_old,
+)
 from milepost.protocol.codec.log_entries import event_name
 from milepost.protocol.manifest.transaction.events import GarbageListed
 from milepost.protocol.records.errors import CommitConflict, StateCorrupt, StoreUnavailable
@@ -111,6 +117,29 @@ def test_unreachable_objects_are_listed_now_and_deleted_once_listed_for_the_grac
     assert job.master.fsck().unreachable == ()
     kinds = [event_name(entry) for entry in job.context.log.entries()]
     assert [kind for kind in kinds if kind.startswith("Garbage")] == ["GarbageDeleted", "GarbageListed"]
+
+
+def test_of_a_backlog_an_epoch_deletes_a_part_so_that_what_waits_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many subtasks leave how much in each epoch: else lists, which the manifest names, would only grow."""
+    monkeypatch.setattr(subsumption, "MAX_DELETED_KEYS", 2)
+    job, _ = job_with_strays(tmp_path)
+    _, second, *_ = job.context.head().state.checkpoints
+    for number in range(94):
+        late = f"state/latest/{number}.parquet"
+        job.context.store.put(token_prefix(second.checkpoint_id, second.token) + late, b"late")
+    job.master.collect_garbage()
+    (named,) = job.context.head().state.garbage_lists
+    assert named.count == 96, "a dead token's directory among them"
+    job.land("next.csv")
+    job.epoch()
+    leader = job.context.head().state.timeline().leader
+    assert leader is not None
+    assert delete_garbage(in_a_day(job), leader.session_id, TIMEOUT_MS) >= 96 // BACKLOG_EPOCHS
+    assert delete_garbage(in_a_day(job), leader.session_id, TIMEOUT_MS) >= 90 // BACKLOG_EPOCHS
+    (left,) = job.context.head().state.garbage_lists
+    assert left.done == 96 // BACKLOG_EPOCHS + 90 // BACKLOG_EPOCHS
 
 
 def test_a_dry_run_prints_the_plan_and_changes_nothing(tmp_path: Path) -> None:
