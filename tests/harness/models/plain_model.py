@@ -312,6 +312,7 @@ class PlainModel:
         self._list([*event["garbage"], *self._keys_of(event["garbage_list"])], event["at_ms"])
 
     def _garbage_listed(self, event: Json) -> None:
+        self.pins = {name: pin for name, pin in self.pins.items() if pin[1] > event["at_ms"]}
         self._list([*event["garbage"], *self._keys_of(event["garbage_list"])], event["at_ms"])
 
     def _garbage_folded(self, event: Json) -> None:

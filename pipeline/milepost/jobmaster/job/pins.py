@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.protocol.manifest.transaction.requests import PinRequest, UnpinRequest
-from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable
+from milepost.protocol.records.errors import CheckpointError, CommitConflict, EnvironmentUnusable, NotFound
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.manifest_state import ManifestState
 
@@ -20,6 +21,9 @@ _LOG = logging.getLogger(__name__)
 
 HOLD_MS = 6 * 3_600_000
 """A reader that dies without unpinning holds its checkpoint for so long."""
+
+_RENEWED_MS = HOLD_MS // 4
+"""After so long a copy that goes on holds it anew."""
 
 
 @contextmanager
@@ -49,20 +53,60 @@ def pin_for_read(context: JobContext, at: int | None) -> Iterator[None]:
         _unpin(context, UnpinRequest(session_id, session_id))
 
 
+class CopyHold:
+    """A checkpoint that is held for as long as all of it is copied.
+
+    Attributes:
+        state: of the head as of the pin.
+    """
+
+    def __init__(self, context: JobContext, request: PinRequest) -> None:
+        """Begin it.
+
+        Raises: NotFound: it is not retained. EnvironmentUnusable: this process may not write to the job's store.
+        """
+        self._context, self._request = context, request
+        self.state = context.transact(request).state
+        self._since_s = monotonic()
+
+    def keep(self) -> None:
+        """Hold it for longer, if it is time; whoever copies asks with each object.
+
+        Raises: CommitConflict: it is held no more. NotFound: it is not retained.
+        """
+        if monotonic() - self._since_s < _RENEWED_MS / 1000:
+            return
+        try:
+            self._context.transact(self._request, check=self._require_held)
+        except (NotFound, CommitConflict):
+            raise
+        except CheckpointError as error:
+            _LOG.warning("pin %s is not held for longer yet: %s", self._request.name, error.message)
+            return
+        self._since_s = monotonic()
+
+    def _require_held(self, state: ManifestState) -> None:
+        if all(pin.name != self._request.name for pin in state.pins):
+            raise CommitConflict(
+                f"the copy of checkpoint {self._request.checkpoint_id} stood still for longer than that is held for it:"
+                " what it reads, or has written, may be garbage by now. There is no new savepoint.",
+                hint="create it again",
+            )
+
+
 @contextmanager
 def pin_for_copy(
     context: JobContext, session_id: SessionId, pin: str, checkpoint_id: CheckpointId
-) -> Iterator[ManifestState]:
-    """Hold a checkpoint, the head too, while all of it is copied; yields the head's state as of the pin.
+) -> Iterator[CopyHold]:
+    """Hold a checkpoint, the head too, during the block.
 
     Args:
         pin: its name.
-    Raises: NotFound: it is not retained. EnvironmentUnusable: this process may not write to the job's store.
+    Raises: as `CopyHold`.
     """
-    request = PinRequest(session_id, pin, checkpoint_id, HOLD_MS)
-    decided = context.transact(request)
+    hold = CopyHold(context, PinRequest(session_id, pin, checkpoint_id, HOLD_MS))
     try:
-        yield decided.state
+        yield hold
     finally:
         _unpin(context, UnpinRequest(session_id, pin))
 

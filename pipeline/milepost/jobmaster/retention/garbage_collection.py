@@ -113,7 +113,7 @@ def collect_garbage(
         if dry_run:
             return report
         try:
-            _list(context, session_id, reach.state.version, plan.entries)
+            _list(context, session_id, reach, plan.entries)
         except CommitConflict:
             continue
         deleted = _delete(context, session_id, plan, grace_ms)
@@ -194,12 +194,13 @@ def _prune_plan(
     )
 
 
-def _list(context: JobContext, session_id: SessionId, version: int, entries: tuple[str, ...]) -> None:
+def _list(context: JobContext, session_id: SessionId, reach: JobReach, entries: tuple[str, ...]) -> None:
     if entries:
         state = context.head().state
         listed = write_list(context.store, state, listable(entries)) if is_large(state, entries) else None
-        request = ListGarbageRequest(session_id, version, entries, listed)
-        context.transact(request)
+        request = ListGarbageRequest(session_id, reach.state.version, entries, listed)
+        # Which pins' time is over was judged by the walk: a clock that has gone back since must not hold them again.
+        context.transact(request, at_least_ms=reach.now_ms)
 
 
 def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: int) -> int:

@@ -21,6 +21,7 @@ from milepost.jobmaster.retention.left_sinks import LeftSink, left_needs, left_s
 from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, share_of, table_needs
 from milepost.jobmaster.retention.vetoes import is_expired
 from milepost.protocol.codec.log_entries import aborted_by, completion_of
+from milepost.protocol.manifest.upkeep.pins import without_overdue
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId
@@ -88,7 +89,7 @@ class JobReach:
     """What one complete walk found.
 
     Attributes:
-        state: the manifest value that it is about.
+        state: the manifest value that it is about, without the pins whose time is over.
         now_ms: the store's clock when the objects were listed.
         objects: of the job's own store, by key. references: what the roots need of them, by key.
         outcomes: of each checkpoint that ended, as the log tells.
@@ -138,7 +139,7 @@ def _walk(context: JobContext) -> JobReach:
         opened = table.open(context)
         tables.append((table, opened.garbage().clock_ms(), opened.objects()))
     objects = {stat.key: stat for stat in stored if sink_of_staged_file(stat.key) is None}
-    state = context.head().state
+    state = without_overdue(context.head().state, now_ms)
     found = _Roots(context, state)
     found.walk_log()
     for checkpoint in state.checkpoints:

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.pins import pin_for_copy
+from milepost.jobmaster.job.pins import CopyHold, pin_for_copy
 from milepost.jobmaster.job.savepoint_document import SavepointDocument, decode_document
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.lifecycle import HeadMoved, Lifecycle
@@ -103,11 +103,11 @@ class Savepoints:
             require_outside(context, root)
         require_free(root)
         pin = copying_pin(prefix) if prefix else session.session_id
-        with pin_for_copy(context, session.session_id, pin, checkpoint_id) as state, self._telling_what_else():
+        with pin_for_copy(context, session.session_id, pin, checkpoint_id) as hold, self._telling_what_else():
             try:
-                contents = self._contents(state, checkpoint_id)
+                contents = self._contents(hold.state, checkpoint_id)
                 require_unread(context, root, contents.keys)
-                document = write_copy(contents, root, copied)
+                document = write_copy(contents, root, _keeping(hold, copied))
             except CheckpointError:
                 self._clear(prefix)
                 raise
@@ -130,10 +130,10 @@ class Savepoints:
         require_outside(context, root)
         require_free(root)
         session_id = Session.cli().session_id
-        with pin_for_copy(context, session_id, session_id, chosen) as state, self._telling_what_else():
-            contents = self._contents(state, chosen)
+        with pin_for_copy(context, session_id, session_id, chosen) as hold, self._telling_what_else():
+            contents = self._contents(hold.state, chosen)
             require_unread(context, root, contents.keys)
-            write_copy(contents, root, copied)
+            write_copy(contents, root, _keeping(hold, copied))
         return _made(contents, root)
 
     def dispose_savepoint(self, name: str) -> DisposedSavepoint:
@@ -263,6 +263,16 @@ def delete_copy(document: SavepointDocument, root: ObjectStore) -> int:
     root.delete([SAVEPOINT_DOCUMENT])
     root.delete([one.key for one in document.objects])
     return len(document.objects) + 1
+
+
+def _keeping(hold: CopyHold, copied: Copied) -> Copied:
+    """Return what is told of each object, and has the checkpoint held meanwhile."""
+
+    def told(size: int) -> None:
+        copied(size)
+        hold.keep()
+
+    return told
 
 
 def _require_unlisted(state: ManifestState, name: str) -> None:

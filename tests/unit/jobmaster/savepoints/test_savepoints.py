@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.pins import HOLD_MS
 from milepost.jobmaster.job.transactions import TransactResult
 from milepost.jobmaster.leadership.outcomes import CheckpointCopy
 from milepost.jobmaster.savepoints.reader import read_savepoint
 from milepost.jobmaster.savepoints.savepoints import Savepoints
 from milepost.protocol.manifest.decisions import Request
-from milepost.protocol.manifest.transaction.events import SavepointCreated, SavepointDisposed
+from milepost.protocol.manifest.transaction.events import CheckpointPinned, SavepointCreated, SavepointDisposed
 from milepost.protocol.manifest.transaction.requests import RecordSavepointRequest, UnpinRequest
 from milepost.protocol.manifest.upkeep.collection import ListGarbageRequest
 from milepost.protocol.records.errors import (
@@ -267,6 +268,34 @@ def test_what_a_killed_creation_left_is_unreachable_and_can_be_collected(
     assert len(list(job.small.folder.glob("store/small/savepoints/one/*"))) == 1, "the new one is whole"
 
 
+def test_half_a_copy_goes_also_when_the_job_was_canceled_after_its_creator_was_killed(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pin holds it for as long as it may be copied, and no longer: no trigger comes to take it off the list."""
+
+    def killed(size: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("milepost.jobmaster.job.pins._unpin", lambda context, request: None)  # who is killed says nothing
+        with pytest.raises(KeyboardInterrupt):
+            job.master.create_savepoint("one", copied=killed)
+    half = list(job.small.folder.glob("store/small/savepoints/one/*/**/*"))
+    assert half and [pin.name for pin in job.small.context.head().state.pins] != []
+    job.master.cancel()
+    later(monkeypatch, HOLD_MS - 60_000)
+    assert job.master.fsck().objects["in_use"] and job.master.collect_garbage().listed == ()
+    later(monkeypatch, HOLD_MS + 60_000)
+    assert {one.key.split("/")[1] for one in job.master.fsck().unreachable} == {"one"}
+    assert len(job.master.collect_garbage().listed) == 1
+    later(monkeypatch, HOLD_MS + 24 * 3_600_000)
+    assert job.master.collect_garbage().deleted_objects > 0
+    assert not [one for one in job.small.folder.glob("store/small/savepoints/one/*/**/*") if one.is_file()]
+    report = job.master.fsck()
+    assert report.exit_code == 0 and not report.unreachable and not report.garbage.entries
+    assert job.small.context.head().state.pins == ()
+
+
 def test_a_copy_in_progress_is_in_use(job: CountedJob) -> None:
     """A collection beside a creation must not list what is being copied."""
     seen: list[dict[str, int]] = []
@@ -301,6 +330,56 @@ def test_files_that_a_collection_has_listed_meanwhile_never_become_a_savepoint(j
     with pytest.raises(CommitConflict, match="listed as garbage"):
         job.master.create_savepoint("one", copied=copied)
     assert job.master.list_savepoints() == []
+
+
+def test_a_copy_that_stood_still_until_its_files_were_collected_is_no_savepoint(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a machine that slept: listed, deleted and forgotten by then, nothing else would tell that they are gone."""
+    creator, collected = job.master, list[int]()
+
+    def copied(size: int) -> None:
+        if collected:
+            return
+        later(monkeypatch, HOLD_MS + 60_000)
+        (root,) = job.master.collect_garbage().listed
+        assert root.startswith("savepoints/one/")
+        later(monkeypatch, HOLD_MS + 24 * 3_600_000)
+        collected.append(job.master.collect_garbage().deleted_objects)
+        assert not job.small.context.head().state.garbage
+
+    with pytest.raises(CommitConflict, match="its copy is held no more"):
+        creator.create_savepoint("one", copied=copied)
+    assert collected[0] > 0
+    assert job.master.list_savepoints() == []
+
+
+def test_a_copy_that_takes_long_is_held_for_longer_or_ends_once_it_is_not(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("milepost.jobmaster.job.pins.monotonic", lambda: clock[0])
+    copied = list[int]()
+
+    def slowly(size: int) -> None:
+        copied.append(size)
+        clock[0] += HOLD_MS / 2000
+
+    job.master.create_savepoint("slow", copied=slowly)
+    events = [type(entry.event) for entry in job.small.context.log.entries()]
+    assert events.count(CheckpointPinned) == 1 + len(copied)
+    monkeypatch.setattr("milepost.jobmaster.job.pins.HOLD_MS", 1)
+    copied.clear()
+
+    def collected(size: int) -> None:
+        slowly(size)
+        if len(copied) == 1:
+            later(monkeypatch, HOLD_MS)
+            job.master.collect_garbage()
+
+    with pytest.raises(CommitConflict, match="stood still for longer than that is held"):
+        job.master.create_savepoint("stopped", copied=collected)
+    assert [one.name for one in job.master.list_savepoints()] == ["slow"]
 
 
 def test_disposal_deletes_what_the_document_names_and_nothing_else(job: CountedJob) -> None:

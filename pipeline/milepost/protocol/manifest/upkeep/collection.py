@@ -15,6 +15,7 @@ from milepost.protocol.manifest.transaction.events import GarbageListed
 from milepost.protocol.manifest.transaction.preconditions import check_garbage
 from milepost.protocol.manifest.transaction.requests import ListProgress
 from milepost.protocol.manifest.upkeep.garbage import deleted, listing, worked_off
+from milepost.protocol.manifest.upkeep.pins import without_overdue
 from milepost.protocol.records.errors import CommitConflict, ProtocolViolation
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
@@ -53,6 +54,8 @@ class ForgetCollectedRequest:
 def list_garbage(state: ManifestState, request: ListGarbageRequest, now_ms: int) -> Answer:
     """List unreachable objects as garbage, from any session: phase one of their deletion.
 
+    Pins whose time is over leave the list with it: of a job that has ended no trigger ever takes them off.
+
     Raises:
         CommitConflict: the manifest has moved on since the walk: walk again.
         ProtocolViolation: an entry could be live, or there are too many.
@@ -73,6 +76,7 @@ def list_garbage(state: ManifestState, request: ListGarbageRequest, now_ms: int)
             " Nothing was written."
         )
     garbage = tuple(sorted(fresh))
+    state = without_overdue(state, now_ms)
     check_garbage(state, state.checkpoints, garbage)
     found = listing(state, garbage, request.listed, now_ms)
     return advance(

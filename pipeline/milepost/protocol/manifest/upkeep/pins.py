@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance
 from milepost.protocol.manifest.transaction.events import CheckpointPinned, CheckpointUnpinned
 from milepost.protocol.manifest.transaction.requests import PinRequest, UnpinRequest
@@ -15,6 +17,11 @@ MAX_PINS = 256
 def live_pins(state: ManifestState, now_ms: int) -> tuple[Pin, ...]:
     """Return the pins whose time is not over."""
     return tuple(pin for pin in state.pins if pin.until_ms > now_ms)
+
+
+def without_overdue(state: ManifestState, now_ms: int) -> ManifestState:
+    """Return the state without the pins whose time is over: who held one has died, or is too late."""
+    return replace(state, pins=live_pins(state, now_ms))
 
 
 def pin(state: ManifestState, request: PinRequest, now_ms: int) -> Answer:

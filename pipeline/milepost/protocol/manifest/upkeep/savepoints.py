@@ -6,7 +6,7 @@ from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, 
 from milepost.protocol.manifest.transaction.events import SavepointCreated, SavepointDisposed
 from milepost.protocol.manifest.transaction.requests import DisposeSavepointRequest, RecordSavepointRequest
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound
-from milepost.protocol.records.layout import key_fault, savepoint_name_fault
+from milepost.protocol.records.layout import copying_pin, key_fault, savepoint_name_fault
 from milepost.protocol.records.locations import SCHEME, location_problem
 from milepost.protocol.records.manifest_state import ManifestState, Savepoint
 from milepost.protocol.retention.retention import root_in_job
@@ -23,7 +23,7 @@ def record_savepoint(state: ManifestState, request: RecordSavepointRequest, now_
     Raises:
         NotFound: its checkpoint is not retained (any more): hold it with a pin while it is copied.
         InvalidRequest: no name, no URL, the name is taken, or there are too many.
-        CommitConflict: a collection has listed its files as garbage meanwhile.
+        CommitConflict: no pin says any more that it is being copied: a collection may have listed its files.
     """
     name_fault = savepoint_name_fault(request.name)
     if name_fault is not None:
@@ -52,10 +52,10 @@ def record_savepoint(state: ManifestState, request: RecordSavepointRequest, now_
             checkpoint_id=request.checkpoint_id,
         )
     root = root_in_job(made)
-    if root is not None and any(entry.prefix == root for entry in state.garbage):
+    if root is not None and not _is_held(state, root):
         raise CommitConflict(
-            f"savepoint {request.name} refused: while it was copied, its files were listed as garbage. There is no new"
-            " savepoint.",
+            f"savepoint {request.name} refused: its copy is held no more, so its files may be listed as garbage, or"
+            " gone. There is no new savepoint.",
             hint="create it again",
         )
     if len(state.savepoints) >= MAX_SAVEPOINTS:
@@ -69,6 +69,12 @@ def record_savepoint(state: ManifestState, request: RecordSavepointRequest, now_
         SavepointCreated(now_ms, made, request.session_id),
         savepoints=tuple(sorted((*state.savepoints, made), key=lambda one: one.name)),
     )
+
+
+def _is_held(state: ManifestState, root: str) -> bool:
+    """Return whether the copy below a root is held by its pin, and no garbage."""
+    held = any(pin.name == copying_pin(root) for pin in state.pins)
+    return held and all(entry.prefix != root for entry in state.garbage)
 
 
 def dispose_savepoint(state: ManifestState, request: DisposeSavepointRequest, now_ms: int) -> Answer:

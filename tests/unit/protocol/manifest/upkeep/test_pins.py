@@ -10,6 +10,7 @@ from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome,
 from milepost.protocol.manifest.upkeep.pins import MAX_PINS, live_pins
 from milepost.protocol.records.errors import InvalidRequest, NotFound, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.layout import copying_pin, savepoint_root
 from milepost.protocol.records.manifest_state import Pin
 from milepost.protocol.retention.retention import RetentionPolicy, retention_roots, subsumable
 from tests.harness.jobs.job_log import MINUTE_MS, A, B, JobLog, refused
@@ -66,6 +67,21 @@ def test_a_reader_that_died_holds_nothing_for_ever() -> None:
     assert log.state.pins == ()
     gone = log.unpin(B)
     assert isinstance(gone, AlreadyDone) and gone.outcome is Outcome.NOT_PINNED
+
+
+def test_in_a_job_that_has_ended_a_collection_takes_a_dead_copys_pin_off_the_list() -> None:
+    """No trigger ever comes to it; what was copied is garbage once the time is over, and not earlier."""
+    log = epochs(1)
+    root = savepoint_root("before", "0123456789abcdef" * 2)
+    log.pin(B, 1, copying_pin(root))
+    log.pin(B, 1, "reader", hold_ms=2 * MINUTE_MS)
+    log.cancel(A)
+    log.now_ms += MINUTE_MS - 1
+    refused(log, ProtocolViolation, lambda: log.list_garbage(A, (root,)), "neither listed nor being copied")
+    log.now_ms += 1
+    assert isinstance(log.list_garbage(A, (root,)), Transition)
+    assert [pin.name for pin in log.state.pins] == ["reader"]
+    assert root in [entry.prefix for entry in log.state.garbage]
 
 
 def test_what_is_not_retained_cannot_be_held() -> None:

@@ -14,7 +14,7 @@ from milepost.protocol.records.layout import copying_pin
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.retention.reach import Listed, ObjectStatus, object_status, proof
 from milepost.protocol.retention.retention import RetentionPolicy, collectable, subsumable, unreferenced
-from tests.harness.jobs.job_log import A, B, JobLog, refused
+from tests.harness.jobs.job_log import MINUTE_MS, A, B, JobLog, refused
 
 
 def epochs(count: int) -> JobLog:
@@ -59,6 +59,7 @@ INSIDE = ObjectHandle(f"{CREATION}/savepoint.json", 100, "d" * 64)
 def test_a_disposed_savepoint_below_the_job_is_garbage_in_the_same_transition() -> None:
     """Whoever disposes of it may die before it has deleted anything: a later leader does."""
     log = epochs(1)
+    log.pin(A, 1, copying_pin(ROOT))
     log.record_savepoint(A, 1, document=INSIDE)
     log.dispose_savepoint(A)
     (entry,) = log.state.garbage[-1:]
@@ -82,9 +83,24 @@ def test_a_savepoint_whose_files_were_listed_as_garbage_is_refused() -> None:
     refused(log, CommitConflict, lambda: log.record_savepoint(A, 1, document=INSIDE), "listed as garbage")
 
 
+def test_a_savepoint_below_the_job_is_recorded_only_while_the_pin_of_its_copy_is_listed() -> None:
+    """Whoever took the pin off the list may have deleted the files, and forgotten them, since."""
+    log = epochs(1)
+    log.pin(A, 1, copying_pin(ROOT))
+    log.now_ms += MINUTE_MS
+    log.list_garbage(B, (ROOT,))
+    assert log.state.pins == ()
+    log.now_ms += MINUTE_MS
+    log.forget_collected(B, (ROOT,), MINUTE_MS)
+    assert ROOT not in [entry.prefix for entry in log.state.garbage]
+    refused(log, CommitConflict, lambda: log.record_savepoint(A, 1, document=INSIDE), "held no more")
+
+
 def test_the_files_of_a_listed_savepoint_and_of_one_being_copied_are_no_garbage() -> None:
     log = epochs(1)
+    log.pin(A, 1, copying_pin(ROOT))
     log.record_savepoint(A, 1, document=INSIDE)
+    log.unpin(A, copying_pin(ROOT))
     refused(log, ProtocolViolation, lambda: log.list_garbage(B, (ROOT,)), "neither listed nor being copied")
     other = f"savepoints/other/{CREATION}/"
     log.pin(A, 1, copying_pin(other))
