@@ -91,7 +91,8 @@ class Audit:
 
     Attributes:
         roots: that were walked. complete: each could be read; else nothing is called unreachable.
-        objects: how many, by where they stand. damaged: what cannot be read. unasked: savepoints that did not answer.
+        objects: how many, by where they stand. damaged: what cannot be read.
+        unasked: savepoints that did not answer, and tables that the spec leads away from.
         foreign: objects that are not the job's. exit_code: 0, or `DAMAGED`.
     """
 
@@ -119,6 +120,7 @@ def check_job(context: JobContext) -> Audit:
     ]
     elsewhere, unasked = _savepoints_elsewhere(context, reach)
     missing += elsewhere
+    unasked += [f"sink {one.name}: {one.needs.led_away}" for one in reach.sinks if one.needs and one.needs.led_away]
     unread = [f"sink {sink.name}: {each}" for sink in reach.sinks for each in sink.unreadable_lists]
     faults = [*reach.faults, *reach.conflicts]
     placed = list(place_objects(reach))
@@ -185,7 +187,7 @@ def describe(reach: JobReach, item: Placed) -> StoredObject:
 
 
 def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
-    needed = sink.references()
+    needed = sink.references().keys() | (sink.needs.elsewhere if sink.needs is not None else frozenset())
     for item in sink.objects:
         if item.stat.key in needed:
             yield Placed(item.stat, ObjectStatus.REFERENCED, sink.name)

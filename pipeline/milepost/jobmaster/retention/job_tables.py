@@ -22,12 +22,12 @@ class JobTable:
     """One table of one sink.
 
     Attributes:
-        address: None: the one that the spec names. location: as in `TableContents`.
+        location: as in `TableContents`.
         elsewhere: locations of the sink's other tables. in_force: whether the job's head is of it.
     """
 
     sink: str
-    address: TableAddress | None
+    address: TableAddress
     location: str
     elsewhere: frozenset[str]
     in_force: bool
@@ -42,6 +42,13 @@ class JobTable:
         if contents is None:
             return self.in_force
         return contents.location not in self.elsewhere if self.in_force else contents.location == self.location
+
+    def has_files_of(self, contents: TableContents) -> bool:
+        """Return whether files of contents that it `holds` lie where its own do; all of databases lie in one place.
+
+        Elsewhere are those of a table that the sink had before a hand changed its path: nobody looks for them there.
+        """
+        return contents.location == self.location or (contents.address.path is None and self.address.path is None)
 
     def open(self, context: JobContext) -> Sink:
         """Return the sink, opened for this table."""
@@ -78,7 +85,7 @@ def staging_tables(context: JobContext, name: str) -> tuple[Sink, ...]:
 
 def forget_table(context: JobContext, table: JobTable) -> None:
     """Take a table off the register, of which nothing is left."""
-    assert table.address is not None and not table.in_force, "only what is registered is forgotten"
+    assert not table.in_force, "only what is registered is forgotten"
     TableRegistry(context.store, table.sink).forget(RegisteredTable(table.address, table.location))
 
 
@@ -96,7 +103,7 @@ def _of_sink(
         yield JobTable(name, one.address, one.location, elsewhere, in_force=False)
 
 
-def _in_force(context: JobContext, state: ManifestState, name: str) -> tuple[TableAddress | None, str]:
+def _in_force(context: JobContext, state: ManifestState, name: str) -> tuple[TableAddress, str]:
     """Return where the head has the table; else as the spec says, which may be a copy's."""
     try:
         base = context.base_metadata(state, state.timeline().head)
@@ -104,7 +111,7 @@ def _in_force(context: JobContext, state: ManifestState, name: str) -> tuple[Tab
         base = None
     contents = base.tables.get(name) if base is not None else None
     if contents is None or not is_known_table(context, name, contents):
-        return None, context.sink_location(name)
+        return context.sink_address(name), context.sink_location(name)
     return contents.address, contents.location
 
 

@@ -228,6 +228,8 @@ class _Roots:
             for handle in mark.contents.records if mark.contents is not None else ():
                 self.add(handle, (f"mark {mark.number} of sink {name}",))
         files = counted(len(needs.files), "file") if needs is not None else "unknown"
+        if needs is not None and needs.elsewhere:
+            files += f"; not looked for, as they lie elsewhere: {len(needs.elsewhere)}"
         self.roots.append(f"sink {name} ({files})")
         return SinkReach(table, since_ms, objects, needs, lists.files, lists.unreadable)
 

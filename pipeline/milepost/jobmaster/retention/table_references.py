@@ -49,21 +49,25 @@ class TableNeeds:
 
     Attributes:
         files: by key. marks: the table's own, and the later ones: they are roots of the job's storage.
+        elsewhere: keys of files that are needed of a table of the sink at another place; who moved one here keeps it.
         unknown: why more may be needed, so that nothing of the table may go; None when this is all.
         position: where the table stands.
+        led_away: that the spec leads elsewhere than the head has the table, and what to do; None: it does not.
     """
 
     files: Mapping[str, TableReference]
     marks: tuple[Mark, ...]
     unknown: str | None
     position: TablePosition
+    elsewhere: frozenset[str] = frozenset()
+    led_away: str | None = None
 
     def frees(self, state: ManifestState, key: str) -> bool:
         """Return whether a file below the table may be listed, and deleted, as needed by nothing.
 
         Nothing but a staged file ever may.
         """
-        if key in self.files or self.unknown is not None:
+        if key in self.files or key in self.elsewhere or self.unknown is not None:
             return False
         owner = staged_by(key)
         return owner is not None and may_be_listed(state, *owner)
@@ -79,19 +83,35 @@ def table_needs(
         sink: opened for the table; not asked for anything else before `state` was read.
     Raises: StateCorrupt: contents or a mark cannot be read. StoreUnavailable.
     """
-    files: dict[str, TableReference] = {}
+    here: dict[str, TableReference] = {}
+    elsewhere: dict[str, TableReference] = {}
     position = sink.position()
     later = (mark for mark in sink.marks(above=position.number) if table.holds(mark.contents))
     marks = (*((position.mark,) if position.mark is not None else ()), *later)
-    for checkpoint_id in sorted(shares):
-        chain = (f"manifest version {state.version}", f"retained checkpoint {checkpoint_id}")
-        contents = shares[checkpoint_id].get(table.sink)
-        if table.holds(contents):
-            files.update(references(sink.files(contents), chain))
-    for mark in marks:
-        files.update(references(sink.files(mark.contents), (f"mark {mark.number} of sink {table.sink}",)))
+    named: list[tuple[TableContents | None, tuple[str, ...]]] = [
+        (shares[one].get(table.sink), (f"manifest version {state.version}", f"retained checkpoint {one}"))
+        for one in sorted(shares)
+    ]
+    named += [(mark.contents, (f"mark {mark.number} of sink {table.sink}",)) for mark in marks]
+    for contents, chain in named:
+        if contents is not None and table.holds(contents):
+            place = here if table.has_files_of(contents) else elsewhere
+            place.update(references(sink.files(contents), chain))
+    led_away = _led_away(state, shares, table)
     unknown = _not_shown(state, shares, table.sink, position) if table.in_force else _strange(table, position)
-    return TableNeeds(files, marks, unknown, position)
+    return TableNeeds(here, marks, unknown or led_away, position, frozenset(elsewhere), led_away)
+
+
+def _led_away(state: ManifestState, shares: Mapping[CheckpointId, TableShare], table: JobTable) -> str | None:
+    """Return where the head has the table, when the spec leads elsewhere, and what to do; None when it does not."""
+    head = state.head()
+    contents = shares[head.checkpoint_id].get(table.sink) if head is not None else None
+    if contents is None or not table.in_force or contents.location == table.location:
+        return None
+    return (
+        f"its table was left elsewhere at checkpoint {contents.checkpoint_id}: {contents.address}; the spec leads to"
+        f" another place: {table.address}. Write in the sink the lines of the table that it has, or give it a new name"
+    )
 
 
 def _strange(table: JobTable, position: TablePosition) -> str | None:

@@ -16,8 +16,11 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.layout import metadata_key, token_prefix
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.saved_job import stored
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.stores.job_stores import later
 
 
 def job_with_epochs(folder: Path, count: int, last: int = 3) -> SparklessJob:
@@ -249,3 +252,53 @@ def test_whole_epochs_aborts_and_rescales_leave_nothing_that_is_not_accounted_fo
 
 def _broken(plan: EpochPlan) -> None:
     raise StoreUnavailable("the epoch breaks after everything is written")
+
+
+def test_a_table_that_a_changed_path_leads_away_from_is_told_by_name_and_is_no_damage(tmp_path: Path) -> None:
+    """As `run` refuses it: its files lie where they were left, so nothing is missing; nothing is collected either."""
+    job = job_with_epochs(tmp_path, 3)
+    path = tmp_path / "config" / "small.yaml"
+    text = path.read_text()
+    path.write_text(text.replace("../lake/table", "../lake/other"))
+    report = job.master.fsck()
+    assert (report.exit_code, report.missing, report.damaged, report.foreign) == (0, (), (), ())
+    (told,) = report.unasked
+    assert told.startswith(
+        "sink table: its table was left elsewhere at checkpoint 3: format: parquet, path: ../lake/table; the spec leads"
+        " to another place: format: parquet, path: ../lake/other."
+    )
+    assert f"not asked: {told}" in CliRunner().invoke(app, ["fsck", spec(job)]).output
+    (table,) = job.master.collect_garbage(dry_run=True).tables
+    assert table.kept_because is not None and not table.listed
+    path.write_text(text)
+    assert job.master.fsck().unasked == ()
+
+
+def test_a_table_that_begins_anew_at_another_path_is_sound_beside_checkpoints_of_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a rollback to 0 a sink may go elsewhere: what retained checkpoints name of its old table lies there."""
+    job = CountedJob.with_epochs(tmp_path, 2)
+    job.rollback(0)
+    job.edit("path: ../lake/table", "path: ../lake/other")
+    report = job.master.fsck()
+    assert (report.exit_code, report.missing, report.unasked) == (0, (), ())
+    before = stored(tmp_path / "lake" / "table")
+    job.run(2)
+    report = job.master.fsck()
+    assert (report.exit_code, report.missing, report.unasked, report.unreachable) == (0, (), (), ())
+    assert any("not looked for, as they lie elsewhere: " in root for root in report.roots)
+    job.assert_tables_equal_the_oracle()
+    moved = next(name for name in before if name.endswith(".parquet"))
+    place = tmp_path / "lake" / "other" / moved
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(before[moved])
+    for hours in (24, 48, 72):
+        later(monkeypatch, hours * 3_600_000)
+        job.master.collect_garbage()
+    assert place.exists(), "a retained checkpoint names it, wherever a hand has moved it to"
+    assert stored(tmp_path / "lake" / "table") == before != {}, "the old table is nobody's garbage"
+    assert job.master.fsck().exit_code == 0
+    place.unlink()
+    next((tmp_path / "lake" / "other").rglob("*.parquet")).unlink()
+    assert job.master.fsck().exit_code == 7, "what the new one needs is looked for"

@@ -40,10 +40,10 @@ from tests.conformance.sinks.contract.case import Hook, nothing
 from tests.conformance.sinks.formats.local_cases import LocalCase, LocalListed, LocalParquet
 from tests.harness.jobs.job_log import KEY_HASH_SECRET
 from tests.harness.stores.job_stores import LaterStore
-from tests.harness.stores.tables.played_manifest import MAIN, Completed
+from tests.harness.stores.tables.played_manifest import HERE, MAIN, Completed
 from tests.harness.stores.tables.sink_machine import Killed, Rows, SinkMachine
 
-TABLE = JobTable("table", None, "here", frozenset(), in_force=True)
+TABLE = JobTable("table", HERE, "here", frozenset(), in_force=True)
 TIMEOUT_MS = 600_000
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
 FOREIGN = ("notes.txt", f"{DATA}mine.parquet", f"{staged_prefix(1, 1)}readme.md", f"{staged_prefix(1, 1)}0-1.parquet")
