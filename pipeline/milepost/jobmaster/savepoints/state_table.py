@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from threading import Lock
 from typing import IO
 
 import numpy as np
@@ -20,6 +19,7 @@ from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.jobmaster.compatibility.preflight import expected_operator
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.savepoints.csv_content import CsvContent
 from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.protocol.records.locations import file_url
 from milepost.spec.job.spec import StatefulSpec
@@ -99,32 +99,6 @@ def _distinct_keys(rows: SpilledRows, key: Sequence[str]) -> int:
     return sum(keys.num_rows for keys in ordered_rows((piece.select(list(key)) for piece in rows), key, once))
 
 
-class _CsvContent:
-    """A file from its beginning, for pyarrow, whose reader asks ahead in a thread of its own.
-
-    Attributes:
-        quotes: in what was read of it.
-    """
-
-    closed = False
-
-    def __init__(self, body: IO[bytes]) -> None:
-        body.seek(0)
-        self.quotes = 0
-        self._body, self._lock, self._ended = body, Lock(), False
-
-    def read(self, size: int = -1) -> bytes:
-        with self._lock:
-            piece = b"" if self._ended else self._body.read(size)
-            self.quotes += piece.count(b'"')
-            return piece
-
-    def end(self) -> None:
-        """Leave the file to who reads it next: what is asked from now on gets nothing of it."""
-        with self._lock:
-            self._ended = True
-
-
 def _columns(name: str, body: IO[bytes]) -> pa.Schema:
     """Return the columns of a file."""
     with _opened(name, body, None) as (columns, _):
@@ -140,7 +114,7 @@ def _opened(name: str, body: IO[bytes], expected: pa.Schema | None) -> Iterator[
         file = pq.ParquetFile(pa.PythonFile(body, mode="r"))
         yield file.schema_arrow, map(file.read_row_group, range(file.num_row_groups))
     elif suffix == ".csv":
-        content = _CsvContent(body)
+        content = CsvContent(body)
         convert = pyarrow.csv.ConvertOptions(
             column_types=expected, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
         )
@@ -150,19 +124,11 @@ def _opened(name: str, body: IO[bytes], expected: pa.Schema | None) -> Iterator[
         source = pa.PythonFile(content, mode="r")
         try:
             reader = pyarrow.csv.open_csv(source, read_options=reading, parse_options=parsing, convert_options=convert)
-            yield reader.schema, _rows_of(reader, content)
+            yield reader.schema, content.rows(reader)
         finally:
             content.end()
     else:
         raise InvalidRequest(f"{name}: expected a file .parquet or .csv. Nothing was changed.")
-
-
-def _rows_of(reader: Iterable[pa.RecordBatch], content: _CsvContent) -> Iterator[pa.Table]:
-    """Yield the rows of a file in CSV. Raises ArrowInvalid: at its end it is within a quoted value."""
-    for batch in reader:
-        yield pa.Table.from_batches([batch])
-    if content.quotes % 2:
-        raise pa.ArrowInvalid("it has an odd number of quotes, as one that was cut off within a quoted value has")
 
 
 def _unfit(operator: StatefulOperator, file: str, problem: str) -> InvalidRequest:

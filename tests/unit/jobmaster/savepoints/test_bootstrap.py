@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from milepost.cli.terminal.tables import write_file
-from milepost.jobmaster.savepoints import bootstrap, state_table
+from milepost.jobmaster.savepoints import bootstrap, csv_content, state_table
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.saved_job import OtherJob
@@ -226,6 +226,56 @@ def test_a_table_in_csv_is_read_to_its_last_row_although_its_columns_were_looked
     other = beside(job)
     other.master.bootstrap({"pairs": str(file)})
     assert sorted(other.master.state("pairs")["k"].to_pylist()) == [*range(500)]
+
+
+class Counted(io.BytesIO):
+    """A file that counts the blocks that were read of it."""
+
+    blocks = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        piece = super().read(size)
+        self.blocks += bool(piece)
+        return piece
+
+
+def test_a_table_in_csv_is_read_a_few_blocks_ahead_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's reader would take 32 blocks, of 16 MB each, while what it has read is put in order."""
+    monkeypatch.setattr(state_table, "_CSV_BLOCK_BYTES", 512)
+    monkeypatch.setattr(csv_content, "PATIENCE_S", 300.0)  # nothing of it is late on a busy machine
+    body, ahead, rows = Counted(b"k,v\n" + b"".join(b"%d,%s\n" % (k, b"a" * 100) for k in range(1000))), list[int](), 0
+    with state_table._opened("table.csv", body, None) as (_, pieces):
+        for taken, piece in enumerate(pieces, 1):
+            rows += piece.num_rows
+            ahead.append(body.blocks - taken)
+    assert rows == 1000 and len(ahead) > 150
+    assert 0 < max(ahead) <= csv_content.BLOCKS_AHEAD
+
+
+@pytest.mark.parametrize("gap", [0, 20_000])
+def test_blocks_without_a_row_keep_nobody_waiting_for_those_behind_them(
+    monkeypatch: pytest.MonkeyPatch, gap: int
+) -> None:
+    monkeypatch.setattr(state_table, "_CSV_BLOCK_BYTES", 512)
+    monkeypatch.setattr(csv_content, "PATIENCE_S", 0.01)
+    body = io.BytesIO(b"k,v\n1,a\n" + b"\n" * gap + b"2,b\n" * 500)
+    with state_table._opened("table.csv", body, None) as (_, pieces):
+        assert sum(piece.num_rows for piece in pieces) == 501
+
+
+def test_a_table_that_cannot_be_read_is_refused_while_its_reader_waits_to_read_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In its first block or behind it: the reader that has failed waits for its thread, which waits for its turn."""
+    monkeypatch.setattr(state_table, "_CSV_BLOCK_BYTES", 512)
+    monkeypatch.setattr(csv_content, "PATIENCE_S", 0.01)
+    for good in (0, 10_000):
+        body = io.BytesIO(b"k,v\n" + b"1,a\n" * good + b"1,2,3\n" + b"1,a\n" * 10_000)
+        with (
+            pytest.raises(pa.ArrowInvalid, match="Expected 2 columns, got 3"),
+            state_table._opened("table.csv", body, None) as (_, pieces),
+        ):
+            list(pieces)
 
 
 def test_a_table_that_was_cut_off_within_a_quoted_value_is_refused_by_name(job: CountedJob, tmp_path: Path) -> None:
