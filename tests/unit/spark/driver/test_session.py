@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from milepost.protocol.failure.restart import is_curable
+from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
+from milepost.spark.driver.engines import session
+from milepost.spark.driver.engines.session import open_session
+from milepost.spec.job.spec import SparkSpec
 
 SESSIONS = """
 import contextlib, glob, json, os, psutil, stat
@@ -134,6 +141,32 @@ def test_a_cluster_whose_master_does_not_answer_is_refused_at_once(report: dict[
     for master, (message, started) in report["unanswered"].items():
         assert message.startswith(f"no Spark master answers at {master}: ") and "Nothing was run" in message
         assert not started
+
+
+def test_a_master_that_has_run_spark_of_this_process_is_lost_and_not_a_wrong_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Restarts try again until it is back; for a process that never ran on it the address may be wrong."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        master = f"spark://127.0.0.1:{taken.getsockname()[1]}"
+    monkeypatch.setattr(session, "_opened", {"spark.master": master})
+    monkeypatch.setattr(session, "_running", lambda settings: None)  # it has ended
+    with pytest.raises(SparkLost, match=rf"{master} does not answer any more \(.*refused\)\. Nothing was run") as lost:
+        open_session("one", SparkSpec(master=master))
+    assert is_curable(lost.value)
+    with pytest.raises(EnvironmentUnusable, match="no Spark master answers at spark://localhost:1: ") as unknown:
+        open_session("one", SparkSpec(master="spark://localhost:1"))
+    assert not is_curable(unknown.value)
+
+
+def test_a_start_that_fails_by_settings_that_one_before_had_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a master that goes away while Spark registers with it: no setting is to be corrected."""
+    settings = {"spark.master": "spark://there:7077", "spark.driver.memory": "1g"}
+    monkeypatch.setattr(session, "_opened", dict(settings))
+    again = session._not_started(settings, "it is stopped")
+    assert is_curable(again) and "does not start any more with master spark://there:7077" in again.message
+    other = session._not_started({**settings, "spark.driver.memory": "nonsense"}, "it is stopped")
+    assert not is_curable(other) and other.message.startswith("Spark did not start with master spark://there:7077: ")
 
 
 def test_another_job_of_the_process_has_its_own_settings_or_is_refused(report: dict[str, Any]) -> None:

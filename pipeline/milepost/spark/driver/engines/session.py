@@ -33,7 +33,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
 from milepost.spark.driver.engines.class_archive import archive_options
 from milepost.spark.driver.engines.java import find_java, find_java_home
 from milepost.spark.driver.engines.jvm_stderr import forwarded_stderr
@@ -78,6 +78,7 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
     changed; what is fixed when Spark starts must be what it is.
 
     Raises:
+        SparkLost: the master, or all that Spark needs to start, was there when this process started it before.
         EnvironmentUnusable: no usable Java, a host name that does not resolve, no master at its address, Spark did
             not start, or it runs with other settings that only a new process can have.
     """
@@ -87,7 +88,7 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
     session = _running(settings)
     if session is None:
         prepare_environment(local=cores is not None, python=settings.get(PYTHON))
-        _reach_a_master(spec.master)
+        _reach_a_master(spec.master, served_before=_opened.get(_MASTER) == spec.master)
         session = _start(job, settings, shipped_code() if cores is None else None)
     _opened.clear()
     _opened.update(settings)
@@ -175,10 +176,23 @@ def _start(job: str, settings: Mapping[str, str], code: Path | None) -> SparkSes
             SparkContext._gateway = SparkContext._jvm = None
         if not isinstance(error, Exception):
             raise
-        raise EnvironmentUnusable(
-            f"Spark did not start with master {settings[_MASTER]}: {said}",
-            hint="correct `spark.conf` if it is about that; milepost doctor shows whether the environment lacks a part",
-        ) from error
+        raise _not_started(settings, said) from error
+
+
+def _not_started(settings: Mapping[str, str], said: str) -> EnvironmentUnusable:
+    """Return what to raise for a start that failed: by settings that were good for one before, it is no fault of them.
+
+    Args: said: by Spark.
+    """
+    if settings == _opened:
+        return SparkLost(
+            f"Spark does not start any more with master {settings[_MASTER]}, as it did in this process before: {said}",
+            hint="see the logs of the cluster and the system's; once it can start, run again",
+        )
+    return EnvironmentUnusable(
+        f"Spark did not start with master {settings[_MASTER]}: {said}",
+        hint="correct `spark.conf` if it is about that; milepost doctor shows whether the environment lacks a part",
+    )
 
 
 def _let_go_quietly(context: Any) -> None:
@@ -201,10 +215,15 @@ def _first_line(error: BaseException) -> str:
     return text.splitlines()[0] if text else repr(error)
 
 
-def _reach_a_master(master: str) -> None:
-    """Raises EnvironmentUnusable unless something listens where a standalone cluster's master, or one of them, is.
+def _reach_a_master(master: str, *, served_before: bool = False) -> None:
+    """Look that something listens where a standalone cluster's master, or one of them, is.
 
     Spark itself takes a minute to give up, and ends its JVM then.
+
+    Args:
+        served_before: whether Spark of this process has run there: then the address is right.
+    Raises:
+        SparkLost: what listened there has gone. EnvironmentUnusable: nobody listens.
     """
     if not master.startswith(_STANDALONE):
         return
@@ -216,6 +235,11 @@ def _reach_a_master(master: str) -> None:
             return
         except (OSError, ValueError) as error:
             problems.append(f"{address}: {getattr(error, 'strerror', None) or error}")
+    if served_before:
+        raise SparkLost(
+            f"the Spark master at {master} does not answer any more ({'; '.join(problems)}). Nothing was run.",
+            hint="see the master's log; once it runs, run again",
+        )
     raise EnvironmentUnusable(
         f"no Spark master answers at {master}: {'; '.join(problems)}. Nothing was run.",
         hint="start it, or correct `spark.master`",
