@@ -1,4 +1,4 @@
-"""A session on a cluster that runs copies of slow tasks, or whose driver is killed."""
+"""A session on a cluster that runs copies of slow tasks, that is lost, or whose driver is killed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.harness.jobs.flights.clustered_flights import COMMIT, PHASES, Matches
-from tests.harness.servers.cluster_faults import Running, first, held_at, killed_driver, running
+from tests.harness.servers.cluster_faults import Running, first, held_at, killed_driver, lost_cluster, running
 from tests.harness.servers.proxies.holding_proxy import HoldingProxy
 from tests.harness.servers.s3_servers import Seaweed
 from tests.harness.servers.spark_cluster import SparkCluster
@@ -61,3 +61,9 @@ def test_the_run_after_one_whose_driver_was_killed_is_right_and_has_the_cluster(
 ) -> None:
     """I3, I9: its executors end with it; a write of it that comes late lands below a token that leads no more."""
     killed_driver(one, phase, whole=whole)
+
+
+@pytest.mark.referee
+def test_a_cluster_that_is_not_back_when_the_epoch_is_run_again_is_waited_for(one: Running) -> None:
+    """Its address was right: it is lost each time, which restarts try again, and what it was once it is back."""
+    lost_cluster(one, PHASES["sent to the second level"])

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from milepost.protocol.records.errors import SparkLost
 from tests.harness.jobs.flights.clustered_flights import SMALL, ClusteredFlights, Matches
 from tests.harness.jobs.milepost_cli import Outcome, milepost
 from tests.harness.servers.processes.processes import wait_until
@@ -251,4 +252,28 @@ def killed_driver(one: Running, phase: Matches, *, whole: bool) -> None:
     if whole:
         hold.release()
         one.job.assert_tables_equal_the_oracle()
+    assert one.job.master().status().unread_objects == 0
+
+
+def lost_cluster(one: Running, phase: Matches) -> None:
+    """kill -9 of a cluster's master and machines, and of the JVM that drives them; it is away for two runs.
+
+    Each run is told that Spark is lost, so that restarts go on; the one that finds it back is right.
+    """
+    hold = one.storage.hold(first(phase))
+    epoch = one.begin()
+    wait_until(lambda: hold.arrived.is_set() or epoch.done(), seconds=PATIENCE_S, what="the phase")
+    assert hold.arrived.is_set(), epoch.result().stderr
+    jvm = one.driver.jvm
+    one.cluster.stop()
+    jvm.kill()
+    hold.release()
+    lost = epoch.result(PATIENCE_S)
+    assert lost.exit_code == SparkLost.exit_code and "ended amid the epoch" in lost.stderr, lost.stderr
+    gone = f"the Spark master at {one.cluster.url} does not answer any more"
+    for _ in range(2):
+        again = one.driver.run(one.job.spec_path).result(PATIENCE_S)
+        assert again.exit_code == SparkLost.exit_code and gone in again.stderr, again.stderr
+    one.cluster.start()
+    one.complete(one.driver.run(one.job.spec_path))
     assert one.job.master().status().unread_objects == 0
