@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from tests.harness.chaos.chaos_job import ChaosJob
 from tests.harness.chaos.places import Places
 from tests.harness.chaos.play import LENGTH, Play, Told
-from tests.harness.chaos.spark_server import SparkServer, connection, spark_server
+from tests.harness.chaos.sparks import Spark, cluster_of_jobs, connection, spark_server
 from tests.harness.law.examples import JobExample, job_examples
 from tests.harness.law.kinds.lookups import STATIC
 from tests.harness.servers.postgres_server import PostgresServer
@@ -50,7 +50,7 @@ class Steps:
 
 @dataclass
 class Servers:
-    """The servers of a campaign, in a folder. Spark's is started for the first job that runs on it."""
+    """The servers of a campaign, in a folder. Those of Spark are started for the first job that runs on them."""
 
     folder: Path
     s3: S3Server
@@ -73,8 +73,18 @@ class Servers:
             yield cls(folder, s3, postgres, stack)
 
     @cached_property
-    def spark(self) -> SparkServer:
+    def server(self) -> Spark:
         return self.stack.enter_context(spark_server(self.folder / "spark"))
+
+    @cached_property
+    def cluster(self) -> Spark:
+        return self.stack.enter_context(cluster_of_jobs(self.folder / "cluster"))
+
+    def spark_of(self, number: int, every: int) -> Spark | None:
+        """Return the Spark that a job runs on: one of `every` on a server and on a cluster by turns; None: on none."""
+        if not every or number % every != every - 1:
+            return None
+        return self.cluster if number // every % 2 else self.server
 
     @cached_property
     def bucket(self) -> str:
@@ -106,7 +116,7 @@ def campaign(
     while time.monotonic() < ends_s and (jobs is None or told.jobs < jobs):
         number, name, steps = told.jobs, f"job{told.jobs}", Steps(tells_steps)
         chances = Random(random.randrange(1 << 30))
-        spark = servers.spark if spark_every and number % spark_every == spark_every - 1 else None
+        spark = servers.spark_of(number, spark_every)
         example = next(one for one in examples if spark is None or STATIC not in one.document["sources"])
         with FaultyProxy(servers.s3.port, random.randrange(1 << 30)) as proxy:
             try:
@@ -119,7 +129,7 @@ def campaign(
                     if spark is None
                     else connection(proxy.endpoint_url, servers.s3),
                     chances,
-                    None if spark is None else spark.remote,
+                    None if spark is None else spark.section,
                 )
                 Play(job, example, chances, proxy, servers.places, told, steps.append, spark, length).run()
             except AssertionError as error:
@@ -128,7 +138,8 @@ def campaign(
             finally:
                 told.faults.update({fault.name.lower(): count for fault, count in proxy.met.items()})
         told.jobs += 1
-        told.on_spark += spark is not None
+        if spark is not None:
+            told.on_spark[spark.name] += 1
         print(f"{told.jobs} jobs, {told.count} faults, {told.quiet} quiet points", file=sys.stderr, flush=True)
     return told
 
@@ -178,7 +189,8 @@ def main() -> None:
         for name, count in sorted(counts.items()):
             print(f"  {count:6,} {name}")
     print(f"{told.objects:,} stored objects were looked at, each of which is needed")
-    met = f"{told.jobs} jobs ({told.on_spark} on Spark), {told.count:,} faults, {told.quiet} quiet points"
+    on_spark = "".join(f", {count} on {name}" for name, count in told.on_spark.items())
+    met = f"{told.jobs} jobs{on_spark}, {told.count:,} faults, {told.quiet} quiet points"
     print(f"seed {chosen.seed}: {met}; nothing was lost, nothing doubled")
 
 

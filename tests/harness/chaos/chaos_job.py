@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -38,6 +39,7 @@ class ChaosJob:
         document: its spec. places: of its tables. client: of S3, beside the proxy. limits: of its processes.
         landing: URL below which objects land. landed: versions of each object, by source and name.
         saved: numbers of savepoints that were asked for. leaves: state of operators that are gone is left behind.
+        on_spark: its epochs run there.
     """
 
     folder: Path
@@ -51,6 +53,7 @@ class ChaosJob:
     landed: dict[str, dict[str, list[tuple[str, pa.Table]]]] = field(default_factory=dict)
     saved: list[int] = field(default_factory=list)
     leaves: bool = False
+    on_spark: bool = False
 
     @classmethod
     def create(
@@ -61,19 +64,20 @@ class ChaosJob:
         client: Any,
         store: dict[str, str],
         random: Random,
-        remote: str | None = None,
+        spark: Mapping[str, Any] | None = None,
     ) -> ChaosJob:
         """A job that has run nothing; its epochs read one object of each source.
 
         Args:
-            store: how S3 is reached. remote: of Spark; None: its epochs run in the process that asks for them.
+            store: how S3 is reached. spark: where it runs, as its spec says; None: its epochs run in the process that
+                asks for them.
         """
         bucket = places.root.split("/")[2]
         document["storage"] = f"{places.root}/store"
         document["store"] = store
         landing = f"{places.root}/landing"
         for name, source in document["sources"].items():
-            plain = name == STATIC or remote is not None  # what Spark has read is made once more from Parquet
+            plain = name == STATIC or spark is not None  # what Spark has read is made once more from Parquet
             how = {"format": "parquet", "suffix": ".parquet"} if plain else random_format(random)
             source |= {"path": f"{landing}/{name}/*{how.pop('suffix')}", "settle": "0s"} | how
             if name != STATIC:
@@ -81,15 +85,14 @@ class ChaosJob:
         document["checkpointing"] |= {
             "retained": {"last": random.choice((2, 5, 50))},
             "tolerable_failures": 1000,
-            "timeout": TIMEOUT if remote is None else _OF_SPARK,
+            "timeout": TIMEOUT if spark is None else _OF_SPARK,
         }
         for part in ("config", "captured"):
             (folder / part).mkdir(parents=True)
         (folder / "config" / f"{MODULE}.py").write_text(CODE)
-        if remote is not None:
-            document["spark"]["remote"] = remote
+        document["spark"] |= spark or {}
         source = random.choice([one for one in document["sources"] if one != STATIC])
-        if remote is None and random.random() < 0.3:
+        if spark is None and random.random() < 0.3:
             _add(document, counting_operator("counted", source), "append")
         if random.random() < 0.6:
             clean, served = served_operators(source, random)
@@ -102,20 +105,17 @@ class ChaosJob:
             client,
             bucket,
             landing,
-            {} if remote else small_limits(random),
+            {} if spark else small_limits(random),
             Model(folder / "captured"),
+            on_spark=spark is not None,
         )
         places.choose(document, random, job.checked)
         job.write()
-        if remote is None and random.random() < 0.4:
+        if spark is None and random.random() < 0.4:
             document["quality"] = random_gate(random, job.checked())
         if STATIC in document["sources"]:
             job.put(STATIC, "0", static_rows(random.randrange(1, 12)))
         return job.write()
-
-    @property
-    def on_spark(self) -> bool:
-        return "remote" in self.document["spark"]
 
     @property
     def spec(self) -> Path:

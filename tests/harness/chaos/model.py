@@ -19,7 +19,7 @@ from milepost.spec.load.load import LoadedJob
 from tests.harness.chaos.again import as_tables_show, by_the_law, columns_again
 from tests.harness.chaos.gates import refusals
 from tests.harness.chaos.replay import replayed
-from tests.harness.chaos.tries import Try, read_try
+from tests.harness.chaos.tries import Try, read_try, runs_on_spark
 from tests.harness.law.captured import Captured
 from tests.harness.law.job import Began, check_job
 from tests.harness.tasks.tables import assert_same_rows
@@ -53,7 +53,7 @@ class Model:
         Raises: AssertionError.
         """
         tries = self.tries(job)
-        if job.spec.spark.remote is not None:
+        if runs_on_spark(job):
             versions = {name: _versions(objects) for name, objects in landed.items()}
             tries = replayed(job, tries, versions, self.folder.parent / "replay")
         self._check_positions(job, tries, landed)

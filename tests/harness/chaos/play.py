@@ -11,7 +11,7 @@ from random import Random
 from tests.harness.chaos.chaos_job import ChaosJob
 from tests.harness.chaos.commands import Act, Command, Ended, Running
 from tests.harness.chaos.places import Places
-from tests.harness.chaos.spark_server import SparkServer
+from tests.harness.chaos.sparks import Spark
 from tests.harness.chaos.spec_changes import change_spec, refused_change
 from tests.harness.law.examples import JobExample, rows_table
 from tests.harness.law.kinds.lookups import STATIC, static_rows
@@ -60,7 +60,7 @@ class Told:
     quiet: int = 0
     objects: int = 0
     jobs: int = 0
-    on_spark: int = 0
+    on_spark: Counter[str] = field(default_factory=Counter)
 
     @property
     def count(self) -> int:
@@ -83,7 +83,7 @@ class Play:
     new_places: Callable[[str], Places]
     told: Told
     say: Callable[[str], None]
-    spark: SparkServer | None = None
+    spark: Spark | None = None
     length: int = LENGTH
 
     def run(self) -> None:
@@ -170,7 +170,7 @@ class Play:
             self._judge(one.ended())
 
     def _kill_worker(self, running: Sequence[Running]) -> None:
-        """Kill a Python process of Spark, as soon as there is one while a command runs."""
+        """Kill a process of Spark in which tasks run, as soon as there is one while a command runs."""
         assert self.spark is not None
         while not all(one.wait(0.2) for one in running):
             if self.spark.kill_worker(self.random):

@@ -133,5 +133,10 @@ def _dimensions(plan: EpochPlan) -> Iterator[Piece]:
 
 
 def new_runner(job: LoadedJob, folder: Path) -> CapturingRunner | SparkRunner:
-    """Return the data plane of a job's spec: Spark where it names a server, else this process."""
-    return CapturingRunner(job, folder) if job.spark_server() is None else SparkRunner(folder)
+    """Return the data plane of a job's spec: Spark where it names a server or a cluster, else this process."""
+    return SparkRunner(folder) if runs_on_spark(job) else CapturingRunner(job, folder)
+
+
+def runs_on_spark(job: LoadedJob) -> bool:
+    """Return whether the spec of a job names a server of Spark, or a cluster."""
+    return job.spark_server() is not None or job.spec.spark.master.startswith("spark://")
