@@ -188,7 +188,7 @@ def describe(reach: JobReach, item: Placed) -> StoredObject:
 
 def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
     needed = sink.references().keys() | (sink.needs.elsewhere if sink.needs is not None else frozenset())
-    for item in sink.objects:
+    for item in sink.table.objects:
         if item.stat.key in needed:
             yield Placed(item.stat, ObjectStatus.REFERENCED, sink.name)
         elif item.list_of_garbage:

@@ -20,7 +20,7 @@ from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, is_la
 from milepost.jobmaster.retention.log_compaction import compact_all
 from milepost.jobmaster.retention.reachability import JobReach, SinkReach, walk_job
 from milepost.jobmaster.retention.subsumption import MAX_FAILED_DROPS, delete_entries, delete_listed
-from milepost.jobmaster.retention.table_pruning import PrunePlan, TableGarbage, carry_out, plan_pruning
+from milepost.jobmaster.retention.table_pruning import PrunePlan, TablePruning, carry_out, plan_pruning
 from milepost.protocol.manifest.transaction.requests import ListProgress
 from milepost.protocol.manifest.upkeep.collection import (
     MAX_LISTED,
@@ -86,7 +86,7 @@ class Collection:
     probes: tuple[str, ...]
     vetoes: tuple[str, ...]
     compactable_entries: int
-    tables: tuple[TableGarbage, ...]
+    tables: tuple[TablePruning, ...]
     staged: tuple[str, ...]
     deleted_objects: int = 0
     pruned_files: int = 0
@@ -118,7 +118,7 @@ def collect_garbage(
             continue
         deleted = _delete(context, session_id, plan, grace_ms)
         compact_all(context, session_id)
-        pruned = sum(carry_out(table.table.open(context), table) for table in plan.tables)
+        pruned = sum(carry_out(sink.table.sink, its) for sink, its in zip(reach.sinks, plan.tables, strict=True))
         return replace(report, deleted_objects=deleted, pruned_files=pruned)
     raise CommitConflict(
         f"job {context.spec.name}: the head moved during each of {_WALKS} walks. Nothing was listed or deleted.",
@@ -150,7 +150,7 @@ def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _Plan:
         unreachable,
         (*listable(entries)[:MAX_LISTED], *sorted(set(entries) - set(listable(entries)))[:_MAX_ROOTS]),
         _dead_staging(placed, reach.now_ms, grace_ms),
-        tuple(_prune_plan(context, reach, sink, placed, timeout_ms) for sink in reach.sinks),
+        tuple(_prune_plan(reach, sink, placed, timeout_ms) for sink in reach.sinks),
         tuple(
             item.stat.key
             for item in own
@@ -177,19 +177,18 @@ def _dead_staging(
     return tuple(sorted(owner for owner, written_ms in newest.items() if now_ms - written_ms >= grace_ms))
 
 
-def _prune_plan(
-    context: JobContext, reach: JobReach, sink: SinkReach, placed: Iterable[Placed], timeout_ms: int
-) -> PrunePlan:
+def _prune_plan(reach: JobReach, sink: SinkReach, placed: Iterable[Placed], timeout_ms: int) -> PrunePlan:
     """Return what may go of one table: a complete walk knows its needs, and every file that it ever published."""
     assert sink.needs is not None
+    garbage = sink.table.sink.garbage()
     return plan_pruning(
         reach.state,
-        sink.table,
+        sink.name,
         sink.needs,
-        sink.table.open(context).garbage().lists(),
+        garbage.lists(),
         [item.stat.key for item in placed if item.sink == sink.name and item.prunable],
         session_id=None,
-        now_ms=sink.now_ms,
+        now_ms=garbage.clock_ms(),
         timeout_ms=timeout_ms,
     )
 

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import TableObject
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.jobmaster.retention.garbage_lists import listed_in
-from milepost.jobmaster.retention.job_tables import JobTable, job_tables
-from milepost.jobmaster.retention.left_sinks import LeftSink, left_needs, left_sinks
-from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, share_of, table_needs
+from milepost.jobmaster.retention.job_tables import job_tables
+from milepost.jobmaster.retention.left_sinks import LeftSink, left_sinks
+from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare, share_of
 from milepost.jobmaster.retention.vetoes import is_expired
 from milepost.protocol.codec.log_entries import aborted_by, completion_of
 from milepost.protocol.manifest.upkeep.pins import without_overdue
@@ -54,16 +53,12 @@ class SinkReach:
     """One sink's table, or the files of a sink that left the spec.
 
     Attributes:
-        now_ms: the clock of the sink's store when the objects were listed.
-        objects: all that lie below the sink's path.
         needs: what the table and the retained checkpoints need; None when a fault keeps that from being known.
         listed: files that a list of garbage names. unreadable_lists: of each such list that cannot be read: its key
             and what is wrong; nothing that is needed depends on it.
     """
 
-    table: JobTable | LeftSink
-    now_ms: int
-    objects: tuple[TableObject, ...]
+    table: OpenedTable | LeftSink
     needs: TableNeeds | None
     listed: frozenset[str]
     unreadable_lists: tuple[str, ...]
@@ -132,12 +127,9 @@ def walk_job(context: JobContext) -> JobReach:
 def _walk(context: JobContext) -> JobReach:
     now_ms = context.store.clock_ms()
     stored = list(context.store.list(""))
-    every: list[JobTable | LeftSink] = [*job_tables(context, context.head().state)]
-    every += left_sinks(context, (stat.key for stat in stored))
-    tables = []
-    for table in every:
-        opened = table.open(context)
-        tables.append((table, opened.garbage().clock_ms(), opened.objects()))
+    tables: list[OpenedTable | LeftSink] = []
+    tables += (OpenedTable.of(context, one) for one in job_tables(context, context.head().state))
+    tables += left_sinks(context, (stat.key for stat in stored))
     objects = {stat.key: stat for stat in stored if sink_of_staged_file(stat.key) is None}
     state = without_overdue(context.head().state, now_ms)
     found = _Roots(context, state)
@@ -151,7 +143,7 @@ def _walk(context: JobContext) -> JobReach:
     for savepoint in state.savepoints:
         found.walk_savepoint(savepoint)
     found.walk_vetoes(objects.values(), now_ms)
-    sinks = tuple(found.walk_table(table, since_ms, listing) for table, since_ms, listing in tables)
+    sinks = tuple(found.walk_table(table) for table in tables)
     return JobReach(
         state=state,
         now_ms=now_ms,
@@ -219,25 +211,22 @@ class _Roots:
             self.references.setdefault(key, Reference(key, None, chain))
         self.roots.append(f"checkpoint {checkpoint.checkpoint_id} ({counted(len(handles) + 1, 'object')})")
 
-    def walk_table(self, table: JobTable | LeftSink, since_ms: int, objects: tuple[TableObject, ...]) -> SinkReach:
+    def walk_table(self, table: OpenedTable | LeftSink) -> SinkReach:
         """Find what a table and the retained checkpoints, all walked before, need of it, and follow its marks."""
-        name, garbage = table.label, table.open(self._context).garbage()
-        lists = garbage.read(item.stat.key for item in objects if item.list_of_garbage)
+        lists = table.sink.garbage().read(item.stat.key for item in table.objects if item.list_of_garbage)
         needs = self._needs(table) if len(self.shares) == len(self._state.checkpoints) else None
         for mark in needs.marks if needs is not None else ():
             for handle in mark.contents.records if mark.contents is not None else ():
-                self.add(handle, (f"mark {mark.number} of sink {name}",))
+                self.add(handle, (f"mark {mark.number} of sink {table.label}",))
         files = counted(len(needs.files), "file") if needs is not None else "unknown"
         if needs is not None and needs.elsewhere:
             files += f"; not looked for, as they lie elsewhere: {len(needs.elsewhere)}"
-        self.roots.append(f"sink {name} ({files})")
-        return SinkReach(table, since_ms, objects, needs, lists.files, lists.unreadable)
+        self.roots.append(f"sink {table.label} ({files})")
+        return SinkReach(table, needs, lists.files, lists.unreadable)
 
-    def _needs(self, table: JobTable | LeftSink) -> TableNeeds | None:
+    def _needs(self, table: OpenedTable | LeftSink) -> TableNeeds | None:
         try:
-            if isinstance(table, LeftSink):
-                return left_needs(self._context, self._state, self.shares, table)
-            return table_needs(self._state, self.shares, table, table.open(self._context))
+            return table.needs(self._state, self.shares)
         except StateCorrupt as error:
             self.faults.append(f"sink {table.label}: {error.message}")
             return None
@@ -280,10 +269,10 @@ def missing_objects(context: JobContext, reach: JobReach) -> Iterator[tuple[str,
     doubtful = [item for item in reach.references.values() if _problem(listed, item)]
     yield from _still(f"job {reach.state.job}", doubtful, _sizes(context.store, doubtful))
     for sink in reach.sinks:
-        listed = {item.stat.key: item.stat.size for item in sink.objects}
+        listed = {item.stat.key: item.stat.size for item in sink.table.objects}
         doubtful = [item for item in sink.references().values() if _problem(listed, item)]
         if doubtful:
-            sizes = sink.table.open(context).stored_sizes([item.key for item in doubtful])
+            sizes = sink.table.sink.stored_sizes([item.key for item in doubtful])
             yield from _still(f"sink {sink.name}", doubtful, sizes)
 
 

@@ -12,18 +12,19 @@ one). A later leader, after the grace period, deletes what an older list names a
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import HousekeptSink, Sink, TableObject
+from milepost.dataflow.sinks.contract import HousekeptSink
 from milepost.dataflow.sinks.records.table_garbage import MAX_LISTED, TableGarbageList, TableGarbageLists
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.retention.job_tables import JobTable, forget_table, job_tables
-from milepost.jobmaster.retention.left_sinks import LeftFiles, LeftSink, left_needs, left_sinks
+from milepost.jobmaster.retention.job_tables import forget_table, job_tables
+from milepost.jobmaster.retention.left_sinks import LeftFiles, LeftSink, left_sinks
 from milepost.jobmaster.retention.left_tables import empty, is_needed
-from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, share_of, table_needs
+from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, share_of
 from milepost.protocol.records.errors import CheckpointError
-from milepost.protocol.records.ids import CheckpointId, SessionId
+from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import SINKS_PREFIX
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.pruning import look_is_due, may_prune
@@ -33,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class TableGarbage:
+class TablePruning:
     """Published files of a table that go. listed: by now on. due: may be deleted. waiting: how many others wait."""
 
     sink: str
@@ -49,6 +50,7 @@ class PrunePlan:
     """What one look at a table allows.
 
     Attributes:
+        sink: what people call the table.
         unknown: why nothing may go now, or None.
         fresh: the list to write; None when nothing new is needed by nothing.
         due: older lists that are due, each with those of its files that are still needed by nothing.
@@ -56,21 +58,16 @@ class PrunePlan:
         unreadable: lists that cannot be read, with what is wrong: what they name is judged, and listed, anew.
     """
 
-    table: JobTable | LeftSink
+    sink: str
     unknown: str | None
     fresh: TableGarbageList | None
     due: tuple[tuple[TableGarbageList, tuple[str, ...]], ...]
     waiting: int
     unreadable: tuple[str, ...]
 
-    @property
-    def sink(self) -> str:
-        """What people call the table."""
-        return self.table.label
-
-    def report(self) -> TableGarbage:
+    def report(self) -> TablePruning:
         """Return the plan for people and programs."""
-        return TableGarbage(
+        return TablePruning(
             sink=self.sink,
             kept_because=self.unknown,
             listed=tuple(self.fresh.files) if self.fresh is not None else (),
@@ -92,10 +89,9 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
     """
     silent: set[str] = set()
     try:
-        listed, left = _listed(context, silent), _listed_left(context)
+        listed: list[OpenedTable | LeftSink] = [*_left(context), *_tables(context, silent)]
         state = context.head().state
-        looked = bool(listed or left)
-        shares = {one.checkpoint_id: share_of(context.metadata(one)) for one in state.checkpoints} if looked else {}
+        shares = {one.checkpoint_id: share_of(context.metadata(one)) for one in state.checkpoints} if listed else {}
     except CheckpointError as error:
         _LOG.warning("no table is pruned now: %s", error.message)
         return 0
@@ -103,63 +99,38 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
     if leader is None or leader.session_id != session_id:
         return 0
     deleted = 0
-    carried: dict[str, set[int]] = {one.table.sink: set() for one in listed}
+    carried: dict[str, set[int]] = defaultdict(set)
     for one in reversed(listed):  # of each sink the one in force last: it forgets the marks that no other one carries
-        sink = one.table.sink
         try:
-            needs = _needs(context, state, shares, one)
+            if isinstance(one, OpenedTable) and not is_needed(shares.values(), one.table):
+                empty(context, state, one.table, one.sink)
+            needs = one.needs(state, shares)
             plan = _plan(state, one, needs, session_id, timeout_ms)
         except CheckpointError as error:
-            _say_left(one.table.label, error)
-            silent.add(sink)
+            _say_left(one.label, error)
+            silent.add(one.name)
             continue
         deleted += carry_out(one.sink, plan)
-        if not one.table.in_force:
-            carried[sink].add(needs.position.number)
-            _forget_if_gone(context, state, one, needs)
-        elif needs.unknown is None and sink not in silent:
-            one.sink.forget_marks(below=needs.marks[0].number, kept=carried[sink])
-    for other in left:
-        try:
-            plan = _plan(state, other, left_needs(context, state, shares, other.table), session_id, timeout_ms)
-        except CheckpointError as error:
-            _say_left(other.table.label, error)
+        if isinstance(one, LeftSink):
             continue
-        deleted += carry_out(other.sink, plan)
+        if not one.table.in_force:
+            carried[one.name].add(needs.position.number)
+            _forget_if_gone(context, state, one, needs)
+        elif needs.unknown is None and one.name not in silent:
+            one.sink.forget_marks(below=needs.marks[0].number, kept=carried[one.name])
     return deleted
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    """A table of the job, opened, with what lay below it before the state was read that it is judged by."""
-
-    table: JobTable
-    sink: Sink
-    objects: tuple[TableObject, ...]
+def _left(context: JobContext) -> list[LeftSink]:
+    return left_sinks(context, (stat.key for stat in context.store.list(SINKS_PREFIX)))
 
 
-@dataclass(frozen=True, slots=True)
-class _ListedLeft:
-    """As `_Listed`, of a sink that left the spec."""
-
-    table: LeftSink
-    sink: LeftFiles
-    objects: tuple[TableObject, ...]
-
-
-def _listed_left(context: JobContext) -> list[_ListedLeft]:
-    """Return the sinks that left, with their files."""
-    found = left_sinks(context, (stat.key for stat in context.store.list(SINKS_PREFIX)))
-    return [_ListedLeft(left, files := left.open(context), files.objects()) for left in found]
-
-
-def _listed(context: JobContext, silent: set[str]) -> list[_Listed]:
-    """Return the tables that answer; `silent` gets the sinks of the others: nobody knows which marks those carry."""
+def _tables(context: JobContext, silent: set[str]) -> list[OpenedTable]:
+    """List the tables that answer; `silent` gets the sinks of the others: nobody knows which marks those carry."""
     listed = []
     for table in job_tables(context, context.head().state):
         try:
-            sink = table.open(context)
-            listed.append(_Listed(table, sink, sink.objects()))
+            listed.append(OpenedTable.of(context, table))
         except CheckpointError as error:
             _say_left(table.label, error)
             silent.add(table.sink)
@@ -167,17 +138,18 @@ def _listed(context: JobContext, silent: set[str]) -> list[_Listed]:
 
 
 def _plan(
-    state: ManifestState, one: _Listed | _ListedLeft, needs: TableNeeds, session_id: SessionId, timeout_ms: int
+    state: ManifestState, one: OpenedTable | LeftSink, needs: TableNeeds, session_id: SessionId, timeout_ms: int
 ) -> PrunePlan:
     """Return what is pruned of a table now, and log why nothing is, or what else is wrong."""
+    garbage = one.sink.garbage()
     plan = plan_pruning(
         state,
-        one.table,
+        one.label,
         needs,
-        one.sink.garbage().lists(),
+        garbage.lists(),
         [item.stat.key for item in one.objects],
         session_id=session_id,
-        now_ms=one.sink.garbage().clock_ms(),
+        now_ms=garbage.clock_ms(),
         timeout_ms=timeout_ms,
     )
     if plan.unknown is not None:
@@ -187,16 +159,7 @@ def _plan(
     return plan
 
 
-def _needs(
-    context: JobContext, state: ManifestState, shares: Mapping[CheckpointId, TableShare], one: _Listed
-) -> TableNeeds:
-    """Return what of a table is needed; one that no retained checkpoint is of any more is emptied before."""
-    if not is_needed(shares.values(), one.table):
-        empty(context, state, one.table, one.sink)
-    return table_needs(state, shares, one.table, one.sink)
-
-
-def _forget_if_gone(context: JobContext, state: ManifestState, one: _Listed, needs: TableNeeds) -> None:
+def _forget_if_gone(context: JobContext, state: ManifestState, one: OpenedTable, needs: TableNeeds) -> None:
     """Take a table off the register once nothing of ours lies below it; while something is pending, that may come."""
     left = any(item.staged_by is not None or item.list_of_garbage for item in one.objects)
     is_busy = any(timeline.pending is not None for timeline in state.timelines)
@@ -205,12 +168,12 @@ def _forget_if_gone(context: JobContext, state: ManifestState, one: _Listed, nee
     try:
         forget_table(context, one.table)
     except CheckpointError as error:
-        _say_left(one.table.label, error)
+        _say_left(one.label, error)
 
 
 def plan_pruning(
     state: ManifestState,
-    table: JobTable | LeftSink,
+    sink: str,
     needs: TableNeeds,
     garbage: TableGarbageLists,
     candidates: Iterable[str],
@@ -222,12 +185,13 @@ def plan_pruning(
     """Say what may be listed and deleted of one table now.
 
     Args:
-        state: what `needs` is about. candidates: stored files that may be listed when nothing needs them.
-        session_id: who leads; None for one who leads nothing. now_ms: of the clock of the sink's store.
+        state: what `needs` is about. sink: what people call the table.
+        candidates: stored files that may be listed when nothing needs them.
+        session_id: who leads; None for one who leads nothing. now_ms: of the sink's store, after `state` was read.
     """
     known = garbage.files
     if needs.unknown is not None:
-        return PrunePlan(table, needs.unknown, None, (), len(known), garbage.unreadable)
+        return PrunePlan(sink, needs.unknown, None, (), len(known), garbage.unreadable)
     grace_ms = minimum_grace_ms(timeout_ms)
     free = sorted(key for key in set(candidates) - known if needs.frees(state, key))[:MAX_LISTED]
     due = []
@@ -235,11 +199,11 @@ def plan_pruning(
         if may_prune(state, session_id, one.manifest_version, one.since_ms, now_ms, grace_ms):
             files = tuple(file for file in one.files if needs.frees(state, file))
             if len(files) < len(one.files):
-                _LOG.warning("sink %s: %s lists files that are needed: they stay", table.label, one.key)
+                _LOG.warning("sink %s: %s lists files that are needed: they stay", sink, one.key)
             due.append((one, files))
     fresh = TableGarbageList(state.version, now_ms, tuple(free)) if free else None
     waiting = len(known) - sum(len(one.files) for one, _ in due)
-    return PrunePlan(table, None, fresh, tuple(due), waiting, garbage.unreadable)
+    return PrunePlan(sink, None, fresh, tuple(due), waiting, garbage.unreadable)
 
 
 def carry_out(sink: HousekeptSink | LeftFiles, plan: PrunePlan) -> int:

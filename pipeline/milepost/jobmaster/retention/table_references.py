@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import Sink, TablePosition
+from milepost.dataflow.sinks.contract import Sink, TableObject, TablePosition
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.contents import TableContents, identity_of
 from milepost.dataflow.sinks.records.marks import Mark
 from milepost.dataflow.sinks.records.table_keys import staged_by
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.job_tables import JobTable
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
@@ -73,33 +74,59 @@ class TableNeeds:
         return owner is not None and may_be_listed(state, *owner)
 
 
-def table_needs(
-    state: ManifestState, shares: Mapping[CheckpointId, TableShare], table: JobTable, sink: Sink
-) -> TableNeeds:
-    """Find what a table and the retained checkpoints need.
+@dataclass(frozen=True, slots=True)
+class OpenedTable:
+    """A table of the job, opened and listed before the state is read that it is judged by.
 
-    Args:
-        state: read after the table's objects were listed. shares: of every retained checkpoint of `state`.
-        sink: opened for the table; not asked for anything else before `state` was read.
-    Raises: StateCorrupt: contents or a mark cannot be read. StoreUnavailable.
+    Attributes:
+        sink: opened for the table; asked for nothing else before that.
+        objects: all that lie below its path.
     """
-    here: dict[str, TableReference] = {}
-    elsewhere: dict[str, TableReference] = {}
-    position = sink.position()
-    later = (mark for mark in sink.marks(above=position.number) if table.holds(mark.contents))
-    marks = (*((position.mark,) if position.mark is not None else ()), *later)
-    named: list[tuple[TableContents | None, tuple[str, ...]]] = [
-        (shares[one].get(table.sink), (f"manifest version {state.version}", f"retained checkpoint {one}"))
-        for one in sorted(shares)
-    ]
-    named += [(mark.contents, (f"mark {mark.number} of sink {table.sink}",)) for mark in marks]
-    for contents, chain in named:
-        if contents is not None and table.holds(contents):
-            place = here if table.has_files_of(contents) else elsewhere
-            place.update(references(sink.files(contents), chain))
-    led_away = _led_away(state, shares, table)
-    unknown = _not_shown(state, shares, table.sink, position) if table.in_force else _strange(table, position)
-    return TableNeeds(here, marks, unknown or led_away, position, frozenset(elsewhere), led_away)
+
+    table: JobTable
+    sink: Sink
+    objects: tuple[TableObject, ...]
+
+    @classmethod
+    def of(cls, context: JobContext, table: JobTable) -> OpenedTable:
+        """Open and list a table now."""
+        sink = table.open(context)
+        return cls(table, sink, sink.objects())
+
+    @property
+    def name(self) -> str:
+        """Of its sink."""
+        return self.table.sink
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return self.table.label
+
+    def needs(self, state: ManifestState, shares: Mapping[CheckpointId, TableShare]) -> TableNeeds:
+        """Find what the table and the retained checkpoints need.
+
+        Args:
+            state: read after the listing. shares: of every retained checkpoint of `state`.
+        Raises: StateCorrupt: contents or a mark cannot be read. StoreUnavailable.
+        """
+        table, sink = self.table, self.sink
+        here: dict[str, TableReference] = {}
+        elsewhere: dict[str, TableReference] = {}
+        position = sink.position()
+        later = (mark for mark in sink.marks(above=position.number) if table.holds(mark.contents))
+        marks = (*((position.mark,) if position.mark is not None else ()), *later)
+        named: list[tuple[TableContents | None, tuple[str, ...]]] = [
+            (shares[one].get(table.sink), retained_chain(state, one)) for one in sorted(shares)
+        ]
+        named += [(mark.contents, (f"mark {mark.number} of sink {table.sink}",)) for mark in marks]
+        for contents, chain in named:
+            if contents is not None and table.holds(contents):
+                place = here if table.has_files_of(contents) else elsewhere
+                place.update(references(sink.files(contents), chain))
+        led_away = _led_away(state, shares, table)
+        unknown = _not_shown(state, shares, table.sink, position) if table.in_force else _strange(table, position)
+        return TableNeeds(here, marks, unknown or led_away, position, frozenset(elsewhere), led_away)
 
 
 def _led_away(state: ManifestState, shares: Mapping[CheckpointId, TableShare], table: JobTable) -> str | None:
@@ -124,6 +151,11 @@ def _strange(table: JobTable, position: TablePosition) -> str | None:
 def references(files: Iterable[StagedFile], chain: tuple[str, ...]) -> dict[str, TableReference]:
     """Return files as they are reached by a chain, by key."""
     return {file.key: TableReference(file.key, file.size, chain) for file in files}
+
+
+def retained_chain(state: ManifestState, checkpoint_id: CheckpointId) -> tuple[str, ...]:
+    """Return how what a retained checkpoint names is reached."""
+    return f"manifest version {state.version}", f"retained checkpoint {checkpoint_id}"
 
 
 def _not_shown(

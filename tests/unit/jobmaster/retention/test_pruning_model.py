@@ -20,7 +20,7 @@ from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
 from milepost.dataflow.sinks.staging import compaction
 from milepost.jobmaster.retention.job_tables import JobTable
 from milepost.jobmaster.retention.table_pruning import PrunePlan, carry_out, plan_pruning
-from milepost.jobmaster.retention.table_references import TableNeeds, TableShare, table_needs
+from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, Holder, ObjectHandle, PendingCheckpoint, Run
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, Epoch, FencingToken, SessionId, TimelineId
 from milepost.protocol.records.layout import checkpoint_prefix
@@ -199,7 +199,7 @@ class PrunedMachine(SinkMachine):
 
     def needed_records(self) -> set[str]:
         """The roots of the job's storage: of the retained checkpoints, of the table's mark and of those after it."""
-        needs = table_needs(self.state(), self.shares(), TABLE, self.case.open_sink(self.root))
+        needs = self.opened().needs(self.state(), self.shares())
         marked = {handle.key for mark in needs.marks if mark.contents for handle in mark.contents.records}
         return marked.union(*(self.records(one) for one in self.retained))
 
@@ -217,16 +217,25 @@ class PrunedMachine(SinkMachine):
 
     # -- looks at the table ------------------------------------------------------------------------------------------
 
+    def opened(self) -> OpenedTable:
+        sink = self.case.open_sink(self.root)
+        return OpenedTable(TABLE, sink, sink.objects())
+
     def look(self, pending: int | None = None, between: Callable[[], object] = lambda: None) -> Look:
         """One look. Args: between: what happens between the listing and the reading of the manifest."""
-        sink = self.case.open_sink(self.root)
-        listing = [item.stat.key for item in sink.objects()]
+        table = self.opened()
         between()
         state = self.state(pending)
-        needs = table_needs(state, self.shares(), TABLE, sink)
-        garbage, now_ms = sink.garbage().lists(), sink.garbage().clock_ms()
+        needs = table.needs(state, self.shares())
         plan = plan_pruning(
-            state, TABLE, needs, garbage, listing, session_id=None, now_ms=now_ms, timeout_ms=TIMEOUT_MS
+            state,
+            table.label,
+            needs,
+            table.sink.garbage().lists(),
+            [item.stat.key for item in table.objects],
+            session_id=None,
+            now_ms=table.sink.garbage().clock_ms(),
+            timeout_ms=TIMEOUT_MS,
         )
         return Look(needs, plan)
 
