@@ -20,10 +20,11 @@ from milepost.state.layers import key_hash
 from scripts.processes import PYTHON_PATH
 from tests.harness.models.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
 from tests.harness.readers.reading_engines import reading_engines
-from tests.harness.servers.postgres_server import postgres
+from tests.harness.servers.postgres_server import database, postgres
 from tests.harness.servers.s3_servers import ministack, seaweed, seaweed_tables
 
 __all__ = [
+    "database",
     "ministack",  # fixtures: each server is started once, at its first use
     "postgres",
     "pytest_runtest_logreport",  # hooks of the process that reports, which collects nothing where tests are shared

@@ -211,3 +211,11 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
     finally:
         server.remove()
+
+
+@pytest.fixture
+def database(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Database:
+    """A database of the test's own, that specs name by `${env:PG_DSN}`."""
+    made = postgres.new_database()
+    monkeypatch.setenv("PG_DSN", made.dsn)
+    return made

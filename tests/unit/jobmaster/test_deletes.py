@@ -14,7 +14,7 @@ from milepost.spec.load.load import load_job
 from tests.harness.jobs.sparkless.deleting_job import PARQUET, DeletingJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.readers.reading_engines import ReadingEngines
-from tests.harness.servers.postgres_server import PostgresServer
+from tests.harness.servers.postgres_server import Database
 from tests.harness.tasks.tables import assert_same_rows
 
 pytestmark = pytest.mark.long
@@ -60,11 +60,7 @@ def test_a_backfill_shows_its_deletes_with_the_switch_and_so_does_the_way_back(
     job.assert_tables(reading_engines, range(1, 6))
 
 
-def test_a_table_in_postgres_has_the_rows_that_are_left_forward_and_back(
-    job: DeletingJob, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    database = postgres.new_database()
-    monkeypatch.setenv("PG_DSN", database.dsn)
+def test_a_table_in_postgres_has_the_rows_that_are_left_forward_and_back(job: DeletingJob, database: Database) -> None:
     job.edit(PARQUET, PARQUET + IN_POSTGRES)
 
     def assert_table(days: range) -> None:

@@ -30,6 +30,10 @@ _EDIT = {
     "sinks:\n": "  - {uid: unique, kind: deduplicate, inputs: [rows], key: [k, v]}\nsinks:\n" + SEEN_SINK,
     "last: 1": "last: 20",
 }
+IN_POSTGRES = {
+    "format: parquet, path: ../lake/table": 'format: postgres, dsn: "${env:PG_DSN}", table: public.totals',
+}
+"""Edit of the spec: sink `table` is in the database of the fixture `database`."""
 _ROWS = pa.schema([("k", pa.int64()), ("v", pa.string())])
 
 

@@ -14,7 +14,7 @@ from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.spec.load.load import load_job
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
-from tests.harness.servers.postgres_server import PostgresServer
+from tests.harness.servers.postgres_server import Database
 from tests.harness.servers.processes.processes import REPOSITORY
 
 SECOND_DAY = "sale,shop,amount,sold_at\n4,Porto,5.25,2026-03-02T08:00:00Z\n5,Quito,7.00,2026-03-02T08:30:00Z\n"
@@ -97,11 +97,8 @@ def test_the_iceberg_example_is_read_by_engines_forward_and_back(
     assert totals(rows("totals")) == FIRST_TOTALS
 
 
-def test_the_postgres_example_is_read_by_sql_forward_and_back(
-    examples: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    database, spec = postgres.new_database(), examples / "postgres.yaml"
-    monkeypatch.setenv("PG_DSN", database.dsn)
+def test_the_postgres_example_is_read_by_sql_forward_and_back(examples: Path, database: Database) -> None:
+    spec = examples / "postgres.yaml"
 
     def shown() -> dict[str, tuple[int, Decimal]]:
         rows = database.run("SELECT shop, sales, revenue FROM public.shop_totals")

@@ -9,15 +9,11 @@ import pytest
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
 from milepost.dataflow.sinks.staging import compaction
 from milepost.protocol.records.layout import staged_files_prefix
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.servers.postgres_server import Database, PostgresServer
+from tests.harness.jobs.sparkless.counted_job import IN_POSTGRES, CountedJob
+from tests.harness.servers.postgres_server import Database
 from tests.harness.stores.job_stores import later
 
 SINK = '  - {name: table, input: latest, format: postgres, dsn: "${env:PG_DSN}", table: public.totals, mode: upsert}\n'
-IN_POSTGRES = {
-    "format: parquet, path: ../lake/table": 'format: postgres, dsn: "${env:PG_DSN}", table: public.totals',
-    "last: 1": "last: 2",
-}
 HOUR_MS = 3_600_000
 HOURS = 2
 """Between two epochs: more than the grace period, so each of them looks at the tables."""
@@ -29,17 +25,10 @@ def at_hour(monkeypatch: pytest.MonkeyPatch, hour: int) -> None:
 
 
 @pytest.fixture
-def database(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Database:
-    made = postgres.new_database()
-    monkeypatch.setenv("PG_DSN", made.dsn)
-    return made
-
-
-@pytest.fixture
 def job(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CountedJob:
     """Four epochs, of which two are retained; then the sink of the table in Postgres leaves the spec."""
     monkeypatch.setattr(compaction, "COMPACT_FILES", 1)
-    made = CountedJob.create(tmp_path / "job", IN_POSTGRES)
+    made = CountedJob.create(tmp_path / "job", {**IN_POSTGRES, "last: 1": "last: 2"})
     made.land(range(1, 12))
     for number in range(4):
         at_hour(monkeypatch, HOURS * number)

@@ -14,20 +14,9 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest, StoreUnavailable
 from milepost.protocol.records.layout import staged_files_prefix
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.counted_job import IN_POSTGRES, CountedJob
 from tests.harness.jobs.sparkless.saved_job import OtherJob, moved
 from tests.harness.servers.postgres_server import Database, PostgresServer
-
-IN_POSTGRES = {
-    "format: parquet, path: ../lake/table": 'format: postgres, dsn: "${env:PG_DSN}", table: public.totals',
-}
-
-
-@pytest.fixture
-def database(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Database:
-    made = postgres.new_database()
-    monkeypatch.setenv("PG_DSN", made.dsn)
-    return made
 
 
 @pytest.fixture
