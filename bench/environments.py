@@ -15,9 +15,8 @@ import pyspark
 
 from bench.systems.far_store import JARS, PINS
 from bench.systems.registry import FLINK, TOOLS
-from milepost.spark.driver.engines.java import find_java_home
 from scripts.bootstrap import ROOT, Environment, build, check_disk, say
-from scripts.spark.maven_jars import are_there, fetch_jars, note_unreached, repository_url
+from scripts.spark.maven_jars import are_there, fetch_or_stop, note_unreached, repository_url
 
 FOLDER = ROOT / ".milepost" / "bench"
 _REASON = FOLDER / "flink-unavailable.txt"
@@ -66,7 +65,7 @@ def _fetch_jars() -> None:
         return
     say(f"{JARS.name}: the jars by which Spark reaches S3, 690 MB, from {repository}")
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
-    fetch_jars(PINS, JARS, java=find_java_home() / "bin" / "java", ivy=ivy, repository=repository)
+    fetch_or_stop(PINS, JARS, ivy=ivy, repository=repository, command="make bench")
 
 
 def _try_flink() -> None:

@@ -18,6 +18,9 @@ from urllib.request import getproxies, urlopen
 from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
+from milepost.spark.driver.engines.java import find_java_home
+from scripts.bootstrap import stop
+
 CENTRAL = "https://repo1.maven.org/maven2"
 VARIABLE = "MAVEN_MIRROR_URL"
 MIRRORS_CENTRAL = {"central", "*", "external:*"}
@@ -132,6 +135,18 @@ def fetch_jars(pins: Path, folder: Path, *, java: Path, ivy: Path, repository: s
     _stamp(work / "jars").write_text(_digest(pins) + "\n", encoding="utf-8")
     (work / "jars").rename(folder)
     shutil.rmtree(work)
+
+
+def fetch_or_stop(pins: Path, folder: Path, *, ivy: Path, repository: str, command: str) -> None:
+    """Fetch jars with the machine's Java; where a repository has others, say so and end the process.
+
+    Args:
+        command: that goes on when it is given again.
+    """
+    try:
+        fetch_jars(pins, folder, java=find_java_home() / "bin" / "java", ivy=ivy, repository=repository)
+    except JarsNotFetched as error:
+        stop(f"{error}\nAnother repository is named by {VARIABLE}; `{command}` continues.")
 
 
 def _stamp(folder: Path) -> Path:

@@ -10,16 +10,8 @@ import os
 from pathlib import Path
 
 from milepost.spark.driver.engines.java import find_java_home
-from scripts.bootstrap import ROOT, Environment, build, check_disk, say, stop
-from scripts.spark.maven_jars import (
-    VARIABLE,
-    JarsNotFetched,
-    are_there,
-    fetch_jars,
-    note_unreached,
-    pinned_jars,
-    repository_url,
-)
+from scripts.bootstrap import ROOT, Environment, build, check_disk, say
+from scripts.spark.maven_jars import are_there, fetch_or_stop, note_unreached, pinned_jars, repository_url
 
 SPARK_READERS = Environment(
     ".venv-spark-readers",
@@ -86,10 +78,7 @@ def build_readers() -> None:
         build(SPARK_READERS)
     ivy = next(SPARK_READERS.python.parent.parent.glob("lib/python*/site-packages/pyspark/jars/ivy-*.jar"))
     say(f"{SPARK_READERS.folder}: {len(pinned_jars(PINS))} jars from {repository}")
-    try:
-        fetch_jars(PINS, JARS, java=find_java_home() / "bin" / "java", ivy=ivy, repository=repository)
-    except JarsNotFetched as error:
-        stop(f"{error}\nAnother repository is named by {VARIABLE}; `make referees` continues.")
+    fetch_or_stop(PINS, JARS, ivy=ivy, repository=repository, command="make referees")
 
 
 def closing_words() -> str | None:
