@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 
 def edited(text: str, edits: Mapping[str, str]) -> str:
@@ -11,3 +12,8 @@ def edited(text: str, edits: Mapping[str, str]) -> str:
         assert old in text, f"the spec does not contain {old!r}"
         text = text.replace(old, new)
     return text
+
+
+def edit_spec(path: Path, edits: Mapping[str, str]) -> None:
+    """Replace texts in a spec's file; each must occur."""
+    path.write_text(edited(path.read_text(), edits))

@@ -12,7 +12,7 @@ from milepost.spec.values.spark_remote import TOKEN_VARIABLE
 from tests.harness.jobs.connected_job import ConnectedJob, lake_connection
 from tests.harness.jobs.keyed_job import KeyedJob
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost, milepost_process
-from tests.harness.jobs.spec_edits import edited
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.servers.packed_environment import packed_environment
 from tests.harness.servers.processes.own_process import in_own_process
 from tests.harness.servers.s3_servers import Seaweed
@@ -45,7 +45,7 @@ def _run(spec: Path) -> None:
     before = "parallelism: 2}"
     for parallelism in PARALLELISM:
         now = f"parallelism: {parallelism}}}"
-        spec.write_text(edited(spec.read_text(), {before: now}))
+        edit_spec(spec, {before: now})
         before = now
         ran = milepost("run", spec)
         assert ran.exit_code == 0, ran.stderr
@@ -58,7 +58,7 @@ def test_flights_on_a_cluster_rescaled_between_epochs_equal_the_oracle(
     alone = cluster.run_python("import pyarrow, milepost")
     assert (alone.returncode, "No module named 'milepost'" in alone.stderr) == (1, True)
     job = ConnectedJob.connected(tmp_path / "job", seaweed, cluster.spark())
-    job.spec_path.write_text(edited(job.spec_path.read_text(), {"max_files: 4": "max_files: 2"}))
+    edit_spec(job.spec_path, {"max_files: 4": "max_files: 2"})
     job.land(range(1, 7))
     run_elsewhere(job.spec_path)
     assert len(job.epochs()) == len(PARALLELISM)

@@ -23,6 +23,7 @@ from milepost.airflow.operators import tasks
 from milepost.airflow.parsed_specs import parsed_spec
 from milepost.protocol.records.errors import NotFound
 from milepost.spec.load.load import LoadedJob, load_job
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.servers.processes.processes import REPOSITORY
 
 SPEC = """
@@ -171,7 +172,7 @@ def test_a_broken_spec_takes_no_other_job_off_the_schedule(tmp_path: Path) -> No
 def test_a_spec_that_lint_refuses_shows_as_broken_with_file_line_and_problem(tmp_path: Path) -> None:
     """Not only what the schema refuses: it would fail every epoch."""
     path = write(tmp_path, "flights")
-    path.write_text(path.read_text().replace("key: [carrier]", "key: [carier]"))
+    edit_spec(path, {"key: [carrier]": "key: [carier]"})
     write(tmp_path, "taxis")
     dags = job_dags(tmp_path)
     assert set(dags) - set(of_job("taxis")) == {"flights__epoch"}
@@ -193,7 +194,7 @@ def test_lint_is_asked_once_per_text_and_again_when_what_was_kept_is_lost(
     monkeypatch.setattr(LoadedJob, "graph", counted)
     path = write(tmp_path, "flights")
     if refused:
-        path.write_text(path.read_text().replace("key: [carrier]", "key: [carier]"))
+        edit_spec(path, {"key: [carrier]": "key: [carier]"})
     first = set(job_dags(tmp_path))
     assert (set(job_dags(tmp_path)), len(asked)) == (first, 1)
     (kept,) = cache.iterdir()

@@ -18,6 +18,7 @@ from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.storage.requests import StoreRequests
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.servers.airflow.kept_dags import jobs_on_the_page, keep_dags
 from tests.harness.servers.airflow.task_runs import InProcessRun
 
@@ -239,7 +240,7 @@ def test_a_relative_spec_begins_at_the_folder_of_the_dag_file(tmp_path: Path) ->
 
 def test_the_page_of_a_dag_with_two_jobs_has_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = SparklessJob.create(tmp_path / "one"), SparklessJob.create(tmp_path / "two")
-    spec_of(second).write_text(spec_of(second).read_text().replace("name: small", "name: other"))
+    edit_spec(spec_of(second), {"name: small": "name: other"})
     with DAG("ours", schedule=None) as dag:
         MilepostTaskGroup(job=spec_of(first)) >> MilepostTaskGroup(job=spec_of(second), group_id="second")
     keep_dags(monkeypatch, dag)

@@ -24,6 +24,7 @@ from milepost.spec.load.load import load_job
 from milepost.spec.picture.graph_picture import graph_picture
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.servers.processes.processes import REPOSITORY
 
 COMMANDS = (
@@ -188,7 +189,7 @@ def test_lint_says_the_way_out_of_what_a_run_would_refuse(tmp_path: Path, monkey
     path = job.folder / "config" / "small.yaml"
     assert milepost("run", str(path)).exit_code == 0
     assert milepost("lint", str(path)).exit_code == 0
-    path.write_text(path.read_text().replace("{rows: count(*)}", "{rows: count(*), least: min(v)}"))
+    edit_spec(path, {"{rows: count(*)}": "{rows: count(*), least: min(v)}"})
     result = milepost("lint", str(path))
     assert result.exit_code == 2
     assert "What to do: undo the change; or give each changed operator a new uid" in result.stderr
@@ -200,7 +201,7 @@ def test_lint_says_the_way_out_of_what_a_run_would_refuse(tmp_path: Path, monkey
 def test_lint_reports_all_problems_with_their_places(workdir: Path) -> None:
     milepost("init", "visits")
     spec = workdir / "config" / "visits.yaml"
-    spec.write_text(spec.read_text().replace("event_time", "evnt_time").replace("kind: sql", "kind: materialize"))
+    edit_spec(spec, {"event_time": "evnt_time", "kind: sql": "kind: materialize"})
     result = milepost("lint", "visits")
     assert result.exit_code == 2
     assert "config/visits.yaml:11:5: sources.visits.evnt_time: unknown key" in result.stderr

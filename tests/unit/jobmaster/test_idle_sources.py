@@ -9,6 +9,7 @@ import pytest
 from milepost.jobmaster.jobmaster import NothingToDo
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.jobs.sparkless.two_feeds import HOUR_S, TwoFeeds
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.tasks.tables import assert_same_rows
 
 SPEC = """\
@@ -84,7 +85,7 @@ def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
 def test_where_every_source_is_quiet_nothing_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sales = made(tmp_path, monkeypatch, "2h")
     spec = sales.folder / "config" / "sales.yaml"
-    spec.write_text(spec.read_text().replace("        event_time: at}", "        event_time: at, idle_timeout: 2h}"))
+    edit_spec(spec, {"        event_time: at}": "        event_time: at, idle_timeout: 2h}"})
     sales.land("shop", (1, "00:30"))
     sales.land("web", (1, "00:40"), (2, "05:30"))
     sales.epoch()

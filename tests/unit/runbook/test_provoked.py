@@ -22,6 +22,7 @@ from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.job_stores import break_store, hook_stores
@@ -306,7 +307,7 @@ def is_reconciling(folder: Path, patch: Patch) -> SparklessJob:
 def is_spec_refused(folder: Path, patch: Patch) -> SparklessJob:
     job = with_an_epoch(folder)
     spec = job.folder / "config" / "small.yaml"
-    spec.write_text(spec.read_text().replace("key: [k]", "key: [v]"))
+    edit_spec(spec, {"key: [k]": "key: [v]"})
     return job
 
 

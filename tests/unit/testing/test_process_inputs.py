@@ -9,6 +9,7 @@ import pytest
 
 from milepost.testing.case_run import CaseResult
 from tests.harness.jobs.case_steps import Step, run_steps
+from tests.harness.jobs.spec_edits import edit_spec
 
 SPEC = """\
 name: balances
@@ -145,5 +146,5 @@ def test_a_further_input_may_come_to_the_state_that_there_is(folder: Path) -> No
     ],
 )
 def test_a_key_that_is_not_one_in_all_inputs_is_refused(folder: Path, change: tuple[str, str], refused: str) -> None:
-    (folder / "balances.yaml").write_text((folder / "balances.yaml").read_text().replace(*change))
+    edit_spec(folder / "balances.yaml", dict([change]))
     assert refused in run(folder, epoch({"orders": []})).faults[0]

@@ -9,6 +9,7 @@ import pytest
 
 from milepost.testing.case_run import CaseResult
 from tests.harness.jobs.case_steps import Step, run_steps
+from tests.harness.jobs.spec_edits import edit_spec
 
 SPEC = """\
 name: stock
@@ -128,12 +129,12 @@ def test_a_row_of_another_key_is_refused(folder: Path, function: str) -> None:
     ],
 )
 def test_an_output_key_that_is_none_is_refused(folder: Path, change: tuple[str, str], refused: str) -> None:
-    (folder / "stock.yaml").write_text((folder / "stock.yaml").read_text().replace(*change))
+    edit_spec(folder / "stock.yaml", dict([change]))
     assert refused in run(folder, epoch(moves(("1", "x", 1, 1)))).faults[0]
 
 
 def test_rows_that_replace_each_other_feed_no_append_sink(folder: Path) -> None:
-    (folder / "stock.yaml").write_text((folder / "stock.yaml").read_text().replace("mode: upsert", "mode: append"))
+    edit_spec(folder / "stock.yaml", {"mode: upsert": "mode: append"})
     assert "gives updates, which an append sink cannot take" in run(folder, epoch([])).faults[0]
 
 

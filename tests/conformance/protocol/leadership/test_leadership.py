@@ -38,6 +38,7 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.jobs.job_log import AIR_1, AIR_2, RUN_1, RUN_2, A, B, JobLog, refused
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.stores.hooked_store import HookedStore
 
 LONG_S = 240.0
@@ -155,7 +156,7 @@ def test_a_cancel_that_cannot_end_says_why(job: SparklessJob, again: int) -> Non
     session = Session.cli()
     job.complete(session, job.trigger(session))
     spec = job.folder / "config" / "small.yaml"
-    spec.write_text(spec.read_text().replace("name: table,", "name: other,"))
+    edit_spec(spec, {"name: table,": "name: other,"})
     for _ in range(again):
         with pytest.raises(InvalidRequest, match="small is CANCELED; its clean-up waits: checkpoint 1 is completed"):
             job.master.cancel()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.harness.jobs.connected_job import ConnectedJob
 from tests.harness.jobs.milepost_cli import Outcome
-from tests.harness.jobs.spec_edits import edited
+from tests.harness.jobs.spec_edits import edit_spec, edited
 from tests.harness.servers.s3_servers import Seaweed
 
 SMALL = {"milepost.epoch.gate_shares.DRIVER_ROWS": 0, "milepost.dataflow.sinks.staging.compaction.COMPACT_FILES": 1}
@@ -61,7 +61,7 @@ class ClusteredFlights(ConnectedJob):
         assert isinstance(job, cls)
         edit = {"max_files: 4": "max_files: 2", "carriers, format: delta": "carriers, format: parquet"}
         edit |= {"    event_time:": "    settle: 0s\n    event_time:"}
-        job.spec_path.write_text(edited(job.spec_path.read_text(), edit))
+        edit_spec(job.spec_path, edit)
         return job
 
     def judge(self) -> None:

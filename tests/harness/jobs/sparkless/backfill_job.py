@@ -24,7 +24,7 @@ from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.jobs.spec_edits import edited
+from tests.harness.jobs.spec_edits import edit_spec
 
 WRONG_FROM = 3
 """Day of the first rows with 99, which stands for "not measured"."""
@@ -64,8 +64,7 @@ class BackfillJob:
         return self.small.land(f"day-{day:02d}.csv", "k,v,at\n" + "".join(lines))
 
     def edit(self, old: str, new: str) -> None:
-        spec = self.small.folder / "config" / "small.yaml"
-        spec.write_text(edited(spec.read_text(), {old: new}))
+        edit_spec(self.small.folder / "config" / "small.yaml", {old: new})
 
     def fix(self) -> None:
         self.edit("null_values: []", 'null_values: ["99"]')

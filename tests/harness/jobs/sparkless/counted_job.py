@@ -22,7 +22,7 @@ from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
 from milepost.storage.checked import read_handle
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.jobs.spec_edits import edited
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.tasks.tables import assert_same_rows
 
 SEEN_SINK = "  - {name: seen, input: unique, format: parquet, path: ../lake/seen, mode: append}\n"
@@ -67,7 +67,7 @@ class CountedJob:
         return self.small.master
 
     def edit(self, old: str, new: str) -> None:
-        self.spec_path.write_text(edited(self.spec_path.read_text(), {old: new}))
+        edit_spec(self.spec_path, {old: new})
 
     def land(self, numbers: Iterable[int]) -> None:
         for n in numbers:

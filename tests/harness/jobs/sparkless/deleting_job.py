@@ -12,7 +12,7 @@ import pyarrow as pa
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.jobs.spec_edits import edited
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.readers.reading_engines import CatalogTable, ReadingEngines
 from tests.harness.tasks.tables import assert_same_rows
 
@@ -68,8 +68,7 @@ class DeletingJob:
         return self.small.master
 
     def edit(self, old: str, new: str) -> None:
-        spec = self.small.folder / "config" / "small.yaml"
-        spec.write_text(edited(spec.read_text(), {old: new}))
+        edit_spec(self.small.folder / "config" / "small.yaml", {old: new})
 
     def fix(self) -> None:
         self.edit("null_values: []", 'null_values: ["99"]')

@@ -11,6 +11,7 @@ from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
 from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.tasks.tables import assert_same_rows
 
@@ -27,7 +28,7 @@ def test_the_example_of_a_join_is_what_duckdb_finds(tmp_path: Path) -> None:
     folder = tmp_path / "config" / "examples"
     shutil.copytree(EXAMPLES, folder)
     path = folder / "join.yaml"
-    path.write_text(path.read_text().replace("watermark_delay: 10m", "watermark_delay: 10m\n    settle: 0s"))
+    edit_spec(path, {"watermark_delay: 10m": "watermark_delay: 10m\n    settle: 0s"})
     held_back = tmp_path / "orders.csv"
     orders = folder / "shop" / "orders" / "2026-03-01.csv"
     shutil.move(orders, held_back)

@@ -13,6 +13,7 @@ from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
 from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.tasks.tables import assert_same_rows
 
@@ -91,8 +92,8 @@ def test_the_example_of_a_lookup_is_what_its_page_says(tmp_path: Path) -> None:
     for file in (folder / "products").iterdir():
         file.touch()
     path = folder / "lookup.yaml"
-    path.write_text(path.read_text().replace("static: true", "static: true\n    settle: 0s"))
-    path.write_text(path.read_text().replace("event_time: ordered_at", "event_time: ordered_at\n    settle: 0s"))
+    edit_spec(path, {"static: true": "static: true\n    settle: 0s"})
+    edit_spec(path, {"event_time: ordered_at": "event_time: ordered_at\n    settle: 0s"})
     assert milepost("run", path).exit_code == 0
     rows = JobMaster(load_job(str(path))).read("named").to_pylist()
     assert {row["order"]: (row["name"], row["maker"]) for row in rows} == {

@@ -15,6 +15,7 @@ from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.job.spec import SparkSpec
 from milepost.spec.load.load import load_job
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.tasks.tables import assert_same_rows
 
@@ -29,7 +30,7 @@ def test_the_example_is_what_spark_finds_over_its_file(tmp_path: Path) -> None:
     folder = tmp_path / "config" / "examples"
     shutil.copytree(EXAMPLES, folder)
     path = folder / "top.yaml"
-    path.write_text(path.read_text().replace("watermark_delay: 10m", "watermark_delay: 10m\n    settle: 0s"))
+    edit_spec(path, {"watermark_delay: 10m": "watermark_delay: 10m\n    settle: 0s"})
     master = JobMaster(load_job(str(path)))
     master.run(Session.cli(), SparkEpochRunner())
     clicks = session().read.csv(

@@ -11,6 +11,7 @@ import pyarrow as pa
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.tasks.tables import assert_same_rows
 
@@ -48,7 +49,7 @@ def test_the_example_is_what_duckdb_finds_over_its_files_one_epoch_after_another
     folder = tmp_path / "config" / "examples"
     shutil.copytree(EXAMPLES, folder)
     path = folder / "sessions.yaml"
-    path.write_text(path.read_text().replace("watermark_delay: 10m", "watermark_delay: 10m\n    settle: 0s"))
+    edit_spec(path, {"watermark_delay: 10m": "watermark_delay: 10m\n    settle: 0s"})
     (file,) = (folder / "clicks").glob("*.csv")
     head, *lines = file.read_text().splitlines()
     file.unlink()

@@ -22,7 +22,7 @@ from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.job.spec import SparkSpec
 from tests.harness.jobs.flights.flights_job import FlightsJob
 from tests.harness.jobs.flights.kill_chain import without_quality
-from tests.harness.jobs.spec_edits import edited
+from tests.harness.jobs.spec_edits import edit_spec
 
 ROWS = pa.schema([("subtask", pa.int32()), ("said", pa.string())])
 
@@ -107,7 +107,7 @@ def test_one_runner_makes_one_frame_until_the_job_is_another_and_tables_equal_th
         job.land(days)
         run()
     assert made == [2], "three epochs of two subtasks"
-    job.spec_path.write_text(edited(job.spec_path.read_text(), {"parallelism: 2": "parallelism: 1"}))
+    edit_spec(job.spec_path, {"parallelism: 2": "parallelism: 1"})
     job.land(range(7, 9))
     run()
     assert made == [2, 1]

@@ -12,6 +12,7 @@ from milepost.airflow.page.frame.prose import prose
 from milepost.airflow.page.routes.configuration import sections_of
 from milepost.spec.load.load import load_job
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.servers.airflow.page_client import page_client
 from tests.harness.servers.processes.processes import REPOSITORY
 
@@ -53,7 +54,7 @@ def test_it_says_whether_the_head_was_made_with_this_spec(tmp_path: Path, monkey
     job.epoch()
     assert "this spec" in page_client(monkeypatch, *job_dags(tmp_path / "config").values()).get(CONFIGURATION).text
     spec = tmp_path / "config" / "small.yaml"
-    spec.write_text(spec.read_text().replace("timeout: 10m", "timeout: 11m"))
+    edit_spec(spec, {"timeout: 10m": "timeout: 11m"})
     assert "another spec" in page_client(monkeypatch, *job_dags(tmp_path / "config").values()).get(CONFIGURATION).text
 
 

@@ -23,6 +23,7 @@ from milepost.storage.open import open_store
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.servers.airflow.page_client import PageClient, page_client
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.hooked_store import HookedStore
@@ -77,7 +78,7 @@ def refused(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
 
 def respecified(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
     spec = job.folder / "config" / "small.yaml"
-    spec.write_text(spec.read_text().replace("key: [k]", "key: [v]"))
+    edit_spec(spec, {"key: [k]": "key: [v]"})
 
 
 @pytest.mark.parametrize("happens", [refused, respecified])

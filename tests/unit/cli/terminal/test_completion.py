@@ -11,6 +11,7 @@ from milepost.cli.main import app
 from milepost.jobmaster.jobmaster import Session
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edit_spec
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_the_shell_is_offered(folder: Path, words: str, completed: list[str]) ->
 
 def test_ids_of_a_storage_elsewhere_are_not_waited_for(folder: Path) -> None:
     spec = folder / "config" / "small.yaml"
-    spec.write_text(spec.read_text().replace("storage: ../store", "storage: s3://nowhere"))
+    edit_spec(spec, {"storage: ../store": "storage: s3://nowhere"})
     assert offered("milepost show small ") == [] and offered("milepost read small ") == ["table"]
 
 

@@ -18,7 +18,7 @@ from milepost.jobmaster.job.checks import store_checks
 from milepost.jobmaster.job.checks.store_checks import first_head, probe_stores, require_stores
 from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.spec_edits import edited
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.servers.s3_servers import Ministack
 
@@ -282,7 +282,7 @@ def test_a_source_without_an_object_keeps_no_other_source_from_being_asked(serve
         also = "  - {uid: others, kind: deduplicate, inputs: [empty], key: [k]}\n"
         sink = "  - {name: others, input: others, format: parquet, path: ../lake/others, mode: append}\n"
         more = {"sources:\n": f"sources:\n{empty}", "sinks:\n": f"{also}sinks:\n{sink}"}
-        spec.write_text(edited(spec.read_text(), more))
+        edit_spec(spec, more)
         server.client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"k,v\n")
         with pytest.raises(EnvironmentUnusable, match=r"source rows at .* ignored If-Match on GetObject"):
             require_stores(job.context)

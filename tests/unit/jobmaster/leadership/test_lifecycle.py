@@ -17,6 +17,7 @@ from milepost.protocol.records.errors import CheckpointError, Fenced, JobNotRunn
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
 from tests.harness.jobs.milepost_cli import milepost, milepost_on_terminal
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.spec_edits import edit_spec
 
 
 @pytest.fixture
@@ -181,10 +182,10 @@ def test_a_sink_that_left_the_spec_is_named_and_the_job_is_canceled_nevertheless
     session = Session.cli()
     job.complete(session, job.trigger(session))
     spec = spec_of(job)
-    spec.write_text(spec.read_text().replace("name: table,", "name: other,"))
+    edit_spec(spec, {"name: table,": "name: other,"})
     with pytest.raises(CheckpointError, match=r"job small is CANCELED; its clean-up waits: .* no longer has"):
         job.master.cancel()
-    spec.write_text(spec.read_text().replace("name: other,", "name: table,"))
+    edit_spec(spec, {"name: other,": "name: table,"})
     assert job.master.cancel().outcome == "already_canceled"
     assert job.master.status().result.clean_up == "clean"
 

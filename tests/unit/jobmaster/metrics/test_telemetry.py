@@ -24,6 +24,7 @@ from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails
 from milepost.protocol.records.errors import QualityGateFailed, SubtaskDeclined
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.servers.otlp_receiver import otlp_receiver
 from tests.harness.servers.processes.processes import REPOSITORY
 
@@ -75,7 +76,7 @@ class Heard:
     def master(self, job: SparklessJob, tolerable: int = 0) -> JobMaster:
         """The job, as a command opens it that this listener listens to."""
         path = job.folder / "config" / "small.yaml"
-        path.write_text(path.read_text().replace("timeout: 10m}", f"timeout: 10m, tolerable_failures: {tolerable}}}"))
+        edit_spec(path, {"timeout: 10m}": f"timeout: 10m, tolerable_failures: {tolerable}}}"})
         return JobMaster(job.loaded(), telemetry=lambda: self.telemetry)
 
 
@@ -110,9 +111,10 @@ def test_an_epoch_that_declined_is_counted_and_has_a_trace_that_says_why(job: Sp
     """As far as it came: the steps and subtasks that were measured; its error by its type, without the record."""
     heard = Heard()
     (job.folder / "landing" / "1.csv").write_text("k,v\nforty-two,a\n")
+    master = heard.master(job, tolerable=9)
     for _ in range(2):
         with pytest.raises(SubtaskDeclined):
-            heard.master(job, tolerable=9).run(Session.cli(), SparklessRunner())
+            master.run(Session.cli(), SparklessRunner())
     assert heard.values() == {("milepost.job.num_epochs_failed", "small", "BAD_RECORD"): 2}
     first, second = heard.traces()
     root = first["epoch"]

@@ -13,6 +13,7 @@ from milepost.protocol.records.errors import CheckpointError, InvalidRequest, Su
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edit_spec
 
 LISTENER = """
 class Listener:
@@ -102,7 +103,7 @@ def test_a_rollback_tells_of_the_checkpoint_that_it_goes_back_to(tmp_path: Path)
     """The timeline that was left is not told of: its checkpoints are neither aborted nor subsumed."""
     job = ListeningJob(tmp_path)
     spec = tmp_path / "config" / "small.yaml"
-    spec.write_text(spec.read_text().replace("last: 1", "last: 5"))
+    edit_spec(spec, {"last: 1": "last: 5"})
     for _ in range(3):
         job.epoch()
     job.job.master.rollback(Session.cli(), "1")

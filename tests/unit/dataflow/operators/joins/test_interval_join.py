@@ -27,7 +27,6 @@ MINUTE = timedelta(minutes=1)
 MINUTE_US = 60_000_000
 UTC_US = pa.timestamp("us", "UTC")
 ORDERS = pa.schema([("k", pa.int32()), ("x", pa.float64()), ("at", UTC_US), ("amount", pa.int64())])
-UTC_MS = pa.timestamp("ms", "UTC")
 PAYMENTS = pa.schema(
     [
         ("order", pa.int64()),

@@ -22,7 +22,6 @@ from milepost.spec.values.times.calendar import Calendar, parse_calendar
 from milepost.spec.values.times.time_zones import zone_data
 
 HOUR_US = 3_600_000_000
-DAY_US = 24 * HOUR_US
 UNITS = {"d": "day", "w": "week", "mo": "month"}
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Pacific/Auckland")
 CHANGES = (

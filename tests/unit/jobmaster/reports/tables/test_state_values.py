@@ -13,6 +13,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edit_spec
 
 EDIT = {
     "schema: {k: int64, v: string}": 'schema: {k: int64, v: int32, d: "decimal(38,2)", at: "timestamp[us, UTC]"}\n'
@@ -86,7 +87,7 @@ def test_a_key_whose_results_stay_the_same_is_still_one_that_changed(tmp_path: P
     """What is compared is the state, not what is shown of it."""
     job = SparklessJob.create(tmp_path, EDIT)
     spec = job.folder / "config" / "small.yaml"
-    spec.write_text(spec.read_text().replace("{rows: count(*), sum_v: sum(v), mean: avg(v),", "{mean: avg(v),"))
+    edit_spec(spec, {"{rows: count(*), sum_v: sum(v), mean: avg(v),": "{mean: avg(v),"})
     job.land("a.csv", "k,v,d,at\n1,2,0.00,2026-01-01T00:10:00Z\n")
     job.land("b.csv", "k,v,d,at\n1,2,0.00,2026-01-01T00:20:00Z\n")
     for _ in range(2):
@@ -100,7 +101,7 @@ def test_a_key_whose_results_stay_the_same_is_still_one_that_changed(tmp_path: P
 def test_a_sum_that_no_result_can_hold_is_said_and_what_is_stored_is_shown(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path, EDIT)
     spec = job.folder / "config" / "small.yaml"
-    spec.write_text(spec.read_text().replace("v: int32", "v: int64"))
+    edit_spec(spec, {"v: int32": "v: int64"})
     job.land("a.csv", f"k,v,d,at\n1,{2**63 - 1},0,2026-01-01T00:10:00Z\n")
     job.master.run(Session.cli(), SparklessRunner())
     wide = job.master.state("latest")

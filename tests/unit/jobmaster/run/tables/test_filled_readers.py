@@ -9,6 +9,7 @@ import pytest
 from milepost.jobmaster.jobmaster import Session
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edit_spec
 
 SPEC = """\
 name: stock
@@ -59,7 +60,7 @@ class Stocks(SparklessJob):
 
     def edit(self, old: str, new: str) -> None:
         spec = self.folder / "config" / "small.yaml"
-        spec.write_text(spec.read_text().replace(old, new))
+        edit_spec(spec, {old: new})
 
     def epoch(self, *moves: tuple[str, int, int]) -> None:
         lines = [f"{item},{n},2026-01-01T00:{minute:02}:00Z" for item, n, minute in moves]
