@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -45,6 +46,35 @@ def nothing(operation: str, subject: str) -> None:
 def at_commit(act: Callable[[], None]) -> Hook:
     """Call this at the one step that makes a move visible."""
     return lambda operation, subject: act() if operation == "format.commit" else None
+
+
+class Stall:
+    """A step at which whoever comes to it stands still until it is released."""
+
+    def __init__(self) -> None:
+        self._reached, self._released = threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self._reached.set()
+        assert self._released.wait(WAIT_S)
+
+    def wait_until_reached(self) -> None:
+        assert self._reached.wait(WAIT_S)
+
+    def release(self) -> None:
+        self._released.set()
+
+
+def meeting(threads: int) -> Callable[[], None]:
+    """Return a step at which so many threads wait for one another, each when it comes to it first."""
+    together, arrived = threading.Barrier(threads), threading.local()
+
+    def meet() -> None:
+        if not getattr(arrived, "once", False):
+            arrived.once = True
+            together.wait(WAIT_S)
+
+    return meet
 
 
 def rows(*pairs: tuple[object, ...], schema: pa.Schema = SCHEMA) -> pa.Table:

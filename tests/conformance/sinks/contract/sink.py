@@ -21,7 +21,7 @@ from milepost.protocol.records.errors import (
     StateCorrupt,
     Superseded,
 )
-from tests.conformance.sinks.contract.case import SCHEMA, WAIT_S, SinkCase, at_commit, pairs, rows
+from tests.conformance.sinks.contract.case import SCHEMA, WAIT_S, SinkCase, Stall, at_commit, meeting, pairs, rows
 
 
 class SinkTests(SinkCase):
@@ -64,41 +64,31 @@ class SinkTests(SinkCase):
 
     def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(self, tmp_path: Path) -> None:
         """I14: the commit of 1 is held right before it becomes visible; 1 and 2 are committed by another meanwhile."""
-        stalled, release = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            stalled.set()
-            assert release.wait(WAIT_S)
-
+        stall = Stall()
         job = self.begin(tmp_path)
         first = job.complete(rows((1, "a")))
-        slow = self.open_sink(tmp_path, before=at_commit(hold))
+        slow = self.open_sink(tmp_path, before=at_commit(stall))
         with ThreadPoolExecutor(1) as pool:
             late = pool.submit(slow.move, first.target)
-            assert stalled.wait(WAIT_S)
+            stall.wait_until_reached()
             assert job.sink.move(first.target) is True
             second = job.publish(rows((1, "newer")))
             before = self.published(tmp_path)
-            release.set()
+            stall.release()
             assert late.result(WAIT_S) is False
         assert self.published(tmp_path) == before
         assert job.sink.position().number == second.version
 
     def test_of_two_that_commit_the_same_checkpoint_the_slower_one_finds_it_done(self, tmp_path: Path) -> None:
         """I14: both carry the record's write id, so the slower one takes the commit that landed for its own."""
-        stalled, release = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            stalled.set()
-            assert release.wait(WAIT_S)
-
+        stall = Stall()
         job = self.begin(tmp_path)
         first = job.complete(rows((1, "a")))
         with ThreadPoolExecutor(1) as pool:
-            late = pool.submit(self.open_sink(tmp_path, before=at_commit(hold)).move, first.target)
-            assert stalled.wait(WAIT_S)
+            late = pool.submit(self.open_sink(tmp_path, before=at_commit(stall)).move, first.target)
+            stall.wait_until_reached()
             assert job.sink.move(first.target) is True
-            release.set()
+            stall.release()
             late.result(WAIT_S)
         assert self.published(tmp_path) == [(1, "a")]
         job.publish(rows((2, "b")))
@@ -122,14 +112,6 @@ class SinkTests(SinkCase):
 
     def test_six_that_race_for_one_checkpoint_publish_it_once(self, tmp_path: Path) -> None:
         """I14: of several writers at the atomic step one gets through, and all agree on the outcome."""
-        together = threading.Barrier(6)
-        arrived = threading.local()
-
-        def meet() -> None:
-            if not getattr(arrived, "once", False):
-                arrived.once = True
-                together.wait(WAIT_S)
-
         job = self.begin(tmp_path)
         done = job.complete(rows((1, "a")))
         landed: list[str] = []
@@ -138,6 +120,7 @@ class SinkTests(SinkCase):
             if operation == "format.commit":
                 landed.append(subject)
 
+        meet = meeting(6)
         with ThreadPoolExecutor(6) as pool:
             sinks = [self.open_sink(tmp_path, before=at_commit(meet), after=land) for _ in range(6)]
             outcomes = [pool.submit(sink.move, done.target) for sink in sinks]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milepost.protocol.records.errors import CommitOutcomeUnknown, StateCorrupt, Superseded
-from tests.conformance.sinks.contract.case import WAIT_S, Pairs, SinkCase, Story, at_commit, rows
+from tests.conformance.sinks.contract.case import WAIT_S, Pairs, SinkCase, Stall, Story, at_commit, meeting, rows
 
 
 def of_main(last: int) -> Pairs:
@@ -47,22 +46,17 @@ class SinkSwitchTests(SinkCase):
         self, tmp_path: Path, switch_first: bool
     ) -> None:
         """apache/iceberg#14425: whichever of the two lands first, the table ends where the decision put it."""
-        stalled, release = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            stalled.set()
-            assert release.wait(WAIT_S)
-
+        stall = Stall()
         job = self.begin(tmp_path)
         main = job.go_on(3)
         late = job.complete(job.row()).target
         decided = job.manifest.switched(main[2])
         slow, fast = (late, decided) if switch_first else (decided, late)
         with ThreadPoolExecutor(1) as pool:
-            held = pool.submit(self.open_sink(tmp_path, before=at_commit(hold)).move, slow)
-            assert stalled.wait(WAIT_S)
+            held = pool.submit(self.open_sink(tmp_path, before=at_commit(stall)).move, slow)
+            stall.wait_until_reached()
             assert job.sink.move(fast) is True
-            release.set()
+            stall.release()
             if switch_first:
                 with pytest.raises(Superseded):
                     held.result(WAIT_S)
@@ -122,37 +116,25 @@ class SinkTimelineTests(SinkSwitchTests):
 
     def test_an_older_decision_that_stalls_at_its_atomic_step_never_undoes_a_newer_one(self, tmp_path: Path) -> None:
         """I14: it decides again on what it finds."""
-        stalled, release = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            stalled.set()
-            assert release.wait(WAIT_S)
-
+        stall = Stall()
         job = self.begin(tmp_path)
         main = job.go_on(4)
         older, newer = job.manifest.switched(main[2]), job.manifest.switched(main[1])
         with ThreadPoolExecutor(1) as pool:
-            late = pool.submit(self.open_sink(tmp_path, before=at_commit(hold)).move, older)
-            assert stalled.wait(WAIT_S)
+            late = pool.submit(self.open_sink(tmp_path, before=at_commit(stall)).move, older)
+            stall.wait_until_reached()
             assert job.sink.move(newer) is True
-            release.set()
+            stall.release()
             with pytest.raises(Superseded):
                 late.result(WAIT_S)
         assert self.published(tmp_path) == of_main(2)
 
     def test_six_that_race_to_follow_one_decision_change_the_table_once(self, tmp_path: Path) -> None:
         """I14: one gets through, all agree."""
-        together = threading.Barrier(6)
-        arrived = threading.local()
         landed: list[str] = []
-
-        def meet() -> None:
-            if not getattr(arrived, "once", False):
-                arrived.once = True
-                together.wait(WAIT_S)
-
         job = self.begin(tmp_path)
         decided = job.manifest.switched(job.go_on(4)[1])
+        meet = meeting(6)
         with ThreadPoolExecutor(6) as pool:
             sinks = [
                 self.open_sink(
