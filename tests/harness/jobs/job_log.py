@@ -24,6 +24,7 @@ from milepost.protocol.manifest.transaction.requests import (
     DisposeSavepointRequest,
     FastForwardRequest,
     FinishRequest,
+    ForgetCollectedRequest,
     ForkRequest,
     FreezeRequest,
     GarbageDeletedRequest,
@@ -41,10 +42,7 @@ from milepost.protocol.manifest.transaction.requests import (
     TriggerRequest,
     UnpinRequest,
 )
-from milepost.protocol.manifest.upkeep.collection import (
-    ForgetCollectedRequest,
-    ListGarbageRequest,
-)
+from milepost.protocol.manifest.upkeep.collection import ListGarbageRequest
 from milepost.protocol.manifest.upkeep.compaction import RecordCompactionRequest
 from milepost.protocol.manifest.upkeep.garbage import FoldGarbageRequest, FoldPlan
 from milepost.protocol.records.checkpoints import Holder, ObjectHandle, PendingCheckpoint, Run, SubtaskKey

@@ -21,10 +21,9 @@ from milepost.jobmaster.retention.log_compaction import compact_all
 from milepost.jobmaster.retention.reachability import JobReach, SinkReach, walk_job
 from milepost.jobmaster.retention.subsumption import MAX_FAILED_DROPS, delete_entries, delete_listed
 from milepost.jobmaster.retention.table_pruning import PrunePlan, TablePruning, carry_out, plan_pruning
-from milepost.protocol.manifest.transaction.requests import ListProgress
+from milepost.protocol.manifest.transaction.requests import ForgetCollectedRequest, ListProgress
 from milepost.protocol.manifest.upkeep.collection import (
     MAX_LISTED,
-    ForgetCollectedRequest,
     ListGarbageRequest,
 )
 from milepost.protocol.manifest.upkeep.compaction import horizon

@@ -39,7 +39,7 @@ Request = (
     | requests.RecordSavepointRequest
     | requests.DisposeSavepointRequest
     | collection.ListGarbageRequest
-    | collection.ForgetCollectedRequest
+    | requests.ForgetCollectedRequest
     | compaction.RecordCompactionRequest
     | garbage.FoldGarbageRequest
 )
@@ -72,7 +72,7 @@ _DECISIONS: dict[type, Callable[[Any, Any, int], Answer]] = {
     requests.RecordSavepointRequest: savepoints.record_savepoint,
     requests.DisposeSavepointRequest: savepoints.dispose_savepoint,
     collection.ListGarbageRequest: collection.list_garbage,
-    collection.ForgetCollectedRequest: collection.forget_collected,
+    requests.ForgetCollectedRequest: collection.forget_collected,
     compaction.RecordCompactionRequest: compaction.record_compaction,
     garbage.FoldGarbageRequest: garbage.fold_garbage,
 }

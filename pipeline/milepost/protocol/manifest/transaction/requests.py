@@ -178,6 +178,16 @@ class GarbageDeletedRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetCollectedRequest:
+    """State that garbage of `retention.collectable` and `collectable_lists` is deleted, so that it is forgotten."""
+
+    session_id: SessionId
+    prefixes: tuple[str, ...]
+    grace_ms: int
+    lists: tuple[ListProgress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ResumeRequest:
     """A person says that the cause of FAILED is fixed."""
 

@@ -9,7 +9,7 @@ from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, S
 from milepost.protocol.manifest.transaction.preconditions import check_garbage, find_pending, leads
 from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest, GarbageDeletedRequest, SubsumeRequest
 from milepost.protocol.manifest.upkeep.compaction import compacted_through
-from milepost.protocol.manifest.upkeep.garbage import deleted, listing, worked_off
+from milepost.protocol.manifest.upkeep.garbage import forget_deleted, listing
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.lineage import still_listed
@@ -121,21 +121,11 @@ def garbage_deleted(state: ManifestState, request: GarbageDeletedRequest, now_ms
     """
     if not leads(state, request.session_id):
         return AlreadyDone(Outcome.NOT_LEADER, "a newer session leads: it deletes what is listed")
-    due = deletable_lists(state, request.session_id, now_ms, request.grace_ms)
-    lists, failed = worked_off(state, due, request.lists)
-    listed = {entry.prefix for entry in state.garbage}
-    gone = tuple(sorted(listed.intersection(request.prefixes)))
-    if not gone and lists == state.garbage_lists:
-        return AlreadyDone(Outcome.NOTHING_TO_FORGET, "none of these entries is listed any more")
-    early = set(gone) - {entry.prefix for entry in deletable(state, request.session_id, now_ms, request.grace_ms)}
-    if early:
-        raise ProtocolViolation(
-            f"job {state.job}: deletion of {sorted(early)} refused: expected garbage of an earlier leader, older than"
-            f" {request.grace_ms} ms and below no pending checkpoint. Nothing was written."
-        )
-    return advance(
+    return forget_deleted(
         state,
-        deleted(now_ms, gone, request.session_id, request.lists),
-        garbage=(*(entry for entry in state.garbage if entry.prefix not in gone), *failed),
-        garbage_lists=lists,
+        request,
+        now_ms,
+        deletable(state, request.session_id, now_ms, request.grace_ms),
+        deletable_lists(state, request.session_id, now_ms, request.grace_ms),
+        "of an earlier leader",
     )

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance
 from milepost.protocol.manifest.transaction.events import GarbageListed
 from milepost.protocol.manifest.transaction.preconditions import check_garbage
-from milepost.protocol.manifest.transaction.requests import ListProgress
-from milepost.protocol.manifest.upkeep.garbage import deleted, listing, worked_off
+from milepost.protocol.manifest.transaction.requests import ForgetCollectedRequest
+from milepost.protocol.manifest.upkeep.garbage import forget_deleted, listing
 from milepost.protocol.manifest.upkeep.pins import without_overdue
 from milepost.protocol.records.errors import CommitConflict, ProtocolViolation
 from milepost.protocol.records.ids import SessionId
@@ -39,16 +39,6 @@ class ListGarbageRequest:
     walked_version: int
     garbage: tuple[str, ...]
     listed: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ForgetCollectedRequest:
-    """State that garbage of `retention.collectable` and `collectable_lists` is deleted, so that it is forgotten."""
-
-    session_id: SessionId
-    prefixes: tuple[str, ...]
-    grace_ms: int
-    lists: tuple[ListProgress, ...] = ()
 
 
 def list_garbage(state: ManifestState, request: ListGarbageRequest, now_ms: int) -> Answer:
@@ -93,20 +83,11 @@ def forget_collected(state: ManifestState, request: ForgetCollectedRequest, now_
     Raises:
         ProtocolViolation: an entry may not be deleted yet.
     """
-    lists, failed = worked_off(state, collectable_lists(state, now_ms, request.grace_ms), request.lists)
-    listed = {entry.prefix for entry in state.garbage}
-    gone = tuple(sorted(listed.intersection(request.prefixes)))
-    if not gone and lists == state.garbage_lists:
-        return AlreadyDone(Outcome.NOTHING_TO_FORGET, "none of these entries is listed any more")
-    early = set(gone) - {entry.prefix for entry in collectable(state, now_ms, request.grace_ms)}
-    if early:
-        raise ProtocolViolation(
-            f"job {state.job}: deletion of {sorted(early)} refused: expected garbage listed before every pending"
-            f" checkpoint, older than {request.grace_ms} ms and below no pending checkpoint. Nothing was written."
-        )
-    return advance(
+    return forget_deleted(
         state,
-        deleted(now_ms, gone, request.session_id, request.lists),
-        garbage=(*(entry for entry in state.garbage if entry.prefix not in gone), *failed),
-        garbage_lists=lists,
+        request,
+        now_ms,
+        collectable(state, now_ms, request.grace_ms),
+        collectable_lists(state, now_ms, request.grace_ms),
+        "listed before every pending checkpoint",
     )

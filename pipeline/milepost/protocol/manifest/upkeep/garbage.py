@@ -16,7 +16,11 @@ from dataclasses import dataclass, replace
 
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance, with_garbage
 from milepost.protocol.manifest.transaction.events import GarbageDeleted, GarbageFolded
-from milepost.protocol.manifest.transaction.requests import ListProgress
+from milepost.protocol.manifest.transaction.requests import (
+    ForgetCollectedRequest,
+    GarbageDeletedRequest,
+    ListProgress,
+)
 from milepost.protocol.records.errors import CommitConflict, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.layout import checkpoint_of_key, key_fault
@@ -174,14 +178,44 @@ def fold_garbage(state: ManifestState, request: FoldGarbageRequest, now_ms: int)
     )
 
 
-def deleted(
-    at_ms: int, prefixes: tuple[str, ...], session_id: SessionId, progress: Iterable[ListProgress]
-) -> GarbageDeleted:
-    """Return the event of a deletion."""
-    return GarbageDeleted(at_ms, prefixes, session_id, tuple((one.sha256, one.done) for one in progress))
+def forget_deleted(
+    state: ManifestState,
+    request: GarbageDeletedRequest | ForgetCollectedRequest,
+    now_ms: int,
+    due: Iterable[Garbage],
+    due_lists: Collection[GarbageList],
+    which: str,
+) -> Answer:
+    """Forget garbage that is deleted in the store: entries of the state, and keys of lists.
+
+    Args:
+        due: entries that may be deleted. due_lists: likewise. which: ones those are, for people.
+    Returns:
+        A transition, or AlreadyDone: NOTHING_TO_FORGET.
+    Raises:
+        ProtocolViolation: one may not be deleted yet.
+    """
+    lists, failed = _worked_off(state, due_lists, request.lists)
+    listed = {entry.prefix for entry in state.garbage}
+    gone = tuple(sorted(listed.intersection(request.prefixes)))
+    if not gone and lists == state.garbage_lists:
+        return AlreadyDone(Outcome.NOTHING_TO_FORGET, "none of these entries is listed any more")
+    early = set(gone) - {entry.prefix for entry in due}
+    if early:
+        raise ProtocolViolation(
+            f"job {state.job}: deletion of {sorted(early)} refused: expected garbage {which}, older than"
+            f" {request.grace_ms} ms and below no pending checkpoint. Nothing was written."
+        )
+    progress = tuple((one.sha256, one.done) for one in request.lists)
+    return advance(
+        state,
+        GarbageDeleted(now_ms, gone, request.session_id, progress),
+        garbage=(*(entry for entry in state.garbage if entry.prefix not in gone), *failed),
+        garbage_lists=lists,
+    )
 
 
-def worked_off(
+def _worked_off(
     state: ManifestState, due: Collection[GarbageList], progress: Collection[ListProgress]
 ) -> tuple[tuple[GarbageList, ...], tuple[Garbage, ...]]:
     """Return the lists after some of their keys were dealt with, and the entries for the keys that failed.
