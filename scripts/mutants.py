@@ -28,6 +28,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from scripts.processes import ROOT
+from scripts.reference.markdown import with_section
 from tests.mutants.mutant import Mutant
 from tests.mutants.seeded import ALL
 
@@ -198,15 +199,6 @@ def render_markdown(mutants: Iterable[Mutant]) -> str:
     return "\n".join(lines)
 
 
-def with_section(document: str, section: str) -> str:
-    """PROTOCOL.md with another table between its markers. Raises ValueError when it has none."""
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{DOCUMENT.name} has no table between {BEGIN.strip()} and {END.strip()}")
-    return f"{before}{begin}{section}\n{end}{after}"
-
-
 def _tell(outcome: Outcome) -> None:
     mutant = outcome.mutant
     print(f"{outcome.verdict.value:<8}  {mutant.invariant:<3}  {mutant.name}  ({outcome.seconds:.0f} s)", flush=True)
@@ -229,7 +221,7 @@ def main(arguments: list[str] | None = None) -> int:
         table = render_markdown(ALL)
         if options.update:
             document = DOCUMENT.read_text(encoding="utf-8")
-            DOCUMENT.write_text(with_section(document, table), encoding="utf-8")
+            DOCUMENT.write_text(with_section(document, BEGIN, table, END), encoding="utf-8")
         if options.markdown:
             print(table)
         return 0

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.processes import ROOT
+from scripts.reference.markdown import with_section
 
 SUITE = ROOT / "tests" / "conformance" / "protocol"
 MARK = "Case:"
@@ -171,15 +172,6 @@ def render_markdown(report: Report) -> str:
     return "\n".join(lines)
 
 
-def with_section(document: str, section: str) -> str:
-    """PROTOCOL.md with another section between its markers. Raises ValueError when it has none."""
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{DOCUMENT.name} has no section between {BEGIN.strip()} and {END.strip()}")
-    return f"{before}{begin}{section}\n{end}{after}"
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Print the report; 1 when a case is missing or something is inconsistent."""
     parser = argparse.ArgumentParser(prog="protocol_cases", description=__doc__.split("\n")[0])
@@ -189,7 +181,7 @@ def main(arguments: list[str] | None = None) -> int:
     report = read_report()
     wrong = report.inconsistencies()
     current = DOCUMENT.read_text(encoding="utf-8")
-    wanted = with_section(current, render_markdown(report))
+    wanted = with_section(current, BEGIN, render_markdown(report), END)
     if options.update:
         DOCUMENT.write_text(wanted, encoding="utf-8")
     elif wanted != current:

@@ -9,7 +9,7 @@ from bench.parts import MOST_KEYS, parts_of
 from bench.reports.plots import PLOTS, series_of
 from bench.reports.reasons import REASONS
 from bench.reports.statistics import Spread, ratio
-from bench.reports.targets import TARGETS, Parts, Target, Verdict, counted, state_bytes_per_key, walls
+from bench.reports.targets import TARGETS, Parts, Record, Target, Verdict, counted, state_bytes_per_key, walls
 from bench.systems.registry import entry_of
 
 LOADED_CORES = 0.1
@@ -157,8 +157,12 @@ def _phases(parts: Parts) -> str:
         for name, record in parts.items()
         if name.startswith("workload/") and "milepost" in record["systems"]
     }
-    if not shown:
-        return ""
+    text = "Milliseconds of a warm epoch by phase, medians, as `milepost show` tells them."
+    return phase_section(text, shown) if shown else ""
+
+
+def phase_section(text: str, shown: Mapping[str, Sequence[Record]]) -> str:
+    """Where the time of epochs goes. Args: shown: measured epochs, by the head of their column."""
     rows = []
     for phase in next(iter(shown.values()))[0]["figures"]["phases"]:
         cells = []
@@ -167,7 +171,6 @@ def _phases(parts: Parts) -> str:
             measured = [value for value in values if value is not None]
             cells.append(f"{Spread.of(measured).median:.0f}" if measured else "–")
         rows.append((phase.removesuffix("_ms"), *cells))
-    text = "Milliseconds of a warm epoch by phase, medians, as `milepost show` tells them."
     return "\n".join(["## Where our time goes", "", text, "", *table_lines(("phase", *shown), rows)])
 
 

@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Any
 
 from bench.reports.reasons import TABLE_REASONS
-from bench.reports.report import failures, judged, quartiles, smoke, stamps, table_lines, versions
+from bench.reports.report import failures, judged, phase_section, quartiles, smoke, stamps, table_lines, versions
 from bench.reports.statistics import Spread, ratio
 from bench.reports.targets import Parts, Record, counted, walls
 from bench.studies.tables import TABLE_TARGETS, share, table_parts
@@ -173,15 +173,5 @@ def _phases(parts: Parts) -> str:
     record = parts.get("ours/uniform-1m")
     if record is None:
         return ""
-    shown = {system: counted(record, system) for system in record["systems"]}
-    rows = []
-    for phase in next(iter(shown.values()))[0]["figures"]["phases"]:
-        cells = []
-        for epochs in shown.values():
-            values = [epoch["figures"]["phases"][phase] for epoch in epochs]
-            told = [value for value in values if value is not None]
-            cells.append(f"{Spread.of(told).median:.0f}" if told else "–")
-        rows.append((phase.removesuffix("_ms"), *cells))
     text = "Milliseconds of a warm epoch by phase, 1 M keys, each as often; medians, as `milepost show` tells them."
-    head = ("phase", *(_label(system) for system in shown))
-    return "\n".join(["## Where our time goes", "", text, "", *table_lines(head, rows)])
+    return phase_section(text, {_label(system): counted(record, system) for system in record["systems"]})

@@ -24,3 +24,12 @@ def plain(text: str) -> str:
     """Return a text in which `<…>` outside of code is no element of HTML."""
     parts = text.split("`")
     return "`".join(part if index % 2 else part.replace("<", "&lt;") for index, part in enumerate(parts))
+
+
+def with_section(document: str, begin: str, section: str, end: str) -> str:
+    """Return a page with another section between two markers. Raises ValueError when it has none."""
+    before, begun, rest = document.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not begun or not ended:
+        raise ValueError(f"the page has no section between {begin.strip()} and {end.strip()}")
+    return f"{before}{begin}{section}\n{end}{after}"

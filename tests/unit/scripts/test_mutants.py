@@ -20,8 +20,8 @@ from scripts.mutants import (
     tracked_files,
     try_mutant,
     unchanged_failures,
-    with_section,
 )
+from scripts.reference.markdown import with_section
 from tests.mutants.mutant import INVARIANTS, Mutant
 from tests.mutants.seeded import ALL
 
@@ -55,7 +55,7 @@ def test_every_invariant_is_broken_by_some_mutant_and_no_mutant_is_listed_twice(
 def test_the_document_lists_the_mutants() -> None:
     """After a change of the list: `python -m scripts.mutants --update`."""
     document = DOCUMENT.read_text(encoding="utf-8")
-    assert document == with_section(document, render_markdown(ALL))
+    assert document == with_section(document, BEGIN, render_markdown(ALL), END)
 
 
 @pytest.fixture
@@ -127,9 +127,3 @@ def test_the_command_prints_the_table_and_refuses_words_that_name_nothing(capsys
     assert capsys.readouterr().out == render_markdown(ALL) + "\n"
     assert main(["I15"]) == 2
     assert capsys.readouterr().err == "no mutant of or named I15\n"
-
-
-def test_the_table_is_replaced_between_its_markers_only() -> None:
-    assert with_section(f"a\n{BEGIN}old\n{END}b\n", "new") == f"a\n{BEGIN}new\n{END}b\n"
-    with pytest.raises(ValueError, match="has no table"):
-        with_section("a\n", "new")

@@ -7,16 +7,14 @@ from pathlib import Path
 import pytest
 
 from scripts.protocol_cases import (
-    BEGIN,
-    END,
     Case,
     Report,
     main,
     read_report,
     render_markdown,
     render_text,
-    with_section,
 )
+from scripts.reference.markdown import with_section
 
 CASES = "ATest\ttestOne\nATest\ttestTwo\nBTest\ttestThree\n"
 
@@ -91,7 +89,8 @@ def test_the_command_prints_the_table_or_the_section(capsys: pytest.CaptureFixtu
 
 
 def test_the_section_is_replaced_between_its_markers_only() -> None:
-    document = f"# The protocol\n{BEGIN}old\n{END}## Next\n{END}"
-    assert with_section(document, "new") == f"# The protocol\n{BEGIN}new\n{END}## Next\n{END}"
+    begin, end = "<!-- cases -->\n", "<!-- end -->\n"
+    document = f"# The protocol\n{begin}old\n{end}## Next\n{end}"
+    assert with_section(document, begin, "new", end) == f"# The protocol\n{begin}new\n{end}## Next\n{end}"
     with pytest.raises(ValueError, match="no section"):
-        with_section("# The protocol\n", "new")
+        with_section("# The protocol\n", begin, "new", end)
