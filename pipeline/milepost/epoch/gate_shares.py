@@ -30,9 +30,8 @@ from milepost.dataflow.sinks.records.committables import Committable, SchemaText
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.exchange.acknowledgements import encode_answer
 from milepost.protocol.exchange.barrier import SubtaskIdentity
-from milepost.protocol.records.errors import CheckpointError, StateCorrupt
+from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.job.spec import QualitySpec
 from milepost.spec.values.expectation_combination import Combination
 
@@ -192,9 +191,7 @@ def judged_here(shares: Sequence[GateShare], opener: Opener) -> dict[str, Partia
 
 def refusal_row(identity: SubtaskIdentity, share: GateShare, error: CheckpointError) -> GateRow:
     """Return the decline of a task that could not look."""
-    corrupt = isinstance(error, StateCorrupt)
-    otherwise = CheckpointFailureReason.STATE_CORRUPT if corrupt else CheckpointFailureReason.IO_EXCEPTION
-    decline = identity.decline_for(error, f"quality gate of sink {share.suite.sink}", otherwise)
+    decline = identity.decline_for_stored(error, f"quality gate of sink {share.suite.sink}")
     payload = encode_answer(decline).encode()
     return GateRow(GateRowKind.DECLINE, 0, identity.subtask, share.suite.sink, 0, payload)
 

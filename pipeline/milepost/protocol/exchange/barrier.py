@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar
 from milepost.protocol.codec.records import decode, dump, encode
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, ConsumedAttempt
 from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable
+from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.records.stored_fields import AS_IS, by_number
@@ -59,6 +59,12 @@ class SubtaskIdentity:
         told = error.message if error.message.startswith((f"{who}: ", f"{who} ")) else f"{who}: {error.message}"
         decline = self.decline(reason, told)
         return replace(decline, payload={"hint": error.hint}) if error.hint else decline
+
+    def decline_for_stored(self, error: CheckpointError, who: str) -> Decline:
+        """As `decline_for`, where what a checkpoint or a table consists of is read: damage of it is told as that."""
+        corrupt = isinstance(error, StateCorrupt)
+        reason = CheckpointFailureReason.STATE_CORRUPT if corrupt else CheckpointFailureReason.IO_EXCEPTION
+        return self.decline_for(error, who, reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ def _refuse_texts(uid: str, schema: pa.Schema, common: pa.Schema) -> None:
             raise InvalidRequest(
                 f"operator {uid}: the column {after.name} is text in one SELECT of its UNION ALL and {after.type} in "
                 "another. Nothing was changed.",
-                hint=f"Make it one type in each SELECT: CAST({before.name} AS …), or to_timestamp(…) with a pattern.",
+                hint=f"make it one type in each SELECT: CAST({before.name} AS …), or to_timestamp(…) with a pattern",
             )
 
 
@@ -131,17 +131,13 @@ def added(frame: DataFrame, one: SqlExpression) -> DataFrame:
     [a, [p, q]]  1        q         null         [a, q]
     [b, []]      null     null      [b, []]      null
     """
-    text = one.text if one.common is None else f"CAST({one.text} AS {_type_text(_struct(one.common))})"
+    text = one.text if one.common is None else f"CAST({one.text} AS {_type_text(from_arrow_schema(one.common))})"
     made = f"{text} AS `{one.column}`"
     if one.lists is None:
         return frame.selectExpr("*", made)
     others = [f"CASE WHEN coalesce(`{PLACE}`, 0) = 0 THEN `{name}` END AS `{name}`" for name in frame.columns]
     exploded = frame.selectExpr("*", f"posexplode_outer({one.lists}) AS (`{PLACE}`, `{ITEM}`)")
     return exploded.selectExpr(*others, made)
-
-
-def _struct(schema: pa.Schema) -> StructType:
-    return from_arrow_schema(schema)
 
 
 def _type_text(type_: DataType) -> str:

@@ -127,7 +127,7 @@ class _Task:
             except OperatorFailed as error:
                 one.fail_operator(error)
             except CheckpointError as error:
-                one.fail_for(error, CheckpointFailureReason.IO_EXCEPTION)
+                one.fail_for(error)
             else:
                 yield from one.process(work)
                 self._metrics.rows_in += work.rows.rows_in

@@ -19,7 +19,7 @@ from milepost.protocol.exchange.barrier import EventKind, SubtaskIdentity
 from milepost.protocol.exchange.channel_file import InFlightBuffer, InputChannel
 from milepost.protocol.exchange.channel_state import ChannelStateWriter
 from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.records.errors import CheckpointError, ProtocolViolation, StateCorrupt
+from milepost.protocol.records.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask import barrier_events as handler_says
 from milepost.protocol.subtask import subtask_commands as coordinator_says
@@ -86,7 +86,7 @@ class OperatorSubtask:
         except ProtocolViolation:
             raise  # a bug, not a refusal
         except CheckpointError as error:
-            self.fail_for(error, CheckpointFailureReason.IO_EXCEPTION)
+            self.fail_for(error)
 
     def snapshot(self) -> None:
         """Go on behind the barrier, which has been sent: freeze the state, start the upload. May end in a decline."""
@@ -131,10 +131,9 @@ class OperatorSubtask:
         detail = f"operator {self.uid}: {error.reason}"
         self.fail(self._identity.decline(CheckpointFailureReason.OPERATOR_ERROR, detail))
 
-    def fail_for(self, error: CheckpointError, otherwise: CheckpointFailureReason) -> None:
+    def fail_for(self, error: CheckpointError) -> None:
         """Give the checkpoint up because of what a store raised."""
-        reason = CheckpointFailureReason.STATE_CORRUPT if isinstance(error, StateCorrupt) else otherwise
-        self.fail(self._identity.decline_for(error, f"operator {self.uid}", reason))
+        self.fail(self._identity.decline_for_stored(error, f"operator {self.uid}"))
 
     def aborted(self, notice: AbortNotice) -> None:
         """The checkpoint was aborted while this subtask ran: it uploads nothing, and does not acknowledge."""

@@ -15,13 +15,12 @@ WHOLE = ".whole"
 FILL = ".fill"
 """Behind a node's name: the same, each come once, for operators that begin."""
 
-
 Output = tuple[str, Node, tuple[str, ...]]
 """An output of a level: its name, its node, and the sinks it feeds."""
 
 
 def outputs(plan: EpochPlan, level: int) -> list[Output]:
-    """Return every output of a level: its name, its node, and the sinks it feeds.
+    """Return every output of a level.
 
     A name is `uid`, `uid.retract`, `uid.late`, `uid.bad`, `uid.whole`, or of a reader `uid.marked`.
     """
@@ -97,10 +96,10 @@ def sql_outputs(
 
 def readers(plan: EpochPlan, name: str, node: Node) -> list[str]:
     """Return the stateful operators that read an output of a node, which is its rows, or those marked for one."""
-    readers = [plan.graph.nodes[uid] for uid in node.consumers]
+    consumers = [plan.graph.nodes[uid] for uid in node.consumers]
     return [
         one.uid
-        for one in readers
+        for one in consumers
         if one.is_stateful and name == (marked_output(one.uid) if one.reads_marked else read_by(one, node, plan.begin))
     ]
 

@@ -15,8 +15,7 @@ from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.records.errors import CheckpointError, StateCorrupt
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.records.errors import CheckpointError
 from milepost.spark.wire.task_output import Rows
 from milepost.spark.worker.task_memory import Memory, explain_out_of_memory
 from milepost.state.buffers.buffers import decode_rows, encode_rows
@@ -112,6 +111,4 @@ class Staging:
         return f"staging the rows of sink {name}"
 
     def _refused(self, name: str, error: CheckpointError) -> Decline:
-        corrupt = isinstance(error, StateCorrupt)  # a file of the table on which the epoch builds
-        reason = CheckpointFailureReason.STATE_CORRUPT if corrupt else CheckpointFailureReason.IO_EXCEPTION
-        return self._identity.decline_for(error, f"sink {name}", reason)
+        return self._identity.decline_for_stored(error, f"sink {name}")

@@ -190,7 +190,7 @@ def _not_started(settings: Mapping[str, str], said: str) -> EnvironmentUnusable:
             hint="see the logs of the cluster and the system's; once it can start, run again",
         )
     return EnvironmentUnusable(
-        f"Spark did not start with master {settings[_MASTER]}: {said}",
+        f"Spark did not start with master {settings[_MASTER]}: {said.rstrip('.')}. Nothing was run.",
         hint="correct `spark.conf` if it is about that; milepost doctor shows whether the environment lacks a part",
     )
 
@@ -375,6 +375,7 @@ def prepare_environment(*, local: bool, python: str | None = None) -> None:
         socket.gethostbyname(socket.gethostname())
     except OSError as error:
         raise EnvironmentUnusable(
-            f"host name {socket.gethostname()} does not resolve, and Spark needs it to reach this driver",
+            f"host name {socket.gethostname()} does not resolve, and Spark needs it to reach this driver. "
+            "Nothing was run.",
             hint="add it to /etc/hosts, or use a local[N] master",
         ) from error

@@ -112,12 +112,7 @@ class LookupStage:
         except EnvironmentUnusable as error:
             refused = identity.decline_for(error, who, CheckpointFailureReason.ENVIRONMENT_UNUSABLE)
         except CheckpointError as error:
-            reason = (
-                CheckpointFailureReason.STATE_CORRUPT
-                if isinstance(error, StateCorrupt)
-                else CheckpointFailureReason.IO_EXCEPTION
-            )
-            refused = identity.decline_for(error, "lookup", reason)
+            refused = identity.decline_for_stored(error, "lookup")
         if refused is not None:
             for _ in items:  # what comes in is drained, whatever happens
                 pass
