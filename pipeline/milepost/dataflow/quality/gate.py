@@ -9,7 +9,7 @@ compares with the library, whose import takes seconds; `resolve_suite` (before t
 and by `doctor JOB`) builds every expectation with the installed library, so that a value it refuses is refused before
 anything runs.
 
-Rows that one process may hold are judged as one table, here; more of them in parts, as `parts.py` has it.
+Rows that one process may hold are judged as one table, here; more of them in parts, as `partial_results.py` has it.
 """
 
 from __future__ import annotations

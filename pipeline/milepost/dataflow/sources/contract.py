@@ -22,7 +22,6 @@ MAX_VALUE = 80
 MAX_RAW = 1024
 """Bytes of a bad record that a dead letter has."""
 
-
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 
 

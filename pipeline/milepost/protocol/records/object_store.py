@@ -1,7 +1,7 @@
 """The contract of an object store, as far as the protocol needs one.
 
 A contract only: it lives here so that state, sources and sinks can name it without importing a store.
-Two stores exist in `storage/`: a local directory (`local.py`) and S3 (`s3.py`). One conformance class
+Two stores exist in `storage/`: a local directory (`local/`) and S3 (`s3/`). One conformance class
 (`tests/conformance/stores/object_store.py`) tests both. Keys are relative to the store's root, use `/`, and are
 validated: no empty part, no `.` or `..`, no control character, no leading `/`.
 """

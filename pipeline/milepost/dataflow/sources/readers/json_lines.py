@@ -75,10 +75,8 @@ class JsonLinesReader:
         except (pa.ArrowException, UnicodeDecodeError) as error:
             found = self._diagnose(obj.key, body)
             raise found or BadRecord(obj.key, None, None, None, "it cannot be read", said=str(error)) from error
-        if rows and unseen and not part.is_whole:
-            unseen = self._without_value(obj.key, body, unseen)
-        if rows and unseen:
-            self._refuse_missing(obj.key, body, unseen)
+        if rows:
+            self._refuse_missing(part, body, unseen)
 
     def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
         """Yield the rows of the part's lines that can be read, in order, and each line that cannot.
@@ -105,10 +103,8 @@ class JsonLinesReader:
                 yield self._declared.in_path.append(batch, values)
             for record in bad:
                 yield too_long(obj.key, record) if record.is_too_long else self._explain(obj.key, record)
-        if rows and unseen and not part.is_whole:
-            unseen = self._without_value(obj.key, body, unseen)
-        if rows and unseen:
-            self._refuse_missing(obj.key, body, unseen)
+        if rows:
+            self._refuse_missing(part, body, unseen)
 
     def _batches(
         self,
@@ -232,8 +228,13 @@ class JsonLinesReader:
                     break
         return columns
 
-    def _refuse_missing(self, key: str, body: ObjectBody, unseen: set[str]) -> None:
-        """Raise BadObject unless each of the columns is a field of some line that is JSON."""
+    def _refuse_missing(self, part: ObjectPart, body: ObjectBody, unseen: set[str]) -> None:
+        """Raise BadObject unless each column without a value in a part is a field of some line that is JSON."""
+        key = part.object.key
+        if unseen and not part.is_whole:
+            unseen = self._without_value(key, body, unseen)
+        if not unseen:
+            return
         for record in _records(key, body):
             try:
                 fields = json.loads(record.text, parse_int=_integer)
