@@ -40,6 +40,11 @@ IN_MEMORY_BYTES = 64 << 20
 _MAX_LISTINGS = 8
 """Files in more folders than this are looked for in one listing of all."""
 
+_RESTORE = (
+    "restore it from a copy, or go back to a checkpoint whose files are there (milepost rollback); --to 0 begins the "
+    "table anew"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -111,8 +116,7 @@ class TableFiles:
                 raise StateCorrupt(
                     f"sink {self._sink}: the table's file {file.key} is {found}, recorded are {file.size} bytes. "
                     "Nothing was published.",
-                    hint="restore it from a copy, or go back to a checkpoint whose files are there (milepost rollback);"
-                    " --to 0 begins the table anew",
+                    hint=_RESTORE,
                     key=file.key,
                 )
 
@@ -167,11 +171,9 @@ class TableFiles:
         try:
             stat = self._store.stat(file.key)
         except NotFound as error:
-            raise StateCorrupt(f"sink {self._sink}: {file.key} is missing", key=file.key) from error
+            raise self._corrupt(file, "is missing") from error
         if stat.size != file.size:
-            raise StateCorrupt(
-                f"sink {self._sink}: {file.key} is {stat.size} bytes, its table's log says {file.size}", key=file.key
-            )
+            raise self._corrupt(file, f"is {stat.size} bytes, its table's log says {file.size}")
         return replace(file, sha256=digest_of(self._store, stat))
 
     def problems(self, files: Iterable[StagedFile], schema: pa.Schema, *, deep: bool) -> list[str]:
@@ -245,32 +247,30 @@ class TableFiles:
                     size, sha256 = stat.size, digest_of(self._store, stat, scratch, who=who)
                     reader = pa.PythonFile(scratch, mode="r")
             except NotFound as error:
-                raise StateCorrupt(f"sink {self._sink}: {file.key} is missing", key=file.key) from error
+                raise self._corrupt(file, "is missing") from error
             if size != file.size or (verify and file.sha256 and sha256 != file.sha256):
-                raise StateCorrupt(
-                    f"sink {self._sink}: {file.key} does not match its recorded size and checksum", key=file.key
-                )
+                raise self._corrupt(file, "does not match its recorded size and checksum")
             with self._checked(file):
                 parquet = pq.ParquetFile(reader, coerce_int96_timestamp_unit="us")
             if (rows := parquet.metadata.num_rows) != file.rows:
-                raise StateCorrupt(
-                    f"sink {self._sink}: {file.key} has {rows} rows, recorded are {file.rows}", key=file.key
-                )
+                raise self._corrupt(file, f"has {rows} rows, recorded are {file.rows}")
             yield parquet
 
     def _get(self, file: StagedFile) -> bytes:
         try:
             return self._store.get(file.key)
         except NotFound as error:
-            raise StateCorrupt(f"sink {self._sink}: {file.key} is missing", key=file.key) from error
+            raise self._corrupt(file, "is missing") from error
+
+    def _corrupt(self, file: StagedFile, what: str) -> StateCorrupt:
+        """Return the error of a file that is not what is recorded of it. what: the verb and more."""
+        return StateCorrupt(f"sink {self._sink}: {file.key} {what}", hint=_RESTORE, key=file.key)
 
     def _checked(self, file: StagedFile) -> AbstractContextManager[None]:
         """Raises: StateCorrupt: what is read is no Parquet. EnvironmentUnusable: the disk does not give it back."""
-
-        def refused(_: Exception) -> StateCorrupt:
-            return StateCorrupt(f"sink {self._sink}: {file.key} is not readable as Parquet", key=file.key)
-
-        return content_of_scratch(refused, who=f"sink {self._sink}: ")
+        return content_of_scratch(
+            lambda _: self._corrupt(file, "is not readable as Parquet"), who=f"sink {self._sink}: "
+        )
 
 
 def _with_instants(parquet: pq.ParquetFile, rows: pa.Table) -> pa.Table:
