@@ -85,7 +85,6 @@ class Reports:
         () where something of that is damaged: what asks is a report or a check of the spec, and `verify` names it.
         """
         from milepost.jobmaster.reports.cost.upsert_reckoning import upsert_prices
-        from milepost.protocol.records.errors import StateCorrupt
 
         try:
             return upsert_prices(self._context)
@@ -98,7 +97,6 @@ class Reports:
         {} where something of that is damaged: what asks is a report or a check of the spec, and `verify` names it.
         """
         from milepost.jobmaster.reports.tables.state_sizes import state_sizes
-        from milepost.protocol.records.errors import StateCorrupt
 
         try:
             return state_sizes(self._context)

@@ -24,13 +24,11 @@ def bucket_plans(context: JobContext, opened: OpenedEpoch) -> dict[str, BucketPl
     leaves_nothing = not any(source.pending_objects for source in opened.record.sources)
     bases = opened.base.tables if opened.base is not None else {}
 
-    filled = opened.filled
-
     def plan(spec: SinkSpec) -> BucketPlan:
         base = bases.get(spec.name)
         waits = not live or opened.waits(spec.name)
         return BucketPlan(
-            files=() if spec.name in filled else context.sink(spec.name).bucket_files(base, waits=waits),
+            files=() if spec.name in opened.filled else context.sink(spec.name).bucket_files(base, waits=waits),
             schema=None if base is None else decode_schema(base.schema),
             count=spec.buckets,
             rewrites=live or leaves_nothing,
