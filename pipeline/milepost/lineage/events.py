@@ -30,7 +30,12 @@ from milepost.protocol.manifest.transaction.events import (
     SwitchKind,
     TimelineSwitched,
 )
-from milepost.protocol.records.checkpoints import CheckpointKind, CheckpointStatus, CompletedCheckpoint
+from milepost.protocol.records.checkpoints import (
+    CheckpointKind,
+    CheckpointStatus,
+    CompletedCheckpoint,
+    PendingCheckpoint,
+)
 from milepost.protocol.records.checkpoints import Run as DagRun
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.load.load import LoadedJob
@@ -47,6 +52,11 @@ class EpochRun:
     trigger_time_ms: int
     dag_run: DagRun
 
+    @classmethod
+    def of(cls, checkpoint: PendingCheckpoint | CompletedCheckpoint) -> EpochRun:
+        """Return the run of the epoch that a checkpoint ends, or is to end."""
+        return cls(int(checkpoint.checkpoint_id), checkpoint.trigger_time_ms, checkpoint.run)
+
 
 class LineageEvents:
     """Makes the events of one job.
@@ -60,18 +70,9 @@ class LineageEvents:
 
     def started(self, event: CheckpointTriggered, record: InputRecord, *, live: bool) -> RunEvent:
         """Return START of an epoch. live: its timeline is the one that the tables show."""
-        pending = event.pending
-        run = EpochRun(int(pending.checkpoint_id), pending.trigger_time_ms, pending.run)
+        run = EpochRun.of(event.pending)
         outputs = [self._datasets.planned_output(sink.name) for sink in self._job.spec.sinks] if live else []
-        facet = MilepostCheckpointRunFacet(
-            int(pending.checkpoint_id),
-            int(pending.epoch),
-            event.timeline,
-            CheckpointKind.CHECKPOINT.value,
-            CheckpointStatus.PENDING.value,
-            int(pending.token),
-            int(pending.base),
-        )
+        facet = _pending_facet(event, CheckpointStatus.PENDING)
         return self._of_epoch(RunState.START, event.at_ms, run, {NAME: facet}, self._datasets.inputs(record), outputs)
 
     def completed(
@@ -108,23 +109,12 @@ class LineageEvents:
         Args:
             refusals: of the quality gate: sink, type and column of each. assertions: facets of the same, by sink.
         """
-        pending = event.pending
-        run = EpochRun(int(pending.checkpoint_id), pending.trigger_time_ms, pending.run)
-        facet = MilepostCheckpointRunFacet(
-            int(pending.checkpoint_id),
-            int(pending.epoch),
-            event.timeline,
-            CheckpointKind.CHECKPOINT.value,
-            CheckpointStatus.ABORTED.value,
-            int(pending.token),
-            int(pending.base),
-            reason=event.reason.value,
-        )
+        facet = _pending_facet(event, CheckpointStatus.ABORTED, event.reason.value)
         told = [f"sink {one['sink']}: {one['type']}({one['column'] or ''})" for one in refusals]
         state = RunState.ABORT if event.reason in STOPPED else RunState.FAIL
         about = {NAME: facet, "errorMessage": error_facet(event.reason, told)}
         outputs = [self._datasets.refused(sink, assertions[sink]) for sink in sorted(assertions)]
-        return self._of_epoch(state, event.at_ms, run, about, [], outputs)
+        return self._of_epoch(state, event.at_ms, EpochRun.of(event.pending), about, [], outputs)
 
     def decided(self, event: Decision, version: int) -> RunEvent:
         """Return START of the run in which tables follow a rollback, a backfill or a realignment."""
@@ -151,7 +141,6 @@ class LineageEvents:
         at_ms: int,
         outputs: list[OutputDataset],
     ) -> RunEvent:
-        run = EpochRun(int(checkpoint.checkpoint_id), checkpoint.trigger_time_ms, checkpoint.run)
         watermark = checkpoint.summary.get("watermark")
         facet = MilepostCheckpointRunFacet(
             int(checkpoint.checkpoint_id),
@@ -164,7 +153,7 @@ class LineageEvents:
             watermark=None if watermark is None else str(watermark),
         )
         inputs = self._datasets.inputs(record, metadata)
-        return self._of_epoch(state, at_ms, run, {NAME: facet}, inputs, outputs)
+        return self._of_epoch(state, at_ms, EpochRun.of(checkpoint), {NAME: facet}, inputs, outputs)
 
     def _of_epoch(
         self,
@@ -197,6 +186,23 @@ class LineageEvents:
             about["errorMessage"] = error_facet(CheckpointFailureReason.LEADER_TAKEN_OVER, ["a newer decision"])
         job = Job(namespace, f"{spec.name}.{what}", facets=job_facets(spec, what.upper()))
         return _event(state, at_ms, Run(run_id, facets=about), job, [], outputs)
+
+
+def _pending_facet(
+    event: CheckpointTriggered | CheckpointAborted, status: CheckpointStatus, reason: str | None = None
+) -> MilepostCheckpointRunFacet:
+    """Return the facet of a checkpoint that is not completed."""
+    pending = event.pending
+    return MilepostCheckpointRunFacet(
+        int(pending.checkpoint_id),
+        int(pending.epoch),
+        event.timeline,
+        CheckpointKind.CHECKPOINT.value,
+        status.value,
+        int(pending.token),
+        int(pending.base),
+        reason=reason,
+    )
 
 
 def _event(

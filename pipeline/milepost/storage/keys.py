@@ -30,6 +30,14 @@ class S3Root:
     prefix: str
 
 
+def s3_root(url: str) -> S3Root:
+    """Return the root of a store that must be in S3. Raises InvalidRequest."""
+    root = parse_root(url)
+    if not isinstance(root, S3Root):
+        raise InvalidRequest(f"an S3 store needs an s3:// URL, got {url!r}.")
+    return root
+
+
 def validate_key(key: str) -> str:
     """Return the key unchanged if every store can hold it.
 

@@ -6,6 +6,7 @@ Source: DESIGN 8.1; DESIGN 4.3. A source without event time has no watermark and
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeGuard
 
 END_OF_TIME_US = 2**63 - 1
 """Plus infinity: the watermark of a source that has ended. No other reaches it; every timer and window is due."""
@@ -65,3 +66,8 @@ def latest(left_us: int | None, right_us: int | None) -> int | None:
     if left_us is None:
         return right_us
     return left_us if right_us is None else max(left_us, right_us)
+
+
+def is_beyond(watermark_us: int | None, before_us: int | None) -> TypeGuard[int]:
+    """Return whether a watermark is later than the one before it."""
+    return watermark_us is not None and (before_us is None or watermark_us > before_us)

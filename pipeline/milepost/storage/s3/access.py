@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import Credentials, StoreConfig
-from milepost.storage.keys import S3Root, parse_root
+from milepost.storage.keys import s3_root
 from milepost.storage.s3.errors import S3Errors
 from milepost.storage.s3.store import aws_session
 
@@ -32,9 +31,7 @@ def s3_access(config: StoreConfig) -> S3Access:
         InvalidRequest: the store is not in S3.
         EnvironmentUnusable: there are no credentials, or a profile or endpoint that cannot be.
     """
-    root = parse_root(config.url)
-    if not isinstance(root, S3Root):
-        raise InvalidRequest(f"an S3 store needs an s3:// URL, got {config.url!r}.")
+    root = s3_root(config.url)
     try:
         session = aws_session(config.credentials)
         endpoint_url = config.endpoint_url or session.client("s3", region_name=config.region).meta.endpoint_url

@@ -30,9 +30,9 @@ from botocore.utils import determine_content_length, get_environ_proxies, parse_
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError
 
-from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
+from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StoreUnavailable
 from milepost.protocol.records.object_store import Credentials, Names, ObjectStat, StoreConfig
-from milepost.storage.keys import S3Root, is_loopback, parse_root, validate_key, validate_prefix
+from milepost.storage.keys import is_loopback, s3_root, validate_key, validate_prefix
 from milepost.storage.requests import count_requests
 from milepost.storage.s3.errors import S3Errors, http_status
 
@@ -146,9 +146,7 @@ class S3Store:
     """
 
     def __init__(self, config: StoreConfig) -> None:
-        root = parse_root(config.url)
-        if not isinstance(root, S3Root):
-            raise InvalidRequest(f"an S3 store needs an s3:// URL, got {config.url!r}.")
+        root = s3_root(config.url)
         self.config = config
         self._bucket = root.bucket
         self._prefix = f"{root.prefix}/" if root.prefix else ""

@@ -55,6 +55,7 @@ class SessionWindowByKey:
     (append); with more, and early, it may come out again, in place of what it is made of (`session_updates.py`).
     """
 
+    combiner: Combiner | None = None
     listener: CheckpointListener | None = None
 
     def __init__(
@@ -72,7 +73,6 @@ class SessionWindowByKey:
         self.routing_key = windowed.key
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
         self.key = (*key, WINDOW_START)
-        self.combiner: Combiner | None = None
         self.output_kind = OutputKind.UPDATES if emission.updates else OutputKind.APPEND
         self.output_key = self.key if emission.updates else ()
         deleted = [DELETED_FIELD] if emission.updates else []

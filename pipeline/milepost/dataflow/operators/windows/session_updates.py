@@ -31,6 +31,7 @@ from milepost.dataflow.operators.rows.deletes import with_deletes
 from milepost.dataflow.operators.rows.fired import fired_rows
 from milepost.dataflow.operators.windows.window import StateTables, WindowStates
 from milepost.dataflow.operators.windows.windowed import not_between
+from milepost.protocol.exchange.watermarks import is_beyond
 
 EMITTED_COLUMN = "__emitted"
 """State column (bool): what the session is, or was before this epoch, has come out. Null: it has not."""
@@ -90,7 +91,7 @@ class SessionUpdatesRun:
     def _fired(self, firing_us: int | None) -> pa.Table:
         """State rows of the sessions that `firing_us` reaches and no earlier firing did."""
         before_us = self._fired_us
-        if firing_us is None or (before_us is not None and firing_us <= before_us):
+        if not is_beyond(firing_us, before_us):
             return self._operator.state_schema.empty_table()
         return fired_rows(self._state, TIMER_COLUMN, before_us, firing_us)
 

@@ -46,7 +46,7 @@ from milepost.dataflow.operators.windows.pane_values import PaneValues
 from milepost.dataflow.operators.windows.window import StateTables
 from milepost.dataflow.operators.windows.window_bounds import CalendarSlides, FixedSlides
 from milepost.dataflow.operators.windows.windowed import WINDOW_START, Emission, WindowedRows, not_between
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US, is_beyond
 from milepost.spec.values.aggregates import AggregateCall
 
 PANE_START, FIRST_END = "__pane_start", "__first_end"
@@ -64,6 +64,7 @@ class SlidingWindowByKey:
     in each epoch that brings it rows.
     """
 
+    combiner: Combiner | None = None
     listener: CheckpointListener | None = None
 
     def __init__(
@@ -82,7 +83,6 @@ class SlidingWindowByKey:
         self.routing_key = windowed.key
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
         self.key = (*key, PANE_START, FIRST_END)
-        self.combiner: Combiner | None = None
         self.output_kind = OutputKind.UPDATES if emission.updates else OutputKind.APPEND
         self.output_key = emission.output_key(key)
         self.output_schema = windowed.output_schema
@@ -298,7 +298,7 @@ class SlidingRun:
     def _fire(self, firing_us: int | None) -> pa.Table:
         """Windows that `firing_us` reaches and no earlier firing did."""
         before_us, operator = self._fired_us, self._operator
-        if firing_us is None or (before_us is not None and firing_us <= before_us):
+        if not is_beyond(firing_us, before_us):
             return operator.window_schema.empty_table()
         self._fired_us = firing_us
         rows = self._state.due(firing_us).filter(pc.field(TIMER_COLUMN) <= firing_us)

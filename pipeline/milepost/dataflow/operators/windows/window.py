@@ -27,6 +27,7 @@ from milepost.dataflow.operators.rows.columns import UTC_MICROSECONDS, distinct_
 from milepost.dataflow.operators.rows.fired import fired_rows
 from milepost.dataflow.operators.windows.window_bounds import CalendarWindows, FixedWindows
 from milepost.dataflow.operators.windows.windowed import WINDOW_START, Emission, WindowedRows, not_between
+from milepost.protocol.exchange.watermarks import is_beyond
 from milepost.spec.values.aggregates import AggregateCall
 
 StateTables: TypeAlias = Mapping[str, KeyedState]
@@ -41,6 +42,7 @@ class TumblingWindowByKey:
     emitted again in each epoch that brings it rows, until end + allowed lateness, when its state goes.
     """
 
+    combiner: Combiner | None = None
     listener: CheckpointListener | None = None
 
     def __init__(
@@ -59,7 +61,6 @@ class TumblingWindowByKey:
         self.routing_key = windowed.key
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
         self.key = (*key, WINDOW_START)
-        self.combiner: Combiner | None = None
         self.output_kind = OutputKind.UPDATES if emission.updates else OutputKind.APPEND
         self.output_key = emission.output_key(key)
         self.output_schema = windowed.output_schema
@@ -160,7 +161,7 @@ class WindowRun:
     def _fire(self, firing_us: int | None) -> pa.Table:
         """State rows of the windows that `firing_us` reaches and no earlier firing did."""
         before_us = self._fired_us
-        if firing_us is None or (before_us is not None and firing_us <= before_us):
+        if not is_beyond(firing_us, before_us):
             return self._operator.state_schema.empty_table()
         self._fired_us = firing_us
         return fired_rows(self._state, TIMER_COLUMN, before_us, firing_us)
