@@ -7,27 +7,19 @@ code differ from the head's, and nothing is planned while anything is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.aggregation.distinct_values import VALUE_COLUMN
-from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import (
-    ONLY_TABLE,
-    WEIGHT_COLUMN,
-    OperatorInput,
-    StatefulOperator,
-)
+from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.epoch.plan import are_continued, other_tables
+from milepost.jobmaster.compatibility.expected_operators import expected_operator, known_type
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, operators_that_begin
-from milepost.jobmaster.compatibility.recorded_types import recorded_types
-from milepost.jobmaster.compatibility.rows_in_flight import is_known, refusals
+from milepost.jobmaster.compatibility.rows_in_flight import refusals
 from milepost.jobmaster.job.code import JobCode, LoadedCode, check_locations, from_here
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import InvalidRequest
@@ -45,11 +37,8 @@ from milepost.spec.graph.compatibility import (
     state_signatures,
 )
 from milepost.spec.graph.graph import JobGraph
-from milepost.spec.graph.rules.join import SIDES
-from milepost.spec.job.operators.join import PairedOperator
-from milepost.spec.job.spec import ProcessOperator, RowWiseSpec, StatefulSpec
+from milepost.spec.job.spec import RowWiseSpec
 from milepost.spec.load.load import from_text
-from milepost.spec.values.types import ColumnType, to_arrow
 from milepost.state.runs.evolution import SchemaChange, compare_schemas
 
 OTHER_TABLE = "needs the lines of the table that it has"
@@ -291,71 +280,6 @@ def _changes(snapshot: OperatorSnapshot, operator: StatefulOperator) -> list[Sch
     ]
 
 
-def expected_operator(
-    recorded: Mapping[str, pa.Schema], spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
-) -> StatefulOperator | None:
-    """Return the operator as the spec tells it; a type that only Spark knows is taken to be what it was.
-
-    Args:
-        recorded: columns of its state, by table.
-
-    None: it, or what it reads, depends on a class that was not loaded.
-    Whether it still is, is checked when the epoch's levels are planned, before its Spark job.
-    """
-    function = None if loaded is None else loaded.functions.get(spec.uid)
-    if not is_known(graph, spec.uid) or (isinstance(spec, ProcessOperator) and function is None):
-        return None
-    calls = getattr(spec, "aggregates", {}).values()
-    values = [field for table in recorded.values() for field in table if field.name == VALUE_COLUMN]
-    inputs = []
-    for name, (table, needed) in zip(spec.inputs, _needed_columns(spec), strict=True):
-        columns = dict.fromkeys([*graph.nodes[name].columns, *needed])
-        types = recorded_types(pa.schema([*recorded.get(table, ()), *values]), columns, calls)
-        inputs.append(_expected_input(graph, name, types))
-    marks = [pa.field(name, pa.bool_()) for name, _ in graph.nodes[spec.uid].marks]
-    inputs = [replace(one, schema=_with_fields(one.schema, marks)) for one in inputs]
-    return build_operator(spec, inputs, function, retracts=graph.nodes[spec.uid].retracts)
-
-
-def _with_fields(schema: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:
-    return pa.schema([*schema, *(field for field in fields if field.name not in schema.names)])
-
-
-def _needed_columns(spec: StatefulSpec) -> list[tuple[str, list[str]]]:
-    """Return of each input the table that shows its types, and columns that it has, whatever else it has."""
-    if isinstance(spec, PairedOperator):
-        return [(side, [pair[at] for pair in spec.key]) for at, side in enumerate(SIDES)]
-    ordered = [*getattr(spec, "sequence_by", ()), *(name for name, _ in getattr(spec, "order_by", ()))]
-    calls = getattr(spec, "aggregates", {}).values()
-    needed = [*spec.key, *ordered, *(column for call in calls for column in call.columns)]
-    return [(ONLY_TABLE, needed)] * len(spec.inputs)
-
-
-def _expected_input(graph: JobGraph, name: str, recorded: Mapping[str, pa.DataType]) -> OperatorInput:
-    node, fields = graph.nodes[name], []
-    for column, type_ in recorded.items():
-        known = _known_type(graph, node.uid, node.columns.get(column))
-        fields.append(pa.field(column, type_ if known is None else known))
-    if node.retracts:
-        fields.append(pa.field(WEIGHT_COLUMN, pa.int64()))
-    return OperatorInput(pa.schema(fields), node.event_time, node.shift_us, node.stays)
-
-
-def _known_type(graph: JobGraph, uid: str, type_: ColumnType | None) -> pa.DataType | None:
-    """Return the type that a node's column really has; None where only Spark knows it."""
-    known = None if type_ is None else to_arrow(type_)
-    if known is not None and pa.types.is_timestamp(known) and _through_sql(graph, uid):
-        return pa.timestamp("us", known.tz)  # all that Spark has
-    return known
-
-
-def _through_sql(graph: JobGraph, uid: str) -> bool:
-    node = graph.nodes[uid]
-    if node.kind == "process":
-        return False  # its columns are what its class declares
-    return node.kind == "sql" or any(_through_sql(graph, name) for name in node.inputs)
-
-
 def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, graph: JobGraph) -> None:
     """Refuse a sink whose table is elsewhere, or cannot take the rows that it would get now, as far as is known."""
     sink = graph.sink_inputs[row["name"]]
@@ -383,7 +307,7 @@ def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, gr
         if field.name not in sink.columns:
             problems.append(f"the table's column {field.name} would be missing from the rows")
             continue
-        now = _known_type(graph, sink.uid, sink.columns[field.name])
+        now = known_type(graph, sink.uid, sink.columns[field.name])
         # Of nested types two texts may mean the same; the sink compares them when it prepares.
         if now is not None and not pa.types.is_nested(now) and now != field.type:
             problems.append(f"the table's column {field.name} is {field.type}, the rows would have {now}")

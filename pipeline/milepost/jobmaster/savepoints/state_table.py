@@ -16,7 +16,7 @@ from milepost.dataflow.operators.contract import ONLY_TABLE, StatefulOperator
 from milepost.dataflow.spilled.ordered_rows import ordered_rows
 from milepost.dataflow.spilled.scratch_reading import content_of_scratch
 from milepost.dataflow.spilled.spilled_rows import SpilledRows
-from milepost.jobmaster.compatibility.preflight import expected_operator
+from milepost.jobmaster.compatibility.expected_operators import expected_operator
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.savepoints.csv_content import CsvContent

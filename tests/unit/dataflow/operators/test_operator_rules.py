@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.operators.aggregation.accumulators import exact_sums_as_decimal, stored_sums
+from milepost.dataflow.operators.aggregation.exact_sums import exact_sums_as_decimal, stored_sums
 from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput, OutputKind, StatefulOperator
 from milepost.dataflow.operators.windows.window import TumblingWindowByKey

@@ -22,13 +22,15 @@ from milepost.dataflow.operators.aggregation.accumulators import (
     ExactSum,
     Extreme,
     FloatSum,
+)
+from milepost.dataflow.operators.aggregation.distinct_values import counted_name
+from milepost.dataflow.operators.aggregation.exact_sums import (
     Sums,
     exact_sums_as_decimal,
     exact_sums_as_float64,
     exact_sums_as_int64,
     stored_sums,
 )
-from milepost.dataflow.operators.aggregation.distinct_values import counted_name
 from milepost.dataflow.operators.aggregation.order_free_sums import (
     OrderFreeSum,
     order_free_sums,

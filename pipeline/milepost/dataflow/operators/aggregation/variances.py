@@ -12,14 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.aggregation.accumulators import (
-    Argument,
-    Grouped,
-    Sums,
-    stored_sums,
-    sums_by_key,
-    typed_by,
-)
+from milepost.dataflow.operators.aggregation.accumulators import Argument, Grouped, typed_by
+from milepost.dataflow.operators.aggregation.exact_sums import Sums, stored_sums, sums_by_key
 from milepost.dataflow.operators.contract import SCALE, Ints
 from milepost.spec.values.aggregates import EXACT_DIGITS
 
