@@ -29,7 +29,6 @@ from milepost.dataflow.sinks.records.table_registry import RegisteredTable, Tabl
 from milepost.dataflow.sinks.staging.table_buckets import OwnedKeys
 from milepost.dataflow.sinks.table_copy import CopyPlan, stage_copy
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSnapshot
-from milepost.epoch.plan import InputRecord, encode_input_record
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
@@ -42,6 +41,7 @@ from milepost.jobmaster.rollback.imported_checkpoint import (
     as_imported,
     give_up_import,
     imported,
+    write_empty_input,
 )
 from milepost.jobmaster.run.results import contents_after, shown_by
 from milepost.protocol.codec.records import encode
@@ -50,8 +50,6 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCh
 from milepost.protocol.records.errors import CheckpointError, PlanOutdated
 from milepost.protocol.records.ids import SessionId, TimelineId
 from milepost.protocol.retention.lineage import open_forks
-from milepost.storage.checked import write_content_addressed
-from milepost.storage.layout import INPUTS_PREFIX
 
 _LOG = logging.getLogger(__name__)
 
@@ -154,8 +152,7 @@ class Migrations:
             metadata = _continued(base, pending, timeline, plan, contents)
             return replace(metadata, timings={"copy_ms": round((time.monotonic() - started) * 1000)})
 
-        record = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(InputRecord(())))
-        made = Provenance(record, head.code_hash, head.spec_hash, base=head.checkpoint_id)
+        made = Provenance(write_empty_input(context), head.code_hash, head.spec_hash, base=head.checkpoint_id)
         with imported(context, self._leadership, session, made, write) as completed:
             yield completed
 

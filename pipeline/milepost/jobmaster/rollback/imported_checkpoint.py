@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from milepost.epoch.answers import EpochReport
 from milepost.epoch.metadata import AcknowledgedSubtask, CheckpointMetadata
+from milepost.epoch.plan import InputRecord, encode_input_record
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.fork_opening import opening_of
 from milepost.jobmaster.job.session import Session, provably_dead
@@ -30,6 +31,8 @@ from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnkno
 from milepost.protocol.records.ids import IMPORTING, NO_CHECKPOINT, CheckpointId, SessionId, TimelineId
 from milepost.protocol.records.manifest_state import Timeline
 from milepost.protocol.retention.lineage import open_forks
+from milepost.storage.checked import write_content_addressed
+from milepost.storage.layout import INPUTS_PREFIX
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,6 +66,11 @@ def importing_session() -> Session:
     """Return a session of this process, recognised as one that imports a checkpoint."""
     session = Session.cli()
     return Session(SessionId(f"{IMPORTING}{uuid4()}"), session.holder, session.run)
+
+
+def write_empty_input(context: JobContext) -> ObjectHandle:
+    """Write the input record of a checkpoint that reads nothing."""
+    return write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(InputRecord(())))
 
 
 def as_imported(metadata: CheckpointMetadata, pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:

@@ -22,7 +22,6 @@ from milepost.dataflow.spilled.ordered_rows import ordered_rows
 from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.epoch.code_hash import code_by_name
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
-from milepost.epoch.plan import InputRecord, encode_input_record
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.code import LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
@@ -35,6 +34,7 @@ from milepost.jobmaster.rollback.imported_checkpoint import (
     acknowledged_by_writer,
     imported,
     importing_session,
+    write_empty_input,
 )
 from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
@@ -52,8 +52,7 @@ from milepost.state.layers.key_hash import KeyHash
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.checked import write_content_addressed
-from milepost.storage.layout import INPUTS_PREFIX, state_prefix
+from milepost.storage.layout import state_prefix
 
 _KINDS = "aggregate, deduplicate, process"
 _GROUP = "__key_group"
@@ -103,7 +102,7 @@ class Bootstrap:
         specs = {uid: _spec(context, loaded, uid) for uid in files}
         tables = {uid: read_table(context, loaded, specs[uid], file) for uid, file in files.items()}
         check_tables(context, state, {})
-        plan = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(InputRecord(())))
+        plan = write_empty_input(context)
 
         def write(pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
             hasher = KeyHash(context.head().state.key_hash_secret)
