@@ -30,9 +30,8 @@ from milepost.dataflow.operators.contract import (
 )
 from milepost.dataflow.operators.rows.columns import key_columns
 from milepost.dataflow.operators.rows.retractions import NONE, retractions
-from milepost.dataflow.operators.windows.windowed import WINDOW_END
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from milepost.spec.graph.edges import DELETED_COLUMN
+from milepost.spec.graph.edges import DELETED_COLUMN, WINDOW_END
 from milepost.spec.graph.state_rules import OUTPUT_TABLE
 
 

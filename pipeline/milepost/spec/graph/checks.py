@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from milepost.protocol.records.locations import endpoint_problem, location_problem
-from milepost.spec.graph.edges import BAD, LATE, edge_names, late_output
+from milepost.spec.graph.edges import BAD, LATE, WINDOW_COLUMNS, edge_names, late_output
 from milepost.spec.graph.static_rules import static_problems
 from milepost.spec.job.availability import not_available
 from milepost.spec.job.environment import literal_text, reference_problems, referenced_variables
@@ -196,7 +196,7 @@ def _names(spec: JobSpec) -> Iterator[Problem]:
         yield from _columns(("sources", name, "schema"), [*source.columns, *source.partitions])
     for index, operator in enumerate(spec.operators):
         if not isinstance(operator, RowWiseSpec | PairedOperator):
-            own = ("window_start", "window_end") if isinstance(operator, WindowOperator) else ()
+            own = WINDOW_COLUMNS if isinstance(operator, WindowOperator) else ()
             names = [*operator.key, *own, *getattr(operator, "aggregates", {})]
             yield from _columns(("operators", index), names)
 

@@ -7,9 +7,13 @@ from collections.abc import Sequence
 LATE, BAD = ".late", ".bad"
 """Behind an operator's name: its late rows; behind a source's: its records that cannot be read."""
 
+WINDOW_START, WINDOW_END = WINDOW_COLUMNS = ("window_start", "window_end")
+"""Columns that every window adds to its rows: its first moment, and the first one after it."""
+
 DELETED_COLUMN = "__deleted"
 """Column (bool, never null) of rows that may be deletes, and of no others: a delete has its key alone, the other
 columns are null. No column of a spec begins with "__"."""
+
 RETRACT = ".retract"
 """Behind an operator's name: its updates as rows that are taken back and new ones, each with a weight."""
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from milepost.spec.graph.edges import WINDOW_COLUMNS
 from milepost.spec.graph.rules.join import LEFT_ALONE, Paired
-from milepost.spec.graph.rules.node import WINDOW_COLUMNS
 from milepost.spec.job.operators.asof import AsofOperator
 from milepost.spec.job.operators.join import JoinOperator
 from milepost.spec.job.operators.latest import LatestOperator

@@ -42,8 +42,9 @@ from milepost.dataflow.operators.windows.session_updates import EMITTED_COLUMN, 
 from milepost.dataflow.operators.windows.session_values import forget_values, move_values
 from milepost.dataflow.operators.windows.spans import joined_spans
 from milepost.dataflow.operators.windows.window import StateTables, WindowRun
-from milepost.dataflow.operators.windows.windowed import WINDOW_START, Emission, WindowedRows
+from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.spec.graph.edges import WINDOW_START
 from milepost.spec.values.aggregates import AggregateCall
 
 

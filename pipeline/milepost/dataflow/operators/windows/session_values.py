@@ -14,7 +14,7 @@ import pyarrow as pa
 from milepost.dataflow.operators.aggregation.distinct_values import VALUE_COLUMN
 from milepost.dataflow.operators.contract import Ints, KeyedState
 from milepost.dataflow.operators.rows.columns import distinct_rows, group_rows
-from milepost.dataflow.operators.windows.windowed import WINDOW_START
+from milepost.spec.graph.edges import WINDOW_START
 
 
 def move_values(state: KeyedState, sessions: pa.Table, starts: pa.Array) -> Ints:

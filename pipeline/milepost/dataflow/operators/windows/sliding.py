@@ -45,8 +45,9 @@ from milepost.dataflow.operators.rows.columns import (
 from milepost.dataflow.operators.windows.pane_values import PaneValues
 from milepost.dataflow.operators.windows.window import StateTables
 from milepost.dataflow.operators.windows.window_bounds import CalendarSlides, FixedSlides
-from milepost.dataflow.operators.windows.windowed import WINDOW_START, Emission, WindowedRows, not_between
+from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows, not_between
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, is_beyond
+from milepost.spec.graph.edges import WINDOW_START
 from milepost.spec.values.aggregates import AggregateCall
 
 PANE_START, FIRST_END = "__pane_start", "__first_end"

@@ -26,8 +26,9 @@ from milepost.dataflow.operators.rows.changed import ChangedKeys
 from milepost.dataflow.operators.rows.columns import UTC_MICROSECONDS, distinct_columns, key_columns
 from milepost.dataflow.operators.rows.fired import fired_rows
 from milepost.dataflow.operators.windows.window_bounds import CalendarWindows, FixedWindows
-from milepost.dataflow.operators.windows.windowed import WINDOW_START, Emission, WindowedRows, not_between
+from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows, not_between
 from milepost.protocol.exchange.watermarks import is_beyond
+from milepost.spec.graph.edges import WINDOW_START
 from milepost.spec.values.aggregates import AggregateCall
 
 StateTables: TypeAlias = Mapping[str, KeyedState]

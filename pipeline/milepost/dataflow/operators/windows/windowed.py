@@ -17,10 +17,8 @@ from milepost.dataflow.operators.rows.columns import (
     plain_schema,
 )
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.graph.edges import WINDOW_COLUMNS, WINDOW_START
 from milepost.spec.values.aggregates import AggregateCall
-
-WINDOW_START = "window_start"
-WINDOW_END = "window_end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class Emission:
 
     def output_key(self, key: Sequence[str]) -> tuple[str, ...]:
         """Return what identifies a row of the output of windows of a key; () where rows are final."""
-        return (*key, WINDOW_START, WINDOW_END) if self.updates else ()
+        return (*key, *WINDOW_COLUMNS) if self.updates else ()
 
 
 def not_between(windows: pa.Table, before_us: int | None, now_us: int | None) -> pa.Table:
@@ -76,7 +74,7 @@ class WindowedRows:
         any_order: of the aggregates.
         """
         check_key(uid, key, input_.schema)
-        taken = {WINDOW_START, WINDOW_END} & {*key, *calls}
+        taken = {*WINDOW_COLUMNS} & {*key, *calls}
         if taken:
             raise InvalidRequest(
                 f"operator {uid!r}: {sorted(taken)[0]!r} is a column that every window adds. Nothing was changed.",
@@ -88,7 +86,7 @@ class WindowedRows:
         self.input_schema = plain_schema(input_.schema)
         self.aggregates = Aggregates(uid, calls, self.input_schema, any_order=any_order)
         self.key_fields = [self.input_schema.field(name) for name in key]
-        bounds = [pa.field(name, UTC_MICROSECONDS) for name in (WINDOW_START, WINDOW_END)]
+        bounds = [pa.field(name, UTC_MICROSECONDS) for name in WINDOW_COLUMNS]
         self.output_schema = distinct_columns(uid, [*self.key_fields, *bounds, *self.aggregates.output_fields])
 
     def plain(self, rows: pa.Table) -> pa.Table:

@@ -25,6 +25,7 @@ from milepost.epoch.renames import renames
 from milepost.jobmaster.compatibility.recorded_types import recorded_types
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.graph.edges import WINDOW_END
 from milepost.spec.job.spec import AggregateOperator, WindowOperator
 from milepost.spec.load.load import from_text
 from milepost.spec.values.aggregates import AggregateCall
@@ -32,7 +33,6 @@ from milepost.spec.values.aggregates import AggregateCall
 _SHOWN_AS = {TIMER_COLUMN: "next_timer", EXPIRES_COLUMN: "expires"}
 _VALUES = {VALUE_COLUMN: "value", BY_COLUMN: "by", NEGATIVE_ZEROS: "negative_zeros"}
 _PANES = {PANE_START: "pane_start", FIRST_END: "first_window_end"}
-_WINDOW_END = "window_end"
 _NUMBER = "rows"
 _SHOWABLE_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The years 1 to 9999, in microseconds since 1970: what is beyond means never."""
@@ -68,7 +68,7 @@ def state_values(context: JobContext, metadata: CheckpointMetadata, table: Opera
     if isinstance(operator, WindowOperator) and operator.window.sliding is not None:
         shown = shown.rename_columns([_free(_PANES.get(name, name), name, shown) for name in shown.column_names])
     elif isinstance(operator, WindowOperator):
-        shown = shown.append_column(_WINDOW_END, _times(rows.column(TIMER_COLUMN)))
+        shown = shown.append_column(WINDOW_END, _times(rows.column(TIMER_COLUMN)))
     for field, column in zip(aggregates.output_fields, results, strict=True):
         shown = shown.append_column(field, column)
     return shown

@@ -23,8 +23,6 @@ from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import INTEGERS, ColumnType
 
-WINDOW_END = "window_end"
-WINDOW_COLUMNS = ("window_start", WINDOW_END)
 LAST_MOMENT_US = -1
 """A window's row is of its window's last moment: its end, which is the first moment that is not in it, less this."""
 

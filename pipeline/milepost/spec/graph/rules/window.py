@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from milepost.spec.graph.edges import WINDOW_COLUMNS, WINDOW_END
 from milepost.spec.graph.rules.node import (
     APPEND,
     LAST_MOMENT_US,
     UPDATES,
-    WINDOW_COLUMNS,
-    WINDOW_END,
     WINDOW_TIME,
     Columns,
     OutputRows,
