@@ -10,8 +10,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.contract import WEIGHT_COLUMN
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, held_back, operator_watermark
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.graph.edges import DELETED_COLUMN, edge_names, late_output
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.operators.lookup import LookupOperator

@@ -8,7 +8,7 @@ from datetime import timedelta
 from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
 from milepost.dataflow.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
 from milepost.dataflow.operators.aggregation.aggregates import timed_calls
-from milepost.dataflow.operators.contract import WEIGHT_COLUMN, OperatorInput, StatefulOperator
+from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.operators.deduplicate import DeduplicateByKey
 from milepost.dataflow.operators.functions.process import ProcessByKey, ProcessFunction
 from milepost.dataflow.operators.joins.asof import AsofJoinByKey
@@ -27,6 +27,7 @@ from milepost.dataflow.operators.windows.window_bounds import (
 )
 from milepost.dataflow.operators.windows.windowed import Emission
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.graph.edges import edge_names
 from milepost.spec.job.operators.asof import AsofOperator
 from milepost.spec.job.operators.join import JoinOperator

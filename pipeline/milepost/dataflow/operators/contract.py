@@ -27,40 +27,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.state_columns import IDENTITY_COLUMNS, ROW_IDENTITY, WEIGHT_COLUMN
 from milepost.protocol.subtask.subtask_commands import Notification
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
-TIMER_COLUMN = "__timer"
-"""State column (int64, us): the row is *due* when its timer <= the firing watermark. Optional."""
-
-EXPIRES_COLUMN = "__expires"
-"""State column (int64, us): the row is dead when it is <= the firing watermark; merges drop it. Optional."""
-
 TOTAL_COLUMN = "__total"
 """Key column of state (bool, always true) of an operator without key columns: it has one row."""
-
-TIMER_EVERY = b"milepost.timer_every/1"
-"""Field metadata of `TIMER_COLUMN`: a row is due again each so many microseconds, until it expires."""
-
-BEGINS_NULL = b"milepost.begins_null"
-"""Field metadata of a state column: null is what it is until it is set, so it may be added to recorded state."""
-
-ROW_IDENTITY = b"milepost.row_identity/1"
-"""Field metadata of the first of `IDENTITY_COLUMNS`: the names of the columns that the identity is over, in JSON."""
-
-IDENTITY_COLUMNS = ("__row_1", "__row_2")
-"""State columns (int64) of a table that keeps the rows of a key one by one: which row it is."""
-
-WEIGHT_COLUMN = "__weight"
-"""State column (int64) of such a table: how many rows are equal to it; below 0 while the row itself is still to come.
-
-In the rows of an input (int64): its mode is retract, and a row came (above 0) or is taken back (below 0) so many times.
-"""
-
-SCALE = b"milepost.scale"
-"""Field metadata of a state column that holds a sum of decimals as a whole number: its decimal places."""
 
 TYPE_OF = b"milepost.type_of"
 """Field metadata of a state column whose name does not tell it: the input column whose type it has."""

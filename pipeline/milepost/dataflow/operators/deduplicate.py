@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import (
-    EXPIRES_COLUMN,
     ONLY_TABLE,
     CheckpointListener,
     Combiner,
@@ -27,6 +26,7 @@ from milepost.dataflow.operators.rows.columns import (
     plain_schema,
 )
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN
 
 
 class DeduplicateByKey:

@@ -20,8 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import (
-    BEGINS_NULL,
-    EXPIRES_COLUMN,
     ONLY_TABLE,
     Bools,
     CheckpointListener,
@@ -46,6 +44,7 @@ from milepost.dataflow.operators.rows.columns import (
 from milepost.dataflow.operators.rows.retractions import retractions
 from milepost.dataflow.operators.rows.row_order import last_rows
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.protocol.records.state_columns import BEGINS_NULL, EXPIRES_COLUMN
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.operators.latest import LatestOperator
 

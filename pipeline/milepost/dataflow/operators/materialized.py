@@ -19,8 +19,6 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import (
-    BEGINS_NULL,
-    EXPIRES_COLUMN,
     Ints,
     KeyedState,
     OperatorOutput,
@@ -31,6 +29,7 @@ from milepost.dataflow.operators.contract import (
 from milepost.dataflow.operators.rows.columns import key_columns
 from milepost.dataflow.operators.rows.retractions import NONE, retractions
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.protocol.records.state_columns import BEGINS_NULL, EXPIRES_COLUMN
 from milepost.spec.graph.edges import DELETED_COLUMN, WINDOW_END
 from milepost.spec.graph.state_rules import OUTPUT_TABLE
 

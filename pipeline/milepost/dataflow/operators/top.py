@@ -17,9 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import (
-    IDENTITY_COLUMNS,
     ONLY_TABLE,
-    WEIGHT_COLUMN,
     Bools,
     CheckpointListener,
     Combiner,
@@ -47,6 +45,7 @@ from milepost.dataflow.operators.rows.columns import (
 from milepost.dataflow.operators.rows.deletes import DELETED_FIELD, with_deletes
 from milepost.dataflow.operators.rows.retractions import NONE, check_settled, with_weights
 from milepost.dataflow.operators.rows.row_order import OrderBy, sorted_rows
+from milepost.protocol.records.state_columns import IDENTITY_COLUMNS, WEIGHT_COLUMN
 
 RANK = pa.int32()
 """Type of a rank, as of Spark's `row_number`."""

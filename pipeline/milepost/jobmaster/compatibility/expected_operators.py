@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.aggregation.distinct_values import VALUE_COLUMN
 from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import ONLY_TABLE, WEIGHT_COLUMN, OperatorInput, StatefulOperator
+from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorInput, StatefulOperator
 from milepost.jobmaster.compatibility.recorded_types import recorded_types
 from milepost.jobmaster.compatibility.rows_in_flight import is_known
 from milepost.jobmaster.job.code import LoadedCode
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.graph.rules.join import SIDES
 from milepost.spec.job.operators.join import PairedOperator

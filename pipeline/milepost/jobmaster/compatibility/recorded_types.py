@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import SCALE, TYPE_OF
+from milepost.dataflow.operators.contract import TYPE_OF
+from milepost.protocol.records.state_columns import SCALE
 from milepost.spec.values.aggregates import EXACT_DIGITS, AggregateCall
 
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from milepost.dataflow.operators.contract import WEIGHT_COLUMN
 from milepost.epoch.plan import EpochPlan
 from milepost.epoch.spark_answers import SparkAnswers, check_answers
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spark.driver.sql_projection import CONTROL, added, wide_type
 from milepost.spark.task.outputs import SqlOutput, sql_outputs
 from milepost.spark.task.planning.levels import EpochLevels

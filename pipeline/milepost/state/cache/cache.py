@@ -35,6 +35,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.protocol.records.layout import checkpoint_of_key
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN
 from milepost.protocol.subtask.subtask_commands import Notification
 from milepost.state.layers.integer_packing import narrowed, widened
 from milepost.state.layers.interpolation_search import drifts_of
@@ -43,7 +44,6 @@ from milepost.state.runs.evolution import stored_name
 from milepost.state.runs.handles import RunHandle
 from milepost.state.runs.identity import StateIdentity
 from milepost.state.runs.runs import DELETED_COLUMN
-from milepost.state.statistics.row_statistics import EXPIRES_COLUMN, TIMER_COLUMN
 
 CACHE_FORMAT = "milepost.cache/1"
 _HASH_COLUMN = "__hash"

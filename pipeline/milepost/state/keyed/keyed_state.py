@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.protocol.records.errors import ProtocolViolation
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN, WEIGHT_COLUMN
 from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.grouping import Numbered, number_keys
-from milepost.state.keyed.multi_row import WEIGHT_COLUMN, RowIdentity
+from milepost.state.keyed.multi_row import RowIdentity
 from milepost.state.keyed.rows_of_keys import RowsOfKeys, rows_of_keys
 from milepost.state.keyed.run_reader import RunReader, references
 from milepost.state.keyed.snapshot import FrozenState, RestoredState
@@ -30,7 +31,7 @@ from milepost.state.layers.row_identity import plain_columns
 from milepost.state.layers.take import Hits, found_of, take
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.state.statistics.row_statistics import EXPIRES_COLUMN, TIMER_COLUMN, RowStatistics
+from milepost.state.statistics.row_statistics import RowStatistics
 
 
 class SubtaskState:

@@ -13,13 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.state_columns import IDENTITY_COLUMNS, ROW_IDENTITY, WEIGHT_COLUMN
 from milepost.state.layers.exact_keys import same_keys
 from milepost.state.layers.key_groups import Ints
-from milepost.state.layers.row_identity import ROW_IDENTITY, identity_of, plain_columns
+from milepost.state.layers.row_identity import identity_of, plain_columns
 from milepost.state.runs.identity import StateIdentity
-
-IDENTITY_COLUMNS = ("__row_1", "__row_2")
-WEIGHT_COLUMN = "__weight"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from milepost.protocol.records.state_columns import ROW_IDENTITY
 from milepost.state.layers.key_groups import Ints
 from milepost.state.layers.key_hash import KeyHash
-
-ROW_IDENTITY = b"milepost.row_identity/1"
-"""Field metadata of the first identity column: the names of the columns that it is over, in JSON."""
 
 
 def plain_columns(rows: pa.Table) -> pa.Table:

@@ -18,12 +18,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.state.layers.row_identity import ROW_IDENTITY
+from milepost.protocol.records.state_columns import BEGINS_NULL, ROW_IDENTITY, SCALE
 
 STORED_AS = b"milepost.stored_as"
-BEGINS_NULL = b"milepost.begins_null"
-SCALE = b"milepost.scale"
-
 _INTEGER_BITS = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 _EXACT_IN_FLOAT = {pa.float32(): 16, pa.float64(): 32}

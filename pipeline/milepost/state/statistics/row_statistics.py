@@ -14,14 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN, TIMER_EVERY
 from milepost.state.layers.key_groups import Hashes, Ints, group_cuts, key_group
 from milepost.state.layers.layer import Bools, KeySpec, Layer, match, not_hidden, others, stack
-
-TIMER_COLUMN = "__timer"
-EXPIRES_COLUMN = "__expires"
-
-TIMER_EVERY = b"milepost.timer_every/1"
-"""Field metadata of the timer's column: a row's timer rings again each so many microseconds, until the row expires."""
 
 _NEVER = np.iinfo(np.int64).max
 _ROUNDS = 32

@@ -10,9 +10,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.operators.contract import ONLY_TABLE, WEIGHT_COLUMN, OperatorInput
+from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorInput
 from milepost.dataflow.operators.top import TopByKey
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.storage.local.store import LocalStore
 from tests.harness.stores.memory_store import MemoryStore
 from tests.harness.tasks.operators.subtasks import OperatorRun

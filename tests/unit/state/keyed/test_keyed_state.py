@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.operators import contract
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation, StateCorrupt
 from milepost.protocol.records.object_store import StoreConfig
@@ -23,11 +22,9 @@ from milepost.state.layers import layer
 from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.layers.layer import KeySpec, sort_rows, stack
-from milepost.state.runs import evolution
 from milepost.state.runs.compaction import BASE_FACTOR, MAX_DELTAS, Choice, SnapshotWrite, choose_write
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.state.statistics import row_statistics
 from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.key_hashes import KEYED, WEAK
 
@@ -390,15 +387,6 @@ def test_a_changed_schema_or_max_parallelism_is_refused(tmp_path: Path) -> None:
         restore(SCHEMA.set(2, pa.field("v", pa.float64())), GROUPS)
     with pytest.raises(InvalidRequest, match="has 8 key groups, the spec asks for 16"):
         restore(SCHEMA, 16)
-
-
-def test_state_and_operators_name_timers_and_expiry_alike() -> None:
-    """`state` may not import `operators`: the names of the contract are spelled in both, equally."""
-    assert (row_statistics.TIMER_COLUMN, row_statistics.EXPIRES_COLUMN) == (
-        contract.TIMER_COLUMN,
-        contract.EXPIRES_COLUMN,
-    )
-    assert (evolution.BEGINS_NULL, evolution.SCALE) == (contract.BEGINS_NULL, contract.SCALE)
 
 
 def test_what_one_subtask_had_forgotten_stays_forgotten_when_it_joins_one_that_is_behind(tmp_path: Path) -> None:

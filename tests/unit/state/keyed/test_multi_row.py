@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.operators.contract import EXPIRES_COLUMN, multi_row_table
+from milepost.dataflow.operators.contract import multi_row_table
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN
 from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.keyed.multi_row import RowIdentity

@@ -15,20 +15,12 @@ from hypothesis import strategies as st
 
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.records.state_columns import BEGINS_NULL, SCALE
 from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
 from milepost.state.layers.layer import KeySpec
-from milepost.state.runs.evolution import (
-    BEGINS_NULL,
-    SCALE,
-    compare_schemas,
-    converted,
-    evolved,
-    stored_name,
-    stored_names,
-    widens,
-)
+from milepost.state.runs.evolution import compare_schemas, converted, evolved, stored_name, stored_names, widens
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore

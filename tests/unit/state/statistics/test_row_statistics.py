@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.records.state_columns import TIMER_EVERY
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.key_groups import key_group, key_group_range
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.statistics import row_statistics
-from milepost.state.statistics.row_statistics import TIMER_EVERY, RowStatistics
+from milepost.state.statistics.row_statistics import RowStatistics
 from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.key_hashes import KEYED
 

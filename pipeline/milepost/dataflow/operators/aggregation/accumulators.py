@@ -22,7 +22,8 @@ from milepost.dataflow.operators.aggregation.exact_sums import (
     sums_by_key,
     sums_of_values,
 )
-from milepost.dataflow.operators.contract import BEGINS_NULL, SCALE, TYPE_OF, Bools, Ints
+from milepost.dataflow.operators.contract import TYPE_OF, Bools, Ints
+from milepost.protocol.records.state_columns import BEGINS_NULL, SCALE
 from milepost.spec.values.aggregates import argument_label
 
 

@@ -18,7 +18,6 @@ from milepost.dataflow.operators.aggregation.totals import begun, state_key, sta
 from milepost.dataflow.operators.aggregation.value_tables import ValueTableRun, WeightedRows
 from milepost.dataflow.operators.contract import (
     ONLY_TABLE,
-    WEIGHT_COLUMN,
     Bools,
     CheckpointListener,
     Combiner,
@@ -39,6 +38,7 @@ from milepost.dataflow.operators.rows.columns import (
 )
 from milepost.dataflow.operators.rows.deletes import DELETED_FIELD, with_deletes
 from milepost.dataflow.operators.rows.retractions import NONE, check_settled, retractions
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.values.aggregates import AggregateCall
 
 

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.operators.aggregation.accumulators import typed_by
-from milepost.dataflow.operators.contract import EXPIRES_COLUMN, Ints, KeyedState, StateTable
+from milepost.dataflow.operators.contract import Ints, KeyedState, StateTable
 from milepost.dataflow.operators.rows.columns import key_columns
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN
 from milepost.spec.values.aggregates import AggregateCall, argument_label
 
 VALUE_COLUMN = "__value"

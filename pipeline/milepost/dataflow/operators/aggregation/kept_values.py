@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.contract import WEIGHT_COLUMN, Bools, Ints
+from milepost.dataflow.operators.contract import Bools, Ints
 from milepost.dataflow.operators.rows.columns import key_columns
 from milepost.dataflow.operators.rows.row_order import order_numbers
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 
 NEGATIVE_ZEROS = "__negative_zeros"
 """State column (int64) of a table of floats: how many of the zeros of a row, which is one value, are -0.0."""

@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.operators.aggregation.accumulators import Argument, Grouped, typed_by
-from milepost.dataflow.operators.contract import SCALE, Bools, Ints
+from milepost.dataflow.operators.contract import Bools, Ints
+from milepost.protocol.records.state_columns import SCALE
 
 Floats = npt.NDArray[np.float64]
 

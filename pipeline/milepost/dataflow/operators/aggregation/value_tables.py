@@ -19,9 +19,10 @@ from milepost.dataflow.operators.aggregation.accumulators import Argument, Extre
 from milepost.dataflow.operators.aggregation.distinct_values import VALUE_COLUMN
 from milepost.dataflow.operators.aggregation.kept_values import NEGATIVE_ZEROS, WEIGHTS, Kept, Values
 from milepost.dataflow.operators.aggregation.picked import Picked
-from milepost.dataflow.operators.contract import WEIGHT_COLUMN, Bools, GroupedKeys, Ints, KeyedState, StateTable
+from milepost.dataflow.operators.contract import Bools, GroupedKeys, Ints, KeyedState, StateTable
 from milepost.dataflow.operators.rows.columns import distinct_rows, find_rows, key_columns
 from milepost.dataflow.operators.rows.retractions import check_settled
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.values.aggregates import AggregateCall
 
 BY_COLUMN = "__by"

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from milepost.dataflow.operators.aggregation.accumulators import Argument, Grouped, typed_by
 from milepost.dataflow.operators.aggregation.exact_sums import Sums, stored_sums, sums_by_key
-from milepost.dataflow.operators.contract import SCALE, Ints
+from milepost.dataflow.operators.contract import Ints
+from milepost.protocol.records.state_columns import SCALE
 from milepost.spec.values.aggregates import EXACT_DIGITS
 
 Floats = npt.NDArray[np.float64]

@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import TIMER_COLUMN, KeyedState
+from milepost.dataflow.operators.contract import KeyedState
 from milepost.dataflow.operators.functions.declared import KeyState
+from milepost.protocol.records.state_columns import TIMER_COLUMN
 
 
 class KeyChanges:

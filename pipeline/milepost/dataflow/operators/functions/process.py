@@ -61,9 +61,7 @@ from typing import Any
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import (
-    BEGINS_NULL,
     ONLY_TABLE,
-    TIMER_COLUMN,
     CheckpointListener,
     Combiner,
     KeyedState,
@@ -80,6 +78,7 @@ from milepost.dataflow.operators.rows.columns import EventTime, check_key, plain
 from milepost.dataflow.operators.rows.deletes import DELETED_FIELD
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.state_columns import BEGINS_NULL, TIMER_COLUMN
 from milepost.protocol.subtask.subtask_commands import Notification
 
 

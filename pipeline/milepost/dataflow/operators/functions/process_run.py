@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.contract import TIMER_COLUMN, KeyedState, OperatorFailed, OperatorOutput
+from milepost.dataflow.operators.contract import KeyedState, OperatorFailed, OperatorOutput
 from milepost.dataflow.operators.functions.declared import (
     Declaration,
     KeyState,
@@ -36,6 +36,7 @@ from milepost.dataflow.operators.rows.columns import (
     number_keys,
 )
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.protocol.records.state_columns import TIMER_COLUMN
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import (
-    EXPIRES_COLUMN,
     CheckpointListener,
     Combiner,
     Ints,
@@ -34,6 +33,7 @@ from milepost.dataflow.operators.joins.paired_inputs import PairedInputs
 from milepost.dataflow.operators.rows.columns import number_keys
 from milepost.dataflow.operators.rows.row_order import sorted_rows
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US, is_beyond
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN
 from milepost.spec.graph.rules.join import SIDES
 
 

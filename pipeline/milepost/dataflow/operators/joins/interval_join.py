@@ -20,10 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import (
-    EXPIRES_COLUMN,
-    IDENTITY_COLUMNS,
     OUTPUT_BYTES,
-    TIMER_COLUMN,
     Bools,
     CheckpointListener,
     Combiner,
@@ -43,6 +40,7 @@ from milepost.dataflow.operators.rows.columns import (
 )
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, is_beyond
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN, IDENTITY_COLUMNS, TIMER_COLUMN
 from milepost.spec.graph.rules.join import LEFT_ALONE, SIDES
 
 _PADDED_SIDE = {"left": LEFT, "right": RIGHT}

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import IDENTITY_COLUMNS, WEIGHT_COLUMN, Ints, KeyedState, RowsOfKeys
+from milepost.dataflow.operators.contract import Ints, KeyedState, RowsOfKeys
 from milepost.dataflow.operators.rows.columns import EventTime
 from milepost.dataflow.operators.rows.fired import fired_rows
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
+from milepost.protocol.records.state_columns import IDENTITY_COLUMNS, WEIGHT_COLUMN
 
 
 @dataclass(frozen=True, slots=True)

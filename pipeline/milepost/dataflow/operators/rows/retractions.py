@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.contract import WEIGHT_COLUMN, Ints, OperatorFailed
+from milepost.dataflow.operators.contract import Ints, OperatorFailed
 from milepost.dataflow.operators.rows.row_order import same_values
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.graph.edges import DELETED_COLUMN
 
 NONE: Ints = np.empty(0, dtype=np.int64)

@@ -16,10 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import (
-    BEGINS_NULL,
-    EXPIRES_COLUMN,
     ONLY_TABLE,
-    TIMER_COLUMN,
     Bools,
     CheckpointListener,
     Combiner,
@@ -44,6 +41,7 @@ from milepost.dataflow.operators.windows.spans import joined_spans
 from milepost.dataflow.operators.windows.window import StateTables, WindowRun
 from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.protocol.records.state_columns import BEGINS_NULL, EXPIRES_COLUMN, TIMER_COLUMN
 from milepost.spec.graph.edges import WINDOW_START
 from milepost.spec.values.aggregates import AggregateCall
 

@@ -19,19 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.contract import (
-    EXPIRES_COLUMN,
-    ONLY_TABLE,
-    TIMER_COLUMN,
-    Bools,
-    OperatorOutput,
-)
+from milepost.dataflow.operators.contract import ONLY_TABLE, Bools, OperatorOutput
 from milepost.dataflow.operators.rows.columns import key_columns
 from milepost.dataflow.operators.rows.deletes import with_deletes
 from milepost.dataflow.operators.rows.fired import fired_rows
 from milepost.dataflow.operators.windows.window import StateTables, WindowStates
 from milepost.dataflow.operators.windows.windowed import not_between
 from milepost.protocol.exchange.watermarks import is_beyond
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN
 
 EMITTED_COLUMN = "__emitted"
 """State column (bool): what the session is, or was before this epoch, has come out. Null: it has not."""

@@ -21,10 +21,7 @@ import pyarrow.compute as pc
 
 from milepost.dataflow.operators.aggregation.distinct_values import VALUE_COLUMN
 from milepost.dataflow.operators.contract import (
-    EXPIRES_COLUMN,
     ONLY_TABLE,
-    TIMER_COLUMN,
-    TIMER_EVERY,
     CheckpointListener,
     Combiner,
     Ints,
@@ -47,6 +44,7 @@ from milepost.dataflow.operators.windows.window import StateTables
 from milepost.dataflow.operators.windows.window_bounds import CalendarSlides, FixedSlides
 from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows, not_between
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, is_beyond
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN, TIMER_EVERY
 from milepost.spec.graph.edges import WINDOW_START
 from milepost.spec.values.aggregates import AggregateCall
 

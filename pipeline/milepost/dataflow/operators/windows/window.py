@@ -10,9 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import (
-    EXPIRES_COLUMN,
     ONLY_TABLE,
-    TIMER_COLUMN,
     CheckpointListener,
     Combiner,
     KeyedState,
@@ -28,6 +26,7 @@ from milepost.dataflow.operators.rows.fired import fired_rows
 from milepost.dataflow.operators.windows.window_bounds import CalendarWindows, FixedWindows
 from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows, not_between
 from milepost.protocol.exchange.watermarks import is_beyond
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN
 from milepost.spec.graph.edges import WINDOW_START
 from milepost.spec.values.aggregates import AggregateCall
 

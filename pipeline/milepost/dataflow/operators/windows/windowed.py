@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.dataflow.operators.aggregation.aggregates import Aggregates
-from milepost.dataflow.operators.contract import TIMER_COLUMN, Ints, OperatorFailed, OperatorInput
+from milepost.dataflow.operators.contract import Ints, OperatorFailed, OperatorInput
 from milepost.dataflow.operators.rows.columns import (
     UTC_MICROSECONDS,
     check_event_time,
@@ -17,6 +17,7 @@ from milepost.dataflow.operators.rows.columns import (
     plain_schema,
 )
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.state_columns import TIMER_COLUMN
 from milepost.spec.graph.edges import WINDOW_COLUMNS, WINDOW_START
 from milepost.spec.values.aggregates import AggregateCall
 

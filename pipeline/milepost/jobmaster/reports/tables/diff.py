@@ -13,7 +13,6 @@ from functools import partial
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import EXPIRES_COLUMN
 from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.dataflow.sources.planning.consumed import load
@@ -35,6 +34,7 @@ from milepost.jobmaster.reports.tables.state_rows import StateSide, changed_by_k
 from milepost.jobmaster.reports.tables.state_values import shown_key, state_values, without_total
 from milepost.jobmaster.reports.tables.tables import Tables
 from milepost.protocol.records.errors import NotFound
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN
 from milepost.state.runs.handles import StateHandle
 
 OPERATOR, SOURCE, SINK = "operator", "source", "sink"

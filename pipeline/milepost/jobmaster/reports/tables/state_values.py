@@ -11,20 +11,14 @@ from milepost.dataflow.operators.aggregation.aggregates import ROWS_COLUMN, Aggr
 from milepost.dataflow.operators.aggregation.distinct_values import VALUE_COLUMN
 from milepost.dataflow.operators.aggregation.kept_values import NEGATIVE_ZEROS
 from milepost.dataflow.operators.aggregation.value_tables import BY_COLUMN
-from milepost.dataflow.operators.contract import (
-    EXPIRES_COLUMN,
-    IDENTITY_COLUMNS,
-    TIMER_COLUMN,
-    TOTAL_COLUMN,
-    WEIGHT_COLUMN,
-    OperatorFailed,
-)
+from milepost.dataflow.operators.contract import TOTAL_COLUMN, OperatorFailed
 from milepost.dataflow.operators.windows.sliding import FIRST_END, PANE_START
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.epoch.renames import renames
 from milepost.jobmaster.compatibility.recorded_types import recorded_types
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN, IDENTITY_COLUMNS, TIMER_COLUMN, WEIGHT_COLUMN
 from milepost.spec.graph.edges import WINDOW_END
 from milepost.spec.job.spec import AggregateOperator, WindowOperator
 from milepost.spec.load.load import from_text

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import WEIGHT_COLUMN, OperatorInput, StatefulOperator
+from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
 from milepost.dataflow.operators.joins.lookup import Lookup
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import ObjectReader
 from milepost.dataflow.sources.dead_letters import SCHEMA as DEAD_LETTERS
 from milepost.epoch.plan import EpochPlan
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spark.task.outputs import FILL, WHOLE, SqlOutput, fill_outputs, sql_outputs, whole_outputs
 from milepost.spark.task.planning.clocks import is_timed
 from milepost.spark.task.row_steps.lookup_stage import LookupPlan

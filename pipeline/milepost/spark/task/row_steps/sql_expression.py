@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import WEIGHT_COLUMN
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spark.task.outputs import SqlOutput
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.graph.graph import Node

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
-from milepost.dataflow.operators.contract import ONLY_TABLE, WEIGHT_COLUMN, OperatorFailed, OperatorInput
+from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorFailed, OperatorInput
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.operators.subtasks import OperatorRun

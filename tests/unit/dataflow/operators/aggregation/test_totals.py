@@ -12,12 +12,12 @@ from milepost.dataflow.operators.build import build_operator
 from milepost.dataflow.operators.contract import (
     ONLY_TABLE,
     TOTAL_COLUMN,
-    WEIGHT_COLUMN,
     OperatorFailed,
     OperatorInput,
     StatefulOperator,
 )
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.job.spec import AggregateOperator
 from milepost.storage.local.store import LocalStore
 from tests.harness.tasks.operators.subtasks import OperatorRun

@@ -14,9 +14,10 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
-from milepost.dataflow.operators.contract import WEIGHT_COLUMN, OperatorFailed, OperatorInput
+from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.storage.local.store import LocalStore
 from tests.harness.law.kinds.aggregate_calls import said
