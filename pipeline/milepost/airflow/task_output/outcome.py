@@ -25,13 +25,12 @@ from milepost.airflow.task_output.form_links import for_airflow
 from milepost.airflow.task_output.runbook_links import runbook_link
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.failure.abort_reasons import detail_for, reason_for
+from milepost.protocol.failure.failures import MAX_DETAIL_CHARACTERS
 from milepost.protocol.records.errors import NEW_RUN, Action, Busy, CheckpointError, CheckpointExpired, Fenced
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 FAILURE_KEY = "failure"
 """XCom key under which a failing task leaves what `abort_checkpoint` records as reason and detail."""
-
-MAX_DETAIL_CHARS = 2_000
 
 
 class Reaction(Enum):
@@ -106,8 +105,8 @@ def failure_of(error: BaseException) -> Failure:
             runbook_link(CheckpointExpired("")),
         )
     step = for_airflow(error.hint) if isinstance(error, CheckpointError | Aborted) else ""
-    detail = detail_for(error)[:MAX_DETAIL_CHARS]
-    return Failure(reason_for(error).value, detail, step[:MAX_DETAIL_CHARS], runbook_link(error))
+    detail = detail_for(error)[:MAX_DETAIL_CHARACTERS]
+    return Failure(reason_for(error).value, detail, step[:MAX_DETAIL_CHARACTERS], runbook_link(error))
 
 
 def told_in_words(error: CheckpointError) -> str:

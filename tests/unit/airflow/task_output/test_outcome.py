@@ -18,7 +18,6 @@ from airflow.sdk.exceptions import (
 from milepost.airflow.operators.tasks import AbortCheckpointOperator
 from milepost.airflow.task_output.outcome import (
     FAILURE_KEY,
-    MAX_DETAIL_CHARS,
     REACTIONS,
     Failure,
     Reaction,
@@ -27,6 +26,7 @@ from milepost.airflow.task_output.outcome import (
     translate_errors,
 )
 from milepost.airflow.task_output.runbook_links import runbook_link
+from milepost.protocol.failure.failures import MAX_DETAIL_CHARACTERS
 from milepost.protocol.records import errors
 from milepost.protocol.records.errors import Action, CheckpointError
 from milepost.protocol.records.reasons import CheckpointFailureReason
@@ -152,7 +152,7 @@ def test_a_request_to_airflow_is_not_a_failure() -> None:
 
 def test_what_a_task_leaves_behind_is_bounded() -> None:
     _, pushed = told(RuntimeError("x" * 100_000))
-    assert len(pushed[FAILURE_KEY]["detail"]) == MAX_DETAIL_CHARS
+    assert len(pushed[FAILURE_KEY]["detail"]) == MAX_DETAIL_CHARACTERS
 
 
 def test_a_task_that_was_killed_left_nothing_and_the_abort_says_so() -> None:
