@@ -88,7 +88,7 @@ def built(spec: QualitySpec) -> list[Any]:
         from great_expectations.expectations import registry
     except _IMPORT_ERRORS as error:
         raise EnvironmentUnusable(
-            f"the quality gate cannot load Great Expectations: {error}",
+            f"the quality gate cannot load Great Expectations: {error}. Nothing was published.",
             hint=f"install what fits together: {install_command('quality')}",
         ) from error
     every = []
@@ -106,7 +106,8 @@ def built(spec: QualitySpec) -> list[Any]:
         try:
             every.append(kind(**expectation.arguments, severity=expectation.severity, meta={"number": number}))
         except (ValueError, TypeError) as error:  # pydantic's ValidationError is a ValueError
-            raise InvalidRequest(f"{where}: {_first_problem(error)}") from error
+            problem = _first_problem(error).rstrip(".")
+            raise InvalidRequest(f"{where}: {problem}. Nothing was published.") from error
     return every
 
 

@@ -66,7 +66,7 @@ def _loaded(signal: str, name: str) -> Any:
     found = entry_points(group=f"opentelemetry_{signal}_exporter", name=name)
     if not found:
         raise EnvironmentUnusable(
-            f"OTEL_{signal.upper()}_EXPORTER names {name!r}, which is not installed.",
+            f"OTEL_{signal.upper()}_EXPORTER names {name!r}, which is not installed. Nothing was run.",
             hint="install it, or name another",
         )
     return next(iter(found)).load()()
