@@ -322,6 +322,14 @@ class JobLog:
         return checkpoint_id
 
 
+def epochs(count: int, *, confirm: bool = True) -> JobLog:
+    """Return the log of a job after so many epochs of one session."""
+    log = JobLog()
+    for _ in range(count):
+        log.epoch(A, confirm=confirm)
+    return log
+
+
 def refused(
     log: JobLog, error: type[CheckpointError], call: Callable[[], object], match: str | None = None
 ) -> CheckpointError:

@@ -69,6 +69,10 @@ class LawJob:
     def master(self) -> JobMaster:
         return JobMaster(self.loaded)
 
+    def shown(self, sink: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a table, sorted."""
+        return sorted(tuple(row.values()) for row in self.master.read(sink).to_pylist())
+
     def land(self, source: str, rows: pa.Table) -> None:
         """Land rows as one object."""
         self.landed += 1

@@ -34,17 +34,10 @@ from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.manifest_state import JobStatus, ManifestState, Savepoint
 from milepost.protocol.retention.retention import RetentionPolicy, plan_retention, selected, subsumable
 from milepost.storage.layout import MANIFEST_PREFIX
-from tests.harness.jobs.job_log import A, B, JobLog, refused
+from tests.harness.jobs.job_log import A, B, JobLog, epochs, refused
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.stores.faulty_store import Effect, Fault, at
 from tests.harness.stores.job_stores import break_store
-
-
-def epochs(count: int) -> JobLog:
-    log = JobLog()
-    for _ in range(count):
-        log.epoch(A)
-    return log
 
 
 def ids(checkpoints: tuple[CompletedCheckpoint, ...]) -> list[int]:

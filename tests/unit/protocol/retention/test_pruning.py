@@ -9,28 +9,21 @@ import pytest
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.retention.pruning import look_is_due, may_be_listed, may_prune
 from milepost.protocol.retention.retention import minimum_grace_ms
-from tests.harness.jobs.job_log import TIMEOUT_MS, A, B, JobLog
+from tests.harness.jobs.job_log import TIMEOUT_MS, A, B, epochs
 
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
 
 
-def ended(epochs: int = 2) -> JobLog:
-    log = JobLog()
-    for _ in range(epochs):
-        log.epoch(A)
-    return log
-
-
 def test_files_go_after_the_grace_period_and_not_a_millisecond_before() -> None:
     """Whoever looked at the table before the listing has read what it found."""
-    state = ended().state
+    state = epochs(2).state
     listed = state.version - 1
     assert may_prune(state, None, listed, 1_000, 1_000 + GRACE_MS, GRACE_MS)
     assert not may_prune(state, None, listed, 1_000, 999 + GRACE_MS, GRACE_MS)
 
 
 def test_of_those_who_lead_only_one_that_was_granted_its_token_later_deletes() -> None:
-    log = ended()
+    log = epochs(2)
     leader = log.state.timeline().leader
     assert leader is not None and leader.session_id == A
     assert not may_prune(log.state, A, leader.token, 0, GRACE_MS, GRACE_MS), "its own listing"
@@ -42,7 +35,7 @@ def test_of_those_who_lead_only_one_that_was_granted_its_token_later_deletes() -
 
 
 def test_an_epoch_that_was_triggered_before_the_listing_keeps_the_files_until_it_ends() -> None:
-    log = ended()
+    log = epochs(2)
     log.trigger(B)
     listed = log.state.version
     assert not may_prune(log.state, None, listed, 0, GRACE_MS, GRACE_MS)
@@ -50,7 +43,7 @@ def test_an_epoch_that_was_triggered_before_the_listing_keeps_the_files_until_it
 
 
 def test_a_file_is_listed_only_below_a_checkpoint_that_this_job_has_ended() -> None:
-    log = ended(2)
+    log = epochs(2)
     token = FencingToken(2)
     assert may_be_listed(log.state, CheckpointId(2), token)
     assert not may_be_listed(log.state, CheckpointId(0), token)
@@ -68,7 +61,7 @@ def test_the_first_epoch_of_a_grace_period_looks_and_of_several_when_more_is_ret
     retained: int, periods: int
 ) -> None:
     """What a look costs grows with what is retained, so it comes less often."""
-    state = ended(retained).state
+    state = epochs(retained).state
     every_ms = periods * GRACE_MS
 
     def due(before_ms: int, newest_ms: int) -> bool:
@@ -84,5 +77,5 @@ def test_the_first_epoch_of_a_grace_period_looks_and_of_several_when_more_is_ret
 
 def test_the_first_epoch_of_a_job_looks_and_a_job_without_one_does_not() -> None:
     """Nothing before it says when the last look was."""
-    assert look_is_due(ended(1).state, GRACE_MS)
-    assert not look_is_due(ended(0).state, GRACE_MS)
+    assert look_is_due(epochs(1).state, GRACE_MS)
+    assert not look_is_due(epochs(0).state, GRACE_MS)

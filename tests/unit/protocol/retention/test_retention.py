@@ -13,7 +13,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.retention.lineage import ancestry, lineage
 from milepost.protocol.retention.retention import RetentionPolicy, selected, subsumable
-from tests.harness.jobs.job_log import A, B, JobLog
+from tests.harness.jobs.job_log import A, B, JobLog, epochs
 from tests.harness.jobs.models.lineage_model import HOUR_MS, kept_by_a_plain_reading
 
 SAMPLE = JobLog()
@@ -52,13 +52,6 @@ def test_a_wider_policy_keeps_all_that_a_narrower_one_keeps(
 def test_a_tier_below_nothing_is_refused(hourly: int, daily: int) -> None:
     with pytest.raises(InvalidRequest, match="at least 0 of each"):
         RetentionPolicy(1, hourly, daily)
-
-
-def epochs(count: int, *, confirm: bool = True) -> JobLog:
-    log = JobLog()
-    for _ in range(count):
-        log.epoch(A, confirm=confirm)
-    return log
 
 
 def test_a_lineage_has_no_hole_where_retention_has_taken_checkpoints() -> None:

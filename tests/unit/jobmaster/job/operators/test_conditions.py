@@ -59,13 +59,9 @@ def job(tmp_path: Path) -> LawJob:
     return job
 
 
-def shown(job: LawJob, sink: str = "totals") -> list[tuple[Any, ...]]:
-    return sorted(tuple(row.values()) for row in job.master.read(sink).to_pylist())
-
-
 def test_only_rows_of_which_a_condition_is_true_count(job: LawJob) -> None:
-    assert shown(job) == [("x", 3, 10, 1, 1), ("y", 2, 7, 1, 0), ("z", 1, None, 0, 0)]
-    assert [row[-1] for row in shown(job, "hourly")] == [1, 0, 0]
+    assert job.shown("totals") == [("x", 3, 10, 1, 1), ("y", 2, 7, 1, 0), ("z", 1, None, 0, 0)]
+    assert [row[-1] for row in job.shown("hourly")] == [1, 0, 0]
     assert job.master.read("late").column_names == SCHEMA.names
     job.check()
     job.backfill(2, ranges_per_epoch=1)
@@ -95,14 +91,14 @@ def test_a_row_that_is_taken_back_is_judged_as_when_it_came(tmp_path: Path) -> N
     job = LawJob.create(tmp_path / "job", document)
     job.land("a", rows(("x", 1, 1), ("x", 5, 2), ("y", None, 3), ("z", 9, 70)))
     job.run()
-    assert shown(job, "often") == [(3, 1, 2)]
+    assert job.shown("often") == [(3, 1, 2)]
     job.land("a", rows(("x", 5, 4), ("y", 7, 130)))
     job.set_parallelism(3)
     job.run(cut_short=True)
-    assert shown(job, "often") == [(3, 2, 2)]
+    assert job.shown("often") == [(3, 2, 2)]
     job.check()
     job.backfill(2, ranges_per_epoch=1)
-    assert shown(job, "often") == [(3, 2, 2)]
+    assert job.shown("often") == [(3, 2, 2)]
 
 
 def test_one_that_is_new_behind_updates_judges_all_rows_that_are_there(job: LawJob) -> None:
@@ -111,7 +107,7 @@ def test_one_that_is_new_behind_updates_judges_all_rows_that_are_there(job: LawJ
     job.land("a", rows(("y", 1, 140)))
     job.set_parallelism(2)
     job.run()
-    assert shown(job, "often") == [(3, 2, 1)]
+    assert job.shown("often") == [(3, 2, 1)]
 
 
 @pytest.mark.parametrize("condition", ["v > 2", "v  > 1 and k <> 'z'"])

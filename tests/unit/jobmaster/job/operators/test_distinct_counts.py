@@ -55,14 +55,10 @@ def job(tmp_path: Path) -> LawJob:
     return job
 
 
-def shown(job: LawJob, sink: str = "totals") -> list[tuple[Any, ...]]:
-    return sorted(tuple(row.values()) for row in job.master.read(sink).to_pylist())
-
-
 def test_values_count_once_whatever_epoch_and_subtask_they_come_to(job: LawJob) -> None:
     """Null counts for nothing, one NaN and one zero for all of theirs; a filter counts the values of its own rows."""
-    assert shown(job) == [("x", 6, 2, 2), ("y", 2, 1, 1)]
-    assert [row[-1] for row in shown(job, "hourly")] == [2, 1]
+    assert job.shown("totals") == [("x", 6, 2, 2), ("y", 2, 1, 1)]
+    assert [row[-1] for row in job.shown("hourly")] == [2, 1]
     job.check()
     job.backfill(2, ranges_per_epoch=1)
     job.check()

@@ -49,12 +49,8 @@ def job(tmp_path: Path) -> LawJob:
     return job
 
 
-def shown(job: LawJob, sink: str = "current") -> list[tuple[Any, ...]]:
-    return sorted(tuple(row.values()) for row in job.master.read(sink).to_pylist())
-
-
 def test_the_table_has_the_present_rows_and_state_the_deleted_keys_as_well(job: LawJob) -> None:
-    assert shown(job) == [("y", 2)]
+    assert job.shown("current") == [("y", 2)]
     state = {row["k"]: row for row in job.master.state("current").to_pylist()}
     assert {k: row["__tombstone"] for k, row in state.items()} == {"x": True, "y": False, "z": True}
     assert state["x"]["v"] is None and state["x"]["n"] == 2
@@ -62,7 +58,7 @@ def test_the_table_has_the_present_rows_and_state_the_deleted_keys_as_well(job: 
     job.backfill(2, ranges_per_epoch=1)
     job.check()
     job.rollback(1)
-    assert shown(job) == [("x", 1), ("y", 1)]
+    assert job.shown("current") == [("x", 1), ("y", 1)]
     job.run()
     job.check()
 
@@ -84,14 +80,14 @@ def test_a_table_that_was_out_of_the_spec_shows_no_key_that_was_deleted_meanwhil
     job.set_parallelism(2)
     job.land("a", rows(("u", 1, 1)))
     job.run()
-    assert shown(job, "beside") == shown(job) == [("u", 1), ("v", 3), ("y", 2)]
+    assert job.shown("beside") == job.shown("current") == [("u", 1), ("v", 3), ("y", 2)]
     job.rollback(2)
     job.run()
     job.run()
-    assert shown(job, "beside") == shown(job) == [("u", 1), ("v", 3), ("y", 2)]
+    assert job.shown("beside") == job.shown("current") == [("u", 1), ("v", 3), ("y", 2)]
     assert job.master.verify(None, deep=True).problems == ()
     job.backfill(3, ranges_per_epoch=1)
-    assert shown(job, "beside") == shown(job) == [("u", 1), ("v", 3), ("y", 2)]
+    assert job.shown("beside") == job.shown("current") == [("u", 1), ("v", 3), ("y", 2)]
 
 
 def test_a_table_that_begins_later_has_the_rows_that_are_there(job: LawJob) -> None:
@@ -99,7 +95,7 @@ def test_a_table_that_begins_later_has_the_rows_that_are_there(job: LawJob) -> N
     job.set_parallelism(2)
     job.land("a", rows(("w", 1, 1)))
     job.run()
-    assert shown(job, "again") == shown(job) == [("w", 1), ("y", 2)]
+    assert job.shown("again") == job.shown("current") == [("w", 1), ("y", 2)]
 
 
 @pytest.mark.parametrize("changed", [{"sequence_by": ["v"]}, {"key": ["n"], "columns": ["n"]}, {"delete_when": None}])
@@ -118,7 +114,7 @@ def test_a_column_that_is_added_is_null_until_its_row_changes(job: LawJob) -> No
     job.run()
     state = {row["k"]: row["t"] for row in job.master.state("current").to_pylist()}
     assert state["y"] is None and state["z"] is not None
-    assert [row[:2] for row in shown(job)] == [("y", 2), ("z", 3)]
+    assert [row[:2] for row in job.shown("current")] == [("y", 2), ("z", 3)]
 
 
 def test_deletes_may_begin(tmp_path: Path) -> None:
@@ -127,9 +123,9 @@ def test_deletes_may_begin(tmp_path: Path) -> None:
     job.set_parallelism(1)
     job.land("a", rows(("x", -1, 1), ("y", 1, 1)))
     job.run()
-    assert shown(job) == [("x", -1), ("y", 1)]
+    assert job.shown("current") == [("x", -1), ("y", 1)]
     job.document["operators"][0]["delete_when"] = "v < 0"
     job.set_parallelism(1)
     job.land("a", rows(("y", -1, 2), ("x", -5, 0)))
     job.run()
-    assert shown(job) == [("x", -1)], "what came before stays as it was judged"
+    assert job.shown("current") == [("x", -1)], "what came before stays as it was judged"

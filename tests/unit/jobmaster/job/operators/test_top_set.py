@@ -55,17 +55,13 @@ def job(tmp_path: Path) -> LawJob:
     return job
 
 
-def shown(job: LawJob, sink: str) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row.values()) for row in job.master.read(sink).to_pylist())
-
-
 def test_sums_are_of_the_rows_that_are_first_now(job: LawJob) -> None:
-    assert shown(job, "sums") == [("x", 14), ("y", 3)]
-    assert shown(job, "first") == [("x", 5, 1), ("y", 1, 1)]
+    assert job.shown("sums") == [("x", 14), ("y", 3)]
+    assert job.shown("first") == [("x", 5, 1), ("y", 1, 1)]
     job.check()
     job.rollback(1)
-    assert shown(job, "sums") == [("x", 6), ("y", 2)]
+    assert job.shown("sums") == [("x", 6), ("y", 2)]
     job.run()
     job.backfill(2, ranges_per_epoch=1)
-    assert shown(job, "sums") == [("x", 14), ("y", 3)]
+    assert job.shown("sums") == [("x", 14), ("y", 3)]
     job.check()

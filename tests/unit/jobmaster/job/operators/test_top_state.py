@@ -42,12 +42,8 @@ def job(tmp_path: Path) -> LawJob:
     return job
 
 
-def shown(job: LawJob, sink: str = "first") -> list[tuple[Any, ...]]:
-    return sorted(tuple(row.values()) for row in job.master.read(sink).to_pylist())
-
-
 def test_the_table_has_the_present_ranking_and_state_the_rows_behind_it(job: LawJob) -> None:
-    assert shown(job) == [("x", 2, 2), ("x", 3, 1), ("y", 1, 1), ("z", 1, 1)]
+    assert job.shown("first") == [("x", 2, 2), ("x", 3, 1), ("y", 1, 1), ("z", 1, 1)]
     assert job.master.state("first").num_rows == 4
     job.check()
     job.backfill(2, ranges_per_epoch=1)
@@ -59,7 +55,7 @@ def test_a_table_that_begins_later_has_all_ranks(job: LawJob) -> None:
     job.set_parallelism(2)
     job.land("a", rows(("z", 0)))
     job.run()
-    assert shown(job, "again") == shown(job) and ("z", 0, 2) in shown(job)
+    assert job.shown("again") == job.shown("first") and ("z", 0, 2) in job.shown("first")
 
 
 @pytest.mark.parametrize("changed", [{"n": 3}, {"order_by": ["v"]}])
@@ -84,17 +80,17 @@ def test_ranks_are_those_of_the_aggregates_own_table_through_rollbacks_and_backf
         job.land("a", rows(*((key, 1) for key in keys)))
         job.set_parallelism(parallelism)
         job.run()
-        assert shown(job) == ranks(job)
+        assert job.shown("first") == ranks(job)
     assert {row["_op"] for row in job.master.read("first_changelog").to_pylist()} == {"upsert", "delete"}
     job.rollback(2)
-    assert shown(job) == ranks(job) == [("x", 2, 1), ("y", 2, 2), ("z", 1, 1)]
+    assert job.shown("first") == ranks(job) == [("x", 2, 1), ("y", 2, 2), ("z", 1, 1)]
     job.run()
     job.backfill(1, ranges_per_epoch=2)
-    assert shown(job) == ranks(job)
+    assert job.shown("first") == ranks(job)
 
 
 def ranks(job: LawJob) -> list[tuple[Any, ...]]:
     """The first two keys of each number, of the totals that their own table shows."""
-    totals = sorted((n, k) for k, n in shown(job, "totals_upsert"))
+    totals = sorted((n, k) for k, n in job.shown("totals_upsert"))
     places = [(k, n, sum(m == n and j <= k for m, j in totals)) for n, k in totals]
     return sorted(one for one in places if one[-1] <= 2)

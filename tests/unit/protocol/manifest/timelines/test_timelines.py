@@ -20,14 +20,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.ids import CheckpointId, SessionId, session_digest
 from milepost.protocol.records.manifest_state import JobStatus, Reconciliation, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from tests.harness.jobs.job_log import AIR_1, RUN_1, A, B, JobLog, refused
-
-
-def epochs(count: int, *, confirm: bool = True) -> JobLog:
-    log = JobLog()
-    for _ in range(count):
-        log.epoch(A, confirm=confirm)
-    return log
+from tests.harness.jobs.job_log import AIR_1, RUN_1, A, B, JobLog, epochs, refused
 
 
 def roles(log: JobLog) -> dict[str, str]:

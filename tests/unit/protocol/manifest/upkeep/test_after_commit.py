@@ -24,16 +24,9 @@ from milepost.protocol.retention.retention import (
     subsumable,
     unreferenced,
 )
-from tests.harness.jobs.job_log import TIMEOUT_MS, A, B, JobLog, refused
+from tests.harness.jobs.job_log import TIMEOUT_MS, A, B, JobLog, epochs, refused
 
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
-
-
-def epochs(count: int) -> JobLog:
-    log = JobLog()
-    for _ in range(count):
-        log.epoch(A)
-    return log
 
 
 def run_key(checkpoint_id: int, token: int, name: str = "state/carriers/run.parquet") -> str:

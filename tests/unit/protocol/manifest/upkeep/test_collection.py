@@ -7,7 +7,7 @@ from milepost.protocol.manifest.transaction.events import GarbageListed
 from milepost.protocol.manifest.upkeep.collection import MAX_LISTED
 from milepost.protocol.records.errors import CommitConflict, ProtocolViolation
 from milepost.protocol.retention.retention import collectable, deletable, minimum_grace_ms
-from tests.harness.jobs.job_log import TIMEOUT_MS, A, B, JobLog, refused
+from tests.harness.jobs.job_log import TIMEOUT_MS, A, B, JobLog, epochs, refused
 
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
 
@@ -16,15 +16,8 @@ def stray(checkpoint_id: int = 1, token: int = 2, name: str = "late.parquet") ->
     return f"chk-{checkpoint_id:020d}/t{token:020d}/{name}"
 
 
-def ended(epochs: int = 2) -> JobLog:
-    log = JobLog()
-    for _ in range(epochs):
-        log.epoch(A)
-    return log
-
-
 def test_a_session_that_leads_nothing_lists_what_a_walk_of_this_version_did_not_reach() -> None:
-    log = ended()
+    log = epochs(2)
     leader = log.state.timeline().leader
     version = log.state.version
     answer = log.list_garbage(B, (stray(),))
@@ -39,14 +32,14 @@ def test_a_session_that_leads_nothing_lists_what_a_walk_of_this_version_did_not_
 
 def test_a_walk_of_an_older_version_proves_nothing() -> None:
     """I1, I8: between the walk and the transition there is no version."""
-    log = ended()
+    log = epochs(2)
     version = log.state.version
     log.trigger(B)
     refused(log, CommitConflict, lambda: log.list_garbage(A, (stray(),), walked_version=version), "Walk again")
 
 
 def test_what_could_be_live_cannot_be_listed() -> None:
-    log = ended()
+    log = epochs(2)
     head = log.state.head()
     assert head is not None
     refused(log, ProtocolViolation, lambda: log.list_garbage(B, (head.metadata.key,)), "nothing retained names")
@@ -58,7 +51,7 @@ def test_what_could_be_live_cannot_be_listed() -> None:
 
 def test_the_list_is_bounded() -> None:
     """I2: the manifest value stays small."""
-    log = ended()
+    log = epochs(2)
     many = tuple(stray(name=f"{number}.parquet") for number in range(MAX_LISTED + 1))
     refused(log, ProtocolViolation, lambda: log.list_garbage(B, many), "at most 1000")
     assert isinstance(log.list_garbage(B, many[:MAX_LISTED]), Transition)
@@ -66,7 +59,7 @@ def test_the_list_is_bounded() -> None:
 
 def test_an_entry_is_collected_after_the_grace_period_without_any_later_leader() -> None:
     """I8: a job that nobody runs any more can be cleaned; the leader's rule alone would wait for a leader for ever."""
-    log = ended()
+    log = epochs(2)
     log.list_garbage(B, (stray(),))
     entry = log.state.garbage[-1]
     log.now_ms = entry.since_ms + GRACE_MS - 1
@@ -83,7 +76,7 @@ def test_an_entry_is_collected_after_the_grace_period_without_any_later_leader()
 
 def test_an_epoch_that_was_triggered_before_the_listing_keeps_the_entry_until_it_ends() -> None:
     """I8: it may still look at what it saw when it began, however often it was tried again since."""
-    log = ended()
+    log = epochs(2)
     log.trigger(A)
     log.list_garbage(B, (stray(),))
     entry = log.state.garbage[-1]
