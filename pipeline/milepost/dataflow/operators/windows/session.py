@@ -39,7 +39,7 @@ from milepost.dataflow.operators.windows.session_updates import EMITTED_COLUMN, 
 from milepost.dataflow.operators.windows.session_values import forget_values, move_values
 from milepost.dataflow.operators.windows.spans import joined_spans
 from milepost.dataflow.operators.windows.window import StateTables, WindowRun
-from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows
+from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows, microseconds
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.state_columns import BEGINS_NULL, EXPIRES_COLUMN, TIMER_COLUMN
 from milepost.spec.graph.edges import WINDOW_START
@@ -128,7 +128,7 @@ class SessionWindowByKey:
         found = state.lookup_all(distinct)
         known = found.take([WINDOW_START, TIMER_COLUMN])
         owners = np.concatenate([found.owners, owners])
-        starts = np.concatenate([_microseconds(known, WINDOW_START), times])
+        starts = np.concatenate([microseconds(known, WINDOW_START), times])
         ends = np.concatenate([known.column(TIMER_COLUMN).to_numpy(), times + self._gap_us])
         sessions = joined_spans(owners, starts, ends)
         before = len(found.owners)
@@ -185,7 +185,3 @@ class FinalSessionsRun(WindowRun):
         fired = super().finish(firing_us)
         self._sessions.forget(firing_us, self._tables)
         return fired
-
-
-def _microseconds(rows: pa.Table, column: str) -> Ints:
-    return rows.column(column).cast(pa.int64()).to_numpy()

@@ -42,7 +42,7 @@ from milepost.dataflow.operators.rows.columns import (
 from milepost.dataflow.operators.windows.pane_values import PaneValues
 from milepost.dataflow.operators.windows.window import StateTables
 from milepost.dataflow.operators.windows.window_bounds import CalendarSlides, FixedSlides
-from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows, not_between
+from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows, microseconds, not_between
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, is_beyond
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN, TIMER_EVERY
 from milepost.spec.graph.edges import WINDOW_START
@@ -124,7 +124,7 @@ class SlidingWindowByKey:
 
     def first_ends(self, panes: Panes) -> Ints:
         """Return of each pane the first window that its rows count for."""
-        return self.ending(_microseconds(panes.rows, FIRST_END))
+        return self.ending(microseconds(panes.rows, FIRST_END))
 
     def last_ends(self, panes: Panes) -> Ints:
         """Return of each pane the last window that it is in."""
@@ -140,12 +140,12 @@ class SlidingWindowByKey:
         for one in self.windowed.aggregates.distinct:
             values = tables[one.name].lookup_all(keys)
             rows = values.take([VALUE_COLUMN, PANE_START, FIRST_END])
-            first, last = self.ending(_microseconds(rows, FIRST_END)), self._last_end(rows)
+            first, last = self.ending(microseconds(rows, FIRST_END)), self._last_end(rows)
             found[one.counted] = PaneValues.of(values.owners, rows.column(VALUE_COLUMN), first, last + 1)
         return found
 
     def _last_end(self, rows: pa.Table) -> Ints:
-        return self.slides.of(_microseconds(rows, PANE_START)) + self.slides.panes
+        return self.slides.of(microseconds(rows, PANE_START)) + self.slides.panes
 
     def _fold(self, rows: pa.Table, panes: Ints, first_ends: Ints, tables: StateTables) -> pa.Table:
         keys = key_columns(rows, self.routing_key)
@@ -235,7 +235,7 @@ class Panes:
 
     @classmethod
     def of(cls, rows: pa.Table, owners: Ints, values: Mapping[str, PaneValues]) -> Panes:
-        order = np.lexsort((_microseconds(rows, FIRST_END), _microseconds(rows, PANE_START)))
+        order = np.lexsort((microseconds(rows, FIRST_END), microseconds(rows, PANE_START)))
         return cls(rows.take(pa.array(order)), owners[order], values)
 
 
@@ -336,10 +336,6 @@ class SlidingRun:
         every = Panes.of(found.take(operator.state_schema.names), found.owners, values)
         until = Wanted(operator.first_ends(every), np.minimum(operator.last_ends(every), wanted.ends[1]))
         return operator.merged(every, until, only=wanted.of(owners))
-
-
-def _microseconds(rows: pa.Table, column: str) -> Ints:
-    return rows.column(column).cast(pa.int64()).to_numpy()
 
 
 def _places(counts: Ints) -> Ints:

@@ -24,7 +24,7 @@ from milepost.dataflow.operators.rows.changed import ChangedKeys
 from milepost.dataflow.operators.rows.columns import UTC_MICROSECONDS, distinct_columns, key_columns
 from milepost.dataflow.operators.rows.fired import fired_rows
 from milepost.dataflow.operators.windows.window_bounds import CalendarWindows, FixedWindows
-from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows, not_between
+from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows, microseconds, not_between
 from milepost.protocol.exchange.watermarks import is_beyond
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN
 from milepost.spec.graph.edges import WINDOW_START
@@ -99,7 +99,7 @@ class TumblingWindowByKey:
         aggregates = self.windowed.aggregates
         rows = aggregates.flagged(keys, rows, tables, self._windows.ends(starts) + self.emission.lateness_us)
         windows, changed = aggregates.fold(keys, rows, tables[ONLY_TABLE])
-        ends = self._windows.ends(changed.column(WINDOW_START).cast(pa.int64()).to_numpy())
+        ends = self._windows.ends(microseconds(changed, WINDOW_START))
         changed = changed.append_column(TIMER_COLUMN, pa.array(ends))
         changed = changed.append_column(EXPIRES_COLUMN, pa.array(ends + self.emission.lateness_us))
         windows.put(changed)
