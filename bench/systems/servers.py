@@ -15,7 +15,7 @@ from pathlib import Path
 from milepost.spark.driver.engines import connect_server
 from milepost.spark.driver.engines.session import properties_text
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
-from scripts.processes import PYTHON_PATH
+from scripts.processes import PYTHON_PATH, free_port
 
 _STARTED_WITHIN_S = 180.0
 
@@ -56,13 +56,6 @@ class Server:
         self._process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=30)
-
-
-def free_port() -> int:
-    """A port of loopback that nobody has now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _reached(port: int) -> dict[str, str]:

@@ -43,6 +43,10 @@ class IcebergCase(SinkCase):
         except NoSuchTableError:
             return
 
+    def loaded(self, root: Path) -> Table:
+        """Return the table as it is now, for another client of its catalog."""
+        return SqlCatalog("milepost", uri=self.catalog_uri(self.table_store(root))).load_table(TABLE)
+
 
 class ForeignIceberg(IcebergCase):
     """With somebody else who makes the table and adds rows."""
@@ -57,10 +61,7 @@ class ForeignIceberg(IcebergCase):
             self.append_foreign(root, table)
 
     def append_foreign(self, root: Path, table: pa.Table) -> None:
-        self._loaded(root).append(table)
+        self.loaded(root).append(table)
 
     def engine_rows(self, root: Path) -> Pairs:
-        return pairs(self._loaded(root).scan().to_arrow())
-
-    def _loaded(self, root: Path) -> Table:
-        return SqlCatalog("milepost", uri=self.catalog_uri(self.table_store(root))).load_table(TABLE)
+        return pairs(self.loaded(root).scan().to_arrow())

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import Table
 
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.protocol.records.locations import file_url
@@ -20,7 +18,7 @@ from tests.conformance.sinks.contract.sink import SinkTests
 from tests.conformance.sinks.contract.small_files import SmallFilesTests
 from tests.conformance.sinks.contract.strangers import SinkStrangerTests
 from tests.conformance.sinks.contract.timelines import SinkTimelineTests
-from tests.conformance.sinks.formats.iceberg_sink import TABLE, IcebergCase
+from tests.conformance.sinks.formats.iceberg_sink import IcebergCase
 from tests.harness.readers.reading_engines import ReadingEngines
 from tests.harness.stores.tables.iceberg_writers import compact
 
@@ -63,27 +61,21 @@ class TestDeletes(LocalCase, SinkDeleteTests):
         self.engines = reading_engines
 
     def seen(self, root: Path) -> Pairs:
-        newest = self._table(root).metadata_location
+        newest = self.loaded(root).metadata_location
         return pairs(self.engines.read("duckdb", newest, table_format="iceberg"))
-
-    def _table(self, root: Path) -> Table:
-        return SqlCatalog("milepost", uri=self.catalog_uri(self.table_store(root))).load_table(TABLE)
 
 
 class TestForeign(LocalCase, SinkForeignTests):
     """Others write by the library itself, as another client of the catalog."""
 
     def append_foreign(self, root: Path, table: pa.Table) -> None:
-        self._table(root).append(table)
+        self.loaded(root).append(table)
 
     def compact_foreign(self, root: Path) -> None:
-        compact(self._table(root))
+        compact(self.loaded(root))
 
     def delete_foreign(self, root: Path, key: int) -> None:
-        self._table(root).delete(f"k = {key}")
+        self.loaded(root).delete(f"k = {key}")
 
     def engine_rows(self, root: Path) -> Pairs:
-        return pairs(self._table(root).scan().to_arrow())
-
-    def _table(self, root: Path) -> Table:
-        return SqlCatalog("milepost", uri=self.catalog_uri(self.table_store(root))).load_table(TABLE)
+        return pairs(self.loaded(root).scan().to_arrow())
