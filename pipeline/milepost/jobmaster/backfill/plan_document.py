@@ -13,7 +13,7 @@ from milepost.jobmaster.backfill.plan import ApprovedBackfill, BackfillPlan
 from milepost.jobmaster.backfill.replay import RecordedRange
 from milepost.jobmaster.compatibility.preflight import preflight
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.leadership.table_previews import SilentSink, SinkPreview, preview_sinks
+from milepost.jobmaster.leadership.table_previews import SilentSink, SinkPreview, dropped_sink, preview_sinks
 from milepost.protocol.records.ids import checkpoint_name
 from milepost.protocol.records.stored_fields import StoredName
 from milepost.protocol.retention.lineage import lineage
@@ -227,6 +227,5 @@ def _text(document: BackfillDocument) -> Iterator[str]:
             "made again"
         )
         yield from (f"cannot be undone: sink {name}: {limit}" for limit in sink.cannot_undo)
-    for name in document.skipped_sinks:
-        yield f"sink {name} is not in the spec any more: its table stays as it is; it follows when the sink comes back"
+    yield from map(dropped_sink, document.skipped_sinks)
     yield "until the last step the live timeline goes on; what it completes meanwhile is replayed too"

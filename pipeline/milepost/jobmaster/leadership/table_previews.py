@@ -91,3 +91,8 @@ def check_tables_can_follow(context: JobContext, target: CheckpointMetadata | No
             table_at(context, spec.name, contents).check(contents)
         except SINK_UNAVAILABLE:
             continue
+
+
+def dropped_sink(name: str) -> str:
+    """Return what becomes of the table of a sink that the spec has dropped."""
+    return f"sink {name} is not in the spec any more: its table stays as it is; it follows when the sink comes back"

@@ -12,7 +12,13 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.leadership.table_previews import SilentSink, SinkPreview, check_positions, preview_sinks
+from milepost.jobmaster.leadership.table_previews import (
+    SilentSink,
+    SinkPreview,
+    check_positions,
+    dropped_sink,
+    preview_sinks,
+)
 from milepost.jobmaster.rollback.inputs import InputSize, consumed_since, read_again
 from milepost.jobmaster.rollback.other_tables import OtherTable, leaves, other_tables
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
@@ -325,11 +331,6 @@ def _not_undone(previews: Mapping[str, SinkPreview | SilentSink], skipped: Seque
         else:
             yield from (f"sink {name}: {limit}" for limit in preview.undo_limits)
     yield from map(dropped_sink, skipped)
-
-
-def dropped_sink(name: str) -> str:
-    """Return what becomes of the table of a sink that the spec has dropped."""
-    return f"sink {name} is not in the spec any more: its table stays as it is; it follows when the sink comes back"
 
 
 def _text(plan: RollbackPlan) -> Iterator[str]:

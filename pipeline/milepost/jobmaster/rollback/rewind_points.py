@@ -22,9 +22,10 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import contents_at
+from milepost.jobmaster.leadership.table_previews import dropped_sink
 from milepost.jobmaster.rollback.inputs import InputSize, forgotten, passed_over
 from milepost.jobmaster.rollback.other_tables import OtherTable, other_tables
-from milepost.jobmaster.rollback.plan import StateRows, dropped_sink, state_rows
+from milepost.jobmaster.rollback.plan import StateRows, state_rows
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import Busy, CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId

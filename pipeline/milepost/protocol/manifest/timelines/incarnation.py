@@ -81,6 +81,16 @@ def dirty_results(results: tuple[JobResult, ...]) -> tuple[JobResult, ...]:
     return tuple(result for result in results if result.clean_up is CleanUp.DIRTY)
 
 
+def check_clean(state: ManifestState, what: str) -> None:
+    """No clean-up of an incarnation waits. Raises JobNotRunnable."""
+    if dirty_results(state.results):
+        raise JobNotRunnable(
+            f"job {state.job}: {what} refused: it is {state.status.name}, and the clean-up of incarnation"
+            f" {state.incarnation} is not over. Nothing was written.",
+            hint=f"milepost cancel {state.job} finishes it",
+        )
+
+
 def with_dirty(results: tuple[JobResult, ...], result: JobResult) -> tuple[JobResult, ...]:
     """Return the results with a new, dirty one.
 
@@ -225,12 +235,7 @@ def start(state: ManifestState, request: StartRequest, now_ms: int) -> Answer:
         return AlreadyDone(Outcome.ALREADY_RUNNING, f"job {state.job} is running: there is nothing to start")
     if state.status is JobStatus.FAILED:
         raise _failed(state, "start")
-    if dirty_results(state.results):
-        raise JobNotRunnable(
-            f"job {state.job} is {state.status.name}, and the clean-up of incarnation {state.incarnation} is not over."
-            " Nothing was written.",
-            hint=f"milepost cancel {state.job} finishes it",
-        )
+    check_clean(state, "start")
     incarnation = state.incarnation + 1
     return advance(
         state,

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from milepost.protocol.failure.failures import printable_detail
 from milepost.protocol.manifest.timelines.aborts import given_up
-from milepost.protocol.manifest.timelines.incarnation import dirty_results
+from milepost.protocol.manifest.timelines.incarnation import check_clean
 from milepost.protocol.manifest.transaction.answers import (
     AlreadyDone,
     Answer,
@@ -47,7 +47,6 @@ from milepost.protocol.records.errors import (
     Busy,
     CommitConflict,
     InvalidRequest,
-    JobNotRunnable,
     NotFound,
     ProtocolViolation,
 )
@@ -90,7 +89,7 @@ def rollback(state: ManifestState, request: RollbackRequest, now_ms: int) -> Ans
             request.to,
         )
     _check_retained(state, request.to, "rollback")
-    _check_clean(state, "rollback")
+    check_clean(state, "rollback")
     owner = owner_of(state, request.to)
     taken = [one for one in state.timelines if one is live or (_is_fork(one) and one.timeline_id == owner)]
     for timeline in taken:
@@ -118,7 +117,7 @@ def fast_forward(state: ManifestState, request: FastForwardRequest, now_ms: int)
     if live.timeline_id == request.fork:
         return AlreadyDone(Outcome.ALREADY_LIVE, f"job {state.job}: timeline {request.fork} is the live one", live.head)
     fork_ = open_timeline(state, request.fork, "fast-forward")
-    _check_clean(state, "fast-forward")
+    check_clean(state, "fast-forward")
     check_not_ended(state)
     for timeline in (live, fork_):
         _check_idle(state, timeline, "fast-forward")
@@ -357,15 +356,6 @@ def _check_retained(state: ManifestState, checkpoint_id: CheckpointId, what: str
             " and 0, the empty state. Nothing was written.",
             checkpoint_id=checkpoint_id,
             retained=retained,
-        )
-
-
-def _check_clean(state: ManifestState, what: str) -> None:
-    if dirty_results(state.results):
-        raise JobNotRunnable(
-            f"job {state.job}: {what} refused: it is {state.status.name}, and the clean-up of incarnation"
-            f" {state.incarnation} is not over. Nothing was written.",
-            hint=f"milepost cancel {state.job} finishes it",
         )
 
 
