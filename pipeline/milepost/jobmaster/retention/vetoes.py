@@ -21,13 +21,11 @@ from milepost.protocol.manifest.transaction.requests import AbortRequest
 from milepost.protocol.records.checkpoints import ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, NotFound
 from milepost.protocol.records.layout import VETOES_PREFIX, is_veto_key, staged_veto_key, veto_key
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.records.reasons import OF_THE_GATE
 from milepost.protocol.retention.retention import veto_retention_ms
 from milepost.storage.checked import handle_of, read_handle
 
 _LOG = logging.getLogger(__name__)
-
-_GATE = (CheckpointFailureReason.QUALITY_GATE_FAILED, CheckpointFailureReason.QUALITY_GATE_ERROR)
 
 
 def stage_veto(
@@ -50,7 +48,7 @@ def stage_veto(
 
 def with_veto(context: JobContext, request: AbortRequest) -> AbortRequest:
     """Return the request of an abort, with what the gate refused, which is durable now; without, if that fails."""
-    if request.reason not in _GATE:
+    if request.reason not in OF_THE_GATE:
         return request
     try:
         found = find_pending(context.head().state, request.checkpoint_id)

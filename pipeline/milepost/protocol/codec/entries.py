@@ -10,9 +10,8 @@ from typing import Any
 
 from milepost.protocol.codec.log_entries import LogEntry, LoggedEvent, Tombstone, TombstoneRow, from_row, to_row
 from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
-from milepost.protocol.codec.records import dump, from_json, load_document, load_row, to_json
+from milepost.protocol.codec.records import EVENT_NAMES, dump, from_json, load_document, load_row, to_json
 from milepost.protocol.manifest.invariants import faults
-from milepost.protocol.manifest.transaction.events import EVENT_TYPES
 from milepost.protocol.records.errors import StateCorrupt
 
 FORMAT = "milepost.entry/3"
@@ -25,8 +24,6 @@ _PACKED = ("aborted_sessions", "checkpoints", "completed_sessions", "garbage", "
 
 EVENT_BYTES = 16 << 10
 """In so many bytes from the beginning of an entry on its event ends, but for a few that name hundreds of things."""
-
-_EVENT_NAMES = {event.__name__ for event in EVENT_TYPES}
 
 
 def encode_entry(entry: LogEntry) -> bytes:
@@ -108,7 +105,7 @@ def _decode_tombstone(row: list[Any], what: str) -> Tombstone:
     kind: Any = TombstoneRow
     try:
         tombstone = from_row(from_json(kind, row, f"{what}: tombstone"))
-        if tombstone.event not in _EVENT_NAMES:
+        if tombstone.event not in EVENT_NAMES:
             raise ValueError(f"no event is a {tombstone.event!r}")
     except ValueError as error:
         raise StateCorrupt(f"{what}: tombstone: {error}. Nothing was changed.") from error

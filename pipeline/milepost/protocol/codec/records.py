@@ -47,7 +47,7 @@ RESTORE = "Restore this object, or roll back to an older checkpoint."
 _PLAIN = {*SCALARS, NoneType}
 """Types of values that are JSON as they are."""
 
-_EVENT_NAMES = {event.__name__ for event in EVENT_TYPES}
+EVENT_NAMES = {event.__name__ for event in EVENT_TYPES}
 
 
 def encode(record: object) -> bytes:
@@ -198,7 +198,7 @@ def _form_of(kind: type) -> _Form | None:
     """Return the stored form of a dataclass; None for another type."""
     if not is_dataclass(kind):
         return None
-    constants: dict[str, object] = {EVENT_TAG: kind.__name__} if kind.__name__ in _EVENT_NAMES else {}
+    constants: dict[str, object] = {EVENT_TAG: kind.__name__} if kind.__name__ in EVENT_NAMES else {}
     if hasattr(kind, "stored_format"):
         constants[FORMAT_KEY] = kind.stored_format
     plan = tuple((field.key, field.name, field.write, field.as_is, field.if_known) for field in fields_of(kind))

@@ -90,21 +90,26 @@ COUNTED_BY_FLINK: frozenset[CheckpointFailureReason] = frozenset(
 )
 """The only five of Flink's 24 that its failure manager counts."""
 
-COUNTED: frozenset[CheckpointFailureReason] = COUNTED_BY_FLINK | {
-    _R.QUALITY_GATE_FAILED,
-    _R.QUALITY_GATE_ERROR,
-    _R.SOURCE_OBJECT_CHANGED,
-    _R.SOURCE_OBJECT_MISSING,
-    _R.BAD_RECORD,
-    _R.SQL_ERROR,
-    _R.OPERATOR_ERROR,
-    _R.SINK_PREPARE_FAILED,
-    _R.CHANNEL_INCOMPLETE,
-    _R.CHANNEL_DIGEST_MISMATCH,
-    _R.ATTEMPTS_MIXED,
-    _R.ACKNOWLEDGEMENT_MISSING,
-    _R.STATE_CORRUPT,
-}
+OF_THE_GATE: frozenset[CheckpointFailureReason] = frozenset({_R.QUALITY_GATE_FAILED, _R.QUALITY_GATE_ERROR})
+"""The gate looked at all rows of the epoch, and did not let them through."""
+
+COUNTED: frozenset[CheckpointFailureReason] = (
+    COUNTED_BY_FLINK
+    | OF_THE_GATE
+    | {
+        _R.SOURCE_OBJECT_CHANGED,
+        _R.SOURCE_OBJECT_MISSING,
+        _R.BAD_RECORD,
+        _R.SQL_ERROR,
+        _R.OPERATOR_ERROR,
+        _R.SINK_PREPARE_FAILED,
+        _R.CHANNEL_INCOMPLETE,
+        _R.CHANNEL_DIGEST_MISMATCH,
+        _R.ATTEMPTS_MIXED,
+        _R.ACKNOWLEDGEMENT_MISSING,
+        _R.STATE_CORRUPT,
+    }
+)
 """Flink's five and ours of the same nature: a subtask declined, or the checkpoint could not be finalized."""
 
 RESERVED: dict[CheckpointFailureReason, str] = {

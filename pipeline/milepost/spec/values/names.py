@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable
 
 from milepost.protocol.records.ids import JOB_NAME_PATTERN
+from milepost.protocol.records.locations import CONTROL
 
 _NODE = re.compile(r"[a-z](?:[a-z0-9]|_(?!_)){0,62}")
 _SINK = re.compile(r"[a-z](?:[a-z0-9-]|_(?!_)){0,62}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def check_job_name(name: str) -> str:
@@ -36,7 +36,7 @@ def check_sink_name(name: str) -> str:
 
 def check_column_name(name: str) -> str:
     """Return `name` if a column may have it. Names that begin with "__" are ours. Raises ValueError."""
-    if not name or len(name) > 255 or _CONTROL.search(name) or "`" in name or name.startswith("__"):
+    if not name or len(name) > 255 or CONTROL.search(name) or "`" in name or name.startswith("__"):
         raise ValueError(f'{name!r} is not a column name: 1 to 255 characters, no "`", not beginning with "__"')
     return name
 

@@ -21,7 +21,7 @@ from milepost.protocol.records.checkpoints import (
     PendingCheckpoint,
     Run,
 )
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.records.reasons import OF_THE_GATE, CheckpointFailureReason
 from milepost.protocol.records.stored_fields import Known
 
 _FIGURES = (
@@ -29,9 +29,6 @@ _FIGURES = (
     *("objects", "checkpointed_bytes", "full_bytes", "watermark", "quality"),
 )
 """What a report takes of a summary as it is."""
-
-
-_JUDGED = (CheckpointFailureReason.QUALITY_GATE_FAILED, CheckpointFailureReason.QUALITY_GATE_ERROR)
 
 
 _RUN_AGAIN = "Run again: what it was to read is new input still."
@@ -135,7 +132,7 @@ def aborted_report(event: CheckpointAborted) -> CheckpointReport:
     expected = len(event.pending.expected)
     return replace(
         pending,
-        acks=Acks(expected, expected) if event.reason in _JUDGED else pending.acks,
+        acks=Acks(expected, expected) if event.reason in OF_THE_GATE else pending.acks,
         status=CheckpointStatus.ABORTED.value,
         duration_ms=event.at_ms - event.pending.trigger_time_ms,
         failure_reason=event.reason.value,
