@@ -10,6 +10,9 @@ from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStor
 
 T = TypeVar("T")
 
+WRITES = ("put", "create", "delete")
+"""Operations that change what is stored."""
+
 
 class CalledStore:
     """The inner store, reached through `_call` alone; only its clock is asked directly."""

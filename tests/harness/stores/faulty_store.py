@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore
-from tests.harness.stores.called_store import CalledStore
+from tests.harness.stores.called_store import WRITES, CalledStore
 
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ class FaultyStore(CalledStore):
 
     def _done(self, operation: str, key: str, call: Callable[[], T]) -> T:
         answer = call()
-        if operation in ("put", "create", "delete"):
+        if operation in WRITES:
             with self._lock:
                 self.writes.append((operation, key))
         return answer

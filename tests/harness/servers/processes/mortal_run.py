@@ -27,9 +27,9 @@ from milepost.jobmaster.job import context as job_context
 from milepost.jobmaster.job.input import next_input as epoch_inputs
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
+from tests.harness.stores.called_store import WRITES
 from tests.harness.stores.hooked_store import HookedStore
 
-WRITES = ("put", "create", "delete")
 PROBES = "_probe/"
 """What a process tries a store with, before it uses it."""
 

@@ -18,12 +18,11 @@ from typing import TypeVar
 from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
 from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from tests.harness.stores.called_store import CalledStore
+from tests.harness.stores.called_store import WRITES, CalledStore
 
 T = TypeVar("T")
 
 WAIT_S = 240.0
-WRITES = ("put", "create", "delete")
 
 
 class Crashed(BaseException):

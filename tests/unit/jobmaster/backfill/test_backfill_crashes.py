@@ -13,11 +13,11 @@ from milepost.protocol.records.layout import SINKS_PREFIX
 from milepost.protocol.records.manifest_state import TimelineRole
 from milepost.protocol.retention.lineage import open_forks
 from tests.harness.jobs.sparkless.backfill_job import BackfillJob, mortal_session
+from tests.harness.stores.called_store import WRITES
 from tests.harness.stores.job_stores import hook_stores
 
 pytestmark = pytest.mark.long
 
-_WRITES = ("put", "create", "delete")
 DAYS = 3
 
 
@@ -37,7 +37,7 @@ def writes_of(job: BackfillJob) -> list[str]:
     """Backfill, and return the keys that the master wrote, in order."""
     written: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        hook_stores(patch, after=lambda operation, key: written.append(key) if operation in _WRITES else None)
+        hook_stores(patch, after=lambda operation, key: written.append(key) if operation in WRITES else None)
         job.backfill()
     return written
 
@@ -52,7 +52,7 @@ def die_after(job: BackfillJob, writes: int) -> None:
 
     def after(operation: str, key: str) -> None:
         nonlocal done
-        done += operation in _WRITES
+        done += operation in WRITES
         if done >= writes:
             raise Killed
 

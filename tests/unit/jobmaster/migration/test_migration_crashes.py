@@ -12,11 +12,11 @@ from milepost.protocol.records.errors import CheckpointError, CommitConflict
 from milepost.protocol.records.ids import SessionId
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.migrating_job import MigratingJob, delta
+from tests.harness.stores.called_store import WRITES
 from tests.harness.stores.job_stores import hook_stores
 
 pytestmark = pytest.mark.long
 
-_WRITES = ("put", "create", "delete")
 EPOCHS = 3
 
 
@@ -37,7 +37,7 @@ def writes_of(act: Callable[[], object], *, die_after: int | None = None, before
     written: list[str] = []
 
     def hook(operation: str, key: str) -> None:
-        if operation in _WRITES:
+        if operation in WRITES:
             written.append(key)
             if die_after is not None and len(written) >= die_after:
                 raise Killed

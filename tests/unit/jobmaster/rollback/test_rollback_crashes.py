@@ -20,13 +20,13 @@ from milepost.protocol.records.errors import (
 )
 from tests.harness.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.stores.called_store import WRITES
 from tests.harness.stores.faulty_store import Effect, Fault
 from tests.harness.stores.hooked_store import Hook
 from tests.harness.stores.job_stores import break_store, hook_stores
 
 pytestmark = pytest.mark.long
 
-_WRITES = ("put", "create", "delete")
 EPOCHS = 4
 TARGET = 2
 
@@ -50,7 +50,7 @@ def writes_of(job: CountedJob, act: Callable[[], object], *, die_after: int | No
     written: list[str] = []
 
     def after(operation: str, key: str) -> None:
-        if operation in _WRITES:
+        if operation in WRITES:
             written.append(key)
             if len(written) == die_after:
                 raise Killed
@@ -194,7 +194,7 @@ def before_write(prefix: str, act: Callable[[], None]) -> Hook:
     pending: Iterator[Callable[[], None]] = iter([act])
 
     def before(operation: str, key: str) -> None:
-        if operation in _WRITES and key.startswith(prefix):
+        if operation in WRITES and key.startswith(prefix):
             for due in pending:
                 due()
 
