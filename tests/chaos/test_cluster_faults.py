@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,12 @@ from tests.harness.jobs.keyed_job import KeyedJob
 from tests.harness.jobs.spec_edits import edited
 from tests.harness.servers.cluster_faults import (
     FAULTS,
-    PATIENCE_S,
-    Running,
-    driver,
-    first,
-    held_at,
+    executor_killed,
     kill_executor,
-    running,
     stands_still_for_an_epoch,
     strikes,
 )
+from tests.harness.servers.cluster_runs import PATIENCE_S, Running, cut_lines, driver, first, held_at, meets, running
 from tests.harness.servers.processes.processes import wait_until
 from tests.harness.servers.proxies.holding_proxy import HoldingProxy
 from tests.harness.servers.s3_servers import Seaweed
@@ -90,18 +87,19 @@ def losing(
     cluster: SparkCluster, storage: HoldingProxy, seaweed: Seaweed, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
     """A job of which each test runs an epoch. It has every slot of the cluster: no other job runs behind it."""
-    with running(cluster, storage, seaweed, tmp_path_factory.mktemp("losing"), LOSSES) as one:
+    folder = tmp_path_factory.mktemp("losing")
+    with cut_lines() as (conf, lines), running(cluster, storage, seaweed, folder, LOSSES | conf, lines) as one:
         yield one
 
 
-@pytest.mark.parametrize(
-    ("fault", "phase"),
-    [
-        ("executor killed", "sinks staged"),
-        ("executor decommissioned", "sent to the second level"),
-        ("machine lost", "a table compacted"),
-    ],
+STRIKES = (
+    ("executor killed", "sinks staged"),
+    ("executor decommissioned", "sent to the second level"),
+    ("machine lost", "a table compacted"),
 )
+
+
+@pytest.mark.parametrize(("fault", "phase"), STRIKES)
 def test_what_is_lost_of_a_cluster_amid_an_epoch_changes_nothing(losing: Running, fault: str, phase: str) -> None:
     """I12, I7: tasks and what they had shuffled are made again elsewhere, and are the same attempts."""
     strikes(losing, FAULTS[fault], PHASES[phase])
@@ -131,9 +129,9 @@ def test_before_the_commit_nothing_of_the_cluster_is_needed(losing: Running) -> 
     """Its tasks are done: what they made is in the storage."""
     hold = losing.storage.hold(first(COMMIT))
     epoch = losing.begin()
-    wait_until(lambda: hold.arrived.is_set() or epoch.done(), seconds=PATIENCE_S, what="the commit")
+    meets(epoch, hold)
     for machine in losing.cluster.machines:
-        kill_executor(losing, machine)
+        kill_executor(machine)
     hold.release()
     losing.complete(epoch)
 
@@ -141,7 +139,7 @@ def test_before_the_commit_nothing_of_the_cluster_is_needed(losing: Running) -> 
 def test_an_executor_that_is_killed_while_the_gate_judges_changes_nothing(losing: Running) -> None:
     """I7: what is judged is staged: tasks of the gate's job read it again elsewhere."""
     losing.job.judge()
-    strikes(losing, kill_executor, PHASES["judged"])
+    strikes(losing, executor_killed, PHASES["judged"])
 
 
 @pytest.mark.referee
@@ -152,8 +150,11 @@ def test_a_machine_that_stands_still_is_done_without_and_what_it_does_when_it_wa
     stands_still_for_an_epoch(losing, PHASES["state of the second level uploaded"])
 
 
+MORE_STRIKES = [strike for strike in product(FAULTS, PHASES) if strike not in (*STRIKES, ("executor killed", "judged"))]
+
+
 @pytest.mark.referee
-@pytest.mark.parametrize("phase", [phase for phase in PHASES if phase != "judged"])
-def test_an_executor_that_is_killed_at_whatever_phase_changes_nothing(losing: Running, phase: str) -> None:
+@pytest.mark.parametrize(("fault", "phase"), MORE_STRIKES)
+def test_what_is_lost_of_a_cluster_at_any_other_phase_changes_nothing(losing: Running, fault: str, phase: str) -> None:
     losing.job.judge()
-    strikes(losing, kill_executor, PHASES[phase])
+    strikes(losing, FAULTS[fault], PHASES[phase])

@@ -1,4 +1,4 @@
-"""A session on a cluster that runs copies of slow tasks, that is lost, or whose driver is killed."""
+"""Sessions on a cluster: with copies of slow tasks, with executors that come and go, with a driver that is lost."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from milepost.protocol.records.errors import SparkLost
 from tests.harness.jobs.flights.clustered_flights import COMMIT, PHASES, Matches
-from tests.harness.servers.cluster_faults import Running, first, held_at, killed_driver, lost_cluster, running
+from tests.harness.jobs.milepost_cli import assert_clear_error
+from tests.harness.servers.cluster_faults import (
+    frozen_driver,
+    killed_driver,
+    lost_cluster,
+    stands_still_beyond_the_deadline,
+)
+from tests.harness.servers.cluster_runs import PATIENCE_S, Running, first, held_at, running
+from tests.harness.servers.processes.processes import wait_until
 from tests.harness.servers.proxies.holding_proxy import HoldingProxy
 from tests.harness.servers.s3_servers import Seaweed
 from tests.harness.servers.spark_cluster import SparkCluster
@@ -21,12 +30,29 @@ SPECULATION = {
 }
 """With these a task gets a copy on another machine soon after the others of its stage have ended."""
 
+HALF = {"spark.executor.cores": "1", "spark.cores.max": "2"}
+"""With these a session takes half of the cluster."""
+
+ALLOCATION = {
+    "spark.executor.cores": "1",
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "1",
+    "spark.dynamicAllocation.maxExecutors": "4",
+    "spark.dynamicAllocation.executorIdleTimeout": "2s",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "false",
+    "spark.decommission.enabled": "true",
+    "spark.storage.decommission.enabled": "true",
+    "spark.storage.decommission.shuffleBlocks.enabled": "true",
+    "spark.storage.decommission.replicationReattemptInterval": "1s",
+}
+"""With these an executor comes where a task waits, and one without work goes; what it had shuffled goes to another."""
+
 
 @pytest.fixture(scope="module")
 def one(
     cluster: SparkCluster, storage: HoldingProxy, seaweed: Seaweed, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
-    """A job of which each test runs an epoch."""
+    """A job of which each test runs epochs, in the session that it asks for."""
     with running(cluster, storage, seaweed, tmp_path_factory.mktemp("sessions"), SPECULATION) as one:
         yield one
 
@@ -38,6 +64,7 @@ def copies(one: Running) -> int:
 
 def test_a_slow_task_and_the_copy_of_it_that_spark_runs_are_the_same_attempt(one: Running) -> None:
     """I12: the epoch completes with the copy while the first attempt still waits for its storage."""
+    one.in_session(SPECULATION)
     hold, before = one.storage.hold(first(PHASES["sinks staged"])), copies(one)
     epoch = one.begin()
     held_at(one.cluster, hold, epoch)
@@ -46,6 +73,65 @@ def test_a_slow_task_and_the_copy_of_it_that_spark_runs_are_the_same_attempt(one
     assert copies(one) > before
     hold.release()
     one.complete(one.begin())
+
+
+def test_a_run_that_gets_no_core_of_a_cluster_says_who_has_them(one: Running) -> None:
+    """I3: a driver that stands still, beyond its lease, keeps every executor; once it is gone the run gets through."""
+    one.in_session(SPECULATION)
+    with frozen_driver(one, PHASES["sent to the second level"]):
+        one.job.limit("5s")
+        told = one.driver.run(one.job.spec_path).result(PATIENCE_S)
+        assert_clear_error(
+            told,
+            SparkLost.exit_code,
+            f"the cluster at {one.cluster.url} gave it no executor in 5000 ms",
+            "4 of the 4 cores of its 2 workers are taken: 4 by milepost-flights (app-",
+            "Nothing of this epoch is visible",
+        )
+        one.job.limit("10m")
+    one.complete(one.driver.run(one.job.spec_path))
+    assert one.job.master().status().unread_objects == 0
+
+
+@pytest.mark.referee
+def test_a_run_gets_through_on_the_cores_that_a_driver_which_stands_still_does_not_keep(one: Running) -> None:
+    """I3, I10: woken before its commit, it is refused by its token."""
+    one.in_session(HALF)
+    with frozen_driver(one, COMMIT):
+        one.complete(one.driver.run(one.job.spec_path))
+        assert one.job.master().status().unread_objects == 0
+    one.complete(one.begin())
+
+
+@pytest.mark.referee
+def test_a_run_whose_machine_stands_still_beyond_the_deadline_expires_and_the_next_does_without(one: Running) -> None:
+    """I3, I10: what the machine does when it wakes changes nothing."""
+    one.in_session(SPECULATION)
+    stands_still_beyond_the_deadline(one, PHASES["sent to the second level"])
+
+
+@pytest.mark.referee
+def test_executors_that_come_and_go_amid_an_epoch_and_between_two_change_nothing(one: Running) -> None:
+    """I12: one task holds its executor, the other one leaves with what it shuffled; then two tasks need two again."""
+    one.in_session(ALLOCATION)
+    hold, gone = one.storage.hold(first(PHASES["sent to the second level"])), len(one.reasons())
+    epoch = one.begin()
+    held_at(one.cluster, hold, epoch)
+    wait_until(lambda: len(one.executors()) == 1, seconds=PATIENCE_S, what="the executors without work to leave")
+    assert any("decommission" in reason.lower() for reason in one.reasons()[gone:])
+    hold.release()
+    one.complete(epoch)
+    wait_until(lambda: len(one.executors()) == 1, seconds=PATIENCE_S, what="all but one to leave between epochs")
+    both, joined = one.storage.hold(sent_to_the_first_level), len(one.logged("ExecutorAdded"))
+    epoch = one.begin()
+    held_at(one.cluster, both, epoch, 1)
+    assert len(one.logged("ExecutorAdded")) > joined, "two tasks run at once, of one core each"
+    both.release()
+    one.complete(epoch)
+
+
+def sent_to_the_first_level(method: str, path: str, _: bytes) -> bool:
+    return PHASES["sent to the first level"](method, path)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +146,12 @@ def test_the_run_after_one_whose_driver_was_killed_is_right_and_has_the_cluster(
     one: Running, whole: bool, phase: Matches
 ) -> None:
     """I3, I9: its executors end with it; a write of it that comes late lands below a token that leads no more."""
+    one.in_session(SPECULATION)
     killed_driver(one, phase, whole=whole)
 
 
 @pytest.mark.referee
 def test_a_cluster_that_is_not_back_when_the_epoch_is_run_again_is_waited_for(one: Running) -> None:
     """Its address was right: it is lost each time, which restarts try again, and what it was once it is back."""
+    one.in_session(SPECULATION)
     lost_cluster(one, PHASES["sent to the second level"])

@@ -2,167 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import multiprocessing
-import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import psutil
 
-from milepost.protocol.records.errors import SparkLost
-from tests.harness.jobs.flights.clustered_flights import SMALL, ClusteredFlights, Matches
-from tests.harness.jobs.milepost_cli import Outcome, milepost
+from milepost.protocol.records.errors import CheckpointExpired, Fenced, SparkLost
+from tests.harness.jobs.flights.clustered_flights import SMALL, Matches
+from tests.harness.jobs.milepost_cli import assert_clear_error
+from tests.harness.servers.cluster_runs import PATIENCE_S, Driver, Running, first, held_at, meets
 from tests.harness.servers.processes.processes import wait_until
-from tests.harness.servers.proxies.holding_proxy import Hold, HoldingProxy
-from tests.harness.servers.s3_servers import Seaweed
-from tests.harness.servers.spark_cluster import Machine, SparkCluster, has_ended
+from tests.harness.servers.proxies.holding_proxy import Hold
+from tests.harness.servers.spark_cluster import Machine, frozen, has_ended
 
-PATIENCE_S = 900.0
-"""Of waits that end as soon as there is what is waited for; a busy machine starts a JVM in minutes."""
-
-
-class Driver:
-    """A process that runs epochs, one after another, in one Spark.
-
-    Args:
-        constants: of Milepost's modules, by their full names, that are others in it.
-
-    Attributes:
-        process: itself.
-    """
-
-    def __init__(self, constants: Mapping[str, int]) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(1, spawn, initializer=_prepare, initargs=(dict(constants),))
-        self.process = psutil.Process(self._pool.submit(os.getpid).result(PATIENCE_S))
-
-    def run(self, spec: Path, *options: str) -> Future[Outcome]:
-        """Begin an epoch."""
-        return self._pool.submit(milepost, "run", spec, *options)
-
-    @property
-    def jvm(self) -> psutil.Process:
-        """The one of its Spark."""
-        (jvm,) = (child for child in self.process.children() if child.name() == "java")
-        return jvm
-
-    def close(self) -> None:
-        self._pool.shutdown()
+LEASE_OVER = SMALL | {"milepost.protocol.manifest.transaction.lease.HEARTBEAT_TIMEOUT_MS": 0}
+"""With these constants a driver takes the lease of any other one for over."""
 
 
-def _prepare(constants: Mapping[str, int]) -> None:
-    for name, value in constants.items():
-        module, _, constant = name.rpartition(".")
-        setattr(import_module(module), constant, value)
-
-
-@contextmanager
-def driver(constants: Mapping[str, int] | None = None) -> Iterator[Driver]:
-    """A driver while the block runs; its environment is this process's."""
-    made = Driver(constants or {})
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def first(matches: Callable[[str, str], bool]) -> Callable[[str, str, bytes], bool]:
-    """Return what matches the first request that matches, and not those that repeat it."""
-    met: list[str] = []
-
-    def once(method: str, path: str, body: bytes) -> bool:
-        if met or not matches(method, path):
-            return False
-        met.append(path)
-        return True
-
-    return once
-
-
-def held_at(cluster: SparkCluster, hold: Hold, epoch: Future[Outcome], number: int = 0) -> Machine:
-    """Wait until a request is held, the `number`-th of them; return the machine whose task made it."""
-    wait_until(
-        lambda: len(hold.peers) > number or epoch.done(), seconds=PATIENCE_S, what="a task that comes to its phase"
-    )
-    assert len(hold.peers) > number, f"the epoch ended without the request: {epoch.result().stderr}"
-    machine = cluster.machine_of(hold.peers[number])
-    assert machine is not None, "the held request is a task's"
-    return machine
-
-
-@dataclass
-class Running:
-    """A job on a cluster, the process that runs its epochs, and what stands before its storage.
-
-    Attributes:
-        events: the folder where Spark logs what happens, a file for each of its sessions.
-    """
-
-    cluster: SparkCluster
-    storage: HoldingProxy
-    job: ClusteredFlights
-    driver: Driver
-    events: Path
-
-    def begin(self) -> Future[Outcome]:
-        """Begin an epoch over two days more, when each machine is there."""
-        self.cluster.wait_for_workers()
-        return self.begin_now()
-
-    def begin_now(self) -> Future[Outcome]:
-        """Begin an epoch over two days more."""
-        self.job.land_next()
-        return self.driver.run(self.job.spec_path)
-
-    def complete(self, epoch: Future[Outcome]) -> None:
-        """The epoch completes, and every table is right."""
-        self.job.assert_completed(epoch.result(PATIENCE_S))
-
-    def puts(self, part: str) -> int:
-        """How often an object was put whose key has this part."""
-        return sum(method == "PUT" and part in path for method, path in self.storage.requests)
-
-    def logged(self, kind: str) -> list[dict[str, Any]]:
-        """What Spark has logged of one kind; what it has begun to write is no line yet."""
-        lines = [line for log in sorted(self.events.iterdir()) for line in log.read_text().splitlines(keepends=True)]
-        whole = (json.loads(line) for line in lines if line.endswith("\n"))
-        return [one for one in whole if one["Event"] == f"SparkListener{kind}"]
-
-    def executors(self) -> list[psutil.Process]:
-        """Those of all machines."""
-        return [executor for machine in self.cluster.machines for executor in machine.executors]
-
-
-@contextmanager
-def running(
-    cluster: SparkCluster,
-    storage: HoldingProxy,
-    seaweed: Seaweed,
-    folder: Path,
-    conf: Mapping[str, str],
-) -> Iterator[Running]:
-    """A job of its own, after its first epoch."""
-    events = folder / "events"
-    events.mkdir(parents=True)
-    log = {"enabled": "true", "dir": events.as_uri(), "compress": "false", "rolling.enabled": "false"}
-    spark = cluster.spark({**conf, **{f"spark.eventLog.{key}": value for key, value in log.items()}})
-    one = Running(cluster, storage, ClusteredFlights.on(folder / "job", seaweed, spark), Driver(SMALL), events)
-    try:
-        one.complete(one.begin())
-        yield one
-    finally:
-        storage.release_all()  # of a test that failed: the driver waits for its epoch
-        one.driver.close()
-
-
-def kill_executor(_: Running, machine: Machine) -> None:
+def kill_executor(machine: Machine) -> None:
     """kill -9 of the executor; its worker begins another one."""
     (executor,) = machine.executors
     executor.kill()
@@ -170,26 +28,47 @@ def kill_executor(_: Running, machine: Machine) -> None:
     assert not executor.is_running()
 
 
-def decommission(_: Running, machine: Machine) -> None:
-    """Tell the executor that it is to go: it ends what it does, and gives what it has to the others."""
+@contextmanager
+def executor_killed(_: Running, machine: Machine, hold: Hold) -> Iterator[None]:
+    """It ends at once, with all that it has."""
+    kill_executor(machine)
+    hold.release()
+    yield
+
+
+@contextmanager
+def executor_decommissioned(one: Running, machine: Machine, hold: Hold) -> Iterator[None]:
+    """It is told that it is to go: it ends what it does, and gives what it has to the others."""
+    gone = len(one.reasons())
     (executor,) = machine.executors
     executor.send_signal(signal.SIGPWR)
+    hold.release()
+    yield
+    wait_until(
+        lambda: any("decommission" in reason.lower() for reason in one.reasons()[gone:]),
+        seconds=PATIENCE_S,
+        what="Spark to let it go",
+    )
 
 
-def lose_machine(one: Running, machine: Machine) -> None:
-    """kill -9 of everything on the machine, which then comes back with nothing."""
-    executors = machine.executors
-    machine.stop(kill=True)
-    assert executors and not any(executor.is_running() for executor in executors)
-    one.cluster.start_worker(machine)
+@contextmanager
+def machine_lost(one: Running, machine: Machine, hold: Hold) -> Iterator[None]:
+    """It stands still, and the driver's connections to it break; when it is there again, it is given up."""
+    gone = len(one.reasons())
+    with machine.frozen():
+        assert sum(line.cut(machine.ports) for line in one.lines) > 0
+        wait_until(lambda: len(one.reasons()) > gone, seconds=PATIENCE_S, what="Spark to miss it")
+        yield
+    hold.release()
 
 
-Fault = Callable[[Running, Machine], None]
+Fault = Callable[[Running, Machine, Hold], AbstractContextManager[None]]
+"""What befalls a machine where a request is held. The epoch completes within its block; its executors end with that."""
 
 FAULTS: dict[str, Fault] = {
-    "executor killed": kill_executor,
-    "executor decommissioned": decommission,
-    "machine lost": lose_machine,
+    "executor killed": executor_killed,
+    "executor decommissioned": executor_decommissioned,
+    "machine lost": machine_lost,
 }
 
 
@@ -199,11 +78,10 @@ def strikes(one: Running, fault: Fault, phase: Matches) -> None:
     epoch = one.begin()
     machine = held_at(one.cluster, hold, epoch)
     executors = machine.executors
-    fault(one, machine)
-    hold.release()
-    one.complete(epoch)
-    psutil.wait_procs(executors, timeout=PATIENCE_S)
-    assert executors and not any(executor.is_running() for executor in executors), "the fault was met"
+    with fault(one, machine, hold):
+        one.complete(epoch)
+    assert executors
+    wait_until(lambda: all(map(has_ended, executors)), seconds=PATIENCE_S, what="the end of what the fault befell")
 
 
 def stands_still_for_an_epoch(one: Running, phase: Matches) -> None:
@@ -215,16 +93,65 @@ def stands_still_for_an_epoch(one: Running, phase: Matches) -> None:
     hold = one.storage.hold(first(phase))
     epoch = one.begin()
     machine = held_at(one.cluster, hold, epoch)
-    executors, lost = machine.executors, len(one.logged("ExecutorRemoved"))
+    executors, gone = machine.executors, len(one.reasons())
     with machine.frozen():
         one.complete(epoch)
-        assert any("heartbeat timed out" in gone["Removed Reason"] for gone in one.logged("ExecutorRemoved")[lost:])
+        assert any("heartbeat timed out" in reason for reason in one.reasons()[gone:])
         one.complete(one.begin_now())
         assert not hold.forwarded.is_set(), "the first attempt had no part in it"
         hold.release()
         one.job.assert_tables_equal_the_oracle()
     wait_until(lambda: all(map(has_ended, executors)), seconds=PATIENCE_S, what="the end of what was given up")
     one.complete(one.begin())
+
+
+def stands_still_beyond_the_deadline(one: Running, phase: Matches) -> None:
+    """A machine stands still from a phase on, and the epoch's time is over before the cluster has missed it.
+
+    The next run, a process of its own, does without the machine; what its task was about to ask comes behind that.
+    """
+    one.job.limit("30s")
+    hold = one.storage.hold(first(phase))
+    epoch = one.begin()
+    machine = held_at(one.cluster, hold, epoch)
+    executors, gone = machine.executors, len(one.reasons())
+    with machine.frozen():
+        assert_clear_error(epoch.result(PATIENCE_S), CheckpointExpired.exit_code, "still running after 30000 ms")
+        assert len(one.reasons()) == gone, "the machine had not been given up"
+        one.job.limit("10m")
+        one.driver.close()
+        one.driver = Driver()
+        one.complete(one.driver.run(one.job.spec_path))
+        hold.release()
+        one.job.assert_tables_equal_the_oracle()
+    assert "CHECKPOINT_EXPIRED" in {done.failure_reason for done in one.job.master().list_checkpoints()}
+    wait_until(lambda: all(map(has_ended, executors)), seconds=PATIENCE_S, what="the end of what was given up")
+    one.complete(one.begin())
+    assert one.job.master().status().unread_objects == 0
+
+
+@contextmanager
+def frozen_driver(one: Running, phase: Matches) -> Iterator[None]:
+    """A driver stands still from a phase on, beyond its lease; in the block another process runs the epochs.
+
+    It keeps its executors meanwhile. What was about to be asked of the storage comes behind what they did; when it goes
+    on it finds that it leads no more, and its executors end with it.
+    """
+    hold = one.storage.hold(first(phase))
+    epoch = one.begin()
+    meets(epoch, hold)
+    still, kept = one.driver, one.executors()
+    assert kept
+    with frozen(still.tree):
+        one.driver = Driver(LEASE_OVER)
+        yield
+        assert not any(map(has_ended, kept)), "the master leaves it its executors"
+        hold.release()
+        one.job.assert_tables_equal_the_oracle()
+    woken = epoch.result(PATIENCE_S)
+    assert woken.exit_code == Fenced.exit_code, woken.stderr
+    still.close()
+    wait_until(lambda: all(map(has_ended, kept)), seconds=PATIENCE_S, what="the cluster to be free")
 
 
 def killed_driver(one: Running, phase: Matches, *, whole: bool) -> None:
@@ -235,15 +162,14 @@ def killed_driver(one: Running, phase: Matches, *, whole: bool) -> None:
     """
     hold = one.storage.hold(first(phase))
     epoch = one.begin()
-    wait_until(lambda: hold.arrived.is_set() or epoch.done(), seconds=PATIENCE_S, what="the phase")
-    assert hold.arrived.is_set(), epoch.result().stderr
+    meets(epoch, hold)
     executors, jvm = one.executors(), one.driver.jvm
     assert executors
     (one.driver.process if whole else jvm).kill()
     wait_until(lambda: all(map(has_ended, (jvm, *executors))), seconds=PATIENCE_S, what="the cluster to be free")
     if whole:
         one.driver.close()
-        one.driver = Driver(SMALL)
+        one.driver = Driver()
     else:
         hold.release()
         lost = epoch.result(PATIENCE_S)
@@ -262,8 +188,7 @@ def lost_cluster(one: Running, phase: Matches) -> None:
     """
     hold = one.storage.hold(first(phase))
     epoch = one.begin()
-    wait_until(lambda: hold.arrived.is_set() or epoch.done(), seconds=PATIENCE_S, what="the phase")
-    assert hold.arrived.is_set(), epoch.result().stderr
+    meets(epoch, hold)
     jvm = one.driver.jvm
     one.cluster.stop()
     jvm.kill()

@@ -12,8 +12,8 @@ import subprocess
 import sys
 import urllib.request
 import venv
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -28,6 +28,9 @@ SPARK = Path(pyspark.__file__).parent
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 MASTER = "127.0.0.1"
 WORKERS = ("127.0.0.2", "127.0.0.3")
+DRIVER = "127.0.0.4"
+"""Where the machines find a driver to which their connections can be cut."""
+
 CORES = 2
 """Of each worker."""
 
@@ -105,16 +108,18 @@ class Machine:
         """The files of what its executors have shuffled: each has one with the data and one with an index."""
         return [*self.folder.glob(f"{FOLDERS['SPARK_LOCAL_DIRS']}/**/shuffle_*")]
 
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
+    @property
+    def ports(self) -> set[int]:
+        """Those that its connections come from, and those where it listens."""
+        found: set[int] = set()
+        for process in self.tree():
+            with suppress(psutil.Error):
+                found.update(one.laddr.port for one in process.net_connections("tcp") if one.laddr)
+        return found
+
+    def frozen(self) -> AbstractContextManager[None]:
         """Everything that runs on it stands still, as it is, until the block ends."""
-        tree = self.tree()
-        _signal(tree, psutil.Process.suspend)
-        try:
-            wait_until(lambda: all(map(_stands_still, tree)), seconds=120, what="every process to stand still")
-            yield
-        finally:
-            _signal(tree, psutil.Process.resume)
+        return frozen(self.tree())
 
     def stop(self, *, kill: bool = False) -> None:
         """End the process with all that it started."""
@@ -164,12 +169,7 @@ class SparkCluster:
 
     def machine_of(self, port: int) -> Machine | None:
         """Return the machine that has a connection from this port; None: none of the workers'."""
-        for machine in self.machines:
-            for process in machine.tree():
-                with suppress(psutil.Error):
-                    if any(one.laddr and one.laddr.port == port for one in process.net_connections("tcp")):
-                        return machine
-        return None
+        return next((machine for machine in self.machines if port in machine.ports), None)
 
     def conf(self, more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
         """Return what a job on it has to set, and more."""
@@ -215,6 +215,17 @@ def has_ended(process: psutil.Process) -> bool:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
+
+
+@contextmanager
+def frozen(tree: Sequence[psutil.Process]) -> Iterator[None]:
+    """Processes stand still, as they are, until the block ends."""
+    _signal(tree, psutil.Process.suspend)
+    try:
+        wait_until(lambda: all(map(_stands_still, tree)), seconds=120, what="every process to stand still")
+        yield
+    finally:
+        _signal(tree, psutil.Process.resume)
 
 
 def _stands_still(process: psutil.Process) -> bool:

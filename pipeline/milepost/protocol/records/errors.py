@@ -94,7 +94,7 @@ class EnvironmentUnusable(CheckpointError):
 
 
 class SparkLost(EnvironmentUnusable):
-    """The Spark that an epoch ran on went away amid it; one that is there again runs the same epoch."""
+    """The Spark of an epoch went away amid it, or had no core for it; one that has some runs the same epoch."""
 
     action = Action.RETRY
 

@@ -17,7 +17,7 @@ from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
-from milepost.protocol.records.errors import CheckpointError, CheckpointExpired
+from milepost.protocol.records.errors import CheckpointError, CheckpointExpired, SparkLost
 from milepost.spark.driver.deadline import Deadline
 from milepost.spark.driver.engines.engine import SPARK_ERRORS, Engine, epoch_tag
 from milepost.spark.driver.engines.open_engine import load_engine, open_engine
@@ -90,6 +90,7 @@ class SparkEpochRunner:
             InvalidRequest: the spec does not fit its schemas, or Spark's answers are not those of before.
             SubtaskDeclined: SQL that Spark refuses or that fails on a value, or a task that failed too often.
             CheckpointExpired: the job was still running at the end of `plan.timeout_ms`.
+            SparkLost: Spark went away, or its cluster had no core for the job until then.
         """
         started = time.monotonic()
         engine = self._engine = open_engine(plan, self._engine)
@@ -139,11 +140,7 @@ class SparkEpochRunner:
                 yield
         except SPARK_ERRORS as error:
             if deadline.passed:
-                raise CheckpointExpired(
-                    f"checkpoint {plan.checkpoint_id}: its Spark job was still running after {plan.timeout_ms} ms and "
-                    "was cancelled. Nothing of this epoch is visible.",
-                    hint="raise checkpointing.timeout, or plan less per epoch with limits_per_epoch",
-                ) from error
+                raise _late(engine, plan) from error
             if (lost := engine.lost(error)) is not None:
                 raise lost from error
             if not job.opened:
@@ -176,6 +173,24 @@ class SparkEpochRunner:
         engine, tag = self._engine, self._running
         if engine is not None and tag is not None:
             engine.interrupt(tag)
+
+
+def _late(engine: Engine, plan: EpochPlan) -> CheckpointError:
+    """Return what it means that a job had not ended at its deadline: it was slow, or nothing was there to run it."""
+    elsewhere = engine.starved()
+    if elsewhere is None:
+        return CheckpointExpired(
+            f"checkpoint {plan.checkpoint_id}: its Spark job was still running after {plan.timeout_ms} ms and "
+            "was cancelled. Nothing of this epoch is visible.",
+            hint="raise checkpointing.timeout, or plan less per epoch with limits_per_epoch",
+        )
+    return SparkLost(
+        f"checkpoint {plan.checkpoint_id}: {engine.name} gave it no executor in {plan.timeout_ms} ms: {elsewhere}. "
+        "Nothing of this epoch is visible.",
+        hint="end what has cores and does nothing, as a driver that stands still, or leave others some by "
+        "`spark.cores.max` below `spark.conf`; where cores are free, `spark.executor.memory` or `spark.executor.cores` "
+        "asks for more than a worker has",
+    )
 
 
 def _placed(plan: EpochPlan, engine: Engine) -> EpochPlan:

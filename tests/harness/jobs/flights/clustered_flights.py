@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,7 +61,7 @@ class ClusteredFlights(ConnectedJob):
         job = cls.connected(folder, server, spark)
         assert isinstance(job, cls)
         edit = {"max_files: 4": "max_files: 2", "carriers, format: delta": "carriers, format: parquet"}
-        edit |= {"    event_time:": "    settle: 0s\n    event_time:"}
+        edit |= {"    event_time:": "    settle: 0s\n    event_time:", "10m}": "10m, tolerable_failures: 9}"}
         edit_spec(job.spec_path, edit)
         return job
 
@@ -69,6 +70,12 @@ class ClusteredFlights(ConnectedJob):
         spec = self.spec_path.read_text()
         if GATE not in spec:
             self.spec_path.write_text(edited(spec, {"checkpointing:": f"{GATE}\ncheckpointing:"}))
+
+    def limit(self, timeout: str) -> None:
+        """From now on an epoch has so long."""
+        spec, times = re.subn(r"timeout: \w+", f"timeout: {timeout}", self.spec_path.read_text())
+        assert times == 1
+        self.spec_path.write_text(spec)
 
     def land_next(self) -> None:
         """Land the days of one epoch."""

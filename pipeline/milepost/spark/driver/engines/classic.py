@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from milepost.protocol.records.errors import CheckpointError, SparkLost
 from milepost.spark.driver.engines.session import is_alive
+from milepost.spark.driver.engines.standalone import who_has_cores
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,6 +60,14 @@ class ClassicEngine:
             self.session.sparkContext.cancelJobsWithTag(tag)
         except (Py4JError, ConnectionError) as error:  # a JVM that is gone runs nothing
             _LOG.warning("the jobs of %s were not interrupted: %s", tag, error)
+
+    def starved(self) -> str | None:
+        context = self.session.sparkContext
+        with suppress(Py4JError, ConnectionError):  # of a JVM that is gone nobody asks for cores
+            jvm: Any = context._jsc
+            executors = jvm.sc().getExecutorMemoryStatus().size() - 1  # the driver is one of them
+            return None if self.is_own or executors else who_has_cores(context)
+        return None
 
     def lost(self, error: Exception) -> CheckpointError | None:
         if is_alive(self.session.sparkContext):

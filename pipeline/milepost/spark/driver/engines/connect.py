@@ -169,6 +169,9 @@ class RemoteEngine:
         except PySparkException:
             return False
 
+    def starved(self) -> str | None:
+        return None  # no call of Spark Connect tells of executors
+
     def lost(self, error: Exception) -> SparkLost | None:
         condition = (error.getCondition() or "") if isinstance(error, PySparkException) else ""
         code = getattr(error, "_grpc_status_code", None) if isinstance(error, SparkConnectGrpcException) else None

@@ -52,6 +52,9 @@ class Engine(Protocol):
     def interrupt(self, tag: str) -> None:
         """Cancel the running jobs with a tag, from any thread; nothing when there are none."""
 
+    def starved(self) -> str | None:
+        """Return who has the cores of a cluster that has left the session none; None: it has some, or is not asked."""
+
     def lost(self, error: Exception) -> CheckpointError | None:
         """Return what it means when Spark itself is gone, or was taken away; None for an error of the job."""
 

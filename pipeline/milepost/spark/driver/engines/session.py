@@ -38,6 +38,7 @@ from milepost.spark.driver.engines.class_archive import archive_options
 from milepost.spark.driver.engines.java import find_java, find_java_home
 from milepost.spark.driver.engines.jvm_stderr import forwarded_stderr
 from milepost.spark.driver.engines.shipped_code import FOLDER, shipped_code
+from milepost.spark.driver.engines.standalone import reach_a_master
 from milepost.spec.job.spec import SparkSpec
 from milepost.spec.values.spark_settings import (
     JAVA_OPTIONS,
@@ -63,9 +64,6 @@ that runs eight of a million rows 7.7 s instead of 15.4. The spec's `spark.conf`
 """
 
 _MASTER = "spark.master"
-_STANDALONE = "spark://"
-_ANSWER_S = 30.0
-"""How long a master may take to accept a connection, on a busy machine."""
 
 _opened: dict[str, str] = {}
 """What this process's Spark was asked for last; empty before it was started."""
@@ -88,7 +86,7 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
     session = _running(settings)
     if session is None:
         prepare_environment(local=cores is not None, python=settings.get(PYTHON))
-        _reach_a_master(spec.master, served_before=_opened.get(_MASTER) == spec.master)
+        reach_a_master(spec.master, served_before=_opened.get(_MASTER) == spec.master)
         session = _start(job, settings, shipped_code() if cores is None else None)
     _opened.clear()
     _opened.update(settings)
@@ -213,37 +211,6 @@ def _first_line(error: BaseException) -> str:
     except Py4JError:
         return "its JVM ended before it could say why"
     return text.splitlines()[0] if text else repr(error)
-
-
-def _reach_a_master(master: str, *, served_before: bool = False) -> None:
-    """Look that something listens where a standalone cluster's master, or one of them, is.
-
-    Spark itself takes a minute to give up, and ends its JVM then.
-
-    Args:
-        served_before: whether Spark of this process has run there: then the address is right.
-    Raises:
-        SparkLost: what listened there has gone. EnvironmentUnusable: nobody listens.
-    """
-    if not master.startswith(_STANDALONE):
-        return
-    problems = []
-    for address in master.removeprefix(_STANDALONE).split(","):
-        host, _, port = address.rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
-            return
-        except (OSError, ValueError) as error:
-            problems.append(f"{address}: {getattr(error, 'strerror', None) or error}")
-    if served_before:
-        raise SparkLost(
-            f"the Spark master at {master} does not answer any more ({'; '.join(problems)}). Nothing was run.",
-            hint="see the master's log; once it runs, run again",
-        )
-    raise EnvironmentUnusable(
-        f"no Spark master answers at {master}: {'; '.join(problems)}. Nothing was run.",
-        hint="start it, or correct `spark.master`",
-    )
 
 
 def _adapt(session: SparkSession, settings: Mapping[str, str]) -> None:

@@ -1,0 +1,107 @@
+"""What a standalone cluster's masters are asked: whether one is there, and who has the cores of its workers.
+
+A master leaves a driver that stands still its executors: for as long as the connection is open, nothing tells it that
+nobody is there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import urllib.request
+from collections.abc import Iterator, Mapping
+from http.client import HTTPException
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from milepost.epoch.quantities import counted
+from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
+
+_STANDALONE = "spark://"
+_ANSWER_S = 30.0
+"""How long a master may take to answer, on a busy machine."""
+
+_LOG = logging.getLogger(__name__)
+
+
+def reach_a_master(url: str, *, served_before: bool = False) -> None:
+    """Look that something listens where a standalone cluster's master, or one of them, is.
+
+    Spark itself takes a minute to give up, and ends its JVM then.
+
+    Args:
+        served_before: whether Spark of this process has run there: then the address is right.
+    Raises:
+        SparkLost: what listened there has gone. EnvironmentUnusable: nobody listens.
+    """
+    problems = []
+    for address in _addresses(url):
+        try:
+            socket.create_connection(_host_and_port(address), _ANSWER_S).close()
+            return
+        except (OSError, ValueError) as error:
+            problems.append(f"{address}: {getattr(error, 'strerror', None) or error}")
+    if problems and served_before:
+        raise SparkLost(
+            f"the Spark master at {url} does not answer any more ({'; '.join(problems)}). Nothing was run.",
+            hint="see the master's log; once it runs, run again",
+        )
+    if problems:
+        raise EnvironmentUnusable(
+            f"no Spark master answers at {url}: {'; '.join(problems)}. Nothing was run.",
+            hint="start it, or correct `spark.master`",
+        )
+
+
+def who_has_cores(context: SparkContext) -> str:
+    """Return in words who has the cores of a session's cluster, as far as that is told."""
+    for address in _addresses(context.master):
+        try:
+            state = _state_of(context, address)
+        except (Py4JError, OSError, HTTPException, ValueError) as error:
+            _LOG.warning("the Spark master at %s does not say who has its cores: %s", address, error)
+            continue
+        if state["status"] == "ALIVE":  # one of several leads
+            return in_words(state)
+    return "who has its cores was not told"
+
+
+def in_words(state: Mapping[str, Any]) -> str:
+    """Return who has the cores of a cluster. Args: state: as a standalone master has it in JSON."""
+    cores, workers = counted(state["cores"], "core"), counted(state["aliveworkers"], "worker")
+    taken = [
+        f"{app['cores']} by {app['name']} ({app['id']}, of {app['user']}, since {app['submitdate']})"
+        for app in state["activeapps"]
+        if app["cores"]
+    ]
+    return f"{state['coresused']} of the {cores} of its {workers} are taken{': ' * bool(taken)}{', '.join(taken)}"
+
+
+def _addresses(url: str) -> Iterator[str]:
+    """The address of each master that a standalone cluster has; none of another cluster."""
+    if url.startswith(_STANDALONE):
+        yield from url.removeprefix(_STANDALONE).split(",")
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """Return host and port of an address. Raises ValueError: it has no port."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _state_of(context: SparkContext, address: str) -> dict[str, Any]:
+    """Return what a master's pages say. Where these are it tells whoever speaks to it as Spark's own parts do."""
+    jvm: Any = context._jvm
+    session: Any = context._jsc
+    at = jvm.org.apache.spark.rpc.RpcAddress(*_host_and_port(address))
+    master = session.sc().schedulerBackend().rpcEnv().setupEndpointRef(at, "Master")
+    question = getattr(jvm.org.apache.spark.deploy.master, "MasterMessages$BoundPortsRequest$")
+    ports = master.askSync(getattr(question, "MODULE$"), jvm.scala.reflect.ClassTag.Any())
+    near = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    host, _, _ = address.rpartition(":")
+    with near.open(f"http://{host}:{ports.webUIPort()}/json/", timeout=_ANSWER_S) as answer:
+        state: dict[str, Any] = json.load(answer)
+    return state

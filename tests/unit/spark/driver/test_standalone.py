@@ -1,0 +1,40 @@
+"""What a standalone master says of its cores is told in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from milepost.spark.driver.engines.standalone import in_words
+
+OURS = {
+    "id": "app-2",
+    "name": "milepost-small",
+    "cores": 0,
+    "user": "ann",
+    "submitdate": "Fri Nov 27 09:00 2026",
+}
+OTHERS = {"id": "app-1", "name": "report", "cores": 3, "user": "bob", "submitdate": "Thu Nov 26 21:00 2026"}
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (
+            {"cores": 4, "coresused": 3, "aliveworkers": 2, "activeapps": [OTHERS, OURS]},
+            "3 of the 4 cores of its 2 workers are taken: 3 by report (app-1, of bob, since Thu Nov 26 21:00 2026)",
+        ),
+        (
+            {"cores": 4, "coresused": 0, "aliveworkers": 1, "activeapps": [OURS]},
+            "0 of the 4 cores of its 1 worker are taken",
+        ),
+        (
+            {"cores": 0, "coresused": 0, "aliveworkers": 0, "activeapps": [OURS]},
+            "0 of the 0 cores of its 0 workers are taken",
+        ),
+    ],
+    ids=["somebody has them", "nobody has them", "there are none"],
+)
+def test_who_has_the_cores_of_a_cluster_is_told_with_how_many_there_are(state: dict[str, Any], said: str) -> None:
+    assert in_words(state) == said
