@@ -61,11 +61,10 @@ def who_has_cores(context: SparkContext) -> str:
     for address in _addresses(context.master):
         try:
             state = _state_of(context, address)
-        except (Py4JError, OSError, HTTPException, ValueError) as error:
-            _LOG.warning("the Spark master at %s does not say who has its cores: %s", address, error)
-            continue
-        if state["status"] == "ALIVE":  # one of several leads
-            return in_words(state)
+            if state["status"] == "ALIVE":  # one of several leads
+                return in_words(state)
+        except (Py4JError, OSError, HTTPException, ValueError, KeyError) as error:  # or it is another Spark's master
+            _LOG.warning("the Spark master at %s does not say who has its cores: %r", address, error)
     return "who has its cores was not told"
 
 
