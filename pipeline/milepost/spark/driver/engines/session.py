@@ -184,7 +184,8 @@ def _not_started(settings: Mapping[str, str], said: str) -> EnvironmentUnusable:
     """
     if settings == _opened:
         return SparkLost(
-            f"Spark does not start any more with master {settings[_MASTER]}, as it did in this process before: {said}",
+            f"Spark does not start any more with master {settings[_MASTER]}, as it did in this process before: "
+            f"{said.rstrip('.')}. Nothing was run.",
             hint="see the logs of the cluster and the system's; once it can start, run again",
         )
     return EnvironmentUnusable(
