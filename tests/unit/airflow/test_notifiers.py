@@ -83,6 +83,7 @@ def test_both_dags_of_a_job_tell_and_a_job_that_says_nothing_tells_nobody(tmp_pa
     ("notifier", "arguments", "why"),
     [
         ("no.such.module.Notifier", "{}", "cannot be imported where DAGs are parsed: ModuleNotFoundError"),
+        ("no.such.module.Notifier", "{}", "install its provider beside Airflow's DAG processor, or correct its name"),
         ("airflow.sdk.DAG", "{}", "is no notifier: expected a class below BaseNotifier"),
         (SMTP, "{unknown: 1}", "does not take these arguments"),
     ],
