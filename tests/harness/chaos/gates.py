@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -37,14 +37,17 @@ def random_gate(random: Random, graph: JobGraph) -> list[dict[str, Any]]:
     return suites
 
 
-def refusals(made: Try, graph: JobGraph) -> Iterator[str]:
-    """Yield why a try must have been vetoed: for each critical suite that its rows do not meet."""
+def refusals(made: Try, graph: JobGraph, now: Callable[[str], str]) -> Iterator[str]:
+    """Yield why a try must have been vetoed: for each critical suite that its rows do not meet.
+
+    Args: now: says what an output of the try is called in the graph.
+    """
     for suite in made.quality:
         (one,) = suite.expectations
         if one.severity != _CRITICAL or suite.sink not in graph.sink_inputs:
             continue
         sink = graph.sink_inputs[suite.sink]
-        rows = made.rows(sink.output)
+        rows = made.rows(next(output for output in made.schemas if now(output) == sink.output))
         rows = last_of_each_key(rows, sink.key) if sink.key else rows
         low, high = one.arguments["min_value"], one.arguments["max_value"]
         for row in rows.to_pylist():

@@ -60,7 +60,9 @@ class Model:
         graph, captured, shown = job.graph(), Captured(), Captured()
         schemas = {self._now(node): schema for one in tries for node, schema in one.schemas.items()}
         for one in tries:
-            assert not (why := list(refusals(one, graph))), f"checkpoint {one.checkpoint_id} is completed, but {why}"
+            assert not (why := list(refusals(one, graph, self._now))), (
+                f"checkpoint {one.checkpoint_id} is completed, but {why}"
+            )
             for node, stamp_us, rows in one.pieces:
                 now = self._now(node)
                 captured.add(now, one.checkpoint_id, stamp_us, by_the_law(rows, schemas.get(now, rows.schema)))
@@ -110,7 +112,7 @@ class Model:
 
     def vetoed_rightly(self, job: LoadedJob, tried: tuple[int, int]) -> bool:
         """Return whether rows of a try that its gate vetoed are such as must be."""
-        return any(refusals(read_try(self.folder, *tried), job.graph()))
+        return any(refusals(read_try(self.folder, *tried), job.graph(), self._now))
 
     def _check_positions(self, job: LoadedJob, tries: Iterable[Try], landed: Landed) -> None:
         """Each version of an object was read at most once, and the newest of each was read; no row came or went."""
