@@ -54,7 +54,7 @@ class LeftFiles:
 
 @dataclass(frozen=True, slots=True)
 class LeftSink:
-    """A sink that left the spec, or whose table is in no database any more by it; listed as a `OpenedTable` is."""
+    """A sink that left the spec, or whose table is in no database any more by it; listed as an `OpenedTable` is."""
 
     name: str
     sink: LeftFiles
@@ -66,7 +66,7 @@ class LeftSink:
         return f"{self.name} (a table that the spec has no more)"
 
     def needs(self, state: ManifestState, shares: Mapping[CheckpointId, TableShare]) -> TableNeeds:
-        """Find which files the retained checkpoints need: as a `OpenedTable` does, without asking the table."""
+        """Find which files the retained checkpoints need: as an `OpenedTable` does, without asking the table."""
         files: dict[str, TableReference] = {}
         for checkpoint_id in sorted(shares):
             contents = shares[checkpoint_id].get(self.name)
