@@ -7,13 +7,13 @@ looked up when it is first used. A command that reads one object waits for no ba
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.metrics.aborted_epochs import AbortedEpochs, telemetry_of_variables
 from milepost.lineage.settings import LineageSettings, asked, settings_of_environment
+from milepost.protocol.records.cached_property import cached_property
 from milepost.spec.load.load import LoadedJob
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from milepost.epoch.plan import InputRecord
 from milepost.epoch.subtask_shares import SINK, shares_of
 from milepost.lineage.dataset_names import DatasetName, catalog_table, sink_name, source_name
 from milepost.lineage.table_versions import TableVersions
+from milepost.protocol.records.cached_property import cached_property
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.lineage.column_lineage import column_lineage
 from milepost.spec.lineage.origins import Origins, RowsLineage

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Any, TypeVar, cast
 
 from milepost.cli.terminal.layout import Grid, lay_out, wrapped
 from milepost.epoch.quantities import counted
 from milepost.protocol.codec.records import to_json
+from milepost.protocol.records.cached_property import cached_property
 
 SCHEMA = "milepost/v1"
 

@@ -18,6 +18,7 @@ from milepost.dataflow.sources.planning.objects import split_path
 from milepost.epoch.timing.step_clock import StepClock
 from milepost.jobmaster.job.transactions import BegunTransaction, TransactResult
 from milepost.protocol.manifest.transaction.answers import Answer
+from milepost.protocol.records.cached_property import cached_property
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.errors import NotFound, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, FencingToken
@@ -71,11 +72,11 @@ class JobContext:
         found = functools.cache(self.job.find_connection)
         object.__setattr__(self, "job", replace(self.job, find_connection=found))
 
-    @functools.cached_property
+    @cached_property
     def spec(self) -> JobSpec:
         return self.job.resolved()
 
-    @functools.cached_property
+    @cached_property
     def graph(self) -> JobGraph:
         return self.job.graph()
 
@@ -84,16 +85,16 @@ class JobContext:
         """How long an epoch may take, from its trigger or the last try of `run_epoch` to its commit point."""
         return round(self.spec.checkpointing.timeout.total_seconds() * 1000)
 
-    @functools.cached_property
+    @cached_property
     def store_config(self) -> StoreConfig:
         return self.job.job_store
 
-    @functools.cached_property
+    @cached_property
     def store(self) -> ObjectStore:
         """Rooted at `<storage>/<job>/`."""
         return open_store(self.store_config)
 
-    @functools.cached_property
+    @cached_property
     def log(self) -> ManifestLog:
         return ManifestLog(self.store, lambda: uuid.uuid4().hex, self._tell)
 
@@ -101,7 +102,7 @@ class JobContext:
         for listener in self.listeners:
             listener(landed)
 
-    @functools.cached_property
+    @cached_property
     def identity(self) -> str:
         """Which life of the job this is: the write id of its first manifest version."""
         return self.log.entry(1).write_id
@@ -186,14 +187,14 @@ class JobContext:
             identity=lambda: self.identity,
         )
 
-    @functools.cached_property
+    @cached_property
     def table_records(self) -> ContentsRecords:
         """The records that the contents of the job's tables are folded from; each is read once."""
         from milepost.dataflow.sinks.records.contents import ContentsRecords
 
         return ContentsRecords(self.store)
 
-    @functools.cached_property
+    @cached_property
     def _sink_stores(self) -> dict[tuple[str, StoreConfig], ObjectStore]:
         return {}
 
@@ -216,7 +217,7 @@ class JobContext:
         """Return whether `reserve` was asked before, for the place that the sink has now."""
         return (name, self.sink_location(name, address)) in self._reserved
 
-    @functools.cached_property
+    @cached_property
     def _reserved(self) -> set[tuple[str, str]]:
         return set()
 
@@ -235,11 +236,11 @@ class JobContext:
         """Keep a run that was written under a handle: it is not read again."""
         self._consumed_runs[source] = self._consumed_runs.get(source, {}) | {handle: run}
 
-    @functools.cached_property
+    @cached_property
     def _consumed_runs(self) -> dict[str, dict[ObjectHandle, pa.Table]]:
         return {}
 
-    @functools.cached_property
+    @cached_property
     def cache_directory(self) -> str:
         """The node-local state cache of this job and storage; always disposable."""
         return node_cache(hashlib.sha256(self.store_config.url.encode()).hexdigest()[:16])
@@ -321,7 +322,7 @@ class JobContext:
         """Return the metadata as the store has it now. Raises StateCorrupt."""
         return _read_metadata(self.store, checkpoint.metadata)
 
-    @functools.cached_property
+    @cached_property
     def _metadata(self) -> dict[ObjectHandle, CheckpointMetadata]:
         return {}
 

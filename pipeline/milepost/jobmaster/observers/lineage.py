@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from milepost.dataflow.quality.verdict import ExpectationResult, Verdict, VerdictStatus
@@ -25,6 +24,7 @@ from milepost.protocol.manifest.transaction.events import (
     TimelineSwitched,
     aborts_of,
 )
+from milepost.protocol.records.cached_property import cached_property
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.manifest_state import ManifestState, Reconciliation

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from milepost.jobmaster.leadership.table_previews import dropped_sink
 from milepost.jobmaster.rollback.inputs import InputSize, forgotten, passed_over
 from milepost.jobmaster.rollback.other_tables import OtherTable, other_tables
 from milepost.jobmaster.rollback.plan import StateRows, state_rows
+from milepost.protocol.records.cached_property import cached_property
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import Busy, CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId

@@ -23,12 +23,13 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
 from milepost.protocol.exchange.routing import NullsApart
+from milepost.protocol.records.cached_property import cached_property
 from milepost.state.layers.key_groups import (
     KEPT_BYTES,
     PER_MICROSECOND,

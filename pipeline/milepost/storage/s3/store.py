@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -30,6 +30,7 @@ from botocore.utils import determine_content_length, get_environ_proxies, parse_
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError
 
+from milepost.protocol.records.cached_property import cached_property
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StoreUnavailable
 from milepost.protocol.records.object_store import Credentials, Names, ObjectStat, StoreConfig
 from milepost.storage.keys import is_loopback, s3_root, validate_key, validate_prefix

@@ -7,7 +7,6 @@ import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from milepost.dataflow.sinks.formats.delta.delta_types import arrow_schema, delt
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.reservation import TableOwner, is_same
 from milepost.dataflow.sinks.table_format import ForeignCommit, TableMove
+from milepost.protocol.records.cached_property import cached_property
 from milepost.protocol.records.errors import (
     CommitConflict,
     CommitOutcomeUnknown,

@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from uuid import uuid4
 
 import pyarrow as pa
@@ -60,6 +59,7 @@ from milepost.dataflow.sinks.formats.iceberg.snapshot_summaries import operation
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.reservation import TableOwner, is_same
 from milepost.dataflow.sinks.table_format import ForeignCommit, TableMove
+from milepost.protocol.records.cached_property import cached_property
 from milepost.protocol.records.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.records.object_store import ObjectStore
 
