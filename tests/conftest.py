@@ -16,6 +16,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
 from milepost.state.layers import key_hash
 from scripts.processes import PYTHON_PATH
 from tests.harness.models.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
@@ -69,6 +70,9 @@ IN_MEMORY = _write_to_memory()
 AIRFLOW_HOME = tempfile.mkdtemp(prefix="milepost-airflow-")
 """Importing Airflow writes to its home: not to the developer's."""
 
+NODE_CACHE = tempfile.mkdtemp(prefix="milepost-cache-")
+"""A job finds what it has cached itself, and nothing of a job that was at its place in a run before."""
+
 
 def pytest_configure() -> None:
     """Tests must not read the developer's own settings of Airflow, Spark, AWS, proxies or Python."""
@@ -85,6 +89,7 @@ def pytest_configure() -> None:
             "SPARK_LOCAL_HOSTNAME": "localhost",
             "SPARK_LOCAL_IP": "127.0.0.1",
             "AIRFLOW_HOME": AIRFLOW_HOME,
+            NODE_CACHE_VARIABLE: NODE_CACHE,
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "MILEPOST_SEED": str(SEED),  # for the processes that this one lets run a part of the tests
         }
@@ -93,7 +98,7 @@ def pytest_configure() -> None:
 
 
 def pytest_unconfigure() -> None:
-    for folder in filter(None, (AIRFLOW_HOME, IN_MEMORY)):
+    for folder in filter(None, (AIRFLOW_HOME, NODE_CACHE, IN_MEMORY)):
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
 from tests.harness.servers.processes.processes import wait_until
 
 SECONDS = 480
@@ -89,7 +90,8 @@ class MortalProcesses:
         home = self.folder / f"home {len(self.started) + 1}"
         home.mkdir(parents=True)
         output = home / "output.txt"
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+        not_here = ("XDG_", NODE_CACHE_VARIABLE)
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(not_here)}
         ours = {"HOME": str(home), "JAVA_TOOL_OPTIONS": FAST_JVM}
         command = [sys.executable, "-m", "tests.harness.servers.processes.mortal_run", json.dumps(plan or {}), *words]
         with output.open("wb") as stream:  # a file: orphans would hold a pipe open for ever
