@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
+from milepost.spark.driver.engines.standalone import is_standalone
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spark.task.row_steps.lookup_stage import read_copy
 from milepost.spark.wire.task_output import Rows, TaskOutput
@@ -139,4 +140,4 @@ def new_runner(job: LoadedJob, folder: Path) -> CapturingRunner | SparkRunner:
 
 def runs_on_spark(job: LoadedJob) -> bool:
     """Return whether the spec of a job names a server of Spark, or a cluster."""
-    return job.spark_server() is not None or job.spec.spark.master.startswith("spark://")
+    return job.spark_server() is not None or is_standalone(job.spec.spark.master)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from milepost.spark.driver.engines.standalone import in_words
+from milepost.spark.driver.engines.standalone import in_words, is_standalone
 
 OURS = {
     "id": "app-2",
@@ -38,3 +38,10 @@ OTHERS = {"id": "app-1", "name": "report", "cores": 3, "user": "bob", "submitdat
 )
 def test_who_has_the_cores_of_a_cluster_is_told_with_how_many_there_are(state: dict[str, Any], said: str) -> None:
     assert in_words(state) == said
+
+
+@pytest.mark.parametrize(
+    ("master", "standalone"), [("spark://a:7077,b:7077", True), ("local[2]", False), ("k8s://https://a:6443", False)]
+)
+def test_a_standalone_cluster_is_known_by_its_master(master: str, standalone: bool) -> None:
+    assert is_standalone(master) is standalone

@@ -79,9 +79,14 @@ def in_words(state: Mapping[str, Any]) -> str:
     return f"{state['coresused']} of the {cores} of its {workers} are taken{': ' * bool(taken)}{', '.join(taken)}"
 
 
+def is_standalone(master: str) -> bool:
+    """Return whether `spark.master` is that of a standalone cluster."""
+    return master.startswith(_STANDALONE)
+
+
 def _addresses(url: str) -> Iterator[str]:
     """The address of each master that a standalone cluster has; none of another cluster."""
-    if url.startswith(_STANDALONE):
+    if is_standalone(url):
         yield from url.removeprefix(_STANDALONE).split(",")
 
 
