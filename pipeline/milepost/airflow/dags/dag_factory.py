@@ -92,8 +92,7 @@ def _makers(path: Path) -> tuple[str, dict[str, Callable[[], DAG]]]:
         on_failure(job.spec)  # what is wrong with a notifier shows as what is wrong with a spec does, and not later
     except CheckpointError as error:
         name, schedule = _rescued(path)
-        problem = f"{error.message}\n{error.hint}".rstrip()
-        return name, _broken(path, problem, epoch_dag_id(name), schedule)
+        return name, _broken(path, error.in_full("\n"), epoch_dag_id(name), schedule)
     name = job.spec.name
     return name, {dag_id(name): partial(make, job) for dag_id, make in _DAGS.items()}
 

@@ -69,7 +69,7 @@ def job_checks(job: LoadedJob) -> list[Check]:
             for source in source_checks(job)
         ]
     except (StoreUnavailable, EnvironmentUnusable) as error:
-        stores, sources = [_check("store", False, f"{error.message} {error.hint}".strip())], []
+        stores, sources = [_check("store", False, error.in_full())], []
     return [
         spec,
         *_server(job),
@@ -95,7 +95,7 @@ def _server(job: LoadedJob) -> Iterator[Check]:
         libraries = libraries_of((spec.storage, *(source.path for source in spec.sources.values())))
         yield _check("spark server", True, check_server(server, spec.spark.conf, libraries))
     except CheckpointError as error:
-        yield _check("spark server", False, f"{error.message} {error.hint}".strip())
+        yield _check("spark server", False, error.in_full())
 
 
 def _check(name: str, ok: bool, detail: str, *, warning: bool = False) -> Check:

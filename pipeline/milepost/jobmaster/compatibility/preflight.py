@@ -87,7 +87,7 @@ def preflight(
         if row["kind"] == "operator":
             outcome = _operator(row, outcome, context, base, graph, loaded)
             if row["verdict"] == COMPATIBLE and row["name"] in stuck:
-                row |= {"verdict": NEW_UID, "detail": f"{stuck[row['name']].message} {stuck[row['name']].hint}"}
+                row |= {"verdict": NEW_UID, "detail": stuck[row["name"]].in_full()}
         elif row["kind"] == "sink" and outcome == RESTORED:
             _sink(row, context, base, graph)
         elif row["kind"] == "source" and row["verdict"] == NEW_UID:

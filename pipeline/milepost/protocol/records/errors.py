@@ -54,6 +54,10 @@ class CheckpointError(Exception):
         """Say one more thing to do, behind the hint that is there."""
         self.hint = f"{self.hint.rstrip('.')}. {step}" if self.hint else step
 
+    def in_full(self, between: str = " ") -> str:
+        """Return the message and, where there is one, the hint behind it."""
+        return f"{self.message}{between}{self.hint}" if self.hint else self.message
+
 
 @contextmanager
 def with_hint(kind: type[CheckpointError], hint: str) -> Iterator[None]:

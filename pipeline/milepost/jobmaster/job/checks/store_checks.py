@@ -138,8 +138,7 @@ def probe_tables(context: JobContext) -> list[ProbeCheck]:
         try:
             ok, said = True, context.sink(spec.name).probe()
         except CheckpointError as error:
-            told = error.message.removeprefix(f"sink {spec.name}: ")
-            ok, said = False, f"{told} {error.hint}".strip()
+            ok, said = False, error.in_full().removeprefix(f"sink {spec.name}: ")
         checks.append(ProbeCheck(f"sink {spec.name}: {spec.place}", ok, said))
     return checks
 

@@ -1,0 +1,17 @@
+"""An error says what happened, and what to do about it where that is known."""
+
+from __future__ import annotations
+
+from milepost.protocol.records.errors import NotFound
+
+
+def test_an_error_in_full_is_its_message_and_the_hint_behind_it() -> None:
+    error = NotFound("there is no job x.", hint="milepost jobs")
+    assert (error.in_full(), error.in_full("\n")) == (
+        "there is no job x. milepost jobs",
+        "there is no job x.\nmilepost jobs",
+    )
+
+
+def test_an_error_without_a_hint_is_its_message_in_full() -> None:
+    assert NotFound("there is no job x.").in_full("\n") == "there is no job x."
