@@ -14,6 +14,9 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.log.manifest_log import Decide, ManifestLog
 
+MAX_TOMBSTONE_BYTES = 250
+"""No tombstone is larger while versions and ids have up to eight digits."""
+
 
 def new_log(store: ObjectStore) -> ManifestLog:
     """Open the log of the job that the store is rooted at."""

@@ -27,9 +27,6 @@ from milepost.protocol.records.ids import IMPORTING, CheckpointId, Epoch, Fencin
 from milepost.protocol.records.layout import input_key
 from milepost.protocol.records.manifest_state import ManifestState
 
-MAX_TOMBSTONE_BYTES = 250
-"""No tombstone is larger while versions and ids have up to eight digits."""
-
 _ABORTING = {event.__name__ for event in (CheckpointAborted, ForkDisposed, JobCanceled)}
 
 

@@ -1,6 +1,6 @@
 """The states of a barrier handler as data: what each event does in each state, and what state follows.
 
-The handler executes these rows and nothing else; the table in PROTOCOL.md is drawn from them. For a state and an event
+The handler executes these rows and nothing else; the table in PROTOCOL.md is held to them. For a state and an event
 the first row whose condition holds applies. Two states belong to a handler that only aligns, four to one that may
 change from aligned to unaligned.
 
@@ -215,15 +215,3 @@ def transition(
         why = f", because {rule.when.value}" if rule.when.value else ""
         raise ProtocolViolation(f"{event.value} refused in state '{state.value}'{why}. Nothing was changed.")
     return rule.steps, rule.after
-
-
-def render_alignment_table() -> str:
-    """Draw the rules as the Markdown table of PROTOCOL.md, by state, in the order in which rows are tried."""
-    lines = ["| state | event | if | does | next |", "|---|---|---|---|---|"]
-    for state in AlignmentState:
-        for rule in ALIGNMENT_RULES:
-            if rule.state is state:
-                does = ", ".join(step.value for step in rule.steps) if rule.after is not None else "refused"
-                after = "" if rule.after in (None, state) else rule.after.value
-                lines.append(f"| {state.value} | {rule.event.value} | {rule.when.value} | {does} | {after} |")
-    return "\n".join(lines)

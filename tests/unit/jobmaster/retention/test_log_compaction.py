@@ -10,7 +10,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
 from milepost.jobmaster.retention.log_compaction import ENTRIES_PER_EPOCH, compact_all, compact_some
-from milepost.protocol.codec.log_entries import MAX_TOMBSTONE_BYTES, LogEntry, Tombstone
+from milepost.protocol.codec.log_entries import LogEntry, Tombstone
 from milepost.protocol.manifest.upkeep.compaction import horizon
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.ids import SessionId
@@ -19,6 +19,7 @@ from milepost.storage.layout import manifest_key
 from milepost.storage.log.manifest_log import ManifestLog
 from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
 from tests.harness.stores.hooked_store import HookedStore
+from tests.harness.stores.manifest_logs import MAX_TOMBSTONE_BYTES
 
 HOUR_MS = 3_600_000
 

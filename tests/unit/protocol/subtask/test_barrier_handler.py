@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import pickle
-import re
 from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import milepost.protocol
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.subtask import barrier_handler
@@ -39,11 +36,9 @@ from milepost.protocol.subtask.barrier_states import (
     AlignmentState,
     Condition,
     Step,
-    render_alignment_table,
     transition,
 )
 
-DOCUMENT = Path(milepost.protocol.__file__).parent / "PROTOCOL.md"
 TIMEOUT_MS = 100
 WAITING = {AlignmentState.WAITING_FOR_FIRST, AlignmentState.ALTERNATING_WAITING_FOR_FIRST}
 
@@ -288,12 +283,6 @@ def test_every_row_that_ends_a_checkpoint_resets() -> None:
         if ends or Step.RESET in rule.steps:
             assert rule.steps[-2:] == (Step.UNBLOCK_ALL, Step.RESET)
             assert rule.after in WAITING
-
-
-def test_the_table_of_the_documentation_is_that_of_the_code() -> None:
-    found = re.search(r"<!-- table: barriers -->\n(.*?)\n<!-- end -->", DOCUMENT.read_text("utf-8"), re.DOTALL)
-    assert found is not None
-    assert found[1] == render_alignment_table()
 
 
 # All sequences of events.

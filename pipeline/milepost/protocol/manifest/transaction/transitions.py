@@ -1,7 +1,7 @@
 """The state machines as data: every legal (status, event) pair. What is not in a table is a ProtocolViolation.
 
-Every transition is checked against these tables before it is written, a history folds them over the log, and the tables
-in PROTOCOL.md are drawn from them.
+Every transition is checked against these tables before it is written, a history folds them over the log, and a test
+holds the tables in PROTOCOL.md to them.
 """
 
 from __future__ import annotations
@@ -42,12 +42,10 @@ from milepost.protocol.manifest.transaction.events import (
     TimelineThawed,
     aborts_of,
 )
-from milepost.protocol.manifest.transaction.lease import SWEEP_REASONS, LeaseStatus
 from milepost.protocol.records.checkpoints import CheckpointStatus
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ENDED, JobStatus
-from milepost.protocol.records.reasons import COUNTED_BY_FLINK, CheckpointFailureReason
 
 Status = TypeVar("Status", bound=Enum)
 
@@ -180,41 +178,3 @@ def checkpoints_of(event: Event) -> tuple[CheckpointId, ...]:
 
 def _name(status: Enum | None) -> str:
     return "(none)" if status is None else str(status.value)
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def _rules_table(rules: Sequence[Rule[Status]]) -> str:
-    return _table(
-        ("status", "event", "when", "next status"),
-        [(_name(rule.before), rule.event.__name__, rule.when, _name(rule.after)) for rule in rules],
-    )
-
-
-def render_tables() -> dict[str, str]:
-    """Draw the tables of PROTOCOL.md, by the name in its ``<!-- table: name -->`` markers, as Markdown."""
-    lease = [
-        (
-            status.value,
-            "Busy" if status is LeaseStatus.HELD else f"adopt if finished, else abort {SWEEP_REASONS[status].value}",
-        )
-        for status in LeaseStatus
-    ]
-    reasons = [
-        (
-            reason.value,
-            "yes (Flink)" if reason in COUNTED_BY_FLINK else "yes" if reason.counted else "no",
-            reason.meaning,
-        )
-        for reason in CheckpointFailureReason
-    ]
-    return {
-        "job": _rules_table(JOB_RULES),
-        "checkpoint": _rules_table(CHECKPOINT_RULES),
-        "lease": _table(("lease", "a newcomer's sweep"), lease),
-        "reasons": _table(("reason", "counted", "meaning"), reasons),
-    }

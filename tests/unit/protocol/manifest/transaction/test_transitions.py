@@ -1,14 +1,11 @@
-"""The tables are the machine, and the documentation is drawn from them."""
+"""The tables are the machine."""
 
 from __future__ import annotations
 
-import re
 from itertools import product
-from pathlib import Path
 
 import pytest
 
-import milepost.protocol
 from milepost.protocol.manifest.transaction.answers import advance
 from milepost.protocol.manifest.transaction.events import EVENT_TYPES, CheckpointAborted, Event, SinksConfirmed
 from milepost.protocol.manifest.transaction.transitions import (
@@ -17,7 +14,6 @@ from milepost.protocol.manifest.transaction.transitions import (
     checkpoint_status_after,
     checkpoints_of,
     job_status_after,
-    render_tables,
 )
 from milepost.protocol.records.checkpoints import CheckpointStatus
 from milepost.protocol.records.errors import ProtocolViolation
@@ -26,7 +22,6 @@ from milepost.protocol.records.manifest_state import JobStatus
 from tests.harness.jobs.job_log import A, JobLog
 from tests.unit.protocol.codec.test_codec import ENTRIES
 
-DOCUMENT = Path(milepost.protocol.__file__).parent / "PROTOCOL.md"
 SAMPLES: dict[type[Event], Event] = {type(entry.event): entry.event for entry in ENTRIES}
 
 
@@ -97,14 +92,6 @@ def test_an_event_names_the_checkpoints_it_concerns() -> None:
         "SavepointCreated": (2,),
         "SavepointDisposed": (2,),
     }
-
-
-@pytest.mark.parametrize("name", sorted(render_tables()))
-def test_the_tables_of_the_documentation_are_those_of_the_code(name: str) -> None:
-    """Docs that list what code lists drift; these cannot."""
-    found = re.search(rf"<!-- table: {name} -->\n(.*?)\n<!-- end -->", DOCUMENT.read_text("utf-8"), re.DOTALL)
-    assert found is not None, f"PROTOCOL.md has no table {name}"
-    assert found[1] == render_tables()[name]
 
 
 @pytest.mark.parametrize(("checkpoint_id", "status"), [(1, "subsumed"), (3, "aborted")])
