@@ -1,9 +1,13 @@
-"""What documents name is there: the rules that code cites, the modules of the core, the defaults of the Makefile."""
+"""What documents name is there: the rules that code cites, the modules of the core, the defaults of the Makefile.
+
+And no text is left as a merge stopped at it.
+"""
 
 from __future__ import annotations
 
 import re
 
+from scripts.mutants import tracked_files
 from tests.harness.import_rules import FOLDER, files
 from tests.harness.servers.processes.processes import REPOSITORY
 
@@ -40,3 +44,8 @@ def test_a_contributor_is_told_how_many_processes_share_the_tests() -> None:
     workers = re.search(r"^WORKERS \?= (\d+)$", (REPOSITORY / "Makefile").read_text(), re.M)
     said = re.search(r"processes share the tests \((\d+)\)", (REPOSITORY / "CONTRIBUTING.md").read_text())
     assert workers and said and workers[1] == said[1]
+
+
+def test_no_text_is_left_as_a_merge_stopped_at_it() -> None:
+    left = re.compile(rb"^(?:<{7}|>{7}) ", re.M)
+    assert [name for name in tracked_files(REPOSITORY) if left.search((REPOSITORY / name).read_bytes())] == []
