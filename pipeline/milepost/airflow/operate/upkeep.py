@@ -71,7 +71,7 @@ def _verify(doing: Doing) -> Done:
     result = doing.master.verify(doing.form[CHECKPOINT], bool(doing.form[DEEP]))
     checkpoints = ", ".join(map(str, result.checkpoints)) or "none"
     said = f"checkpoints {checkpoints}: {counted(result.objects, 'object')}, all present and unchanged"
-    return Done("whole", (said,))
+    return Done("whole", (said, *(f"not asked: {line}" for line in result.unasked)))
 
 
 def _plan_fsck(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
@@ -84,7 +84,8 @@ def _fsck(doing: Doing) -> Done:
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.objects.items())
     text = [f"walked: {', '.join(report.roots)}", f"objects: {counts}"]
     missing = [f"missing: {one.where}: {one.key}: {one.problem}" for one in report.missing]
-    for line in [*text, *(f"damaged: {line}" for line in report.damaged), *missing]:
+    unasked = [f"not asked: {line}" for line in report.unasked]
+    for line in [*text, *(f"damaged: {line}" for line in report.damaged), *missing, *unasked]:
         doing.say(line)
     if report.exit_code:
         job = report.job

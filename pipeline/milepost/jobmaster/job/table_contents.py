@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from milepost.dataflow.sinks.contract import Sink, TableTarget
@@ -12,6 +13,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, checkpoints_in_words
 from milepost.protocol.records.manifest_state import ManifestState
 
 
@@ -46,6 +48,35 @@ def is_known_table(context: JobContext, name: str, contents: TableContents) -> b
         return True
     known = {one.location for one in TableRegistry(context.store, name).tables()}
     return {here, contents.location} <= known and contents.location == context.sink_location(name, contents.address)
+
+
+def leads_to(context: JobContext, name: str, contents: TableContents) -> bool:
+    """Return whether the spec leads to the table that contents are of; it may not have the sink any more."""
+    return name in {sink.name for sink in context.spec.sinks} and is_known_table(context, name, contents)
+
+
+def unasked_tables(context: JobContext, tables: Mapping[CheckpointId, Mapping[str, TableContents]]) -> tuple[str, ...]:
+    """Return, a line each, the tables of checkpoints that the spec does not lead to: nothing of them is looked for.
+
+    Args:
+        tables: what the sinks' tables consist of at each checkpoint.
+    """
+    named_by: dict[str, list[CheckpointId]] = {}
+    for checkpoint_id, of_sinks in tables.items():
+        for name, contents in of_sinks.items():
+            if not leads_to(context, name, contents):
+                named_by.setdefault(_unasked(context, name, contents.address), []).append(checkpoint_id)
+    return tuple(f"{checkpoints_in_words(ids)}: {line}" for line, ids in named_by.items())
+
+
+def _unasked(context: JobContext, name: str, address: TableAddress) -> str:
+    if name not in {sink.name for sink in context.spec.sinks}:
+        why = "the spec does not have the sink"
+    elif address == context.sink_address(name):
+        why = "that leads to another place now"
+    else:
+        why = f"the spec leads to another place: {context.sink_address(name)}"
+    return f"the table of sink {name} was not looked for at {address}: {why}. A spec that leads there checks it"
 
 
 def table_at(context: JobContext, name: str, contents: TableContents | None) -> Sink:

@@ -120,6 +120,7 @@ def check_job(context: JobContext) -> Audit:
     ]
     elsewhere, unasked = _savepoints_elsewhere(context, reach)
     missing += elsewhere
+    unasked += reach.unasked
     unasked += [f"sink {one.name}: {one.needs.led_away}" for one in reach.sinks if one.needs and one.needs.led_away]
     unread = [f"sink {sink.name}: {each}" for sink in reach.sinks for each in sink.unreadable_lists]
     faults = [*reach.faults, *reach.conflicts]

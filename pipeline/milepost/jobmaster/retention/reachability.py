@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
+from milepost.jobmaster.job.table_contents import unasked_tables
 from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.jobmaster.retention.job_tables import job_tables
 from milepost.jobmaster.retention.left_sinks import LeftSink, left_sinks
@@ -92,6 +93,7 @@ class JobReach:
         roots: what was walked, for people.
         faults: roots that could not be walked, one line each; with one of them nothing is proven unreachable.
         conflicts: keys that two checkpoints describe differently.
+        unasked: tables that the spec has no more, of which nothing was looked for, in words.
     """
 
     state: ManifestState
@@ -104,6 +106,7 @@ class JobReach:
     roots: tuple[str, ...]
     faults: tuple[str, ...]
     conflicts: tuple[str, ...]
+    unasked: tuple[str, ...]
 
     @property
     def complete(self) -> bool:
@@ -155,6 +158,7 @@ def _walk(context: JobContext) -> JobReach:
         roots=tuple(found.roots),
         faults=tuple(found.faults),
         conflicts=handle_conflicts(found.described),
+        unasked=unasked_tables(context, found.dropped_tables()),
     )
 
 
@@ -230,6 +234,21 @@ class _Roots:
         except StateCorrupt as error:
             self.faults.append(f"sink {table.label}: {error.message}")
             return None
+
+    def dropped_tables(self) -> dict[CheckpointId, TableShare]:
+        """Return what the retained checkpoints say of tables of sinks that the spec has no more.
+
+        Of one in a database the files are in the job's own storage, and walked.
+        """
+        there = {spec.name for spec in self._context.spec.sinks}
+        return {
+            checkpoint_id: {
+                name: contents
+                for name, contents in share.items()
+                if name not in there and contents.address.path is not None
+            }
+            for checkpoint_id, share in self.shares.items()
+        }
 
     def walk_savepoint(self, savepoint: Savepoint) -> None:
         """Read the document of a savepoint below the job and follow each key in it; one elsewhere is its owner's."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import NewType
+
+_NAMED = 5
 
 CheckpointId = NewType("CheckpointId", int)
 """Rises strictly, across timelines, and is never reused (I5). The first is 1; 0 is the empty state."""
@@ -32,6 +35,14 @@ SessionId = NewType("SessionId", str)
 def checkpoint_name(checkpoint_id: int) -> str:
     """Return what a checkpoint is called in sentences; 0 is the state before the first one."""
     return f"checkpoint {checkpoint_id}" if checkpoint_id else "the empty state"
+
+
+def checkpoints_in_words(ids: Sequence[CheckpointId]) -> str:
+    """Return the checkpoints that need one object, or name one table, in words."""
+    if len(ids) == 1:
+        return f"checkpoint {ids[0]}"
+    first = ", ".join(map(str, ids[:_NAMED]))
+    return f"checkpoints {first}" + (f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else "")
 
 
 IMPORTING = "import:"

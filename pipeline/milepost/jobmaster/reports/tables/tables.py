@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 
 import pyarrow as pa
 
 from milepost.dataflow.sinks.records.committables import decode_schema
+from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.table_contents import contents_at, is_known_table, shown_contents, table_at
+from milepost.jobmaster.job.table_contents import contents_at, leads_to, shown_contents, table_at, unasked_tables
 from milepost.jobmaster.reports.tables.row_filter import rows_where
 from milepost.jobmaster.reports.tables.state_rows import StateSide, check_rows, rows_by_hash, rows_by_key
 from milepost.jobmaster.reports.tables.state_values import counted_rows, state_values, without_total
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import NotFound, StateCorrupt
-from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.ids import CheckpointId, checkpoints_in_words
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.retention import handle_conflicts
 from milepost.storage.checked import check_handle, stat_handle
@@ -31,12 +33,28 @@ class VerifiedObjects:
 
     Attributes:
         objects: how many. deep: they were read, not only looked for.
+        unasked: tables that the spec does not lead to, of which nothing was looked for, in words.
     """
 
     checkpoints: tuple[int, ...]
     objects: int
     deep: bool
-    problems: tuple[str, ...] = ()
+    unasked: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _VerifiedCheckpoint:
+    """What was checked of one checkpoint.
+
+    Attributes:
+        handles: what it refers to in the job's own store. asked: how many tables were.
+        tables: what the sinks' tables consist of.
+    """
+
+    handles: Sequence[ObjectHandle] = ()
+    asked: int = 0
+    tables: Mapping[str, TableContents] = field(default_factory=dict)
+    problems: Sequence[str] = ()
 
 
 class Tables:
@@ -110,15 +128,16 @@ class Tables:
         checkpoints = [_retained(state, at)] if at is not None else list(state.checkpoints)
         needed_by: dict[str, list[CheckpointId]] = {}
         described: list[tuple[str, ObjectHandle]] = []
+        tables: dict[CheckpointId, Mapping[str, TableContents]] = {}
         checked = 0
         for checkpoint in checkpoints:
-            name = f"checkpoint {checkpoint.checkpoint_id}"
-            handles, found = self._verify(checkpoint, deep=deep)
-            described += [(name, handle) for handle in handles]
-            checked += 1 + (len(handles) + len(checkpoint.sinks) if handles else 0)
-            for problem in found:
+            verified = self._verify(checkpoint, deep=deep)
+            tables[checkpoint.checkpoint_id] = verified.tables
+            described += [(f"checkpoint {checkpoint.checkpoint_id}", handle) for handle in verified.handles]
+            checked += 1 + len(verified.handles) + verified.asked
+            for problem in verified.problems:
                 needed_by.setdefault(problem, []).append(checkpoint.checkpoint_id)
-        problems = [f"{_named(ids)}: {problem}" for problem, ids in needed_by.items()]
+        problems = [f"{checkpoints_in_words(ids)}: {problem}" for problem, ids in needed_by.items()]
         problems += handle_conflicts(described)
         ids = [int(checkpoint.checkpoint_id) for checkpoint in checkpoints]
         if problems:
@@ -133,19 +152,18 @@ class Tables:
                 hint=f"restore the objects from a copy of the bucket{way_on}; nothing was changed or skipped",
                 problems=problems,
             )
-        return VerifiedObjects(tuple(ids), checked, deep)
+        return VerifiedObjects(tuple(ids), checked, deep, unasked_tables(self._context, tables))
 
     def _rollback_hint(self, state: ManifestState) -> str:
         """Return what else helps when it is the head that is broken."""
         target = newest_whole_ancestor(self._context, state)
         return "" if target is None else f", or go back: milepost rollback {state.job} --to {target}"
 
-    def _verify(self, checkpoint: CompletedCheckpoint, *, deep: bool) -> tuple[list[ObjectHandle], list[str]]:
-        """Return what the checkpoint refers to in the job's own store, and what is wrong with it."""
+    def _verify(self, checkpoint: CompletedCheckpoint, *, deep: bool) -> _VerifiedCheckpoint:
         try:
             metadata = self._context.stored_metadata(checkpoint)
         except (NotFound, StateCorrupt) as error:
-            return [], [error.message]
+            return _VerifiedCheckpoint(problems=[error.message])
         store, handles = self._context.store, metadata.handles()
         check = check_handle if deep else stat_handle
 
@@ -158,19 +176,19 @@ class Tables:
 
         problems = [found for found in at_once(store, problem, handles) if found is not None]
         self._context.know_metadata(checkpoint.metadata, metadata)
-        for found in at_once(store, lambda name: self._verify_sink(name, metadata, deep=deep), metadata.tables):
-            problems += found
+        of_tables = at_once(store, lambda name: self._verify_sink(name, metadata, deep=deep), metadata.tables)
+        asked = [found for found in of_tables if found is not None]
+        problems += chain.from_iterable(asked)
         if deep and not problems:
             for table in metadata.state_tables.values():
                 check_rows(store, StateSide(metadata, table))
-        return handles, problems
+        return _VerifiedCheckpoint(handles, len(asked), metadata.tables, problems)
 
-    def _verify_sink(self, name: str, metadata: CheckpointMetadata, *, deep: bool) -> list[str]:
+    def _verify_sink(self, name: str, metadata: CheckpointMetadata, *, deep: bool) -> list[str] | None:
+        """Return what is wrong with a sink's table; None: the spec does not lead to it."""
         contents = metadata.tables[name]
-        if name not in {sink.name for sink in self._context.spec.sinks}:
-            return []  # no longer of the job: nothing that this checkpoint needs
-        if not is_known_table(self._context, name, contents):
-            return []
+        if not leads_to(self._context, name, contents):
+            return None
         return table_at(self._context, name, contents).verify(contents, deep=deep)
 
     def checkpoint(self, at: int | None) -> CompletedCheckpoint:
@@ -189,13 +207,4 @@ def _retained(state: ManifestState, at: int | None) -> CompletedCheckpoint:
     return checkpoint
 
 
-def _named(ids: Sequence[CheckpointId]) -> str:
-    """Return the checkpoints that need one object, in words."""
-    if len(ids) == 1:
-        return f"checkpoint {ids[0]}"
-    first = ", ".join(map(str, ids[:_NAMED]))
-    return f"checkpoints {first}" + (f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else "")
-
-
 _SHOWN = 12
-_NAMED = 5

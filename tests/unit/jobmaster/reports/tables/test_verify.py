@@ -1,0 +1,43 @@
+"""`verify` says of which tables it looked for nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from milepost.cli.main import app
+from tests.harness.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
+
+
+def test_a_table_that_a_changed_path_leads_away_from_is_told_and_not_counted(tmp_path: Path) -> None:
+    job = CountedJob.with_epochs(tmp_path, 2)
+    whole = job.master.verify(deep=True)
+    job.edit("path: ../lake/table", "path: ../lake/other")
+    result = job.master.verify(deep=True)
+    assert (whole.unasked, result.objects) == ((), whole.objects - 2)
+    (told,) = result.unasked
+    assert told == (
+        "checkpoints 1, 2: the table of sink table was not looked for at format: parquet, path: ../lake/table: the "
+        "spec leads to another place: format: parquet, path: ../lake/other. A spec that leads there checks it"
+    )
+    said = CliRunner().invoke(app, ["verify", str(job.spec_path)])
+    assert said.exit_code == 0 and f"not asked: {told}" in said.output
+    document = json.loads(CliRunner().invoke(app, ["verify", str(job.spec_path), "--json"]).output)
+    assert document["data"]["unasked"] == [told]
+
+
+def test_a_table_of_a_sink_that_was_dropped_is_told_and_no_damage(tmp_path: Path) -> None:
+    job = CountedJob.with_epochs(tmp_path, 2)
+    text = job.spec_path.read_text()
+    job.edit(SEEN_SINK, "")
+    (told,) = job.master.verify(2).unasked
+    assert told == (
+        "checkpoint 2: the table of sink seen was not looked for at format: parquet, path: ../lake/seen: the spec does "
+        "not have the sink. A spec that leads there checks it"
+    )
+    report = job.master.fsck()
+    assert (report.exit_code, report.unasked) == (0, (told.replace("checkpoint 2", "checkpoints 1, 2"),))
+    job.spec_path.write_text(text)
+    assert job.master.verify().unasked == () and job.master.fsck().unasked == ()
