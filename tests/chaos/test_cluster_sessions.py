@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -57,6 +58,9 @@ def one(
         yield one
 
 
+TAKEN = "4 of the 4 cores of its 2 workers are taken: 4 by milepost-flights (app-"
+
+
 def copies(one: Running) -> int:
     """How many copies of tasks Spark has begun."""
     return sum(begun["Task Info"]["Speculative"] for begun in one.logged("TaskStart"))
@@ -75,17 +79,19 @@ def test_a_slow_task_and_the_copy_of_it_that_spark_runs_are_the_same_attempt(one
     one.complete(one.begin())
 
 
-def test_a_run_that_gets_no_core_of_a_cluster_says_who_has_them(one: Running) -> None:
+def test_a_run_that_gets_no_core_of_a_cluster_says_early_and_at_its_end_who_has_them(one: Running) -> None:
     """I3: a driver that stands still, beyond its lease, keeps every executor; once it is gone the run gets through."""
     one.in_session(SPECULATION)
     with frozen_driver(one, PHASES["sent to the second level"]):
         one.job.limit("5s")
         told = one.driver.run(one.job.spec_path).result(PATIENCE_S)
+        (early,) = (line for line in told.stderr.splitlines(keepends=True) if "no executor for 1 s" in line)
+        assert f"{one.cluster.url} has given it no executor for 1 s: {TAKEN}" in early and "It waits on" in early
         assert_clear_error(
-            told,
+            replace(told, stderr=told.stderr.replace(early, "")),
             SparkLost.exit_code,
             f"the cluster at {one.cluster.url} gave it no executor in 5000 ms",
-            "4 of the 4 cores of its 2 workers are taken: 4 by milepost-flights (app-",
+            TAKEN,
             "Nothing of this epoch is visible",
         )
         one.job.limit("10m")

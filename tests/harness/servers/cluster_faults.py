@@ -16,8 +16,11 @@ from tests.harness.servers.processes.processes import wait_until
 from tests.harness.servers.proxies.holding_proxy import Hold
 from tests.harness.servers.spark_cluster import Machine, frozen, has_ended
 
-LEASE_OVER = SMALL | {"milepost.protocol.manifest.transaction.lease.HEARTBEAT_TIMEOUT_MS": 0}
-"""With these constants a driver takes the lease of any other one for over."""
+LEASE_OVER = SMALL | {
+    "milepost.protocol.manifest.transaction.lease.HEARTBEAT_TIMEOUT_MS": 0,
+    "milepost.spark.driver.starvation.TOLD_AFTER_S": 1,
+}
+"""With these constants a driver takes the lease of any other one for over, and is soon told that it has no core."""
 
 
 def kill_executor(machine: Machine) -> None:

@@ -30,6 +30,7 @@ from milepost.spark.driver.lost_tasks import lost_task
 from milepost.spark.driver.spark_answers import spark_answers
 from milepost.spark.driver.spark_errors import crash, full_disk, refusal
 from milepost.spark.driver.sql_projection import SqlSchemas
+from milepost.spark.driver.starvation import StarvationWatch
 from milepost.spark.task.epoch_tasks import subtask_answers
 from milepost.spark.task.planning.levels import EpochLevels, plan_levels
 from milepost.spark.worker.worker_memory import UNLIMITED_BYTES, budget_bytes
@@ -132,6 +133,7 @@ class SparkEpochRunner:
         """Run jobs of an epoch under its tag, until its time is over; what Spark raises says what to do."""
         tag = epoch_tag(plan, plan.token)
         deadline = Deadline(engine, tag, max(1, round((self._ends - time.monotonic()) * 1000)))
+        starvation = StarvationWatch(engine, plan.checkpoint_id)
         self._running = tag
         try:
             with engine.tagged(tag):
@@ -167,6 +169,7 @@ class SparkEpochRunner:
         finally:
             self._running = None
             deadline.cancel()
+            starvation.cancel()
 
     def stop(self) -> None:
         """Cancel the Spark job of the running epoch, from any thread: its session does not lead any more."""

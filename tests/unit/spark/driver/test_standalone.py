@@ -16,6 +16,7 @@ OURS = {
     "submitdate": "Fri Nov 27 09:00 2026",
 }
 OTHERS = {"id": "app-1", "name": "report", "cores": 3, "user": "bob", "submitdate": "Thu Nov 26 21:00 2026"}
+REPORT = "3 by report (app-1, of bob, since Thu Nov 26 21:00 2026)"
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ OTHERS = {"id": "app-1", "name": "report", "cores": 3, "user": "bob", "submitdat
     [
         (
             {"cores": 4, "coresused": 3, "aliveworkers": 2, "activeapps": [OTHERS, OURS]},
-            "3 of the 4 cores of its 2 workers are taken: 3 by report (app-1, of bob, since Thu Nov 26 21:00 2026)",
+            f"3 of the 4 cores of its 2 workers are taken: {REPORT}",
         ),
         (
             {"cores": 4, "coresused": 0, "aliveworkers": 1, "activeapps": [OURS]},
@@ -33,11 +34,15 @@ OTHERS = {"id": "app-1", "name": "report", "cores": 3, "user": "bob", "submitdat
             {"cores": 0, "coresused": 0, "aliveworkers": 0, "activeapps": [OURS]},
             "0 of the 0 cores of its 0 workers are taken",
         ),
+        (
+            {"cores": 4, "coresused": 4, "aliveworkers": 1, "activeapps": [OTHERS, OURS | {"cores": 1}]},
+            f"4 of the 4 cores of its 1 worker are taken: {REPORT}, 1 by this run, whose executors have not begun",
+        ),
     ],
-    ids=["somebody has them", "nobody has them", "there are none"],
+    ids=["somebody has them", "nobody has them", "there are none", "it has some itself"],
 )
 def test_who_has_the_cores_of_a_cluster_is_told_with_how_many_there_are(state: dict[str, Any], said: str) -> None:
-    assert in_words(state) == said
+    assert in_words(state, OURS["id"]) == said
 
 
 @pytest.mark.parametrize(

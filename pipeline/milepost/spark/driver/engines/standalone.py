@@ -62,17 +62,19 @@ def who_has_cores(context: SparkContext) -> str:
         try:
             state = _state_of(context, address)
             if state["status"] == "ALIVE":  # one of several leads
-                return in_words(state)
+                return in_words(state, context.applicationId)
         except (Py4JError, OSError, HTTPException, ValueError, KeyError) as error:  # or it is another Spark's master
             _LOG.warning("the Spark master at %s does not say who has its cores: %r", address, error)
     return "who has its cores was not told"
 
 
-def in_words(state: Mapping[str, Any]) -> str:
-    """Return who has the cores of a cluster. Args: state: as a standalone master has it in JSON."""
+def in_words(state: Mapping[str, Any], own: str) -> str:
+    """Return who has the cores of a cluster. Args: state: as a standalone master has it in JSON. own: who asks."""
     cores, workers = counted(state["cores"], "core"), counted(state["aliveworkers"], "worker")
     taken = [
-        f"{app['cores']} by {app['name']} ({app['id']}, of {app['user']}, since {app['submitdate']})"
+        f"{app['cores']} by this run, whose executors have not begun"
+        if app["id"] == own
+        else f"{app['cores']} by {app['name']} ({app['id']}, of {app['user']}, since {app['submitdate']})"
         for app in state["activeapps"]
         if app["cores"]
     ]
