@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.machine import OthersMeter
-from bench.rounds import Field, Plan, Say, input_of, own_cpu_s
+from bench.rounds import Field, Plan, Say, input_of
 from bench.workloads.equality import changed_keys
 from bench.workloads.workloads import Workload
 
@@ -20,12 +20,12 @@ def follow_checkpoints(workload: Workload, system: str, epochs: int, folder: Pat
     inputs = input_of(workload, range(epochs), folder / "input", say)
     measured = []
     with Field(workload, [system], folder / "systems", say) as field:
-        others = OthersMeter(field.cpu_s())
+        others = OthersMeter()
         for number, source in enumerate(inputs):
             measured.append({**field.epoch(system, number, source), "counted": True})
             if number % 10 == 9:
                 say(f"{workload.name}: epoch {number} of {epochs} ended")
-        busy = others.cores(field.cpu_s())
+        busy = others.cores()
         rows = field.check(inputs)
     shutil.rmtree(folder / "systems", ignore_errors=True)
     return {
@@ -53,7 +53,7 @@ def large_state(
     small_inputs = input_of(small, range(warmups + rounds), folder / "input", say)
     systems = folder / "systems"
     measured: list[dict[str, Any]] = []
-    others = OthersMeter(own_cpu_s())
+    others = OthersMeter()
     with (
         Field(workload, [system], systems / "large", say) as field,
         Field(small, [system], systems / "small", say) as less,
@@ -71,7 +71,7 @@ def large_state(
             figures = {"small_s": little["wall_s"], "warm_s": warm["wall_s"], "cold_s": cold["wall_s"]}
             measured.append({**figures, "decode": decode, "cold": cold})
             say(f"{workload.name}: restored in round {at}")
-        busy = others.cores(field.cpu_s() + less.workers[system].cpu_s())
+        busy = others.cores()
         less.check(small_inputs)
         field.check(inputs)
     shutil.rmtree(systems, ignore_errors=True)

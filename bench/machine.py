@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import time
@@ -56,24 +57,43 @@ def _git(*words: str) -> str:
 
 
 class OthersMeter:
-    """How many cores processes that are not ours kept busy: above a few per cent, times mean little."""
+    """How many cores processes that are not ours kept busy: above a few per cent, times mean little.
 
-    def __init__(self, own_cpu_s: float) -> None:
-        """Args: own_cpu_s: CPU time that ours have used so far."""
-        self._started = time.monotonic()
-        self._others = _busy_s() - own_cpu_s
+    Ours are this process and what descends from it: workers, servers that a part starts, Airflow. Each of the others
+    counts with the children that it has waited for, so that a shell's short commands count too; one that begins and
+    ends meanwhile, and that nobody waits for, does not. What another machine on the same host took counts. The
+    kernel's own threads do not: they work for whoever writes.
+    """
 
-    def cores(self, own_cpu_s: float) -> float:
-        """Busy cores on average since the start. Args: own_cpu_s: CPU time that ours have used by now."""
-        return max(0.0, (_busy_s() - own_cpu_s - self._others) / (time.monotonic() - self._started))
+    def __init__(self) -> None:
+        self._started, self._stolen_s, self._before = time.monotonic(), _stolen_s(), others_s()
+
+    def cores(self) -> float:
+        """Busy cores on average since the start."""
+        now = others_s()
+        # What an ended child had used before the start is in its parent's time now: it is taken off again.
+        used_s = sum(now.values()) - sum(self._before.values()) + _stolen_s() - self._stolen_s
+        return max(0.0, used_s / (time.monotonic() - self._started))
 
 
-def _busy_s() -> float:
-    times = psutil.cpu_times()
-    return (
-        sum(times)
-        - times.idle
-        - getattr(times, "iowait", 0.0)
-        - getattr(times, "guest", 0.0)
-        - getattr(times, "guest_nice", 0.0)
-    )
+_KERNEL_THREADS = 2
+"""Process id of their parent, on Linux."""
+
+
+def others_s() -> dict[tuple[int, float], float]:
+    """CPU time by process, of those that are not ours: their own, and that of the children they waited for."""
+    every = {one.pid: one for one in psutil.process_iter(["ppid", "create_time", "cpu_times"])}
+    ours = {os.getpid(), _KERNEL_THREADS}
+    grows = True
+    while grows:
+        found = {pid for pid, one in every.items() if one.info["ppid"] in ours}
+        grows, ours = not found <= ours, ours | found
+    return {
+        (pid, one.info["create_time"]): sum(one.info["cpu_times"][:4])
+        for pid, one in every.items()
+        if pid not in ours and one.info["cpu_times"] is not None
+    }
+
+
+def _stolen_s() -> float:
+    return float(getattr(psutil.cpu_times(), "steal", 0.0))

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-import psutil
-
 from bench.machine import OthersMeter
 from bench.processes import Worker
 from bench.workloads.equality import Answer, changed_keys
@@ -119,10 +117,6 @@ class Field:
             self._say(f"{self._workload.name}: {name} published the right {right.rows:,} rows")
         return right.rows
 
-    def cpu_s(self) -> float:
-        """CPU time of the systems and of this process."""
-        return own_cpu_s() + sum(worker.cpu_s() for worker in self.workers.values())
-
 
 def run_workload(
     workload: Workload, systems: Sequence[str], plan: Plan, folder: Path, say: Say, *, probes: Sequence[str] = ()
@@ -139,7 +133,7 @@ def run_workload(
     inputs = input_of(workload, plan.epochs, folder / "input", say)
     scratch = folder / "systems"
     epochs: dict[str, list[dict[str, Any]]] = {name: [] for name in systems}
-    others = OthersMeter(own_cpu_s())
+    others = OthersMeter()
     with Field(workload, systems, scratch, say) as measured:
         for number in plan.epochs:
             counted = number >= plan.warmups
@@ -149,7 +143,7 @@ def run_workload(
                     continue
                 epochs[name].append({**measured.epoch(name, number, inputs[number]), "counted": counted})
                 say(f"{workload.name}: epoch {number}{'' if counted else ' (warm-up)'}: {name} ended")
-        busy = others.cores(measured.cpu_s())
+        busy = others.cores()
         rows = measured.check(inputs)
         answers = {question: measured.probe("milepost", question) for question in probes}
     shutil.rmtree(scratch, ignore_errors=True)
@@ -175,9 +169,3 @@ def _turned(names: list[str], number: int) -> list[str]:
     """Another one begins in each round, so that none is always the one after the slowest."""
     at = number % len(names)
     return names[at:] + names[:at]
-
-
-def own_cpu_s() -> float:
-    """CPU time of this process."""
-    times = psutil.Process().cpu_times()
-    return times.user + times.system

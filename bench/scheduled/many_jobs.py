@@ -13,7 +13,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from bench.machine import OthersMeter
-from bench.rounds import Say, own_cpu_s
+from bench.rounds import Say
 from bench.scheduled.instance import HERE, BenchAirflow, Files, moment
 from scripts.processes import python
 
@@ -62,7 +62,7 @@ def _measure(kind: str, minutes: int, folder: Path, say: Say) -> dict[str, Any]:
         dag_ids = [f"empty_{n:02d}" for n in range(JOBS)] if kind == EMPTIES else [f"{name}__epoch" for name in names]
         airflow.wait_for_dags(dag_ids)
         parse = {} if kind == EMPTIES else _parse(airflow)
-        others, before, started = OthersMeter(own_cpu_s() + airflow.cpu_s()), airflow.cpu_by_service(), time.time()
+        others, before, started = OthersMeter(), airflow.cpu_by_service(), time.time()
         for minute in range(minutes):
             if kind == BUSY:
                 for name in names:
@@ -70,7 +70,7 @@ def _measure(kind: str, minutes: int, folder: Path, say: Say) -> dict[str, Any]:
             time.sleep(max(0.0, started + 60 * (minute + 1) - time.time()))
             say(f"many jobs: {kind}: minute {minute + 1} of {minutes}")
         after, took_s = airflow.cpu_by_service(), time.time() - started
-        busy = others.cores(own_cpu_s() + airflow.cpu_s())
+        busy = others.cores()
         # An unpaused DAG begins with a run for the minute before: that one is no part of the measure.
         within = (started, started + 60 * minutes)
         every = [run for dag_id in dag_ids for run in airflow.rest.runs(dag_id)]

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from bench.machine import OthersMeter
-from bench.rounds import Say, own_cpu_s
+from bench.rounds import Say
 from bench.scheduled.instance import HERE, BenchAirflow, Files
 from scripts.processes import ROOT, python
 
@@ -30,7 +30,7 @@ def measure_small_epochs(rounds: int, folder: Path, say: Say) -> dict[str, Any]:
     epochs, empties = list[dict[str, Any]](), list[dict[str, Any]]()
     with BenchAirflow(folder, files, {}, {}) as airflow:
         airflow.wait_for_dags([f"{JOB}__epoch", EMPTY])
-        others = OthersMeter(own_cpu_s() + airflow.cpu_s())
+        others = OthersMeter()
         for turn in range(rounds + 1):
             _land(airflow, turn)
             epoch, empty = airflow.run(f"{JOB}__epoch"), airflow.run(EMPTY)
@@ -38,7 +38,7 @@ def measure_small_epochs(rounds: int, folder: Path, say: Say) -> dict[str, Any]:
             if turn:
                 epochs.append(epoch)
                 empties.append(empty)
-        busy = others.cores(own_cpu_s() + airflow.cpu_s())
+        busy = others.cores()
     return {"epochs": epochs, "empties": empties, "other_busy_cores": busy}
 
 

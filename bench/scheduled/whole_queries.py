@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from bench.machine import OthersMeter
-from bench.rounds import Say, input_of, own_cpu_s
+from bench.rounds import Say, input_of
 from bench.scheduled.instance import HERE, BenchAirflow, Files
 from bench.systems.contract import Folders, link_files
 from bench.systems.milepost import write_spec
@@ -46,7 +46,7 @@ def measure_whole_queries(rounds: int, folder: Path, say: Say) -> dict[str, Any]
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in cases}
     with BenchAirflow(folder / "airflow", files, {QUERIES: json.dumps(queries)}, {}) as airflow:
         airflow.wait_for_dags(case.dag_id(name) for name, case in cases.items())
-        others = OthersMeter(own_cpu_s() + airflow.cpu_s())
+        others = OthersMeter()
         for turn in range(rounds + 2):
             for name, case in cases.items():
                 case.land(turn, say)
@@ -55,7 +55,7 @@ def measure_whole_queries(rounds: int, folder: Path, say: Say) -> dict[str, Any]
                 run["cpu_s"] = airflow.cpu_s() - before
                 say(f"whole queries: {name}, epoch {turn}: {run['wall_s']:.2f} s")
                 runs[name] += [run] if turn > 1 else []
-        busy = others.cores(own_cpu_s() + airflow.cpu_s())
+        busy = others.cores()
         for name, case in cases.items():
             case.check(name)
     return {"runs": runs, "rounds": rounds, "other_busy_cores": busy}

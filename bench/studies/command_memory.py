@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.machine import OthersMeter
-from bench.rounds import Say, own_cpu_s
+from bench.rounds import Say
 from bench.workloads.generate import write_epoch
 from bench.workloads.shapes import Shape
 from bench.workloads.workloads import AGGREGATES
@@ -89,13 +89,13 @@ def measure_memory(keys: int, folder: Path, say: Say) -> dict[str, Any]:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # Spark ends with it
         pool.submit(_grow, keys, folder).result()
     say(f"command memory: the job has {EPOCHS} epochs over {keys:,} keys")
-    others = OthersMeter(own_cpu_s())
+    others = OthersMeter()
     measured: dict[str, dict[str, float]] = {}
     for command in COMMANDS:
         one = _run(command.line(folder), folder / "errors.txt")
         measured[command.words] = asdict(one)
         say(f"command memory: {one.peak_mb:7.0f} MB {one.wall_s:7.1f} s  {command.words}")
-    record = {"keys": keys, "other_busy_cores": others.cores(own_cpu_s()), "commands": measured}
+    record = {"keys": keys, "other_busy_cores": others.cores(), "commands": measured}
     shutil.rmtree(folder)
     return record
 

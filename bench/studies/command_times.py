@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.machine import OthersMeter
-from bench.rounds import Say, own_cpu_s
+from bench.rounds import Say
 from bench.studies.old_job import rows_of, spec_of
 from scripts.processes import PYTHON_PATH
 from tests.harness.servers.proxies.delaying_proxy import DelayingProxy, longest_line
@@ -92,14 +92,14 @@ def _measure(epochs: int, rounds: int, folder: Path, server: Seaweed, say: Say) 
     with DelayingProxy(server.port, DELAY_MS / 1000) as proxy:
         environment = {**os.environ, "PYTHONPATH": PYTHON_PATH, _ENDPOINT: proxy.endpoint_url}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        others = OthersMeter(own_cpu_s())
+        others = OthersMeter()
         for turn in range(rounds + 1):  # the first is not counted: it compiles what it imports
             for command in COMMANDS:
                 words = command.line(spec, head)
                 one = _timed([sys.executable, "-m", "milepost", *words], proxy, environment)
                 measured[command.words] += [one] if turn else []
             say(f"commands: round {turn} of {rounds}")
-        busy = others.cores(own_cpu_s())
+        busy = others.cores()
         bare = [_timed([sys.executable, "-c", "pass"], proxy, environment) for _ in range(rounds)]
     return {"epochs": epochs, "delay_ms": DELAY_MS, "other_busy_cores": busy, "python": bare, "commands": measured}
 

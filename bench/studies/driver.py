@@ -21,7 +21,7 @@ import duckdb
 import pyarrow.parquet as pq
 
 from bench.machine import OthersMeter
-from bench.rounds import Say, own_cpu_s
+from bench.rounds import Say
 from bench.studies.limited import Used, memory_group, run_limited
 from bench.workloads.generate import bids
 from bench.workloads.shapes import Shape
@@ -74,7 +74,7 @@ def measure_driver(keys: int, folder: Path, say: Say) -> dict[str, Any]:
         (folder / "driver.yaml").write_text(json.dumps(_spec(name, cluster), indent=1) + "\n", encoding="utf-8")
         environment = {**os.environ, **lake_connection(server), "PYTHONPATH": PYTHON_PATH, "TMPDIR": str(folder)}
         shape, landed, acts = Shape(keys=keys, rows=CHANGED_ROWS), 0, list[dict[str, Any]]()
-        others = OthersMeter(own_cpu_s())
+        others = OthersMeter()
         for epochs, words in ACTS:
             for epoch in range(landed, landed + epochs):
                 _land(shape, epoch, folder / "landed", server, name)
@@ -86,7 +86,7 @@ def measure_driver(keys: int, folder: Path, say: Say) -> dict[str, Any]:
             acts.append({"words": words, "landed": epochs} | asdict(used))
             say(f"driver: {used.peak_mb:5.0f} MB {used.by_name_mb} {used.wall_s:7.1f} s {used.cpu_s:6.1f} s  {words}")
             _require_success(words, used, log)
-        busy = others.cores(own_cpu_s())
+        busy = others.cores()
         _check(folder)
     record = {"keys": keys, "held_by_kernel": group is not None, "other_busy_cores": busy, "acts": acts}
     shutil.rmtree(folder)

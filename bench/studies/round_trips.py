@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.machine import OthersMeter
-from bench.rounds import Say, own_cpu_s
+from bench.rounds import Say
 from bench.studies.old_job import ROWS, rows_of, spec_of
 from milepost.storage.requests import class_of
 from scripts.processes import PYTHON_PATH
@@ -67,9 +67,9 @@ def measure_round_trips(epochs: int, delays_ms: Sequence[int], folder: Path, say
     server.start()
     try:
         os.environ |= server.environment() | {"MILEPOST_CACHE_DIR": str(folder / "cache")}
-        others = OthersMeter(own_cpu_s())
+        others = OthersMeter()
         measured = {str(delay_ms): _at(delay_ms, epochs, folder, server, say) for delay_ms in delays_ms}
-        return {"rows": EPOCH_ROWS, "delays": measured, "other_busy_cores": others.cores(own_cpu_s())}
+        return {"rows": EPOCH_ROWS, "delays": measured, "other_busy_cores": others.cores()}
     finally:
         server.stop(kill=True)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from bench.machine import OthersMeter
-from bench.rounds import Say, own_cpu_s
+from bench.rounds import Say
 from bench.studies.limited import run_limited
 from scripts.processes import PYTHON_PATH
 from tests.harness.servers.proxies.delaying_proxy import Answered, DelayingProxy, longest_line
@@ -45,13 +45,13 @@ def measure_small_objects(objects: int, folder: Path, say: Say) -> dict[str, Any
         spec = folder / "many.yaml"
         spec.write_text(json.dumps(_spec(bucket), indent=1) + "\n", encoding="utf-8")
         runs = list[dict[str, Any]]()
-        others = OthersMeter(own_cpu_s())
+        others = OthersMeter()
         with DelayingProxy(server.port, DELAY_MS / 1000) as proxy:
             for says, first, end in (("all", 0, objects), ("none", 0, 0), (f"{MORE} more", objects, objects + MORE)):
                 _put(server, bucket, range(first, end))
                 runs.append({"takes": says} | _run(spec, server, proxy, folder))
                 say(f"small objects: {runs[-1]}")
-        return {"objects": objects, "runs": runs, "other_busy_cores": others.cores(own_cpu_s())}
+        return {"objects": objects, "runs": runs, "other_busy_cores": others.cores()}
     finally:
         server.stop(kill=True)
         shutil.rmtree(folder)
