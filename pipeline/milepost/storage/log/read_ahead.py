@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -21,6 +21,8 @@ from milepost.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_vers
 _STRETCH = 250
 """Keys of the first listing of a walk that may end anywhere; a longer walk doubles it."""
 
+_MOMENT_S = 5.0
+
 T = TypeVar("T")
 
 
@@ -29,10 +31,12 @@ def read_ahead(
 ) -> Generator[tuple[ObjectStat, Callable[[], T]]]:
     """Yield each object with what reads it, in order; the first is read before any other is asked for.
 
-    At most `AT_ONCE` beyond the one that is asked for are read. Closing the generator asks for no more, and waits for
-    those: what they read may be kept, and then the next walk asks for none of it.
+    At most `AT_ONCE` beyond the one that is asked for are read. Closing the generator asks for no more, and waits a
+    moment for those: what they read may be kept, and then the next walk asks for none of it. No longer, since a walk
+    that has found what it looked for owes a slow store nothing.
     """
     ahead: deque[tuple[ObjectStat, Callable[[], T]]] = deque()
+    asked: deque[Future[T]] = deque(maxlen=AT_ONCE)
     pool = ThreadPoolExecutor(AT_ONCE)
     try:
         for stat in islice(found, 1):
@@ -40,9 +44,11 @@ def read_ahead(
         while ahead:
             yield ahead.popleft()
             for stat in islice(found, AT_ONCE - len(ahead)):
-                ahead.append((stat, pool.submit(read, stat).result))
+                asked.append(pool.submit(read, stat))
+                ahead.append((stat, asked[-1].result))
     finally:
-        pool.shutdown()
+        pool.shutdown(wait=False)
+        wait(asked, _MOMENT_S)
 
 
 def read_event(

@@ -1,0 +1,47 @@
+"""A walk that ends early keeps what is read soon, and waits for no slow store."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from milepost.protocol.records.object_store import ObjectStat
+from milepost.storage.concurrency.at_once import AT_ONCE
+from milepost.storage.log.read_ahead import read_ahead
+
+FOUND = [ObjectStat(key=str(number), etag="e", size=1, last_modified_ms=0) for number in range(3 * AT_ONCE)]
+
+
+def test_what_was_asked_for_ahead_is_read_when_the_walk_has_ended() -> None:
+    read: list[str] = []
+    begun = threading.Barrier(AT_ONCE + 1, timeout=60)
+
+    def slowly(stat: ObjectStat) -> None:
+        if stat.key != "0":
+            begun.wait()
+        read.append(stat.key)
+
+    walk = read_ahead(iter(FOUND), slowly)
+    first = next(walk)
+    first[1]()
+    next(walk)
+    threading.Thread(target=begun.wait).start()
+    walk.close()
+    assert sorted(read, key=int) == [stat.key for stat in FOUND[: AT_ONCE + 1]]
+
+
+def test_a_walk_that_ends_does_not_wait_for_a_store_that_does_not_answer() -> None:
+    answered = threading.Event()
+
+    def read(stat: ObjectStat) -> bool:
+        return stat.key == "0" or answered.wait(60)
+
+    walk = read_ahead(iter(FOUND), read)
+    try:
+        next(walk)
+        next(walk)
+        began = time.monotonic()
+        walk.close()
+        assert time.monotonic() - began < 30
+    finally:
+        answered.set()
