@@ -68,6 +68,8 @@ def as_declared(name: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """
     try:
         return rows.select(schema.names).cast(schema)
+    except MemoryError:  # among pyarrow's errors too: it is about the process
+        raise
     except (KeyError, pa.ArrowException) as error:
         raise InvalidRequest(
             f"source {name}: what was recorded of it has not the columns that it declares now ({error}). Nothing was "

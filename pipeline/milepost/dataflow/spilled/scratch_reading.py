@@ -22,6 +22,8 @@ def content_of_scratch(refused: Callable[[Exception], Exception], *, who: str = 
     try:
         with on_scratch_disk("give back an object that is too large to be held in memory", who=who):
             yield
+    except MemoryError:  # among pyarrow's errors too: it is about the process
+        raise
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise

@@ -103,7 +103,9 @@ def is_out_of_memory(error: BaseException) -> bool:
         return "failed to map segment" in str(error)
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error))
+    said = str(error)
+    is_without_thread = isinstance(error, RuntimeError) and "start new thread" in said
+    return isinstance(error, MemoryError) or is_without_thread or "Failed to launch worker thread" in said  # by Arrow
 
 
 def reserve_little() -> None:

@@ -176,6 +176,8 @@ def _read(handle: ChannelStateHandle, operator: str, objects: CheckpointObjects)
         raise refused(f"its sha256 is {found}, its handle says {handle.sha256}")
     try:
         table = pa.ipc.open_file(body).read_all()
+    except MemoryError:  # among pyarrow's errors too: it is about the process
+        raise
     except pa.ArrowException as error:
         raise refused(f"it is not a readable Arrow file ({error})") from error
     if not table.schema.equals(_SCHEMA):

@@ -89,6 +89,8 @@ class RunReader:
             return decode_run(body, run, run.valid, identity.stored, identity.keys, identity.max_parallelism)
         except StateCorrupt as error:
             raise self._corrupt(run, error.message) from error
+        except MemoryError:  # among pyarrow's errors too: it is about the process
+            raise
         except (pa.ArrowException, OSError) as error:
             raise self._corrupt(run, f"it is not a readable Parquet file ({error})") from error
 

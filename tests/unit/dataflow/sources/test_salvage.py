@@ -11,12 +11,15 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
 
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import MAX_RAW, BadObject, BadRecord, whole
 from milepost.dataflow.sources.readers.diagnosis import BLOCK_BYTES
+from milepost.spark.worker.worker_memory import is_out_of_memory
 from tests.harness.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}
@@ -193,3 +196,27 @@ def test_a_clause_quotes_nothing_of_its_record(landing: Landing) -> None:
     assert len(of_csv) == len(of_json) == 4
     assert all(secret.encode() in (one.raw or b"") for one in (*of_csv, *of_json))
     assert not any(secret in one.clause for one in (*of_csv, *of_json))
+
+
+@pytest.mark.parametrize("part", ["read_part", "salvage_part"])
+@pytest.mark.parametrize(("format_", "body"), [("csv", b"n\n1\n2\n"), ("json", b'{"n": 1}\n{"n": 2}\n')])
+@pytest.mark.parametrize(
+    "short",
+    [pa.ArrowMemoryError("malloc of size 1325376 failed"), pa.ArrowException("Failed to launch worker thread")],
+    ids=["memory", "threads"],
+)
+def test_no_record_is_bad_because_its_reader_has_no_memory(
+    landing: Landing, monkeypatch: pytest.MonkeyPatch, part: str, format_: str, body: bytes, short: Exception
+) -> None:
+    """It would be left out, or an epoch would end by data with which nothing is wrong."""
+    reader = build_reader("s", source(format_, {"n": "int32"}))
+    at = whole(landing.put("a", body))
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise short
+
+    for engine, name in ((pyarrow.csv, "open_csv"), (pyarrow.csv, "read_csv"), (pyarrow.json, "open_json")):
+        monkeypatch.setattr(engine, name, refused)
+    with pytest.raises(type(short)) as raised:
+        list(getattr(reader, part)(landing.store, at))
+    assert raised.value is short and is_out_of_memory(short)

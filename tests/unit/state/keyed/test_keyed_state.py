@@ -16,6 +16,7 @@ from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation, StateCorrupt
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.cache.cache import StateCache
+from milepost.state.keyed import run_reader
 from milepost.state.keyed.grouping import number_keys
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers import layer
@@ -342,6 +343,19 @@ def test_a_damaged_run_is_refused_naming_run_checkpoint_and_command(tmp_path: Pa
     assert key in caught.value.message and "checkpoint 7" in caught.value.message
     assert "milepost verify flights" in caught.value.hint and caught.value.exit_code == 7
     assert caught.value.details == {"checkpoint_id": 7, "uid": "agg", "key": key}
+
+
+def test_a_run_is_not_called_damaged_because_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is to restore what is whole."""
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.epoch([row("k", 0, 1)])
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise pa.ArrowMemoryError("malloc of size 1325376 failed")
+
+    monkeypatch.setattr(run_reader, "decode_run", refused)
+    with pytest.raises(MemoryError):
+        checkpoints.restore()
 
 
 def test_handles_that_do_not_cover_the_subtask_are_refused(tmp_path: Path) -> None:

@@ -303,6 +303,8 @@ def fitted(table: pa.Table | pa.RecordBatch, schema: pa.Schema, what: str) -> pa
             raise SchemaMismatch(f"{what} column {field.name} is {field.type}, got {column.type}")
         try:
             columns.append(column.cast(field.type))
+        except MemoryError:  # among pyarrow's errors too: it is about the process
+            raise
         except pa.ArrowException as problem:
             raise SchemaMismatch(f"{what} column {field.name} is {field.type}, got {column.type}: {problem}") from None
     return pa.table(columns, schema=schema)

@@ -332,6 +332,8 @@ class ProcessRun:
     def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
+        except MemoryError as error:  # the task says what to set; only here is known at which line
+            raise MemoryError(self._function.describe(error)) from error
         except (Exception, SystemExit) as error:
             raise OperatorFailed(self._parts.uid, self._function.describe(error)) from error
 

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.dataflow.sources.planning.forgetting import Forgotten
+from milepost.dataflow.sources.readers.arrow_errors import DATA_ERRORS
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import NotFound, ProtocolViolation, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
@@ -90,7 +91,7 @@ def read_run(store: ObjectStore, handle: ObjectHandle) -> pa.Table:
         raise _corrupt(handle, fault)
     try:
         return pq.ParquetFile(pa.BufferReader(body)).read().cast(SCHEMA)
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (*DATA_ERRORS, OSError, ValueError) as error:
         raise _corrupt(handle, f"it is not a run of consumed objects ({error})") from error
 
 

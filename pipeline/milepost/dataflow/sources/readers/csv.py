@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, printable
+from milepost.dataflow.sources.readers.arrow_errors import DATA_ERRORS
 from milepost.dataflow.sources.readers.csv_text import CsvText
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.diagnosis import (
@@ -98,7 +99,7 @@ class CsvReader:
                 pacsv.ConvertOptions(**self._convert_options),
             )
             self._text = CsvText(self._parse, self._skip_rows, has_header=self._column_names is None)
-        except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
+        except (*DATA_ERRORS, LookupError, TypeError, ValueError) as error:
             raise InvalidRequest(f"sources.{declared.source}.options: {error}.") from error
         unnamed = [name for name in declared.types if self._column_names and name not in self._column_names]
         if unnamed:
@@ -132,7 +133,7 @@ class CsvReader:
                 rows += batch.num_rows
                 if batch.num_rows:
                     yield self._declared.in_path.append(batch, values)
-        except (pa.ArrowException, UnicodeDecodeError) as error:
+        except (*DATA_ERRORS, UnicodeDecodeError) as error:
             if lines is not None and lines.is_blank:  # of the part: nothing begins in it
                 return
             found = self._diagnose(obj.key, body, names)
@@ -224,7 +225,7 @@ class CsvReader:
         record = RawRecord(0, line.decode("utf-8", "surrogateescape") + "\n")
         try:
             return self._parsed(names, [], [RawRecord(0, "\n"), record, record]).num_rows == 2
-        except pa.ArrowException:  # whatever is wrong with it will be said
+        except DATA_ERRORS:  # whatever is wrong with it will be said
             return False
 
     def _open(self, content: ObjectStream | RecordLines, names: list[str] | None = None) -> pacsv.CSVStreamingReader:
@@ -272,7 +273,7 @@ class CsvReader:
             return False
         try:
             table = self._parsed(names, columns, records)
-        except pa.ArrowException:
+        except DATA_ERRORS:
             return False
         if alone and table.num_rows != len(records):
             return False

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart
+from milepost.dataflow.sources.readers.arrow_errors import DATA_ERRORS
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.diagnosis import (
     BLOCK_BYTES,
@@ -72,7 +73,7 @@ class JsonLinesReader:
                 unseen = {name for name in unseen if batch[name].null_count == batch.num_rows}
                 if batch.num_rows:
                     yield self._declared.in_path.append(batch, values)
-        except (pa.ArrowException, UnicodeDecodeError) as error:
+        except (*DATA_ERRORS, UnicodeDecodeError) as error:
             found = self._diagnose(obj.key, body)
             raise found or BadRecord(obj.key, None, None, None, "it cannot be read", said=str(error)) from error
         if rows:
@@ -156,7 +157,7 @@ class JsonLinesReader:
         try:
             for _ in self._batches(io.BytesIO(body), columns, block_size=len(body) + 1, nulls=nulls):
                 pass
-        except (pa.ArrowException, UnicodeDecodeError) as error:
+        except (*DATA_ERRORS, UnicodeDecodeError) as error:
             return str(error)
         return None
 
@@ -221,7 +222,7 @@ class JsonLinesReader:
     def _without_value(self, key: str, body: ObjectBody, columns: set[str]) -> set[str]:
         """Return those of a part's columns that have no value anywhere in the object, as far as it can be read."""
         schema = pa.schema([field for field in self._declared.in_file if field.name in columns])
-        with suppress(pa.ArrowException, UnicodeDecodeError):
+        with suppress(*DATA_ERRORS, UnicodeDecodeError):
             for batch in self._batches(ObjectStream(key, body), schema, nulls=True):
                 columns = {name for name in columns if batch[name].null_count == batch.num_rows}
                 if not columns:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart
 from milepost.dataflow.sources.readers.allocation import TooLarge, at_most
+from milepost.dataflow.sources.readers.arrow_errors import DATA_ERRORS
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.streams import (
     EXPANSION_FREE_BYTES,
@@ -95,9 +96,7 @@ class ParquetReader:
             raise _cannot_be_held(obj.key, 0, error) from error
         except UnicodeDecodeError as error:
             raise BadObject(obj.key, None, None, None, "the name of a column is not valid UTF-8") from error
-        except MemoryError:  # among pyarrow's errors too: it is about the worker
-            raise
-        except (pa.ArrowException, OSError) as error:
+        except (*DATA_ERRORS, OSError) as error:
             reason = "it is not a readable Parquet file"
             raise BadObject(obj.key, None, None, None, reason, said=str(error)) from error
 

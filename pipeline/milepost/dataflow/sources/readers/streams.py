@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from milepost.dataflow.sources.contract import BadObject, SourceObject
+from milepost.dataflow.sources.readers.arrow_errors import DATA_ERRORS
 from milepost.dataflow.sources.readers.forward_file import ForwardFile
 from milepost.dataflow.sources.readers.text_parts import TextPart
 from milepost.protocol.records.object_store import ObjectStore
@@ -164,7 +165,7 @@ class ObjectStream(ForwardFile):
         raw = body.stream(beginning=beginning) if lines is None else body.part(*lines)
         try:
             self._source = raw if self._codec is None else pa.CompressedInputStream(raw, self._codec)
-        except (pa.ArrowException, OSError) as error:
+        except (*DATA_ERRORS, OSError) as error:
             raise self._broken(error) from error
         self._expanded = 0
         self._lines = 0
@@ -181,7 +182,7 @@ class ObjectStream(ForwardFile):
         while True:
             try:
                 chunk = self._source.read(max(min(wanted, _CHUNK), 4096))
-            except (pa.ArrowException, OSError) as error:
+            except (*DATA_ERRORS, OSError) as error:
                 raise self._broken(error) from error
             self._expanded += len(chunk)
             if self._expanded > max(EXPANSION_FREE_BYTES, self._size * MAX_EXPANSION):

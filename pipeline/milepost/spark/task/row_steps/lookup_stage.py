@@ -75,6 +75,8 @@ def read_copy(store: ObjectStore, dimension: DimensionSnapshot) -> pa.Table:
     body = read_handle(store, dimension.copy)
     try:
         return decode_dimension(body)
+    except MemoryError:  # among pyarrow's errors too: it is about the process
+        raise
     except pa.ArrowException as error:
         key = dimension.copy.key
         raise StateCorrupt(f"{key} is no copy of a static source ({error}). Nothing was changed.", key=key) from error

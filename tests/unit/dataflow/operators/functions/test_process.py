@@ -427,6 +427,13 @@ def test_what_a_class_does_wrong_is_a_typed_failure_with_its_line(bench: Workben
     assert message in failure.value.reason and "\n" not in failure.value.reason and failure.value.uid == "p"
 
 
+def test_memory_that_a_class_does_not_get_is_no_failure_of_its_own_and_names_its_line(bench: Workbench) -> None:
+    """The task says what to set, as of all else that runs out of memory; the job does not count it."""
+    run = bench.run(BODY.replace("BODY", "bytearray(1 << 62)"))
+    with pytest.raises(MemoryError, match=r"MemoryError \(ops.py, line 11\)"):
+        run.epoch(rows(("a", 1, 0)), firing_us=0)
+
+
 def test_a_timer_that_could_never_fire_is_refused(bench: Workbench) -> None:
     with pytest.raises(OperatorFailed, match="no source with event_time reaches this operator"):
         bench.run(TIMEOUT, timed=False).epoch(rows(("a", 1, 0)))

@@ -1,0 +1,19 @@
+"""What pyarrow raises because of what it reads, and not because of the process that reads."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+DATA_ERRORS = (
+    pa.ArrowInvalid,
+    pa.ArrowTypeError,
+    pa.ArrowKeyError,
+    pa.ArrowIndexError,
+    pa.ArrowNotImplementedError,
+    pa.ArrowCapacityError,
+    pa.ArrowSerializationError,
+)
+"""All that say what is wrong, but `ArrowMemoryError`; a bare `ArrowException` says that there is no thread more.
+
+Data that is refused for want of memory would be told as bad, or left out as such.
+"""
