@@ -82,8 +82,10 @@ def forget() -> None:
 def _tried(step: Callable[[], object]) -> None:
     try:
         step()
-    except Exception as problem:  # noqa: BLE001 - whatever a library raises: a task that needs it says what is wrong
+    except ImportError as problem:  # of an extra that is not installed; a task that needs it says so
         log.debug("not ready ahead of the tasks: %s: %s", step, problem)
+    except Exception as problem:  # noqa: BLE001 - whatever a library raises: a task that needs it says what is wrong
+        log.warning("not ready ahead of the tasks, which do it anew each: %s: %r", step, problem)
 
 
 def _modules() -> Iterator[str]:

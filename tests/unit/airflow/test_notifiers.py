@@ -31,6 +31,18 @@ FAILED = {
 }
 
 
+UNREADY = """
+from airflow.sdk import BaseNotifier
+
+class Unready(BaseNotifier):
+    def __init__(self):
+        raise RuntimeError("no token file")
+
+    def notify(self, context):
+        pass
+"""
+
+
 def spec_of(folder: Path, notifier: str = SMTP, arguments: str = ARGUMENTS) -> Path:
     SparklessJob.create(folder)
     spec = folder / "config" / "small.yaml"
@@ -86,12 +98,15 @@ def test_both_dags_of_a_job_tell_and_a_job_that_says_nothing_tells_nobody(tmp_pa
         ("no.such.module.Notifier", "{}", "install its provider beside Airflow's DAG processor, or correct its name"),
         ("airflow.sdk.DAG", "{}", "is no notifier: expected a class below BaseNotifier"),
         (SMTP, "{unknown: 1}", "does not take these arguments"),
+        ("notifiers_of_a_test.Unready", "{}", "does not take these arguments: RuntimeError: no token file"),
     ],
 )
 def test_a_notifier_that_cannot_be_made_shows_in_its_own_job_alone(
-    tmp_path: Path, notifier: str, arguments: str, why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notifier: str, arguments: str, why: str
 ) -> None:
     """As a spec that is not valid does: seen when DAGs are parsed, not when a run has failed and nobody hears of it."""
+    (tmp_path / "notifiers_of_a_test.py").write_text(UNREADY)
+    monkeypatch.syspath_prepend(tmp_path)
     spec_of(tmp_path, notifier, arguments)
     (tmp_path / "config" / "other.yaml").write_text(
         (tmp_path / "config" / "small.yaml").read_text().split("airflow:")[0].replace("name: small", "name: other")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from milepost.airflow import preload
 from milepost.airflow.preload import OFF
 from tests.harness.servers.processes.processes import REPOSITORY
 
@@ -123,3 +125,16 @@ def test_a_task_runs_the_code_that_lies_on_the_disk_when_it_starts(tmp_path: Pat
     (unchanged, first), (forgotten, second) = told(TASKS, "scheduler", tmp_path, sources)
     assert unchanged > 100 and forgotten == 0
     assert (first, second) == (1, 2)
+
+
+@pytest.mark.parametrize(("raised", "told"), [(ImportError("of an extra"), False), (RuntimeError("it broke"), True)])
+def test_what_is_not_ready_ahead_is_told_unless_it_is_not_installed(
+    caplog: pytest.LogCaptureFixture, raised: Exception, told: bool
+) -> None:
+    """Each task does it anew then, and nobody would know why tasks are slow."""
+
+    def step() -> None:
+        raise raised
+
+    preload._tried(step)
+    assert any(record.levelno == logging.WARNING and str(raised) in record.message for record in caplog.records) is told

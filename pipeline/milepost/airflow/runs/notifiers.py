@@ -44,9 +44,10 @@ class OnFailure:
     def _made(self) -> BaseNotifier:
         try:
             return self._class(**self._notifier.arguments)
-        except (TypeError, ValueError) as error:
+        except Exception as error:  # whatever a class does while it is made
             raise InvalidRequest(
-                f"airflow.on_failure: {self._notifier.notifier} does not take these arguments: {error}."
+                f"airflow.on_failure: {self._notifier.notifier} does not take these arguments: {type(error).__name__}: "
+                f"{error}."
             ) from error
 
 

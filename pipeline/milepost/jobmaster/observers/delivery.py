@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +22,9 @@ PATIENCE_S = 2.0
 
 Processes that end without an exit, as Airflow's tasks do, have waited at the end of each use case.
 """
+
+_CREDENTIALS = re.compile(r"//[^/@\s]*@")
+"""What a URL, which libraries quote, may hold before its host."""
 
 _MOST = 100
 """Transitions that wait; what comes on top is not told."""
@@ -75,7 +79,7 @@ class Delivery:
             try:
                 self._tell(landed)
             except Exception as error:  # noqa: BLE001 - whatever is wrong there, the job is not
-                self._complain(f"{type(error).__name__}: {error}")
+                self._complain(f"{type(error).__name__}: {_CREDENTIALS.sub('//', str(error))}")
             with self._all_told:
                 self._untold -= 1
                 self._all_told.notify_all()

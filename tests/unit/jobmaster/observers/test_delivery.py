@@ -24,6 +24,16 @@ def test_who_fails_each_time_is_complained_of_once(caplog: pytest.LogCaptureFixt
     assert len(caplog.records) == 1 and "OpenLineage may not hear" in caplog.text and "no route" in caplog.text
 
 
+def test_a_complaint_quotes_no_credentials_of_a_url(caplog: pytest.LogCaptureFixture) -> None:
+    def refuses(_: Any) -> None:
+        raise OSError("401 Client Error: Unauthorized for url: https://me:s3cret@lineage.example/api/v1/lineage")
+
+    delivery = Delivery(refuses, "OpenLineage")
+    delivery(*landed(1))
+    delivery.heard(lambda: "done")()
+    assert "401" in caplog.text and "https://lineage.example/api" in caplog.text and "s3cret" not in caplog.text
+
+
 def test_a_use_case_ends_when_what_it_did_is_told_also_where_it_raises() -> None:
     told: list[Any] = []
     delivery = Delivery(told.append, "OpenLineage")
