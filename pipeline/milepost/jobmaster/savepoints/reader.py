@@ -21,6 +21,8 @@ from milepost.storage.checked import read_handle, stat_handle
 
 MAX_DOCUMENT_BYTES = 256 * 1024**2
 """Of `savepoint.json` and of `_metadata`: both are read whole."""
+_LOOKED_THROUGH = 1_000
+"""Objects below a folder without a savepoint that are looked through for one."""
 
 _PART_OF_A_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
@@ -89,11 +91,18 @@ def _document_body(store: ObjectStore, where: str) -> bytes:
     except NotFound:
         raise NotFound(
             f"there is no savepoint at {where}: it has no {SAVEPOINT_DOCUMENT}. Nothing was changed.",
-            hint="name the folder that holds savepoint.json; one whose creation did not end has none",
+            hint=_where_one_is(store, where),
         ) from None
     if size > MAX_DOCUMENT_BYTES:
         raise StateCorrupt(f"{SAVEPOINT_DOCUMENT} of {where}: {size} bytes are too many. Nothing was copied.")
     return store.get(SAVEPOINT_DOCUMENT)
+
+
+def _where_one_is(store: ObjectStore, where: str) -> str:
+    below = [stat.key for stat in store.list("", limit=_LOOKED_THROUGH) if stat.key.endswith(f"/{SAVEPOINT_DOCUMENT}")]
+    if not below:
+        return "name the folder that holds savepoint.json; one whose creation did not end has none"
+    return f"name the folder that holds savepoint.json, as {where}/{below[0].removesuffix(f'/{SAVEPOINT_DOCUMENT}')}"
 
 
 def check_metadata(metadata: CheckpointMetadata, body: bytes, where: str) -> None:

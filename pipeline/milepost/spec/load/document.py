@@ -63,13 +63,19 @@ def read_document(text: str) -> Document:
         mark = problem.problem_mark or problem.context_mark
         what = " ".join(str(part) for part in (problem.context, problem.problem) if part)
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        raise Unreadable(f"not YAML: {what}", line, column) from None
+        raise Unreadable(f"not YAML: {what}{_hint(what)}", line, column) from None
     except (YAMLError, ValueError, RecursionError) as problem:
         raise Unreadable(f"not YAML: {' '.join(str(problem).split())}") from None
     document = Document()
     if node is not None:
         document.value = _Builder(document).build(node, ())
     return document
+
+
+def _hint(what: str) -> str:
+    """Return the clause that says how a text with brackets is written within {}, or nothing."""
+    is_cut = what.startswith("while parsing a flow mapping") and what.endswith(("got '['", "got '{'"))
+    return '; within {} a text with brackets stands in quotes: "timestamp[us, UTC]"' if is_cut else ""
 
 
 class _Builder:

@@ -20,6 +20,21 @@ TYPE_GRAMMAR = (
     "bool, int8, int16, int32, int64, float32, float64, decimal(p,s), string, binary, date, "
     "timestamp[us], timestamp[us, UTC], list<T>, struct<a: T>"
 )
+_INSTEAD = {
+    "boolean": "bool",
+    **dict.fromkeys(("byte", "tinyint"), "int8"),
+    **dict.fromkeys(("short", "smallint"), "int16"),
+    **dict.fromkeys(("int", "integer"), "int32"),
+    **dict.fromkeys(("bigint", "long"), "int64"),
+    **dict.fromkeys(("float", "real"), "float32"),
+    "double": "float64",
+    "numeric": "decimal(p,s)",
+    **dict.fromkeys(("char", "str", "text", "varchar"), "string"),
+    **dict.fromkeys(("bytea", "bytes"), "binary"),
+    **dict.fromkeys(("datetime", "timestamp", "timestamptz"), "timestamp[us, UTC]"),
+    "array": "list<T>",
+}
+"""Names that SQL, Spark and Arrow have for types -> what a spec calls them."""
 _TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\d+|[<>\[\](),:])")
 _MAX_DEPTH = 16
 
@@ -81,8 +96,16 @@ def parse_type(text: object) -> ColumnType:
         parsed = parser.type(0)
         parser.end()
     except _Malformed as problem:
-        raise ValueError(f"{text!r} is not a column type{problem}; types are {TYPE_GRAMMAR}") from None
+        raise ValueError(f"{text!r} is not a column type{problem}{_hint(text)}; types are {TYPE_GRAMMAR}") from None
     return parsed
+
+
+def _hint(text: str) -> str:
+    """Return the clause that says what was probably meant, or nothing."""
+    if any(text.count(opening) > text.count(closing) for opening, closing in ("()", "[]", "<>")):
+        return '; within {} a type with a comma stands in quotes: "decimal(12,2)"'
+    name = re.split(r"[^a-z0-9]", text.strip().lower(), maxsplit=1)[0]
+    return f"; did you mean {_INSTEAD[name]}?" if name in _INSTEAD else ""
 
 
 def to_arrow(type_: ColumnType | str) -> pa.DataType:

@@ -242,6 +242,10 @@ def test_there_is_no_savepoint_there(saved: Saved, tmp_path: Path) -> None:
     other = OtherJob.beside(saved.job)
     with pytest.raises(NotFound, match=r"it has no savepoint\.json"):
         other.master.start(f"file://{tmp_path}/nowhere")
+    above, _, name = saved.location.rstrip("/").rpartition("/")
+    with pytest.raises(NotFound) as refused:
+        other.master.start(above)
+    assert refused.value.hint == f"name the folder that holds savepoint.json, as {above}/{name}"
     with pytest.raises(InvalidRequest, match="has never run and has no savepoint third"):
         other.master.start("third")
     saved.job.master.cancel()
