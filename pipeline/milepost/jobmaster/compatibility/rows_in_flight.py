@@ -1,8 +1,8 @@
 """Rows in flight, or an ended event time, bind the spec that continues a checkpoint.
 
 A spec that does not fit is refused before anything is planned, with what to do: rows in flight belong to the spec that
-made them, and after the last epoch of `run --drain` every new row would be late where windows and timers have fired
-for ever.
+made them, and after the last epoch of `run --drain` every new row would be late where event time has ended: in what
+has late rows, and in functions with timers.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.manifest_state import ManifestState
+from milepost.spec.graph.checks import late_outputs
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.graph.in_flight import input_signatures
-from milepost.spec.job.operators.latest import LatestOperator
-from milepost.spec.job.spec import DeduplicateOperator, JobSpec, WindowOperator
+from milepost.spec.job.spec import JobSpec
 
 
 def check_continuable(context: JobContext, base: CheckpointMetadata | None, loaded: LoadedCode) -> None:
@@ -80,26 +80,20 @@ def is_known(graph: JobGraph, uid: str) -> bool:
 def _event_time(
     spec: JobSpec, base: CheckpointMetadata, graph: JobGraph, loaded: LoadedCode | None
 ) -> dict[str, InvalidRequest]:
+    timed = {uid for uid, _ in late_outputs(spec).values()}
     return {
         node.uid: InvalidRequest(
             f"operator {node.uid}: its event time ended with checkpoint {base.checkpoint_id}, the last one of a "
-            "drained job: all its windows and timers have fired, and every new row would be late. Nothing was "
+            "drained job: all that waited for it has come out, and every new row would be late. Nothing was "
             "written.",
             hint=f"go back to before it: milepost rollback {spec.name} --to {base.base}; or give it a new uid, which "
             "begins empty, and add --allow-non-restored-state",
             uid=node.uid,
         )
         for node in graph.stateful
-        if node.uid in base.operators and _uses_event_time(spec, node.uid, loaded)
+        if node.uid in base.operators and (node.uid in timed or _has_timers(loaded, node.uid))
     }
 
 
-def _uses_event_time(spec: JobSpec, uid: str, loaded: LoadedCode | None) -> bool:
-    operator = spec.operator(uid)
-    if isinstance(operator, WindowOperator):
-        return True
-    if isinstance(operator, DeduplicateOperator):
-        return operator.ttl is not None
-    if isinstance(operator, LatestOperator):
-        return operator.tombstone_ttl is not None
+def _has_timers(loaded: LoadedCode | None, uid: str) -> bool:
     return loaded is not None and uid in loaded.functions and loaded.functions[uid].declared.timers

@@ -31,12 +31,18 @@ from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 
 UNLIMITED = {"    limits_per_epoch: {max_files: 1}\n": ""}
 BUDGET = {"timeout: 10m}": "timeout: 10m, epoch_budget: 10s, max_in_flight: 1KB}"}
+AGGREGATE = "- {uid: latest, kind: aggregate, inputs: [rows], key: [k], aggregates: {rows: count(*)}}"
 WINDOW = {
     "{k: int64, v: string}": '{k: int64, v: string, t: "timestamp[us, UTC]"}\n    event_time: t',
-    "- {uid: latest, kind: aggregate, inputs: [rows], key: [k], aggregates: {rows: count(*)}}": "- {uid: latest, "
-    "kind: aggregate, inputs: [rows], key: [k], aggregates: {rows: count(*)}}\n"
-    "  - {uid: hourly, kind: window, inputs: [rows], key: [k], window: {tumbling: 1h}, aggregates: {rows: count(*)}}",
+    AGGREGATE: f"{AGGREGATE}\n  - {{uid: hourly, kind: window, inputs: [rows], key: [k], window: {{tumbling: 1h}}, "
+    "aggregates: {rows: count(*)}}",
 }
+PAIRED = "key: [k], columns: {other: right.v, other_t: right.t}}"
+JOIN = {
+    **WINDOW,
+    AGGREGATE: f"{AGGREGATE}\n  - {{uid: hourly, kind: join, inputs: [rows, rows], within: [0s, 1h], {PAIRED}",
+}
+ASOF = {**WINDOW, AGGREGATE: f"{AGGREGATE}\n  - {{uid: hourly, kind: asof, inputs: [rows, rows], {PAIRED}"}
 
 
 def job(folder: Path, *edits: Mapping[str, str]) -> SparklessJob:
@@ -261,9 +267,10 @@ def test_a_drained_job_that_is_started_again_goes_on_where_nothing_has_fired(tmp
     assert restored_firing(base_of(small), "latest") == (None,)
 
 
-def test_a_drained_window_is_not_continued(tmp_path: Path) -> None:
+@pytest.mark.parametrize("timed", [WINDOW, JOIN, ASOF], ids=["window", "join", "asof"])
+def test_what_has_event_time_is_not_continued_once_it_is_drained(tmp_path: Path, timed: Mapping[str, str]) -> None:
     """Every new row would be late: said before anything is planned, not found out from an empty table."""
-    small = drained(tmp_path, WINDOW)
+    small = drained(tmp_path, timed)
     small.land("b.csv")
     with pytest.raises(InvalidRequest, match="operator hourly: its event time ended with checkpoint 2"):
         small.master.trigger(Session.cli())
