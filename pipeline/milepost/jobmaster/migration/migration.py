@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -149,7 +149,8 @@ class Migrations:
         def write(pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
             started = time.monotonic()
             contents = self._write_table(base, plan, pending)
-            metadata = _continued(base, pending, timeline, plan, contents)
+            following = frozenset(sink.name for sink in context.spec.sinks)
+            metadata = _continued(base, pending, timeline, plan, contents, following)
             return replace(metadata, timings={"copy_ms": round((time.monotonic() - started) * 1000)})
 
         made = Provenance(write_empty_input(context), head.code_hash, head.spec_hash, base=head.checkpoint_id)
@@ -190,8 +191,13 @@ def _continued(
     timeline: TimelineId,
     plan: MigrationPlan,
     contents: TableContents,
+    following: Collection[str],
 ) -> CheckpointMetadata:
-    """Return the metadata of a checkpoint that goes on where the base is, with one table elsewhere."""
+    """Return the metadata of a checkpoint that goes on where the base is, with one table elsewhere.
+
+    Args:
+        following: the sinks that follow the switch to it; one that the spec has no more has no part of it.
+    """
     signatures = dict(base.signatures)
     sinks = dict(signatures.get("sinks", {}))
     if plan.sink in sinks:
@@ -201,7 +207,7 @@ def _continued(
         signatures={**signatures, "sinks": sinks},
         sources={name: item.at_rest() for name, item in base.sources.items()},
         operators={uid: _quiet_operator(item) for uid, item in base.operators.items()},
-        sinks={name: SinkSnapshot(0, shown_by(base, name)) for name in sorted(base.sinks)},
+        sinks={name: SinkSnapshot(0, shown_by(base, name)) for name in sorted(base.sinks) if name in following},
         tables={**base.tables, plan.sink: contents},
         acknowledged=acknowledged_by_writer(hashlib.sha256(encode(contents)).hexdigest()),
         verdict=GateVerdict.of(()),

@@ -12,7 +12,7 @@ from milepost.jobmaster.compatibility.preflight import advice
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.rollback.plan import SinkRollback
 from milepost.protocol.records.errors import Busy, InvalidRequest, PlanOutdated, StoreUnavailable
-from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from tests.harness.jobs.sparkless.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
 from tests.harness.jobs.sparkless.saved_job import OtherJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
@@ -312,3 +312,15 @@ def test_a_secret_of_a_catalog_is_written_nowhere(job: MigratingJob, monkeypatch
     kept = [path for path in (job.small.folder / "store").rglob("*") if path.is_file()]
     assert not any(b"s3cr3t" in path.read_bytes() for path in kept)
     assert any(b"${env:LAKE_CATALOG}" in path.read_bytes() for path in kept)
+
+
+def test_a_sink_that_was_dropped_over_a_rollback_follows_behind_a_migration_of_another(job: MigratingJob) -> None:
+    """The checkpoint of the migration has no part of it: the sink did not follow there, and has missed the switch."""
+    text = job.spec_path.read_text()
+    job.edit(SEEN_SINK, "")
+    job.rollback(2)
+    job.migrate("table")
+    job.spec_path.write_text(text)
+    job.say("table")
+    job.run()
+    job.assert_whole()
