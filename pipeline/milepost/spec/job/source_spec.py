@@ -43,7 +43,9 @@ class SourceSpec(SpecModel):
         options: of the format's pyarrow reader, by their names there; json and parquet have none. With
             `newlines_in_values: false` a large csv object is read in parts.
         partitions: further columns, taken from `name=value` parts of the object's key.
-        columns: the columns of the objects, by name. A csv cannot hold lists and structs.
+        columns: the columns of the objects, by name. Each object has them all, a csv in its header, a json in some
+            line; where a line leaves one out it is null. Further ones are passed over. A csv cannot hold lists
+            and structs; a decimal, a date or a time of json may be a text.
         static: what its objects hold is looked up, as it is when an epoch is triggered, and is no stream: it may feed
             lookups only, has no watermark, and no object of it is ever consumed. Only `format`, `path`, `options`,
             `partitions`, `schema`, `on_bad_name`, `settle` and `dimension_limit` go with it.

@@ -77,7 +77,8 @@ def test_a_changed_object_fails_the_plan_and_names_both_versions(tmp_path: Path)
     done = consumed(tmp_path, [obj("a")], [obj("b", "old", 4)])
     with pytest.raises(SourceChanged) as raised:
         planned(listing(obj("a"), obj("b", "new", 5), obj("c")), done)
-    assert "b: consumed by checkpoint 2 as old (4 bytes), now new (5 bytes)" in str(raised.value)
+    then = "modified 1970-01-01T00:00:01+00:00"
+    assert f"b: consumed by checkpoint 2 as old (4 bytes, {then}), now new (5 bytes, {then})" in str(raised.value)
     assert "on_change" in raised.value.hint
     assert (raised.value.action, raised.value.exit_code) == (Action.FIX_INPUT, 1)
 

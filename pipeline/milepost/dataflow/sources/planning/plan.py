@@ -298,8 +298,9 @@ def _changed(name: str, objects: Sequence[SourceObject], consumed: ConsumedSet) 
     for obj in objects[:_NAMED_IN_AN_ERROR]:
         row = consumed.table.filter(pc.equal(consumed.table["key"], obj.key)).to_pylist()[-1]
         lines.append(
-            f"{obj.key}: consumed by checkpoint {row['checkpoint_id']} as {row['etag']} ({row['size']} bytes), "
-            f"now {obj.etag} ({obj.size} bytes)"
+            f"{obj.key}: consumed by checkpoint {row['checkpoint_id']} as {row['etag']} ({row['size']} bytes, "
+            f"modified {_time(row['last_modified_ms'])}), now {obj.etag} ({obj.size} bytes, "
+            f"modified {_time(obj.last_modified_ms)})"
         )
     return SourceChanged(
         f"source {name}: {len(objects)} object(s) changed after they were consumed."
