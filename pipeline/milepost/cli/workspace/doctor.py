@@ -17,6 +17,7 @@ from milepost.extras import EXTRAS, install_command, require
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
 
 if TYPE_CHECKING:
+    from milepost.jobmaster.jobmaster import JobMaster
     from milepost.spec.load.load import LoadedJob
 
 _LIBRARIES = ("numpy", "pyarrow", "sqlglot")
@@ -61,7 +62,8 @@ def job_checks(job: LoadedJob) -> list[Check]:
     except InvalidRequest as error:
         spec = _check("spec", False, error.message)
     faults = suite_faults(job)
-    context = JobMaster(job).context
+    master = JobMaster(job)
+    context = master.context
     try:
         stores = [_check(f"store: {probed.check}", probed.ok, probed.detail) for probed in probe_stores(context)]
         sources = [
@@ -75,12 +77,23 @@ def job_checks(job: LoadedJob) -> list[Check]:
         *_server(job),
         *stores,
         *(_check(probed.check, probed.ok, probed.detail) for probed in probe_tables(context)),
+        *(_new_tables(master) if all(check.ok for check in stores) else ()),
         *sources,
         *(
             _check(f"quality: {sink}", fault is None, fault or "every expectation can be built")
             for sink, fault in faults.items()
         ),
     ]
+
+
+def _new_tables(master: JobMaster) -> Iterator[Check]:
+    """Yield a warning for each new table that is another's: `start --claim` may take it over, `run` does not."""
+    try:
+        for error in master.refused_tables():
+            if isinstance(error, InvalidRequest):
+                yield _check("new table", True, error.in_full(), warning=True)
+    except CheckpointError as error:
+        yield _check("head", False, error.in_full())
 
 
 def _server(job: LoadedJob) -> Iterator[Check]:

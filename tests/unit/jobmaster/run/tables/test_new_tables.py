@@ -32,14 +32,25 @@ def test_anothers_table_is_refused_before_an_epoch_is_opened(job: CountedJob) ->
     other.assert_equals(job)
 
 
-def test_lint_says_what_run_would_refuse_of_a_new_table(job: CountedJob) -> None:
+def test_lint_and_doctor_say_what_run_would_refuse_of_a_new_table(job: CountedJob) -> None:
     """Only a note: `start --claim` may take the table over."""
     other = OtherJob.beside(job, {"../lake/other-table": "../lake/table"})
     result = milepost("lint", str(other.spec_path))
     assert result.exit_code == 0
     assert "`run` would refuse a new table: sink table: " in result.stderr and ANOTHERS in result.stderr
+    warnings = [line for line in milepost("doctor", str(other.spec_path)).stdout.splitlines() if line[:4] == "warn"]
+    assert any("new table: sink table: " in line and ANOTHERS in line for line in warnings)
     assert other.context.log.head() is None
     assert "would refuse" not in milepost("lint", str(job.spec_path)).stderr
+
+
+def test_doctor_says_that_the_head_is_damaged_and_goes_on(job: CountedJob) -> None:
+    damaged = [path for path in job.spec_path.parent.parent.rglob("_metadata*") if path.is_file()]
+    for path in damaged:
+        path.write_bytes(b"x")
+    assert damaged
+    result = milepost("doctor", str(job.spec_path))
+    assert result.exit_code == 8 and "FAIL  head: " in result.stdout and "source rows: " in result.stdout
 
 
 def test_a_sink_that_is_new_to_a_job_with_state_is_looked_at_too(job: CountedJob) -> None:
