@@ -15,11 +15,11 @@ from tests.harness.servers.cluster_faults import (
     FAULTS,
     executor_killed,
     kill_executor,
+    shuffled_is_lost,
     stands_still_for_an_epoch,
     strikes,
 )
 from tests.harness.servers.cluster_runs import PATIENCE_S, Running, cut_lines, driver, first, held_at, meets, running
-from tests.harness.servers.processes.processes import wait_until
 from tests.harness.servers.proxies.holding_proxy import HoldingProxy
 from tests.harness.servers.s3_servers import Seaweed
 from tests.harness.servers.spark_cluster import SparkCluster
@@ -107,21 +107,9 @@ def test_what_is_lost_of_a_cluster_amid_an_epoch_changes_nothing(losing: Running
 
 def test_shuffle_files_that_are_lost_between_stages_are_made_again(losing: Running) -> None:
     """I12: the next stage cannot fetch them; Spark runs the lost tasks again, of this level and of those before it."""
-
-    def indexes() -> set[Path]:
-        return {file for machine in losing.cluster.machines for file in machine.shuffled if file.suffix == ".index"}
-
-    known, before = indexes(), losing.puts("/metrics/1-")
-    hold = losing.storage.hold(first(PHASES["sent to the second level"]))
-    epoch = losing.begin()
-    held_at(losing.cluster, hold, epoch)
+    before = losing.puts("/metrics/1-")
     # One task of the level has not ended: those of the level before have, and the other one of this level.
-    wait_until(lambda: len(indexes() - known) > 2, seconds=PATIENCE_S, what="the other task's end")
-    for file in indexes() - known:
-        file.unlink()
-        file.with_suffix(".data").unlink(missing_ok=True)
-    hold.release()
-    losing.complete(epoch)
+    shuffled_is_lost(losing, PHASES["sent to the second level"], files=3)
     assert losing.puts("/metrics/1-") - before > 2, "tasks of the level ran again"
 
 

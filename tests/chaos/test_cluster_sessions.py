@@ -12,8 +12,10 @@ from tests.harness.jobs.flights.clustered_flights import COMMIT, PHASES, Matches
 from tests.harness.jobs.milepost_cli import assert_clear_error
 from tests.harness.servers.cluster_faults import (
     frozen_driver,
+    goes_on_behind_its_copy,
     killed_driver,
     lost_cluster,
+    shuffled_is_lost,
     stands_still_beyond_the_deadline,
 )
 from tests.harness.servers.cluster_runs import PATIENCE_S, Running, first, held_at, running
@@ -49,6 +51,10 @@ ALLOCATION = {
 """With these an executor comes where a task waits, and one without work goes; what it had shuffled goes to another."""
 
 
+ONE_CORE = {"spark.executor.cores": "1", "spark.cores.max": "1"}
+"""With these the tasks of an epoch run one after another."""
+
+
 @pytest.fixture(scope="module")
 def one(
     cluster: SparkCluster, storage: HoldingProxy, seaweed: Seaweed, tmp_path_factory: pytest.TempPathFactory
@@ -61,22 +67,33 @@ def one(
 TAKEN = "4 of the 4 cores of its 2 workers are taken: 4 by milepost-flights (app-"
 
 
-def copies(one: Running) -> int:
-    """How many copies of tasks Spark has begun."""
-    return sum(begun["Task Info"]["Speculative"] for begun in one.logged("TaskStart"))
-
-
 def test_a_slow_task_and_the_copy_of_it_that_spark_runs_are_the_same_attempt(one: Running) -> None:
     """I12: the epoch completes with the copy while the first attempt still waits for its storage."""
     one.in_session(SPECULATION)
-    hold, before = one.storage.hold(first(PHASES["sinks staged"])), copies(one)
+    hold, before = one.storage.hold(first(PHASES["sinks staged"])), one.copies()
     epoch = one.begin()
     held_at(one.cluster, hold, epoch)
     one.complete(epoch)
     assert not hold.forwarded.is_set(), "the first attempt had no part in it"
-    assert copies(one) > before
+    assert one.copies() > before
     hold.release()
     one.complete(one.begin())
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [
+        "state of the second level uploaded",
+        pytest.param("sent to the first level", marks=pytest.mark.referee),
+        pytest.param("state of the first level uploaded", marks=pytest.mark.referee),
+    ],
+)
+def test_a_worker_that_wakes_behind_the_copy_of_its_task_writes_on_and_changes_nothing(
+    one: Running, phase: str
+) -> None:
+    """I12, I3: what it writes lands where the copy's lies, or is named by nobody; its answer reaches nobody."""
+    one.in_session(SPECULATION)
+    goes_on_behind_its_copy(one, PHASES[phase])
 
 
 def test_a_run_that_gets_no_core_of_a_cluster_says_early_and_at_its_end_who_has_them(one: Running) -> None:
@@ -114,6 +131,24 @@ def test_a_run_whose_machine_stands_still_beyond_the_deadline_expires_and_the_ne
     """I3, I10: what the machine does when it wakes changes nothing."""
     one.in_session(SPECULATION)
     stands_still_beyond_the_deadline(one, PHASES["sent to the second level"])
+
+
+@pytest.mark.referee
+@pytest.mark.parametrize(
+    ("phase", "skip", "files", "needed"),
+    [
+        pytest.param(PHASES["sent to the first level"], 1, 1, True, id="the second stage not begun"),
+        pytest.param(PHASES["sent to the second level"], 1, 3, True, id="the last stage not begun"),
+        pytest.param(PHASES["a table compacted"], 0, 4, True, id="the last stage half done"),
+        pytest.param(COMMIT, 0, 4, False, id="all acknowledged"),
+    ],
+)
+def test_what_was_shuffled_is_lost_at_any_phase_of_an_epoch_and_made_again_if_it_is_needed(
+    one: Running, phase: Matches, skip: int, files: int, needed: bool
+) -> None:
+    """I12: a task that has not begun cannot fetch its rows, and stages that had ended run again."""
+    one.in_session(ONE_CORE)
+    shuffled_is_lost(one, phase, skip=skip, files=files, needed=needed)
 
 
 @pytest.mark.referee

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 import psutil
 
@@ -85,6 +86,57 @@ def strikes(one: Running, fault: Fault, phase: Matches) -> None:
         one.complete(epoch)
     assert executors
     wait_until(lambda: all(map(has_ended, executors)), seconds=PATIENCE_S, what="the end of what the fault befell")
+
+
+def shuffled_is_lost(one: Running, phase: Matches, *, files: int, skip: int = 0, needed: bool = True) -> None:
+    """All that an epoch has shuffled until a phase is gone; the epoch completes and the tables are right.
+
+    Args:
+        files: of an index, each beside its data, that there are then. skip: so many requests of the phase go before.
+        needed: whether a task is still to fetch from them: Spark is told by that, and runs their stages again.
+    """
+
+    def indexes() -> set[Path]:
+        return {file for machine in one.cluster.machines for file in machine.shuffled if file.suffix == ".index"}
+
+    known, unfetched, again = indexes(), one.unfetched(), one.stages_again()
+    hold = one.storage.hold(first(phase, skip))
+    epoch = one.begin()
+    meets(epoch, hold)
+    wait_until(lambda: len(indexes() - known) >= files, seconds=PATIENCE_S, what="the end of the tasks before")
+    for file in indexes() - known:
+        file.unlink()
+        file.with_suffix(".data").unlink(missing_ok=True)
+    hold.release()
+    one.complete(epoch)
+    wait_until(
+        lambda: (one.unfetched() > unfetched, one.stages_again() > again) == (needed, needed),
+        seconds=PATIENCE_S,
+        what="Spark to log what it has run again",
+    )
+
+
+def goes_on_behind_its_copy(one: Running, phase: Matches) -> None:
+    """A Python worker stands still from a phase on, the epoch completes with a copy of its task, and it goes on.
+
+    Spark would end it: whom it asks for that stands still as well, so that the worker does all that it has to do.
+    """
+    hold, copies = one.storage.hold(first(phase)), one.copies()
+    epoch = one.begin()
+    machine = held_at(one.cluster, hold, epoch)
+    worker = machine.process_at(hold.peers[0])
+    with frozen([worker.parent()]):
+        with frozen([worker]):
+            one.complete(epoch)
+            assert one.copies() > copies
+            assert not hold.forwarded.is_set(), "the first attempt had no part in it"
+            before = len(one.storage.requests)
+            hold.release()
+        wait_until(lambda: has_ended(worker), seconds=PATIENCE_S, what="the end of the worker that was woken")
+    late = [path for method, path in one.storage.requests[before:] if method == "PUT"]
+    assert late, "it has written behind the epoch"
+    one.job.assert_tables_equal_the_oracle()
+    one.complete(one.begin())
 
 
 def stands_still_for_an_epoch(one: Running, phase: Matches) -> None:

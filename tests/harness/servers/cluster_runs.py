@@ -78,15 +78,15 @@ def driver(constants: Mapping[str, int] | None = None) -> Iterator[Driver]:
         made.close()
 
 
-def first(matches: Callable[[str, str], bool]) -> Callable[[str, str, bytes], bool]:
-    """Return what matches the first request that matches, and not those that repeat it."""
+def first(matches: Callable[[str, str], bool], skip: int = 0) -> Callable[[str, str, bytes], bool]:
+    """Return what matches the first request that matches, and not those that repeat it. Args: skip: so many others."""
     met: list[str] = []
 
     def once(method: str, path: str, body: bytes) -> bool:
-        if met or not matches(method, path):
+        if len(met) > skip or path in met or not matches(method, path):
             return False
         met.append(path)
-        return True
+        return len(met) > skip
 
     return once
 
@@ -123,13 +123,14 @@ class Running:
     lines: Sequence[CutLine] = ()
 
     def in_session(self, conf: Mapping[str, str]) -> None:
-        """Let the epochs from now on run in a session with these settings."""
+        """Let the epochs from now on run in a session with these settings; its first one, which opens it, completes."""
         if conf == self.conf:
             return
         self.driver.close()
         spec, section = self.job.spec_path, _section(self.cluster, conf, self.events)
         spec.write_text(re.sub(r"^spark: \{.*?\}", lambda _: section, spec.read_text(), flags=re.MULTILINE))
         self.conf, self.driver = conf, Driver()
+        self.complete(self.begin())
 
     def begin(self) -> Future[Outcome]:
         """Begin an epoch over two days more, when each machine is there."""
@@ -159,6 +160,18 @@ class Running:
     def reasons(self) -> list[str]:
         """Why executors have gone, so far."""
         return [gone["Removed Reason"] for gone in self.logged("ExecutorRemoved")]
+
+    def copies(self) -> int:
+        """How many copies of slow tasks Spark has begun."""
+        return sum(begun["Task Info"]["Speculative"] for begun in self.logged("TaskStart"))
+
+    def unfetched(self) -> int:
+        """How many tasks have not found what was shuffled for them."""
+        return sum(ended["Task End Reason"]["Reason"] == "FetchFailed" for ended in self.logged("TaskEnd"))
+
+    def stages_again(self) -> int:
+        """How many stages Spark has run again."""
+        return sum(begun["Stage Info"]["Stage Attempt ID"] > 0 for begun in self.logged("StageSubmitted"))
 
     def executors(self) -> list[psutil.Process]:
         """Those of all machines."""

@@ -117,6 +117,11 @@ class Machine:
                 found.update(one.laddr.port for one in process.net_connections("tcp") if one.laddr)
         return found
 
+    def process_at(self, port: int) -> psutil.Process:
+        """Return the one of its processes that has a connection from this port."""
+        (process,) = (one for one in self.tree() if any(made.laddr.port == port for made in one.net_connections("tcp")))
+        return process
+
     def frozen(self) -> AbstractContextManager[None]:
         """Everything that runs on it stands still, as it is, until the block ends."""
         return frozen(self.tree())
