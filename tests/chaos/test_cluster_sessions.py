@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from milepost.protocol.records.errors import SparkLost
-from tests.harness.jobs.flights.clustered_flights import COMMIT, PHASES, Matches
+from tests.harness.jobs.flights.clustered_flights import COMMIT, DRIVER_PHASES, PHASES, Matches
 from tests.harness.jobs.milepost_cli import assert_clear_error
 from tests.harness.servers.cluster_faults import (
     frozen_driver,
@@ -53,6 +53,9 @@ ALLOCATION = {
 
 ONE_CORE = {"spark.executor.cores": "1", "spark.cores.max": "1"}
 """With these the tasks of an epoch run one after another."""
+
+KILLED = {"in the first stage": PHASES["sent to the first level"]} | DRIVER_PHASES
+"""Where a driver is killed whose session is given up, beside what is told of one half of it."""
 
 
 @pytest.fixture(scope="module")
@@ -176,19 +179,22 @@ def sent_to_the_first_level(method: str, path: str, _: bytes) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("whole", "phase"),
+    ("python", "jvm", "phase"),
     [
-        pytest.param(False, PHASES["sent to the second level"], id="its JVM, amid tasks", marks=pytest.mark.referee),
-        pytest.param(True, PHASES["sent to the second level"], id="amid tasks", marks=pytest.mark.referee),
-        pytest.param(True, COMMIT, id="before the commit", marks=pytest.mark.referee),
+        pytest.param(False, True, PHASES["sent to the second level"], id="its JVM, amid tasks"),
+        pytest.param(True, False, PHASES["sent to the second level"], id="its Python, amid tasks"),
+        pytest.param(True, False, COMMIT, id="its Python, before the commit"),
+        *(pytest.param(True, True, matches, id=f"both, {phase}") for phase, matches in KILLED.items()),
     ],
 )
+@pytest.mark.referee
 def test_the_run_after_one_whose_driver_was_killed_is_right_and_has_the_cluster(
-    one: Running, whole: bool, phase: Matches
+    one: Running, python: bool, jvm: bool, phase: Matches
 ) -> None:
     """I3, I9: its executors end with it; a write of it that comes late lands below a token that leads no more."""
     one.in_session(SPECULATION)
-    killed_driver(one, phase, whole=whole)
+    one.job.retain(1)
+    killed_driver(one, phase, python=python, jvm=jvm)
 
 
 @pytest.mark.referee

@@ -209,8 +209,8 @@ def frozen_driver(one: Running, phase: Matches) -> Iterator[None]:
     wait_until(lambda: all(map(has_ended, kept)), seconds=PATIENCE_S, what="the cluster to be free")
 
 
-def killed_driver(one: Running, phase: Matches, *, whole: bool) -> None:
-    """kill -9 of what drives a session: its Python with a JVM that then ends by itself, or the JVM alone.
+def killed_driver(one: Running, phase: Matches, *, python: bool, jvm: bool) -> None:
+    """kill -9 of what drives a session: its Python and its JVM, its Python with a JVM that then ends, or the JVM alone.
 
     Its executors end, and the next run completes an epoch over what it had read, or finds that done. What it was
     about to ask of the storage when it was killed comes behind that.
@@ -218,11 +218,14 @@ def killed_driver(one: Running, phase: Matches, *, whole: bool) -> None:
     hold = one.storage.hold(first(phase))
     epoch = one.begin()
     meets(epoch, hold)
-    executors, jvm = one.executors(), one.driver.jvm
+    executors, session = one.executors(), one.driver.jvm
     assert executors
-    (one.driver.process if whole else jvm).kill()
-    wait_until(lambda: all(map(has_ended, (jvm, *executors))), seconds=PATIENCE_S, what="the cluster to be free")
-    if whole:
+    if python:
+        one.driver.process.kill()
+    if jvm:
+        session.kill()
+    wait_until(lambda: all(map(has_ended, (session, *executors))), seconds=PATIENCE_S, what="the cluster to be free")
+    if python:
         one.driver.close()
         one.driver = Driver()
     else:
@@ -230,7 +233,7 @@ def killed_driver(one: Running, phase: Matches, *, whole: bool) -> None:
         lost = epoch.result(PATIENCE_S)
         assert lost.exit_code != 0 and "ended amid the epoch" in lost.stderr, lost.stderr
     one.complete(one.driver.run(one.job.spec_path))
-    if whole:
+    if python:
         hold.release()
         one.job.assert_tables_equal_the_oracle()
     assert one.job.master().status().unread_objects == 0

@@ -41,6 +41,13 @@ PHASES: dict[str, Matches] = {
 }
 """By what a task asks of the storage then, in the order of an epoch; sinks are staged while state is uploaded."""
 
+DRIVER_PHASES: dict[str, Matches] = {
+    "triggered": lambda method, path: method == "PUT" and path.endswith("/_heartbeat"),
+    "completed": lambda method, path: method == "PUT" and "/marks/" in path,
+    "cleaned up": lambda method, path: method == "PUT" and path.endswith("/after-run.json"),
+}
+"""By what the driver asks of the storage then, in the order of an epoch."""
+
 COMMIT: Matches = lambda method, path: method == "PUT" and path.endswith("/_metadata")  # noqa: E731
 """By what the driver asks when all tasks are done."""
 
@@ -74,6 +81,12 @@ class ClusteredFlights(ConnectedJob):
     def limit(self, timeout: str) -> None:
         """From now on an epoch has so long."""
         spec, times = re.subn(r"timeout: \w+", f"timeout: {timeout}", self.spec_path.read_text())
+        assert times == 1
+        self.spec_path.write_text(spec)
+
+    def retain(self, last: int) -> None:
+        """From now on so many checkpoints are retained."""
+        spec, times = re.subn(r"last: \d+", f"last: {last}", self.spec_path.read_text())
         assert times == 1
         self.spec_path.write_text(spec)
 
