@@ -150,7 +150,7 @@ def test_what_was_shuffled_is_lost_at_any_phase_of_an_epoch_and_made_again_if_it
     one: Running, phase: Matches, skip: int, files: int, needed: bool
 ) -> None:
     """I12: a task that has not begun cannot fetch its rows, and stages that had ended run again."""
-    one.in_session(ONE_CORE)
+    one.in_session(ONE_CORE, opened=True)
     shuffled_is_lost(one, phase, skip=skip, files=files, needed=needed)
 
 
@@ -192,7 +192,7 @@ def test_the_run_after_one_whose_driver_was_killed_is_right_and_has_the_cluster(
     one: Running, python: bool, jvm: bool, phase: Matches
 ) -> None:
     """I3, I9: its executors end with it; a write of it that comes late lands below a token that leads no more."""
-    one.in_session(SPECULATION)
+    one.in_session(SPECULATION, opened=True)
     one.job.retain(1)
     killed_driver(one, phase, python=python, jvm=jvm)
 

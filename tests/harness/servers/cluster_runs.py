@@ -122,15 +122,16 @@ class Running:
     conf: Mapping[str, str]
     lines: Sequence[CutLine] = ()
 
-    def in_session(self, conf: Mapping[str, str]) -> None:
-        """Let the epochs from now on run in a session with these settings; its first one, which opens it, completes."""
+    def in_session(self, conf: Mapping[str, str], *, opened: bool = False) -> None:
+        """Let the epochs from now on run in a session with these settings. Args: opened: by an epoch that completes."""
         if conf == self.conf:
             return
         self.driver.close()
         spec, section = self.job.spec_path, _section(self.cluster, conf, self.events)
         spec.write_text(re.sub(r"^spark: \{.*?\}", lambda _: section, spec.read_text(), flags=re.MULTILINE))
         self.conf, self.driver = conf, Driver()
-        self.complete(self.begin())
+        if opened:
+            self.complete(self.begin())
 
     def begin(self) -> Future[Outcome]:
         """Begin an epoch over two days more, when each machine is there."""
