@@ -245,8 +245,12 @@ class PrunedMachine(SinkMachine):
         carry_out(sink, look.plan)
         if look.needs.unknown is None:
             below = look.needs.marks[0].number
-            sink.forget_marks(below=below)
-            self.links = {number: previous for number, previous in self.links.items() if number >= below}
+            try:
+                sink.forget_marks(below=below)
+            finally:  # whoever dies amid it has forgotten some
+                there = {mark.number for mark in self.case.open_sink(self.root).marks(above=0)}
+                kept = {number for number in self.links if number >= below or number in there}
+                self.links = {number: self.links[number] for number in kept}
 
     @rule(hours=st.sampled_from([0, 1, 2]), stopped_at=st.integers(0, 6))
     def somebody_looks(self, hours: int, stopped_at: int) -> None:
