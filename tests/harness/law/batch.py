@@ -69,11 +69,16 @@ class Place:
         node = self.graph.nodes[self.input]
         assert node.output_kind == "append", "of updates the newest rows are its input: `present`"
         if node.level > 0:
-            return f'SELECT * REPLACE (__stamp - {node.holdback_us} AS __stamp) FROM "{self.input}"'
+            return f'SELECT * REPLACE (__stamp - {self._holdback_us(self.input)} AS __stamp) FROM "{self.input}"'
         return (
             f'SELECT i.* REPLACE (b.stamp_us AS __stamp) FROM "{self.input}" i JOIN began b '
             f"ON b.node = '{self.uid}' AND b.__epoch = i.__epoch"
         )
+
+    def _holdback_us(self, name: str) -> int:
+        """What a node holds back; one that works where its input's rows are, what those who made them do."""
+        node = self.graph.nodes[name]
+        return max(map(self._holdback_us, node.inputs)) if node.is_row_wise else node.holdback_us
 
     @property
     def present(self) -> str:
