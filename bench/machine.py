@@ -82,16 +82,11 @@ _KERNEL_THREADS = 2
 
 def others_s() -> dict[tuple[int, float], float]:
     """CPU time by process, of those that are not ours: their own, and that of the children they waited for."""
-    every = {one.pid: one for one in psutil.process_iter(["ppid", "create_time", "cpu_times"])}
-    ours = {os.getpid(), _KERNEL_THREADS}
-    grows = True
-    while grows:
-        found = {pid for pid, one in every.items() if one.info["ppid"] in ours}
-        grows, ours = not found <= ours, ours | found
+    ours = {os.getpid(), *(one.pid for one in psutil.Process().children(recursive=True))}
     return {
-        (pid, one.info["create_time"]): sum(one.info["cpu_times"][:4])
-        for pid, one in every.items()
-        if pid not in ours and one.info["cpu_times"] is not None
+        (one.pid, one.info["create_time"]): sum(one.info["cpu_times"][:4])
+        for one in psutil.process_iter(["ppid", "create_time", "cpu_times"])
+        if one.pid not in ours and _KERNEL_THREADS not in (one.pid, one.info["ppid"]) and one.info["cpu_times"]
     }
 
 
