@@ -6,6 +6,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -90,11 +91,13 @@ def test_a_store_that_does_not_answer_is_said_once_and_asked_again(
 
 
 def test_ctrl_c_ends_it_with_one_line_and_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command's own clock is interrupted, not the one that the threads of a gateway sleep by."""
+
     def interrupted(seconds: float) -> None:
         raise KeyboardInterrupt
 
     job = SparklessJob.create(tmp_path)
-    monkeypatch.setattr("milepost.cli.reading.health.time.sleep", interrupted)
+    monkeypatch.setattr("milepost.cli.reading.health.time", SimpleNamespace(sleep=interrupted))
     outcome = milepost("status", job.folder / "config" / "small.yaml", "--watch", "--json")
     assert outcome.exit_code == 130
     document, error = outcome.stdout.splitlines()
