@@ -10,6 +10,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def observed(name: str, value: float) -> str:
+    """Return one of an expectation's counts, by its name: "3", and of a percentage four digits: "0.03704"."""
+    return f"{value:.4g}" if name.endswith("_percent") else str(value)
+
+
 def lasting(milliseconds: float) -> str:
     """Return a duration in the two largest units that it has: "250 ms", "1.5 s", "2 min", "5,052 d 21 h"."""
     if milliseconds < _SECOND:

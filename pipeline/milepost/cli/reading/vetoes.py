@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from milepost.cli.terminal.output import Output, printable
+from milepost.epoch.quantities import observed
 
 
 def show_veto(veto: dict[str, Any], output: Output) -> None:
@@ -12,12 +13,11 @@ def show_veto(veto: dict[str, Any], output: Output) -> None:
     if "problem" in veto:
         output.paragraph(veto["problem"], "    ", "  ")
     for refusal in veto["refusals"]:
-        observed = dict(refusal["observed"])
+        facts = [f"{name} {observed(name, value)}" for name, value in refusal["observed"].items()]
         if refusal["observed_value"] is not None:
-            observed["observed_value"] = refusal["observed_value"]
-        facts = ", ".join(f"{name} {printable(value)}" for name, value in observed.items())
+            facts.append(f"observed_value {printable(refusal['observed_value'])}")
         subject = f"{refusal['type']}({printable(refusal['column'] or '')})"
-        output.paragraph(f"sink {refusal['sink']}: {subject}: {refusal['exception'] or facts}", "    ", "  ")
+        output.paragraph(f"sink {refusal['sink']}: {subject}: {refusal['exception'] or ', '.join(facts)}", "    ", "  ")
         rows = refusal["rows"]
         if rows:
             columns = list(rows[0])

@@ -13,7 +13,13 @@ from milepost.jobmaster.backfill.plan import ApprovedBackfill, BackfillPlan
 from milepost.jobmaster.backfill.replay import RecordedRange
 from milepost.jobmaster.compatibility.preflight import preflight
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.leadership.table_previews import SilentSink, SinkPreview, dropped_sink, preview_sinks
+from milepost.jobmaster.leadership.table_previews import (
+    SilentSink,
+    SinkPreview,
+    dropped_sink,
+    preview_sinks,
+    undo_limits,
+)
 from milepost.protocol.records.ids import checkpoint_name
 from milepost.protocol.records.stored_fields import StoredName
 from milepost.protocol.retention.lineage import lineage
@@ -226,6 +232,7 @@ def _text(document: BackfillDocument) -> Iterator[str]:
             f"sink {name}: {now} now, {sink.rows_at_fork_point:,} at the fork point; what was published since is "
             "made again"
         )
-        yield from (f"cannot be undone: sink {name}: {limit}" for limit in sink.cannot_undo)
+    limits = {name: sink.cannot_undo for name, sink in document.sinks.items() if isinstance(sink, SinkReplay)}
+    yield from (f"cannot be undone: {line}" for line in undo_limits(limits))
     yield from map(dropped_sink, document.skipped_sinks)
     yield "until the last step the live timeline goes on; what it completes meanwhile is replayed too"

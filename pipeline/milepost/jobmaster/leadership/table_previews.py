@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from milepost.dataflow.sinks.contract import SinkChange
@@ -91,6 +91,16 @@ def check_tables_can_follow(context: JobContext, target: CheckpointMetadata | No
             table_at(context, spec.name, contents).check(contents)
         except SINK_UNAVAILABLE:
             continue
+
+
+def undo_limits(limits: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield what sinks cannot undo, in words, what several of them say once. Args: limits: by sink."""
+    sinks: dict[str, list[str]] = {}
+    for name, said in limits.items():
+        for limit in said:
+            sinks.setdefault(limit, []).append(name)
+    for limit, names in sinks.items():
+        yield f"{'sink' if len(names) == 1 else 'sinks'} {', '.join(names)}: {limit}"
 
 
 def dropped_sink(name: str) -> str:

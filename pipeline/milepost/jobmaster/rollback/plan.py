@@ -18,6 +18,7 @@ from milepost.jobmaster.leadership.table_previews import (
     check_positions,
     dropped_sink,
     preview_sinks,
+    undo_limits,
 )
 from milepost.jobmaster.rollback.inputs import InputSize, consumed_since, read_again
 from milepost.jobmaster.rollback.other_tables import OtherTable, leaves, other_tables
@@ -328,8 +329,7 @@ def _not_undone(previews: Mapping[str, SinkPreview | SilentSink], skipped: Seque
     for name, preview in previews.items():
         if isinstance(preview, SilentSink):
             yield f"sink {name} does not answer now: it follows later, and no epoch runs until it has"
-        else:
-            yield from (f"sink {name}: {limit}" for limit in preview.undo_limits)
+    yield from undo_limits({name: one.undo_limits for name, one in previews.items() if isinstance(one, SinkPreview)})
     yield from map(dropped_sink, skipped)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from milepost.epoch.quantities import counted, lasting
+from milepost.epoch.quantities import counted, lasting, observed
 
 UNKNOWN = "–"
 
@@ -45,4 +45,5 @@ FILTERS = {
     "duration": duration,
     "moment": moment,
     "plural": counted,
+    "observed": observed,
 }
