@@ -7,7 +7,6 @@ from milepost.dataflow.sources.readers.csv import CsvReader
 from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.json_lines import JsonLinesReader
 from milepost.dataflow.sources.readers.parquet import ParquetReader
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.job.spec import SourceSpec
 
 
@@ -19,14 +18,9 @@ def build_reader(name: str, spec: SourceSpec) -> ObjectReader:
         spec: resolved or not; no connection field is used.
 
     Raises:
-        InvalidRequest: an option or a type that the format cannot do, or a column declared twice.
+        InvalidRequest: an option whose value only its reader can judge.
     """
-    twice = sorted(spec.columns.keys() & spec.partitions.keys())
-    if twice:
-        raise InvalidRequest(f"sources.{name}: column {twice[0]} is declared both in schema and in partitions.")
     declared = DeclaredColumns(name, spec.columns, event_time=spec.event_time, partitions=spec.partitions)
     if spec.format == "csv":
         return CsvReader(declared, spec.options)
-    if spec.options:
-        raise InvalidRequest(f"sources.{name}.options: format {spec.format} has no options in this version.")
     return JsonLinesReader(declared) if spec.format == "json" else ParquetReader(declared)

@@ -8,7 +8,6 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from milepost.dataflow.sources.contract import BadObject, SourceObject
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.types import ColumnType, to_arrow
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -18,13 +17,7 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 class PathColumns:
     """Appends a source's partition columns to the batches of an object."""
 
-    def __init__(self, source: str, partitions: Mapping[str, ColumnType]) -> None:
-        for name, type_ in partitions.items():
-            if type_.is_nested or type_.kind == "binary":
-                raise InvalidRequest(
-                    f"sources.{source}.partitions.{name}: a {type_} cannot be taken from a path.",
-                    hint="Use a number, bool, string, date or timestamp.",
-                )
+    def __init__(self, partitions: Mapping[str, ColumnType]) -> None:
         self.fields = tuple(pa.field(name, to_arrow(type_)) for name, type_ in partitions.items())
 
     def values(self, obj: SourceObject) -> tuple[pa.Scalar, ...]:

@@ -18,7 +18,7 @@ from milepost.spec.job.spec import (
     WindowOperator,
 )
 from milepost.spec.values.expectations import expectation_problem
-from milepost.spec.values.formats import option_problem
+from milepost.spec.values.formats import option_problem, type_problem
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.spark_remote import remote_problem
@@ -219,17 +219,22 @@ def _source_parts(name: str, source: SourceSpec) -> Iterator[Problem]:
         yield Problem(("sources", name, "forget_after"), message)
     for option, value in source.options.items():
         problem = option_problem(source.format, option, value)
+        if problem is None and option == "column_names" and value:
+            unnamed = next((column for column in source.columns if column not in value), None)
+            problem = None if unnamed is None else f"the declared column {unnamed} is not among them"
         if problem:
             yield Problem(("sources", name, "options", option), problem)
     if source.settle and "settle" in source.model_fields_set and source.path.startswith("s3://"):
         message = "`settle` is for local paths: an object of S3 appears as a whole; remove it"
         yield Problem(("sources", name, "settle"), message)
     for column, type_ in source.columns.items():
-        if source.format == "csv" and type_.is_nested:
-            yield Problem(("sources", name, "schema", column), f"format csv cannot hold a {type_}")
+        problem = type_problem(source.format, type_)
+        if problem:
+            yield Problem(("sources", name, "schema", column), problem)
     for column, type_ in source.partitions.items():
-        if type_.is_nested:
-            yield Problem(("sources", name, "partitions", column), f"a part of a path cannot be a {type_}")
+        if type_.is_nested or type_.kind == "binary":
+            message = f"a part of a path cannot be a {type_}; use a number, bool, string, date or timestamp"
+            yield Problem(("sources", name, "partitions", column), message)
 
 
 def _locations(spec: JobSpec) -> Iterator[Problem]:

@@ -1,8 +1,9 @@
-"""Source formats take the options of their pyarrow readers, by their names."""
+"""What source formats take: options of their pyarrow readers, by their names there, and types of columns."""
 
 from __future__ import annotations
 
 from milepost.spec.values.names import did_you_mean
+from milepost.spec.values.types import ColumnType
 
 _TEXTS, _TEXT, _CHARACTER, _FLAG, _COUNT = "a list of texts", "a text", "one character", "true or false", "a count"
 _CHARACTER_OR_FALSE = "one character, or false"
@@ -37,6 +38,26 @@ def option_problem(format_: str, name: str, value: object) -> str | None:
     if name not in known:
         return f"unknown option `{name}` of format {format_}; {did_you_mean(name, known)}"
     return None if _fits(value, known[name]) else f"expected {known[name]}, got {value!r}"
+
+
+def type_problem(format_: str, type_: ColumnType) -> str | None:
+    """Return why no object of the format can have a column of this type, or None."""
+    if format_ == "csv" and type_.is_nested:
+        return f"format csv cannot hold a {type_}"
+    inner = _time_inside(type_) if format_ == "json" and type_.is_nested else None
+    if inner is None:
+        return None
+    return (
+        f"{inner} inside a {type_.kind} is not available in this version in format json; declare it as string and "
+        "convert it in SQL"
+    )
+
+
+def _time_inside(type_: ColumnType) -> ColumnType | None:
+    if type_.kind in ("date", "timestamp"):
+        return type_
+    inner = [type_.element] if type_.element is not None else [field for _, field in type_.fields]
+    return next((found for found in map(_time_inside, inner) if found is not None), None)
 
 
 def _fits(value: object, expected: str) -> bool:

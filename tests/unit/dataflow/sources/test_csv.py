@@ -77,11 +77,6 @@ def test_every_type_of_a_spec_that_csv_can_hold_is_read(landing: Landing) -> Non
         assert value is None or column[0].as_py() == value
 
 
-def test_a_type_that_csv_cannot_hold_is_refused_by_name() -> None:
-    with pytest.raises(InvalidRequest, match=r"sources\.flights\.schema\.tags: format csv cannot hold a list<string>"):
-        build_reader("flights", source("csv", {"tags": "list<string>"}))
-
-
 def test_rows_keep_their_order_over_many_batches(landing: Landing) -> None:
     body = HEADER + "".join(f"{n},name {n},{T}\n" for n in range(100_000)).encode()
     reader = build_reader("f", source("csv", SCHEMA, event_time="at"))
@@ -305,10 +300,7 @@ def test_text_that_is_not_in_its_encoding_is_named_by_line(landing: Landing) -> 
     [
         ({"encoding": "klingon"}, "unknown encoding"),
         ({"encoding": "base64"}, "not a text encoding"),
-        ({"column_names": ["a", "b"]}, "the declared column n is not among them"),
         ({"delimiter": "\n"}, "delimiter cannot be"),
-        ({"include_columns": ["n"]}, "`include_columns` is not an option of format csv; options are column_names"),
-        ({"auto_dict_encode": True}, "`auto_dict_encode` is not an option"),
     ],
 )
 def test_options_that_cannot_work_are_refused_when_the_reader_is_built(options: dict[str, Any], words: str) -> None:
@@ -335,13 +327,6 @@ def test_a_key_without_its_partition_is_a_bad_record(landing: Landing) -> None:
     assert (bad.column, bad.reason) == ("dt", "the key has no part dt=…")
     bad = refused(landing, HEADER, "in/dt=monday/a.csv", partitions={"dt": "date"})
     assert (bad.column, bad.value) == ("dt", "monday")
-
-
-def test_a_column_from_file_and_path_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="column n is declared both"):
-        build_reader("f", source("csv", SCHEMA, partitions={"n": "int32"}))
-    with pytest.raises(InvalidRequest, match="cannot be taken from a path"):
-        build_reader("f", source("csv", SCHEMA, partitions={"b": "binary"}))
 
 
 def test_only_the_planned_version_is_read(landing: Landing) -> None:

@@ -11,7 +11,6 @@ import pytest
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadRecord, whole
 from milepost.dataflow.sources.readers.diagnosis import BLOCK_BYTES
-from milepost.protocol.records.errors import InvalidRequest
 from tests.harness.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}
@@ -63,12 +62,6 @@ def test_every_type_of_a_spec_that_json_can_hold_is_read(landing: Landing) -> No
     for column, (text, value) in zip(table.columns, values.values(), strict=True):
         assert column.null_count == 0, text
         assert value is None or column[0].as_py() == value
-
-
-@pytest.mark.parametrize("type_", ["list<date>", "struct<a: int32, b: timestamp[us, UTC]>"])
-def test_a_type_that_is_not_built_is_refused_by_name(type_: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"sources\.f\.schema\.x: .* is not available in format json"):
-        build_reader("f", source("json", {"x": type_}))
 
 
 def test_rows_keep_their_order_over_many_batches(landing: Landing) -> None:
@@ -199,9 +192,3 @@ def test_a_line_nested_too_deeply_to_tell_whether_a_column_is_missing_is_a_bad_r
     deep = '{"q": ' + "[" * 100_000 + "]" * 100_000 + ', "n": 1, "at": "2013-01-01T10:00:00Z"}\n'
     bad = refused(landing, deep.encode())
     assert (bad.line, bad.column, bad.reason) == (1, None, "is nested too deeply to be read")
-
-
-def test_options_are_refused_by_name() -> None:
-    spec = source("json", SCHEMA).model_copy(update={"options": {"newlines_in_values": True}})
-    with pytest.raises(InvalidRequest, match="format json has no options"):
-        build_reader("f", spec)

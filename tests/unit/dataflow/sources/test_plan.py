@@ -157,7 +157,7 @@ def test_what_settles_does_not_count_for_the_limits() -> None:
 
 
 def test_names_without_a_column_s_value_are_told_apart_by_directory(tmp_path: Path) -> None:
-    columns = PathColumns("f", {"dt": parse_type("date"), "n": parse_type("string")})
+    columns = PathColumns({"dt": parse_type("date"), "n": parse_type("string")})
     good, bad = ["dt=2026-01-01/n=a/x", "dt=2026-01-01/n=a/y", "dt=2026-01-01/n=%C3%A9/x"], [
         "dt=2026-01-01/n=%FF/x", "dt=2026-02-30/n=a/x", "dt=2026-02-30/n=a/y", "n=a/x", "x"]  # fmt: skip
     found = listing(*(obj(key) for key in (*good, *bad)))

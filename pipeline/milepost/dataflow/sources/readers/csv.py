@@ -47,7 +47,6 @@ _CONVERT = {
     "decimal_point",
     "timestamp_parsers",
 }
-_OWN = {"column_names", "skip_rows", "encoding"}
 
 
 class _Header(NamedTuple):
@@ -68,18 +67,9 @@ class CsvReader:
                 false refuses a quoted newline, where pyarrow alone would depending on where a block ends.
 
         Raises:
-            InvalidRequest: an option that is unknown, wrong or would break the contract, or a type CSV cannot hold.
+            InvalidRequest: an option whose value cannot work.
         """
         options = dict(options or {})
-        unknown = sorted(set(options) - _PARSE - _CONVERT - _OWN)
-        if unknown:
-            raise InvalidRequest(
-                f"sources.{declared.source}.options: `{unknown[0]}` is not an option of format csv; "
-                f"options are {', '.join(sorted(_PARSE | _CONVERT | _OWN))}."
-            )
-        for name, type_ in declared.types.items():
-            if type_.is_nested:
-                raise InvalidRequest(f"sources.{declared.source}.schema.{name}: format csv cannot hold a {type_}.")
         self._declared, self.schema = declared, declared.schema
         self._skip_rows = int(options.get("skip_rows", 0))
         self._column_names = list(options["column_names"]) if options.get("column_names") else None
@@ -101,11 +91,6 @@ class CsvReader:
             self._text = CsvText(self._parse, self._skip_rows, has_header=self._column_names is None)
         except (*DATA_ERRORS, LookupError, TypeError, ValueError) as error:
             raise InvalidRequest(f"sources.{declared.source}.options: {error}.") from error
-        unnamed = [name for name in declared.types if self._column_names and name not in self._column_names]
-        if unnamed:
-            raise InvalidRequest(
-                f"sources.{declared.source}.options.column_names: the declared column {unnamed[0]} is not among them."
-            )
 
     def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the records that begin in the part's bytes, in order, in batches of about 1 MB of text.

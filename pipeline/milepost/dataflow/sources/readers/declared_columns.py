@@ -32,11 +32,9 @@ class DeclaredColumns:
 
         Args:
             event_time: of a column of either kind. partitions: columns taken from the key.
-        Raises:
-            InvalidRequest: a partition type that a path cannot hold.
         """
         self.source, self.types = source, dict(columns)
         self.in_file = pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
-        self.in_path = PathColumns(source, partitions or {})
+        self.in_path = PathColumns(partitions or {})
         self.schema = pa.schema([*self.in_file, *self.in_path.fields])
         self.event_time = event_time if event_time in columns else None

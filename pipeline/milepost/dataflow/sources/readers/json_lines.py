@@ -30,9 +30,7 @@ from milepost.dataflow.sources.readers.diagnosis import (
 from milepost.dataflow.sources.readers.json_values import ExpectedValues
 from milepost.dataflow.sources.readers.object_lines import ObjectLines
 from milepost.dataflow.sources.readers.streams import ObjectBody, ObjectStream, open_object
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.spec.values.types import ColumnType
 
 _BLANK = " \t\r\n"
 _TOO_DEEP = "is nested too deeply to be read"
@@ -42,15 +40,6 @@ class JsonLinesReader:
     """Reads JSON lines objects; picklable, holds no open file."""
 
     def __init__(self, declared: DeclaredColumns) -> None:
-        """Check what JSON can hold. Raises InvalidRequest: a date or a time inside a list or struct."""
-        for name, type_ in declared.types.items():
-            inner = _time_inside(type_) if type_.is_nested else None
-            if inner is not None:
-                raise InvalidRequest(
-                    f"sources.{declared.source}.schema.{name}: {inner} inside a {type_.kind} is not available in "
-                    "format json.",
-                    hint="Declare it as string and convert it in SQL.",
-                )
         self._declared, self.schema = declared, declared.schema
         self._expected = ExpectedValues(declared.types, declared.event_time)
 
@@ -290,10 +279,3 @@ def _shown(value: object) -> str:
 def _as_parsed(type_: pa.DataType) -> pa.DataType:
     """Return the type to parse with: the parser takes no dates, and guesses the zone of times that have none."""
     return pa.string() if pa.types.is_timestamp(type_) or pa.types.is_date(type_) else type_
-
-
-def _time_inside(type_: ColumnType) -> str | None:
-    if type_.kind in ("date", "timestamp"):
-        return str(type_)
-    inner = [type_.element] if type_.element is not None else [field for _, field in type_.fields]
-    return next((found for found in map(_time_inside, inner) if found is not None), None)

@@ -33,7 +33,7 @@ def plan_dimension(context: JobContext, name: str) -> SourcePlan:
     rules = SourceRules(
         on_bad_name=spec.on_bad_name,
         settle_ms=spec.settle // timedelta(milliseconds=1) if config.is_local else 0,
-        partitions=PathColumns(name, spec.partitions),
+        partitions=PathColumns(spec.partitions),
     )
     now_ms = store.clock_ms() if rules.settle_ms else 0
     plan = plan_source(name, list_objects(store, pattern), ConsumedSet.empty(), rules, now_ms)

@@ -142,7 +142,7 @@ def _rules(name: str, spec: SourceSpec, *, local: bool) -> SourceRules:
         on_change=spec.on_change,
         on_bad_name=spec.on_bad_name,
         settle_ms=spec.settle // timedelta(milliseconds=1) if local else 0,
-        partitions=PathColumns(name, spec.partitions),
+        partitions=PathColumns(spec.partitions),
         expect_every_ms=None if spec.expect_every is None else spec.expect_every // timedelta(milliseconds=1),
         forget_after_ms=None if spec.forget_after is None else spec.forget_after // timedelta(milliseconds=1),
     )
