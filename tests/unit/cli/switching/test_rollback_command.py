@@ -32,7 +32,7 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(job: CountedJob) -> None:
     assert lines[1].startswith("epochs discarded: 2 (checkpoints 3, 4); they stay until retention takes them")
     assert any(line.startswith("sink seen: 12 -> 6 rows, ") for line in lines)
     assert "runs again: source rows: 2 objects, 34 bytes" in lines
-    assert any(line.startswith("cannot be undone: sink seen: ") for line in lines)
+    assert any(line.startswith("cannot be undone: sinks seen, table: ") for line in lines)
     assert lines[-1] == "nothing was changed"
     plan = milepost("rollback", job.spec_path, "--to", "2", "--dry-run", "--json").document()
     assert [one["checkpoint_id"] for one in plan["discarded"]] == [3, 4]
