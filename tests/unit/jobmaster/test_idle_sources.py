@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import NothingToDo
+from milepost.jobmaster.jobmaster import CheckpointDetails, NothingToDo
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.jobs.sparkless.two_feeds import HOUR_S, TwoFeeds
 from tests.harness.jobs.spec_edits import edit_spec
+from tests.harness.law.plane import ticking
 from tests.harness.tasks.tables import assert_same_rows
 
 SPEC = """\
@@ -102,3 +104,32 @@ def test_a_source_that_never_had_anything_is_quiet_since_the_first_trigger_that_
     sales.ahead_s = 3 * HOUR_S
     sales.land("web", (2, "05:40"))
     assert sales.epoch().sources["shop"].idle
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_rows_of_a_source_that_has_become_idle_are_on_time_where_they_wait_in_flight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, between: bool
+) -> None:
+    """What was read before is under way: who reads the operators that it passes waits for it, however long that is."""
+    lines = "  - {uid: once, kind: deduplicate, inputs: [shop], key: [k]}\n"
+    if between:  # the rows wait before an operator that the join does not read
+        lines = lines.replace("once", "first") + "  - {uid: once, kind: deduplicate, inputs: [first], key: [k]}\n"
+    spec = SPEC.replace("operators:\n", f"operators:\n{lines}").replace("[web, shop], key", "[web, once], key")
+    spec = spec.replace("paid.late.shop", "paid.late.once").replace("TIMEOUT", "2h")
+    spec = spec.replace("last: 20}", "last: 20}, aligned_timeout: 1ms").replace("parallelism: 2", "parallelism: 1")
+    spec = spec.replace("parallelism: 1", "parallelism: 1, buffer_size: 1KB")
+    sales = TwoFeeds.create(tmp_path, spec, "k", partial(SparklessRunner, clock=ticking()), monkeypatch)
+    sales.land("web", (1, "00:40"), (2, "00:40"))
+    while isinstance(sales.run(), CheckpointDetails):
+        pass
+    sales.land("shop", *[(1, "00:30")] * 6, (2, "00:30"))
+    assert sales.epoch().in_flight_bytes
+    sales.ahead_s = 3 * HOUR_S
+    sales.land("web", (3, "09:00"))
+    waited = 0
+    while isinstance(epoch := sales.run(), CheckpointDetails):
+        waited += epoch.sources["shop"].idle and bool(epoch.in_flight_bytes)
+    assert waited > 1, "rows were in flight while the shop was idle"
+    assert sorted(sales.master.read("pairs")["k"].to_pylist()) == [1, 2]
+    assert sales.master.read("late").num_rows == 0
+    assert sales.hours() == [0, 0], "once they are through nobody waits any more"

@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +60,7 @@ class UpstreamClock:
         holdback_us: less this: how much older than its watermark its rows may be.
         start_us: how far that was at the start of the epoch.
         idle_before, idle: all sources that reach it are; as of a source.
+        behind: the operators with state that its rows come from.
     """
 
     uid: str
@@ -66,6 +68,7 @@ class UpstreamClock:
     start_us: int | None = None
     idle_before: bool = False
     idle: bool = False
+    behind: tuple[str, ...] = ()
 
 
 Clock = SourceClock | UpstreamClock
@@ -228,7 +231,7 @@ def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *
     acks = [ack.ack for ack in carried]
     ends: list[int | None] = []
     known = list(clocks)
-    for clock in [one for one in known if not one.idle] or known:
+    for clock in [one for one in known if not _is_idle(one, acks)] or known:
         if isinstance(clock, UpstreamClock):
             fired = [ack["operators"][clock.uid]["firing_us"] for ack in acks if clock.uid in ack.get("operators", {})]
             ends.append(held_back(operator_watermark(fired), clock.holdback_us))
@@ -240,3 +243,12 @@ def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *
                 newest_us = latest(newest_us, ack.get("sources", {}).get(clock.name, {}).get("newest_event_us"))
             ends.append(source_watermark(clock.watermark_us, newest_us, clock.delay_us))
     return operator_watermark(ends)
+
+
+def _is_idle(clock: Clock, acks: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether an input holds nobody back: nothing comes to its sources, and what came is not in flight."""
+    if not clock.idle or isinstance(clock, SourceClock):
+        return clock.idle
+    before = (clock.uid, *clock.behind)
+    hosted = [operators[uid] for ack in acks for uid in before if uid in (operators := ack.get("operators", {}))]
+    return all(one["channel"] is None for one in hosted)

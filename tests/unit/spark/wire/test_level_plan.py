@@ -38,8 +38,8 @@ def newest(time_us: int | None, name: str = "clicks") -> SubtaskAck:
     return ack(0, {"sources": {name: {"newest_event_us": time_us}}})
 
 
-def fired(time_us: int | None, uid: str = "unique") -> SubtaskAck:
-    return ack(1, {"operators": {uid: {"firing_us": time_us}}})
+def fired(time_us: int | None, uid: str = "unique", *, in_flight: bool = False) -> SubtaskAck:
+    return ack(1, {"operators": {uid: {"firing_us": time_us, "channel": {} if in_flight else None}}})
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,13 @@ def fired(time_us: int | None, uid: str = "unique") -> SubtaskAck:
         ((IDLE, UpstreamClock("unique")), [fired(20)], 20),
         ((SOURCE, UpstreamClock("unique", idle=True)), [newest(40), fired(20)], 35),
         ((IDLE, UpstreamClock("unique", idle=True)), [fired(20)], 4),
+        ((SOURCE, UpstreamClock("unique", idle=True)), [newest(40), fired(20, in_flight=True)], 20),
+        (
+            (SOURCE, UpstreamClock("unique", idle=True, behind=("first",))),
+            [newest(40), fired(7, "first", in_flight=True), fired(7, "first"), fired(20)],
+            20,
+        ),
+        ((SOURCE, UpstreamClock("unique", idle=True)), [newest(40), fired(9, "others", in_flight=True), fired(20)], 35),
         ((IDLE,), [], 4),
     ],
 )

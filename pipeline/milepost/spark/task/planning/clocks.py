@@ -37,7 +37,7 @@ def _clocks_of(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
     if node.is_stateful:
         start_us = operator_watermark(plan.firing.get(node.uid, ()))
         idle_before, idle = _are_idle(plan, node)
-        return (UpstreamClock(node.uid, node.holdback_us, start_us, idle_before, idle),)
+        return (UpstreamClock(node.uid, node.holdback_us, start_us, idle_before, idle, _behind(plan, node)),)
     delay_us = round(plan.spec.sources[node.uid].watermark_delay.total_seconds() * _MICROSECOND)
     return (SourceClock(node.uid, plan.watermarks_us.get(node.uid), delay_us, *_are_idle(plan, node)),)
 
@@ -49,6 +49,13 @@ def _are_idle(plan: EpochPlan, node: Node) -> tuple[bool, bool]:
         bool(timed) and all(item.idle_before for item in timed),
         bool(timed) and all(item.idle for item in timed),
     )
+
+
+def _behind(plan: EpochPlan, node: Node) -> tuple[str, ...]:
+    """Return the operators with state that a node's rows come from, each once."""
+    inputs = [plan.graph.nodes[name] for name in node.inputs]
+    found = [uid for one in inputs for uid in (*((one.uid,) if one.is_stateful else ()), *_behind(plan, one))]
+    return tuple(dict.fromkeys(found))
 
 
 def is_timed(plan: EpochPlan, uid: str) -> bool:
