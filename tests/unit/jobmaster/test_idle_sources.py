@@ -84,6 +84,25 @@ def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
     assert sales.hours() == [0, 6]
 
 
+def test_a_replay_emits_what_was_emitted_while_a_source_was_quiet_also_where_it_comes_back_far_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epoch that emitted it read nothing, and is not replayed: the next one begins where that had come to."""
+    sales = made(tmp_path, monkeypatch, "2h")
+    sales.land("shop", (1, "00:30"))
+    sales.land("web", (1, "00:40"), (2, "05:30"))
+    sales.epoch()
+    sales.ahead_s = 3 * HOUR_S
+    assert sales.epoch().rows_in == 0 and sales.hours() == [0]
+    sales.land("shop", (2, "00:45"))
+    sales.land("web", (4, "08:00"))
+    assert sales.epoch().late_rows == 1
+    tables = {name: sales.master.read(name) for name in ("pairs", "hours", "late")}
+    sales.replay()
+    for name, table in tables.items():
+        assert_same_rows(sales.master.read(name), table, name)
+
+
 def test_where_every_source_is_quiet_nothing_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sales = made(tmp_path, monkeypatch, "2h")
     spec = sales.folder / "config" / "sales.yaml"

@@ -208,9 +208,13 @@ class LevelPlan:
 def start_watermark_us(clocks: Iterable[Clock]) -> int | None:
     """Return the watermark of an operator's inputs at the start of the epoch: the least of those that are not idle."""
     known = list(clocks)
+    return _started_us([one for one in known if not one.idle_before] or known)
+
+
+def _started_us(waited_for: Iterable[Clock]) -> int | None:
     return operator_watermark(
         clock.watermark_us if isinstance(clock, SourceClock) else held_back(clock.start_us, clock.holdback_us)
-        for clock in [one for one in known if not one.idle_before] or known
+        for clock in waited_for
     )
 
 
@@ -225,13 +229,16 @@ def fired_us(firing: Iterable[int | None]) -> int | None:
 def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *, final: bool) -> int | None:
     """Return the watermark of an operator's inputs at the end of the epoch, from what the levels before acknowledged.
 
+    Never less than at its start: a source that was idle then has not held back what it comes back behind.
+
     Args:
         final: sources have ended: their watermark is END_OF_TIME_US.
     """
     acks = [ack.ack for ack in carried]
     ends: list[int | None] = []
     known = list(clocks)
-    for clock in [one for one in known if not _is_idle(one, acks)] or known:
+    under_way = {one for one in known if _is_under_way(one, acks)}
+    for clock in [one for one in known if not one.idle or one in under_way] or known:
         if isinstance(clock, UpstreamClock):
             fired = [ack["operators"][clock.uid]["firing_us"] for ack in acks if clock.uid in ack.get("operators", {})]
             ends.append(held_back(operator_watermark(fired), clock.holdback_us))
@@ -242,13 +249,14 @@ def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *
             for ack in acks:
                 newest_us = latest(newest_us, ack.get("sources", {}).get(clock.name, {}).get("newest_event_us"))
             ends.append(source_watermark(clock.watermark_us, newest_us, clock.delay_us))
-    return operator_watermark(ends)
+    started_us = _started_us([one for one in known if not one.idle_before or one in under_way] or known)
+    return latest(operator_watermark(ends), started_us)
 
 
-def _is_idle(clock: Clock, acks: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether an input holds nobody back: nothing comes to its sources, and what came is not in flight."""
-    if not clock.idle or isinstance(clock, SourceClock):
-        return clock.idle
+def _is_under_way(clock: Clock, acks: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether rows of an input are in flight, before its operator or one behind that."""
+    if isinstance(clock, SourceClock):
+        return False
     before = (clock.uid, *clock.behind)
     hosted = [operators[uid] for ack in acks for uid in before if uid in (operators := ack.get("operators", {}))]
-    return all(one["channel"] is None for one in hosted)
+    return any(one["channel"] is not None for one in hosted)
