@@ -1,8 +1,9 @@
 """The diff compares two retained checkpoints: state by key, objects consumed, rows of each table.
 
-Handles are compared first: subtasks whose runs are the same in both are not read, nor files that both tables without a
-key have. What is read comes in the order of its key and is compared step by step; on the disk waits what memory is not
-to hold. The two need not lie on one timeline, nor in order: what the second has and the first has not is added.
+Handles are compared first: subtasks whose runs are the same in both are not read, nor files that both tables have of
+rows that all stay. What is read comes in the order of its key and is compared step by step; on the disk waits what
+memory is not to hold. The two need not lie on one timeline, nor in order: what the second has and the first has not is
+added.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.dataflow.sources.planning.consumed import load
@@ -165,9 +167,11 @@ class Diff:
         known = [table for table in tables if table is not None]
         if not all(is_known_table(self._context, name, table) for table in known):
             return Difference(SINK, name, _NO_CHANGES, "its table lay elsewhere: it is not read")
-        key = self._context.sink(name).key
+        sink = self._context.sink(name)
+        key = sink.key
         none = _tables([None if table is None else decode_schema(table.schema).empty_table() for table in tables])
-        shared = frozenset[str]() if key else self._shared_files(name, known)
+        # What a file adds to a table of latest rows depends on the others: that of totals has no key either.
+        shared = frozenset[str]() if sink.mode is SinkMode.UPSERT else self._shared_files(name, known)
         streams: list[Iterable[pa.Table]] = [
             () if table is None else self._context.sink(name, table.address).pieces(table, left_out=shared)
             for table in tables
@@ -183,7 +187,7 @@ class Diff:
         return Difference(SINK, name, self._changes(steps, none, lambda rows: changes_of_rows(*rows)))
 
     def _shared_files(self, name: str, tables: Sequence[TableContents]) -> frozenset[str]:
-        """Return the keys of files that both tables have: of rows without a key they add as many to either."""
+        """Return the keys of files that both tables have: where every row stays they add as many to either."""
         if len(tables) < 2 or tables[0].location != tables[1].location:
             return frozenset()
         files = [set(self._context.sink(name, table.address).files(table)) for table in tables]

@@ -130,6 +130,17 @@ def test_sources_show_objects_and_sinks_rows(job: ChangingJob) -> None:
     assert Counter(row[1:] for row in rows_of(seen)) == added and set(seen["change"].to_pylist()) == {"added"}
 
 
+def test_a_table_of_totals_has_the_row_of_either_side(tmp_path: Path) -> None:
+    """Both checkpoints have the files of the earlier one, whose row is the latest of one side only."""
+    job = ChangingJob.empty(tmp_path)
+    total = "  - {uid: all, kind: aggregate, inputs: [rows], key: [], aggregates: {n: count(*)}}\n"
+    sink = "  - {name: all, input: all, format: parquet, path: ../lake/all, mode: upsert}\n"
+    for _ in range(2):
+        job.next({"a": "int32"}, SPEC.replace("sinks:\n", total + "sinks:\n") + sink)
+    assert rows_of(difference(job, 1, 2, "sink", "all").changes.table) == [("added", 2 + 1), ("removed", 1)]
+    assert rows_of(difference(job, 2, 1, "sink", "all").changes.table) == [("added", 1), ("removed", 2 + 1)]
+
+
 def test_a_run_that_both_refer_to_is_read_once_and_equal_states_are_not_read(
     job: ChangingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
