@@ -41,7 +41,29 @@ class Rows(Protocol):
 
 def as_rows(table: pa.Table) -> list[dict[str, Any]]:
     """Return JSON-ready rows: times as ISO 8601, decimals as text, binary as base64."""
-    return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
+    try:
+        rows = table.to_pylist()
+    except (OverflowError, ValueError):  # a time whose year Python lacks
+        columns = [[_value(item) for item in column] for column in table.columns]
+        rows = [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+    return [{name: _plain(value) for name, value in row.items()} for row in rows]
+
+
+def _value(item: pa.Scalar) -> Any:
+    """Return an item as Python's, with the text of a time whose year Python lacks."""
+    import numpy
+    import pyarrow as pa
+
+    try:
+        return item.as_py()
+    except (OverflowError, ValueError):
+        if isinstance(item, pa.StructScalar):
+            return {name: _value(inner) for name, inner in item.items()}
+        if isinstance(item, pa.ListScalar):
+            return [_value(inner) for inner in item.values]
+        unit: Any = item.type.unit if pa.types.is_timestamp(item.type) else "D"
+        zone = "Z" if pa.types.is_timestamp(item.type) and item.type.tz else ""
+        return f"{numpy.datetime64(max(item.value, 1 - 2**63), unit)}{zone}"  # it takes the least number for no time
 
 
 def _plain(value: Any) -> Any:
@@ -157,7 +179,8 @@ def _flat(table: pa.Table) -> pa.Table:
 
     for index, field in enumerate(table.schema):
         if pa.types.is_nested(field.type):
-            texts = [None if v is None else json.dumps(_plain(v), ensure_ascii=False) for v in table[index].to_pylist()]
+            values = [_value(item) for item in table[index]]
+            texts = [None if v is None else json.dumps(_plain(v), ensure_ascii=False) for v in values]
             table = table.set_column(index, field.name, pa.array(texts, pa.string()))
     return table
 

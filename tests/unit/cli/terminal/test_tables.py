@@ -48,6 +48,33 @@ def test_json_is_one_array_of_rows_with_times_as_text() -> None:
     assert set(as_rows(TABLE)[1].values()) == {None, 2}
 
 
+def test_times_of_years_that_python_lacks_are_shown_all_the_same(tmp_path: Path) -> None:
+    """Such as milliseconds that are taken for seconds: the tables hold them, and so do other columns' values."""
+    far, us = 253_402_300_800_000_000, pa.timestamp("us")
+    table = pa.table(
+        {
+            "t": pa.array([far, 0, -(2**63), None], pa.timestamp("us", tz="UTC")),
+            "l": pa.array([[far, None], [], None, [0]], pa.list_(us)),
+            "s": pa.array([{"t": far}, None, None, None], pa.struct([("t", us)])),
+            "d": pa.array([2**31 - 1, None, None, 0], pa.int32()).cast(pa.date32()),
+            "k": ["a", "b", "c", "d"],
+        }
+    )
+    rows = as_rows(table)
+    assert [row["t"] for row in rows] == [
+        "10000-01-01T00:00:00.000000Z",
+        "1970-01-01T00:00:00Z",
+        "-290308-12-21T19:59:05.224193Z",
+        None,
+    ]
+    assert rows[0]["l"] == ["10000-01-01T00:00:00.000000", None] and rows[3]["l"] == ["1970-01-01T00:00:00"]
+    assert rows[0]["s"] == {"t": "10000-01-01T00:00:00.000000"} and rows[0]["d"].startswith("5881580-")
+    assert [row["k"] for row in rows] == ["a", "b", "c", "d"] and rows[3]["d"] == "1970-01-01"
+    for format_ in ("csv", "json", "parquet"):
+        write_file(kept(table), format_, tmp_path / f"far.{format_}")
+    assert json.loads((tmp_path / "far.json").read_text()) == rows
+
+
 def test_each_format_holds_every_row(tmp_path: Path) -> None:
     write_file(kept(TABLE), "parquet", tmp_path / "t.parquet")
     assert pq.read_table(tmp_path / "t.parquet").drop(["f"]).equals(TABLE.drop(["f"]))
