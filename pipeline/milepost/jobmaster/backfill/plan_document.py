@@ -16,7 +16,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.table_previews import (
     SilentSink,
     SinkPreview,
-    dropped_sink,
+    fate_of_dropped,
     preview_sinks,
     undo_limits,
 )
@@ -234,5 +234,5 @@ def _text(document: BackfillDocument) -> Iterator[str]:
         )
     limits = {name: sink.cannot_undo for name, sink in document.sinks.items() if isinstance(sink, SinkReplay)}
     yield from (f"cannot be undone: {line}" for line in undo_limits(limits))
-    yield from map(dropped_sink, document.skipped_sinks)
+    yield from map(fate_of_dropped, document.skipped_sinks)
     yield "until the last step the live timeline goes on; what it completes meanwhile is replayed too"

@@ -103,6 +103,6 @@ def undo_limits(limits: Mapping[str, Sequence[str]]) -> Iterator[str]:
         yield f"{'sink' if len(names) == 1 else 'sinks'} {', '.join(names)}: {limit}"
 
 
-def dropped_sink(name: str) -> str:
+def fate_of_dropped(name: str) -> str:
     """Return what becomes of the table of a sink that the spec has dropped."""
     return f"sink {name} is not in the spec any more: its table stays as it is; it follows when the sink comes back"

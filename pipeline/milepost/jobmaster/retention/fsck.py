@@ -205,10 +205,10 @@ def _place_staged(
 ) -> Placed:
     """Return where a staged file stands that nothing needs; of a token that won its checkpoint, it was published.
 
-    Of a sink that left none is going to be, and none is discarded by its token.
+    Of a dropped sink none is going to be, and none is discarded by its token.
     """
     outcome, listed = reach.outcomes.get(checkpoint_id), stat.key in sink.listed
-    prunable = sink.has_left or (outcome is not None and outcome.winner == token)
+    prunable = sink.is_dropped or (outcome is not None and outcome.winner == token)
     if prunable:
         free = sink.needs is not None and sink.needs.frees(reach.state, stat.key)
         found, why = published_status(free=free, listed=listed), published_proof(checkpoint_id)

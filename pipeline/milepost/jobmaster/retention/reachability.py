@@ -15,9 +15,9 @@ from milepost.epoch.quantities import counted
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.jobmaster.job.table_contents import unasked_tables
+from milepost.jobmaster.retention.dropped_sinks import DroppedSink, ListedTable, dropped_sinks
 from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.jobmaster.retention.job_tables import job_tables
-from milepost.jobmaster.retention.left_sinks import LeftSink, left_sinks
 from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare, share_of
 from milepost.jobmaster.retention.vetoes import is_expired
 from milepost.protocol.codec.log_entries import aborted_by, completion_of
@@ -51,7 +51,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class SinkReach:
-    """One sink's table, or the files of a sink that left the spec.
+    """One sink's table, or the files of a dropped sink.
 
     Attributes:
         needs: what the table and the retained checkpoints need; None when a fault keeps that from being known.
@@ -59,7 +59,7 @@ class SinkReach:
             and what is wrong; nothing that is needed depends on it.
     """
 
-    table: OpenedTable | LeftSink
+    table: ListedTable
     needs: TableNeeds | None
     listed: frozenset[str]
     unreadable_lists: tuple[str, ...]
@@ -70,9 +70,9 @@ class SinkReach:
         return self.table.label
 
     @property
-    def has_left(self) -> bool:
+    def is_dropped(self) -> bool:
         """Whether the spec has it no more."""
-        return isinstance(self.table, LeftSink)
+        return isinstance(self.table, DroppedSink)
 
     def references(self) -> dict[str, Reference]:
         """Return everything that must lie below the sink's path, by key."""
@@ -130,9 +130,9 @@ def walk_job(context: JobContext) -> JobReach:
 def _walk(context: JobContext) -> JobReach:
     now_ms = context.store.clock_ms()
     stored = list(context.store.list(""))
-    tables: list[OpenedTable | LeftSink] = []
+    tables: list[ListedTable] = []
     tables += (OpenedTable.of(context, one) for one in job_tables(context, context.head().state))
-    tables += left_sinks(context, (stat.key for stat in stored))
+    tables += dropped_sinks(context, (stat.key for stat in stored))
     objects = {stat.key: stat for stat in stored if sink_of_staged_file(stat.key) is None}
     state = without_overdue(context.head().state, now_ms)
     found = _Roots(context, state)
@@ -215,7 +215,7 @@ class _Roots:
             self.references.setdefault(key, Reference(key, None, chain))
         self.roots.append(f"checkpoint {checkpoint.checkpoint_id} ({counted(len(handles) + 1, 'object')})")
 
-    def walk_table(self, table: OpenedTable | LeftSink) -> SinkReach:
+    def walk_table(self, table: ListedTable) -> SinkReach:
         """Find what a table and the retained checkpoints, all walked before, need of it, and follow its marks."""
         lists = table.sink.garbage().read(item.stat.key for item in table.objects if item.list_of_garbage)
         needs = self._needs(table) if len(self.shares) == len(self._state.checkpoints) else None
@@ -228,7 +228,7 @@ class _Roots:
         self.roots.append(f"sink {table.label} ({files})")
         return SinkReach(table, needs, lists.files, lists.unreadable)
 
-    def _needs(self, table: OpenedTable | LeftSink) -> TableNeeds | None:
+    def _needs(self, table: ListedTable) -> TableNeeds | None:
         try:
             return table.needs(self._state, self.shares)
         except StateCorrupt as error:

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from milepost.dataflow.sinks.contract import HousekeptSink
 from milepost.dataflow.sinks.records.table_garbage import MAX_LISTED, TableGarbageList, TableGarbageLists
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.retention.dropped_sinks import DroppedFiles, DroppedSink, ListedTable, dropped_sinks
 from milepost.jobmaster.retention.job_tables import forget_table, job_tables
-from milepost.jobmaster.retention.left_sinks import LeftFiles, LeftSink, left_sinks
 from milepost.jobmaster.retention.left_tables import empty, is_needed
 from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, share_of
 from milepost.protocol.records.errors import CheckpointError
@@ -89,7 +89,7 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
     """
     silent: set[str] = set()
     try:
-        listed: list[OpenedTable | LeftSink] = [*_left(context), *_tables(context, silent)]
+        listed: list[ListedTable] = [*_dropped(context), *_tables(context, silent)]
         state = context.head().state
         shares = {one.checkpoint_id: share_of(context.metadata(one)) for one in state.checkpoints} if listed else {}
     except CheckpointError as error:
@@ -111,7 +111,7 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
             silent.add(one.name)
             continue
         deleted += carry_out(one.sink, plan)
-        if isinstance(one, LeftSink):
+        if isinstance(one, DroppedSink):
             continue
         if not one.table.in_force:
             carried[one.name].add(needs.position.number)
@@ -121,8 +121,8 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
     return deleted
 
 
-def _left(context: JobContext) -> list[LeftSink]:
-    return left_sinks(context, (stat.key for stat in context.store.list(SINKS_PREFIX)))
+def _dropped(context: JobContext) -> list[DroppedSink]:
+    return dropped_sinks(context, (stat.key for stat in context.store.list(SINKS_PREFIX)))
 
 
 def _tables(context: JobContext, silent: set[str]) -> list[OpenedTable]:
@@ -138,7 +138,7 @@ def _tables(context: JobContext, silent: set[str]) -> list[OpenedTable]:
 
 
 def _plan(
-    state: ManifestState, one: OpenedTable | LeftSink, needs: TableNeeds, session_id: SessionId, timeout_ms: int
+    state: ManifestState, one: ListedTable, needs: TableNeeds, session_id: SessionId, timeout_ms: int
 ) -> PrunePlan:
     """Return what is pruned of a table now, and log why nothing is, or what else is wrong."""
     garbage = one.sink.garbage()
@@ -206,7 +206,7 @@ def plan_pruning(
     return PrunePlan(sink, None, fresh, tuple(due), waiting, garbage.unreadable)
 
 
-def carry_out(sink: HousekeptSink | LeftFiles, plan: PrunePlan) -> int:
+def carry_out(sink: HousekeptSink | DroppedFiles, plan: PrunePlan) -> int:
     """Write the new list, then delete what is due. Returns how many files were deleted.
 
     What cannot be written or deleted is logged; it stays, and stays listed, for the next look.

@@ -16,7 +16,7 @@ from milepost.jobmaster.leadership.table_previews import (
     SilentSink,
     SinkPreview,
     check_positions,
-    dropped_sink,
+    fate_of_dropped,
     preview_sinks,
     undo_limits,
 )
@@ -330,7 +330,7 @@ def _not_undone(previews: Mapping[str, SinkPreview | SilentSink], skipped: Seque
         if isinstance(preview, SilentSink):
             yield f"sink {name} does not answer now: it follows later, and no epoch runs until it has"
     yield from undo_limits({name: one.undo_limits for name, one in previews.items() if isinstance(one, SinkPreview)})
-    yield from map(dropped_sink, skipped)
+    yield from map(fate_of_dropped, skipped)
 
 
 def _text(plan: RollbackPlan) -> Iterator[str]:

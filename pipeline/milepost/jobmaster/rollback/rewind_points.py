@@ -21,7 +21,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import contents_at
-from milepost.jobmaster.leadership.table_previews import dropped_sink
+from milepost.jobmaster.leadership.table_previews import fate_of_dropped
 from milepost.jobmaster.rollback.inputs import InputSize, forgotten, passed_over
 from milepost.jobmaster.rollback.other_tables import OtherTable, other_tables
 from milepost.jobmaster.rollback.plan import StateRows, state_rows
@@ -200,7 +200,7 @@ class _Points:
             "tables": {name: self._table(name, head, then, unknown=unreadable) for name in self._sinks},
             "operators": state_rows(head, then, unknown=unreadable),
             "other_tables": other_tables(self._context, head, then),
-            "not_undone": (*map(dropped_sink, sorted(dropped)), *lost),
+            "not_undone": (*map(fate_of_dropped, sorted(dropped)), *lost),
             "spec": tuple(mismatches(preflight(self._context, then, None))),
         }
 

@@ -1,4 +1,4 @@
-"""Files of sinks that left the spec, in the job's own storage: their tables in databases are projections of them (I8).
+"""Dropped sinks have files in the job's own storage: their tables in databases were projections of them (I8).
 
 Each later checkpoint carries on what the table of such a sink consists of, for the sink may come back; so that stays.
 What no retained checkpoint names goes as files of every table go, by lists beside them. The table itself is not asked:
@@ -19,6 +19,7 @@ from milepost.dataflow.sinks.records.table_garbage import TableGarbage
 from milepost.dataflow.sinks.table.table_objects import table_objects
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.table_references import (
+    OpenedTable,
     TableNeeds,
     TableReference,
     TableShare,
@@ -32,8 +33,8 @@ from milepost.protocol.records.object_store import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
-class LeftFiles:
-    """The files of one sink that left, with as much of `Sink` as is asked of them. store: rooted at them."""
+class DroppedFiles:
+    """The files of one dropped sink, with as much of `Sink` as is asked of them. store: rooted at them."""
 
     name: str
     store: ObjectStore
@@ -53,11 +54,11 @@ class LeftFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftSink:
-    """A sink that left the spec, or whose table is in no database any more by it; listed as an `OpenedTable` is."""
+class DroppedSink:
+    """A sink that the spec has no more, or has elsewhere than in a database now; listed as an `OpenedTable` is."""
 
     name: str
-    sink: LeftFiles
+    sink: DroppedFiles
     objects: tuple[TableObject, ...]
 
     @property
@@ -75,7 +76,11 @@ class LeftSink:
         return TableNeeds(files, (), None, TablePosition(0, None))
 
 
-def left_sinks(context: JobContext, keys: Iterable[str]) -> list[LeftSink]:
+ListedTable = OpenedTable | DroppedSink
+"""Whose files are looked at: both were listed before the state is read that they are judged by."""
+
+
+def dropped_sinks(context: JobContext, keys: Iterable[str]) -> list[DroppedSink]:
     """List the sinks of which there are files in the job's own storage, and that the spec has in no database.
 
     Args:
@@ -83,8 +88,8 @@ def left_sinks(context: JobContext, keys: Iterable[str]) -> list[LeftSink]:
     """
     there = {spec.name for spec in context.spec.sinks if spec.path is None}
     found = {sink_of_staged_file(key) for key in keys} - there
-    left = []
+    dropped = []
     for name in sorted(one for one in found if one is not None):
-        files = LeftFiles(name, context.staged_files(name), context.table_records)
-        left.append(LeftSink(name, files, files.objects()))
-    return left
+        files = DroppedFiles(name, context.staged_files(name), context.table_records)
+        dropped.append(DroppedSink(name, files, files.objects()))
+    return dropped
