@@ -19,7 +19,7 @@ from tests.harness.servers.spark_cluster import Machine, frozen, has_ended
 
 LEASE_OVER = SMALL | {
     "milepost.protocol.manifest.transaction.lease.HEARTBEAT_TIMEOUT_MS": 0,
-    "milepost.spark.driver.starvation.TOLD_AFTER_S": 1,
+    "milepost.spark.driver.starvation.WARN_AFTER_S": 1,
 }
 """With these constants a driver takes the lease of any other one for over, and is soon told that it has no core."""
 

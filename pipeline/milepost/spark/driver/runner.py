@@ -39,29 +39,29 @@ from milepost.state.cache.node_cache import EachNodesCache
 
 @dataclass(slots=True)
 class _Job:
-    """What is known of a job of an epoch when Spark raises.
+    """As much of an epoch's job as is known when Spark raises.
 
     Attributes:
-        opened: since when its session is known to be able to run it; 0: not yet.
+        opened_s: when its session was known to be able to run it, by the monotonic clock; 0: not yet.
         task_bytes: what each of its tasks may hold.
         epoch: None: it is not planned yet, or has no levels.
     """
 
-    opened: float = 0.0
+    opened_s: float = 0.0
     task_bytes: int = UNLIMITED_BYTES
     epoch: EpochLevels | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What epochs before this one have found out of a session, with its settings by `spark.conf`."""
+class _WarmSession:
+    """A session and what earlier epochs have left for later ones, as long as its `spark.conf` stays the same."""
 
     session: SparkSession
     conf: Mapping[str, str]
     schemas: SqlSchemas
     frame: KeptFrame
 
-    def is_of(self, engine: Engine, plan: EpochPlan) -> bool:
+    def serves(self, engine: Engine, plan: EpochPlan) -> bool:
         return self.session is engine.session and self.conf == plan.spec.spark.conf
 
 
@@ -70,10 +70,10 @@ class SparkEpochRunner:
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
-        self._known: _Known | None = None
+        self._warm: _WarmSession | None = None
         self._running: str | None = None
-        self._ends = 0.0
-        """When the time of the epoch is over that was run last, by the monotonic clock."""
+        self._ends_s = 0.0
+        """Deadline of the epoch that was run last, by the monotonic clock."""
 
     def prepare(self, plan: EpochPlan) -> None:
         """Import what the plan's kind of session needs.
@@ -95,21 +95,21 @@ class SparkEpochRunner:
         """
         started = time.monotonic()
         engine = self._engine = open_engine(plan, self._engine)
-        self._ends = time.monotonic() + plan.timeout_ms / 1000
+        self._ends_s = time.monotonic() + plan.timeout_ms / 1000
         job = _Job()
         with self._job(engine, plan, job):
-            plan, known = _placed(plan, engine), self._known_of(engine, plan)
-            epoch = job.epoch = plan_levels(plan, engine.slots, partial(known.schemas.of, plan))
+            plan, warm = _placed(plan, engine), self._warmed(engine, plan)
+            epoch = job.epoch = plan_levels(plan, engine.slots, partial(warm.schemas.of, plan))
             answers = spark_answers(engine.session, plan, epoch)
-            rows = _collected(engine, known.frame, len(epoch.splits), epoch_stages(plan, epoch, job.task_bytes))
+            rows = _collected(engine, warm.frame, len(epoch.splits), epoch_stages(plan, epoch, job.task_bytes))
         finished = time.monotonic()
         return EpochAnswers(
             answers=subtask_answers((row.kind, bytes(row.payload)) for row in rows),
             operators=epoch.operators,
             schemas=epoch.schemas,
             spark=answers,
-            session_ms=round((job.opened - started) * 1000),
-            job_ms=round((finished - job.opened) * 1000),
+            session_ms=round((job.opened_s - started) * 1000),
+            job_ms=round((finished - job.opened_s) * 1000),
         )
 
     def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, PartialResult]:
@@ -121,43 +121,30 @@ class SparkEpochRunner:
         with self._job(engine, plan, _Job()):
             return judge(engine.session, plan, tuple(shares))
 
-    def _known_of(self, engine: Engine, plan: EpochPlan) -> _Known:
-        """What is known of the session with the settings that it has now."""
-        if self._known is None or not self._known.is_of(engine, plan):
+    def _warmed(self, engine: Engine, plan: EpochPlan) -> _WarmSession:
+        """Return the engine's session, warm from the epoch before if that ran in it with the same settings."""
+        if self._warm is None or not self._warm.serves(engine, plan):
             session = engine.session
-            self._known = _Known(session, dict(plan.spec.spark.conf), SqlSchemas(session), KeptFrame(session))
-        return self._known
+            self._warm = _WarmSession(session, dict(plan.spec.spark.conf), SqlSchemas(session), KeptFrame(session))
+        return self._warm
 
     @contextmanager
     def _job(self, engine: Engine, plan: EpochPlan, job: _Job) -> Iterator[None]:
         """Run jobs of an epoch under its tag, until its time is over; what Spark raises says what to do."""
         tag = epoch_tag(plan, plan.token)
-        deadline = Deadline(engine, tag, max(1, round((self._ends - time.monotonic()) * 1000)))
+        deadline = Deadline(engine, tag, max(1, round((self._ends_s - time.monotonic()) * 1000)))
         starvation = StarvationWatch(engine, plan.checkpoint_id)
         self._running = tag
         try:
             with engine.tagged(tag):
                 job.task_bytes = budget_bytes(probe(engine, libraries_of_plan(plan)))
-                job.opened = time.monotonic()
+                job.opened_s = time.monotonic()
                 yield
         except SPARK_ERRORS as error:
-            if deadline.passed:
-                raise _late(engine, plan) from error
-            if (lost := engine.lost(error)) is not None:
-                raise lost from error
-            if not job.opened:
-                raise unusable(engine, error) from error
-            epoch = job.epoch
-            died = lost_task(plan, epoch.splits if epoch is not None else (), str(error))
-            if died is not None:
-                raise died from error
-            if (full := full_disk(plan.checkpoint_id, str(error))) is not None:
-                raise full from error
-            if isinstance(error, Py4JJavaError):
-                raise crash(plan.checkpoint_id, error) from error
-            if not isinstance(error, PySparkException):
+            meant = _meaning(engine, plan, job, error, late=deadline.passed)
+            if meant is None:
                 raise
-            raise refusal(plan.checkpoint_id, error, epoch.sql if epoch is not None else ()) from error
+            raise meant from error
         except BaseException as error:
             engine.interrupt(tag)
             # PySpark trips over a JVM that goes amid its answer, and raises what names nothing of it.
@@ -178,17 +165,39 @@ class SparkEpochRunner:
             engine.interrupt(tag)
 
 
-def _late(engine: Engine, plan: EpochPlan) -> CheckpointError:
+def _meaning(engine: Engine, plan: EpochPlan, job: _Job, error: Exception, *, late: bool) -> CheckpointError | None:
+    """Return what an error of Spark means for the epoch; None: nobody knows.
+
+    Args:
+        late: the epoch's time was over.
+    """
+    if late:
+        return _expired(engine, plan)
+    if (lost := engine.lost(error)) is not None:
+        return lost
+    if not job.opened_s:
+        return unusable(engine, error)
+    splits, sql = ((), ()) if job.epoch is None else (job.epoch.splits, job.epoch.sql)
+    if (died := lost_task(plan, splits, str(error))) is not None:
+        return died
+    if (full := full_disk(plan.checkpoint_id, str(error))) is not None:
+        return full
+    if isinstance(error, Py4JJavaError):
+        return crash(plan.checkpoint_id, error)
+    return refusal(plan.checkpoint_id, error, sql) if isinstance(error, PySparkException) else None
+
+
+def _expired(engine: Engine, plan: EpochPlan) -> CheckpointError:
     """Return what it means that a job had not ended at its deadline: it was slow, or nothing was there to run it."""
-    elsewhere = engine.starved()
-    if elsewhere is None:
+    why = engine.why_starved()
+    if why is None:
         return CheckpointExpired(
             f"checkpoint {plan.checkpoint_id}: its Spark job was still running after {plan.timeout_ms} ms and "
             "was cancelled. Nothing of this epoch is visible.",
             hint="raise checkpointing.timeout, or plan less per epoch with limits_per_epoch",
         )
     return SparkLost(
-        f"checkpoint {plan.checkpoint_id}: {engine.name} gave it no executor in {plan.timeout_ms} ms: {elsewhere}. "
+        f"checkpoint {plan.checkpoint_id}: {engine.name} gave it no executor in {plan.timeout_ms} ms: {why}. "
         "Nothing of this epoch is visible.",
         hint="end what has cores and does nothing, as a driver that stands still, or leave others some by "
         "`spark.cores.max` below `spark.conf`; where cores are free, `spark.executor.memory` or `spark.executor.cores` "

@@ -15,7 +15,7 @@ import pytest
 
 from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
 from milepost.spark.driver.engines import channel, connect
-from milepost.spark.driver.engines.channel import Channel, reach
+from milepost.spark.driver.engines.channel import Channel, require_server
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE, parse_remote
 
 
@@ -62,14 +62,14 @@ def stranger(request: pytest.FixtureRequest) -> Iterator[int]:
 def test_what_does_not_speak_grpc_is_no_spark_connect_server(monkeypatch: pytest.MonkeyPatch, stranger: int) -> None:
     monkeypatch.setattr(channel, "ANSWER_S", 1.0)
     with pytest.raises(EnvironmentUnusable, match="does not answer as a Spark Connect server without TLS within 1 s"):
-        reach(parse_remote(f"sc://localhost:{stranger}"))
+        require_server(parse_remote(f"sc://localhost:{stranger}"))
 
 
 def test_a_port_without_a_server_is_refused_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(EnvironmentUnusable, match=f"no Spark Connect server answers at sc://localhost:{port}"):
-        reach(parse_remote(f"sc://localhost:{port}"))
+        require_server(parse_remote(f"sc://localhost:{port}"))
 
 
 def test_a_server_that_goes_before_it_has_answered_is_told_as_gone_and_not_as_one_without_tls() -> None:
@@ -78,7 +78,7 @@ def test_a_server_that_goes_before_it_has_answered_is_told_as_gone_and_not_as_on
     with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as threads:
         threads.submit(_go_at_once, listening)
         with pytest.raises(SparkLost, match=r"went away before its first answer .*refused.*Nothing was run"):
-            reach(parse_remote(f"sc://localhost:{listening.getsockname()[1]}"))
+            require_server(parse_remote(f"sc://localhost:{listening.getsockname()[1]}"))
     assert time.monotonic() - began < channel.ANSWER_S / 2
 
 
@@ -117,7 +117,7 @@ def test_a_server_that_has_served_is_gone_when_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(SparkLost, match=r"does not answer any more .*refused.*Nothing was run"):
-        reach(parse_remote(f"sc://localhost:{port}"), served_before=True)
+        require_server(parse_remote(f"sc://localhost:{port}"), served_before=True)
 
 
 def test_whoever_speaks_grpc_is_asked_for_a_session_next() -> None:
@@ -126,6 +126,6 @@ def test_whoever_speaks_grpc_is_asked_for_a_session_next() -> None:
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         try:
-            reach(parse_remote(f"sc://127.0.0.1:{port}"))
+            require_server(parse_remote(f"sc://127.0.0.1:{port}"))
         finally:
             server.stop(None).wait()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from milepost.spark.driver.engines.standalone import in_words, is_standalone
+from milepost.spark.driver.engines.standalone import core_holders, is_standalone
 
 OURS = {
     "id": "app-2",
@@ -42,7 +42,7 @@ REPORT = "3 by report (app-1, of bob, since Thu Nov 26 21:00 2026)"
     ids=["somebody has them", "nobody has them", "there are none", "it has some itself"],
 )
 def test_who_has_the_cores_of_a_cluster_is_told_with_how_many_there_are(state: dict[str, Any], said: str) -> None:
-    assert in_words(state, OURS["id"]) == said
+    assert core_holders(state, OURS["id"]) == said
 
 
 @pytest.mark.parametrize(

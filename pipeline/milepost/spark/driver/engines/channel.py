@@ -1,4 +1,4 @@
-"""A channel to a Spark Connect server: what goes there under which protection, and whether somebody answers."""
+"""Channels to a Spark Connect server protect what goes there; before one is used, somebody has to answer."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from milepost.spec.values.spark_remote import SparkRemote
 ANSWER_S = 30.0
 """How long a server may take to answer at all, on a busy machine: within it TLS and the token are settled."""
 
-_LOOK_S = 1.0
-"""After so long without an answer it is looked whether anybody still listens there."""
+_POLL_S = 1.0
+"""While an answer is waited for, it is checked this often that somebody still listens."""
 
 _HEALTH = "/grpc.health.v1.Health/Check"
-"""What gRPC servers may be asked by anybody; an empty body is its request."""
+"""A call that anybody may make of a gRPC server; an empty body is its request."""
 
 
 class Channel(DefaultChannelBuilder):
@@ -51,8 +51,8 @@ class Channel(DefaultChannelBuilder):
         return self._secure_channel(self.endpoint, credentials)
 
 
-def reach(remote: SparkRemote, *, served_before: bool = False) -> None:
-    """Look that something listens there and speaks gRPC as the address says, within seconds.
+def require_server(remote: SparkRemote, *, served_before: bool = False) -> None:
+    """Check that something listens at an address and speaks gRPC as that says, within seconds.
 
     Args:
         served_before: whether this process has run an epoch there: then the address is right.
@@ -60,9 +60,9 @@ def reach(remote: SparkRemote, *, served_before: bool = False) -> None:
         SparkLost: what listened there has gone.
         EnvironmentUnusable: nobody listens, or whoever does speaks something else.
     """
-    problem = _unheard(remote, ANSWER_S)
+    problem = _connect_problem(remote)
     if problem is not None and served_before:
-        raise gone(remote, f"does not answer any more ({problem})")
+        raise server_lost(remote, f"does not answer any more ({problem})")
     if problem is not None:
         raise EnvironmentUnusable(
             f"no Spark Connect server answers at {remote.url}: {problem}. Nothing was run.",
@@ -75,9 +75,9 @@ def reach(remote: SparkRemote, *, served_before: bool = False) -> None:
         # have this service: it answers so, opens no session and logs nothing.
         answer = channel.unary_unary(_HEALTH).future(b"", timeout=ANSWER_S, wait_for_ready=True)
         while not _answered(answer):
-            if (problem := _unheard(remote, ANSWER_S)) is not None:
+            if (problem := _connect_problem(remote)) is not None:
                 answer.cancel()
-                raise gone(remote, f"went away before its first answer ({problem})")
+                raise server_lost(remote, f"went away before its first answer ({problem})")
         if answer.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
             return  # it speaks gRPC; what it does not like, it says when the session is opened
         tls = "with TLS" if asking.is_encrypted else "without TLS"
@@ -89,7 +89,7 @@ def reach(remote: SparkRemote, *, served_before: bool = False) -> None:
         )
 
 
-def gone(remote: SparkRemote, what: str, now_true: str = "Nothing was run.") -> SparkLost:
+def server_lost(remote: SparkRemote, what: str, now_true: str = "Nothing was run.") -> SparkLost:
     """Return what to raise for a server that was there. Args: what: the verb and more. now_true: a sentence."""
     return SparkLost(
         f"the Spark Connect server at {remote.url} {what}. {now_true}",
@@ -98,19 +98,19 @@ def gone(remote: SparkRemote, what: str, now_true: str = "Nothing was run.") -> 
     )
 
 
-def _unheard(remote: SparkRemote, within_s: float) -> str | None:
-    """Return why nobody can be spoken to at an address; None: somebody listens."""
+def _connect_problem(remote: SparkRemote) -> str | None:
+    """Return why no connection to an address can be made; None: somebody listens."""
     try:
-        socket.create_connection((remote.host, remote.port), within_s).close()
+        socket.create_connection((remote.host, remote.port), ANSWER_S).close()
     except OSError as error:
         return error.strerror or str(error)
     return None
 
 
 def _answered(answer: grpc.Future) -> bool:
-    """Wait a moment. Returns whether the answer, or that there is none, is there."""
+    """Wait `_POLL_S` for an answer, or for its failure. Returns whether either has come."""
     try:
-        answer.exception(_LOOK_S)
+        answer.exception(_POLL_S)
     except grpc.FutureTimeoutError:
         return False
     return True

@@ -61,7 +61,7 @@ class ClassicEngine:
         except (Py4JError, ConnectionError) as error:  # a JVM that is gone runs nothing
             _LOG.warning("the jobs of %s were not interrupted: %s", tag, error)
 
-    def starved(self) -> str | None:
+    def why_starved(self) -> str | None:
         context = self.session.sparkContext
         with suppress(Py4JError, ConnectionError):  # of a JVM that is gone nobody asks for cores
             jvm: Any = context._jsc

@@ -26,7 +26,7 @@ from pyspark.sql.connect.session import SparkSession as RemoteSession
 from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
-from milepost.spark.driver.engines.channel import ANSWER_S, Channel, gone, reach
+from milepost.spark.driver.engines.channel import ANSWER_S, Channel, require_server, server_lost
 from milepost.spark.driver.engines.engine import epoch_tag
 from milepost.spark.driver.engines.session import quiet_pyspark
 from milepost.spark.driver.engines.shipped_code import FOLDER, parted, shipped_code
@@ -42,7 +42,7 @@ _SPACE = uuid.UUID("5b0f4dd3-7f0e-4b7e-9c55-6f1d1d1c9a52")
 _USER = "milepost"
 _CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 
-_REACH = 200
+_MAX_TOKENS_BACK = 200
 """How many tokens back a job of ours may be that still runs: its process ended long before, or it saw it was fenced."""
 
 _OURS = "spark.milepost.settings"
@@ -51,7 +51,7 @@ _OURS = "spark.milepost.settings"
 _SENT = "spark.milepost.sent"
 """Setting of a session that was sent the code, and the archives of its spec: the hash of the code."""
 
-_GONE = ("INVALID_HANDLE.", "SESSION_CHANGED", "NO_ACTIVE_SESSION")
+_SESSION_LOST = ("INVALID_HANDLE.", "SESSION_CHANGED", "NO_ACTIVE_SESSION")
 _RUNNING = GetStatusResponse.OperationStatus.OperationState.OPERATION_STATE_RUNNING
 
 
@@ -145,7 +145,7 @@ class RemoteEngine:
 
         Storage fences it anyway; it would hold the slots, until the server notices that nobody waits for it.
         """
-        for token in range(plan.token - 1, max(0, plan.token - _REACH), -1):
+        for token in range(plan.token - 1, max(0, plan.token - _MAX_TOKENS_BACK), -1):
             if not self._runs_something():
                 return
             self.interrupt(epoch_tag(plan, type(plan.token)(token)))
@@ -169,19 +169,19 @@ class RemoteEngine:
         except PySparkException:
             return False
 
-    def starved(self) -> str | None:
+    def why_starved(self) -> str | None:
         return None  # no call of Spark Connect tells of executors
 
     def lost(self, error: Exception) -> SparkLost | None:
         condition = (error.getCondition() or "") if isinstance(error, PySparkException) else ""
         code = getattr(error, "_grpc_status_code", None) if isinstance(error, SparkConnectGrpcException) else None
-        if condition.startswith(_GONE):
+        if condition.startswith(_SESSION_LOST):
             what = "has lost this job's session"
         elif code is grpc.StatusCode.UNAVAILABLE or not self._works():
             what = "does not answer any more"
         else:
             return None
-        return gone(self._remote, what, "Nothing of this epoch is visible.")
+        return server_lost(self._remote, what, "Nothing of this epoch is visible.")
 
 
 def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngine:
@@ -206,7 +206,7 @@ def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngi
         kept.session.client.close()
     quiet_pyspark()
     os.environ.pop("SPARK_CONNECT_RELEASE_SESSION_ON_EXIT", None)
-    reach(remote, served_before=kept is not None and kept.is_on(remote))
+    require_server(remote, served_before=kept is not None and kept.is_on(remote))
     session = _session_of(remote, plan)
     engine = RemoteEngine(session, remote, owner)
     try:
@@ -215,10 +215,10 @@ def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngi
         raise engine.lost(error) or _refused(remote, error) from error
 
 
-def try_out(remote: SparkRemote, conf: Mapping[str, str]) -> RemoteEngine:
-    """Return a session of its own on a server, for somebody who closes it. Raises as `open_remote`."""
+def open_unshared(remote: SparkRemote, conf: Mapping[str, str]) -> RemoteEngine:
+    """Return a new session on a server, of no job: the caller closes it. Raises as `open_remote`."""
     quiet_pyspark()
-    reach(remote)
+    require_server(remote)
     engine = RemoteEngine(_opened(remote, str(uuid.uuid4())), remote, "")
     try:
         engine.apply(conf)
@@ -319,7 +319,7 @@ def _owner(plan: EpochPlan) -> tuple[str, ...]:
 def _refused(remote: SparkRemote, error: PySparkException) -> EnvironmentUnusable:
     code = getattr(error, "_grpc_status_code", None)
     if code is grpc.StatusCode.UNAVAILABLE:
-        return gone(remote, "went away before its session was open")
+        return server_lost(remote, "went away before its session was open")
     if code is grpc.StatusCode.UNAUTHENTICATED:
         given = "the token was refused" if remote.token or os.environ.get(TOKEN_VARIABLE) else "it asks for a token"
         ours = TOKEN_VARIABLE if remote.conn_id is None else f"the password of Connection {remote.conn_id}"

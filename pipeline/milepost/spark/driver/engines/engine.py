@@ -52,7 +52,7 @@ class Engine(Protocol):
     def interrupt(self, tag: str) -> None:
         """Cancel the running jobs with a tag, from any thread; nothing when there are none."""
 
-    def starved(self) -> str | None:
+    def why_starved(self) -> str | None:
         """Return who has the cores of a cluster that has left the session none; None: it has some, or is not asked."""
 
     def lost(self, error: Exception) -> CheckpointError | None:

@@ -38,7 +38,7 @@ from milepost.spark.driver.engines.class_archive import archive_options
 from milepost.spark.driver.engines.java import find_java, find_java_home
 from milepost.spark.driver.engines.jvm_stderr import forwarded_stderr
 from milepost.spark.driver.engines.shipped_code import FOLDER, shipped_code
-from milepost.spark.driver.engines.standalone import reach_a_master
+from milepost.spark.driver.engines.standalone import require_master
 from milepost.spec.job.spec import SparkSpec
 from milepost.spec.values.spark_settings import (
     JAVA_OPTIONS,
@@ -86,7 +86,7 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
     session = _running(settings)
     if session is None:
         prepare_environment(local=cores is not None, python=settings.get(PYTHON))
-        reach_a_master(spec.master, served_before=_opened.get(_MASTER) == spec.master)
+        require_master(spec.master, served_before=_opened.get(_MASTER) == spec.master)
         session = _start(job, settings, shipped_code() if cores is None else None)
     _opened.clear()
     _opened.update(settings)

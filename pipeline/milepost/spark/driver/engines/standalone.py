@@ -1,4 +1,4 @@
-"""What a standalone cluster's masters are asked: whether one is there, and who has the cores of its workers.
+"""Masters of a standalone cluster are asked whether one is there, and who has the cores of its workers.
 
 A master leaves a driver that stands still its executors: for as long as the connection is open, nothing tells it that
 nobody is there.
@@ -27,8 +27,8 @@ _ANSWER_S = 30.0
 _LOG = logging.getLogger(__name__)
 
 
-def reach_a_master(url: str, *, served_before: bool = False) -> None:
-    """Look that something listens where a standalone cluster's master, or one of them, is.
+def require_master(url: str, *, served_before: bool = False) -> None:
+    """Check that something listens where a standalone cluster's master, or one of them, is.
 
     Spark itself takes a minute to give up, and ends its JVM then.
 
@@ -62,13 +62,13 @@ def who_has_cores(context: SparkContext) -> str:
         try:
             state = _state_of(context, address)
             if state["status"] == "ALIVE":  # one of several leads
-                return in_words(state, context.applicationId)
+                return core_holders(state, context.applicationId)
         except (Py4JError, OSError, HTTPException, ValueError, KeyError) as error:  # or it is another Spark's master
             _LOG.warning("the Spark master at %s does not say who has its cores: %r", address, error)
     return "who has its cores was not told"
 
 
-def in_words(state: Mapping[str, Any], own: str) -> str:
+def core_holders(state: Mapping[str, Any], own: str) -> str:
     """Return who has the cores of a cluster. Args: state: as a standalone master has it in JSON. own: who asks."""
     cores, workers = counted(state["cores"], "core"), counted(state["aliveworkers"], "worker")
     taken = [

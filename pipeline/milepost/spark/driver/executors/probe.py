@@ -110,9 +110,9 @@ def check_server(
 
     Raises: EnvironmentUnusable: nobody answers, or what answers cannot.
     """
-    from milepost.spark.driver.engines.connect import try_out  # it needs gRPC, which the other kind does not
+    from milepost.spark.driver.engines.connect import open_unshared  # it needs gRPC, which the other kind does not
 
-    engine = try_out(remote, conf)
+    engine = open_unshared(remote, conf)
     try:
         probe(engine, libraries)
         return f"Spark {engine.session.version} at {remote.url}, {engine.setting('spark.master')}"
