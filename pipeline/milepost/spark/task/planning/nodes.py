@@ -70,27 +70,9 @@ def plan_nodes(plan: EpochPlan, readers: Mapping[str, ObjectReader], sql_schema:
             if node.reads_marked:
                 (mark,) = (one for one in made if one.node == node)
                 schemas[mark.name] = _sql_schema(mark, schemas, sql_schema)
-            own = inputs[node.uid] = _inputs(plan, node, schemas)
-            spec = plan.spec.operator(node.uid)
-            assert not isinstance(spec, RowWiseSpec)
-            operator = build_operator(
-                spec,
-                own,
-                plan.functions.get(node.uid),
-                timed=any(is_timed(plan, name) for name in node.inputs),
-                in_pieces=plan.spec.checkpointing.cuts_epochs,
-                retracts=node.retracts,
-            )
-            operators[node.uid] = operator
-            schemas[node.uid] = operator.output_schema
-            if node.retracts:
-                schemas[node.read] = _weighted(operator.output_schema)
-            edges = edge_names(node.inputs)
-            schemas |= {late_output(node.uid, edges, at): _late(one.schema) for at, one in enumerate(own)}
-            if node.reads_marked:
-                sent = {*own[0].schema.names, plan.graph.nodes[node.inputs[0]].event_time}  # which times rows in flight
-                marked = schemas[marked_output(node.uid)]
-                schemas[marked_output(node.uid)] = pa.schema([field for field in marked if field.name in sent])
+            inputs[node.uid] = _inputs(plan, node, schemas)
+            operators[node.uid] = _operator(plan, node, inputs[node.uid])
+            schemas |= _operator_schemas(plan, node, operators[node.uid], inputs[node.uid], schemas)
     schemas |= {uid + WHOLE: schemas[uid] for uid in whole_outputs(plan)}
     schemas |= {uid + FILL: schemas[plan.graph.nodes[uid].read] for uid in fill_outputs(plan)}
     return PlannedNodes(schemas, inputs, operators, lookups)
@@ -107,6 +89,43 @@ def _weighted(schema: pa.Schema) -> pa.Schema:
     return pa.schema(
         [*(field for field in schema if field.name != DELETED_COLUMN), pa.field(WEIGHT_COLUMN, pa.int64())]
     )
+
+
+def _operator(plan: EpochPlan, node: Node, inputs: tuple[OperatorInput, ...]) -> StatefulOperator:
+    spec = plan.spec.operator(node.uid)
+    assert not isinstance(spec, RowWiseSpec)
+    return build_operator(
+        spec,
+        inputs,
+        plan.functions.get(node.uid),
+        timed=any(is_timed(plan, name) for name in node.inputs),
+        in_pieces=plan.spec.checkpointing.cuts_epochs,
+        retracts=node.retracts,
+    )
+
+
+def _operator_schemas(
+    plan: EpochPlan,
+    node: Node,
+    operator: StatefulOperator,
+    inputs: tuple[OperatorInput, ...],
+    schemas: Mapping[str, pa.Schema],
+) -> dict[str, pa.Schema]:
+    """Return the schemas of an operator's outputs, by name; of marked rows that it reads, without what it is not sent.
+
+    Args:
+        schemas: of the outputs before it.
+    """
+    edges = edge_names(node.inputs)
+    found = {node.uid: operator.output_schema}
+    if node.retracts:
+        found[node.read] = _weighted(operator.output_schema)
+    found |= {late_output(node.uid, edges, at): _late(one.schema) for at, one in enumerate(inputs)}
+    if node.reads_marked:
+        sent = {*inputs[0].schema.names, plan.graph.nodes[node.inputs[0]].event_time}  # which times rows in flight
+        marked = schemas[marked_output(node.uid)]
+        found[marked_output(node.uid)] = pa.schema([field for field in marked if field.name in sent])
+    return found
 
 
 def _lookup(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> LookupPlan:
