@@ -74,16 +74,10 @@ def stored_sums(rows: pa.Table, name: str) -> Sums:
 def sums_of_values(values: pa.Array, codes: Ints, count: int) -> Sums:
     """Return the sum for each key of values, whole numbers or decimals."""
     if not pa.types.is_decimal(values.type) and _fit_in_64_bits(values):
-        return _whole(pc.cast(values, pa.int64()).to_numpy(), codes, count)
+        total = np.zeros(count, dtype=np.int64)
+        np.add.at(total, codes, pc.cast(values, pa.int64()).to_numpy())
+        return _of_int64(total)
     return sums_by_key(_wide(values), codes, count)
-
-
-def _whole(values: Ints, codes: Ints, count: int) -> Sums:
-    """Return the sum for each key of integers whose sums fit in int64."""
-    total = np.zeros(count, dtype=np.int64)
-    np.add.at(total, codes, values)
-    sign = total >> _63
-    return Sums(total.view(np.uint64), sign.view(np.uint64), sign)
 
 
 def sums_by_key(values: Sums, codes: Ints, count: int) -> Sums:
@@ -111,18 +105,17 @@ def _fit_in_64_bits(values: pa.Array) -> bool:
 
 def _wide(values: pa.Array) -> Sums:
     """Return each value as a sum of its own."""
-    low, high = _halves(values)
-    return Sums(low, high.view(np.uint64), high >> _63)
+    if not pa.types.is_decimal(values.type):
+        return _of_int64(pc.cast(values, pa.int64()).to_numpy())
+    wide = pc.cast(values, pa.decimal128(38, values.type.scale))
+    words = np.frombuffer(wide.buffers()[1], dtype="<u8")[2 * wide.offset : 2 * (wide.offset + len(wide))]
+    low, high = words[0::2], words[1::2]
+    return Sums(low, high, high.view(np.int64) >> _63)
 
 
-def _halves(values: pa.Array) -> tuple[Words, Ints]:
-    """Low and high 64 bits of each value, two's complement."""
-    if pa.types.is_decimal(values.type):
-        wide = pc.cast(values, pa.decimal128(38, values.type.scale))
-        words = np.frombuffer(wide.buffers()[1], dtype="<u8")[2 * wide.offset : 2 * (wide.offset + len(wide))]
-        return words[0::2], words[1::2].view(np.int64)
-    plain = pc.cast(values, pa.int64()).to_numpy()
-    return plain.view(np.uint64), plain >> np.int64(63)
+def _of_int64(values: Ints) -> Sums:
+    sign = values >> _63
+    return Sums(values.view(np.uint64), sign.view(np.uint64), sign)
 
 
 def exact_sums_as_int64(sums: Sums) -> tuple[Ints, Bools]:
@@ -142,9 +135,9 @@ def exact_sums_as_float64(sums: Sums) -> npt.NDArray[np.float64]:
 def exact_sums_as_decimal(sums: Sums, data_type: pa.Decimal128Type) -> tuple[pa.Array, Bools]:
     """Return the sums as decimals of 38 digits and which of them do not fit."""
     limit_low, limit_high = np.uint64(10**38 & (2**64 - 1)), np.uint64(10**38 >> 64)
-    negative = sums.top < 0
-    size_low = np.where(negative, ~sums.low + np.uint64(1), sums.low)
-    size_high = np.where(negative, ~sums.high + (sums.low == 0).astype(np.uint64), sums.high)
+    negative, negated = sums.top < 0, sums.negated()
+    size_low = np.where(negative, negated.low, sums.low)
+    size_high = np.where(negative, negated.high, sums.high)
     too_large = (size_high > limit_high) | ((size_high == limit_high) & (size_low >= limit_low)) | ~sums.in_128_bits
     words = np.empty(2 * len(sums.low), dtype="<u8")
     words[0::2], words[1::2] = sums.low, sums.high
