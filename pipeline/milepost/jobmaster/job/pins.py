@@ -23,7 +23,7 @@ HOLD_MS = 6 * 3_600_000
 """A reader that dies without unpinning holds its checkpoint for so long."""
 
 _RENEWED_MS = HOLD_MS // 4
-"""After so long a copy that goes on holds it anew."""
+"""A copy that goes on renews its pin this often."""
 
 
 @contextmanager
@@ -61,7 +61,7 @@ class CopyHold:
     """
 
     def __init__(self, context: JobContext, request: PinRequest) -> None:
-        """Begin it.
+        """Pin the checkpoint.
 
         Raises: NotFound: it is not retained. EnvironmentUnusable: this process may not write to the job's store.
         """
@@ -69,10 +69,10 @@ class CopyHold:
         self.state = context.transact(request).state
         self._since_s = monotonic()
 
-    def keep(self) -> None:
-        """Hold it for longer, if it is time; whoever copies asks with each object.
+    def renew(self) -> None:
+        """Renew the pin if that is due; called with each object that is copied.
 
-        Raises: CommitConflict: it is held no more. NotFound: it is not retained.
+        Raises: CommitConflict: the pin has run out. NotFound: the checkpoint is not retained.
         """
         if monotonic() - self._since_s < _RENEWED_MS / 1000:
             return

@@ -107,7 +107,7 @@ class Savepoints:
             try:
                 contents = self._contents(hold.state, checkpoint_id)
                 require_unread(context, root, contents.keys)
-                document = write_copy(contents, root, _keeping(hold, copied))
+                document = write_copy(contents, root, _renewing(hold, copied))
             except CheckpointError:
                 self._clear(prefix)
                 raise
@@ -133,7 +133,7 @@ class Savepoints:
         with pin_for_copy(context, session_id, session_id, chosen) as hold, self._telling_what_else():
             contents = self._contents(hold.state, chosen)
             require_unread(context, root, contents.keys)
-            write_copy(contents, root, _keeping(hold, copied))
+            write_copy(contents, root, _renewing(hold, copied))
         return _made(contents, root)
 
     def dispose_savepoint(self, name: str) -> DisposedSavepoint:
@@ -265,14 +265,14 @@ def delete_copy(document: SavepointDocument, root: ObjectStore) -> int:
     return len(document.objects) + 1
 
 
-def _keeping(hold: CopyHold, copied: Copied) -> Copied:
-    """Return what is told of each object, and has the checkpoint held meanwhile."""
+def _renewing(hold: CopyHold, copied: Copied) -> Copied:
+    """Return `copied`, which also renews the pin of what is copied."""
 
-    def told(size: int) -> None:
+    def renewing(size: int) -> None:
         copied(size)
-        hold.keep()
+        hold.renew()
 
-    return told
+    return renewing
 
 
 def _require_unlisted(state: ManifestState, name: str) -> None:

@@ -26,6 +26,9 @@ from milepost.protocol.retention.retention import handle_conflicts
 from milepost.storage.checked import check_handle, stat_handle
 from milepost.storage.concurrency.at_once import at_once
 
+_SHOWN = 12
+"""Of all problems, so many stand in the message; its details have the others too."""
+
 
 @dataclass(frozen=True, slots=True)
 class VerifiedObjects:
@@ -205,6 +208,3 @@ def _retained(state: ManifestState, at: int | None) -> CompletedCheckpoint:
             f"job {state.job} retains no completed checkpoint {wanted}; retained: {retained}", checkpoint_id=wanted
         )
     return checkpoint
-
-
-_SHOWN = 12
