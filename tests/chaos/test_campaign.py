@@ -11,7 +11,7 @@ import pytest
 from tests.harness.servers.processes.processes import REPOSITORY
 
 
-def hold(*options: str) -> str:
+def run_campaign(*options: str) -> str:
     """Run a campaign; return its last line."""
     words = [sys.executable, "-m", "tests.harness.chaos.campaign", *options]
     done = subprocess.run(words, cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=1_500)
@@ -20,18 +20,18 @@ def hold(*options: str) -> str:
 
 
 def test_a_random_job_equals_the_model_after_faults_kills_commands_and_changes() -> None:
-    told = hold("--seed", "3", "--jobs", "1", "--length", "4", "--spark-every", "0")
+    told = run_campaign("--seed", "3", "--jobs", "1", "--length", "4", "--spark-every", "0")
     assert told.endswith("nothing was lost, nothing doubled")
 
 
 @pytest.mark.referee
 def test_random_jobs_equal_the_model_in_a_campaign_with_the_seed_of_this_run() -> None:
-    told = hold("--seed", os.environ["MILEPOST_SEED"], "--minutes", "2.5")
+    told = run_campaign("--seed", os.environ["MILEPOST_SEED"], "--minutes", "2.5")
     assert told.endswith("nothing was lost, nothing doubled")
 
 
 @pytest.mark.referee
 def test_random_jobs_on_a_server_of_spark_and_on_a_cluster_equal_the_model() -> None:
     """Their workers and executors are killed, and the commands in whose processes the cluster's drivers run."""
-    told = hold("--seed", os.environ["MILEPOST_SEED"], "--jobs", "2", "--spark-every", "1", "--length", "3")
+    told = run_campaign("--seed", os.environ["MILEPOST_SEED"], "--jobs", "2", "--spark-every", "1", "--length", "3")
     assert "1 on Spark Connect, 1 on a cluster" in told and told.endswith("nothing was lost, nothing doubled")

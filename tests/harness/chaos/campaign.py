@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.harness.chaos.chaos_job import ChaosJob
 from tests.harness.chaos.places import Places
-from tests.harness.chaos.play import LENGTH, Play, Told
+from tests.harness.chaos.play import LENGTH, Play, Tally
 from tests.harness.chaos.sparks import Spark, cluster_of_jobs, connection, spark_server
 from tests.harness.law.examples import JobExample, job_examples
 from tests.harness.law.kinds.lookups import STATIC
@@ -104,17 +104,17 @@ def campaign(
     length: int = LENGTH,
     *,
     tells_steps: bool = False,
-) -> Told:
+) -> Tally:
     """Run random jobs until the time is over, or so many of them.
 
     Args:
         spark_every: one of so many jobs runs on Spark; 0: none. length: commands of a job.
     Raises: Broken: with the seed, the job and all that was done to it.
     """
-    told, random, ends_s = Told(), Random(seed), time.monotonic() + 60 * minutes
+    tally, random, ends_s = Tally(), Random(seed), time.monotonic() + 60 * minutes
     examples = _examples(seed)
-    while time.monotonic() < ends_s and (jobs is None or told.jobs < jobs):
-        number, name, steps = told.jobs, f"job{told.jobs}", Steps(tells_steps)
+    while time.monotonic() < ends_s and (jobs is None or tally.jobs < jobs):
+        number, name, steps = tally.jobs, f"job{tally.jobs}", Steps(tells_steps)
         chances = Random(random.randrange(1 << 30))
         spark = servers.spark_of(number, spark_every)
         example = next(one for one in examples if spark is None or STATIC not in one.document["sources"])
@@ -131,17 +131,17 @@ def campaign(
                     chances,
                     None if spark is None else spark.section,
                 )
-                Play(job, example, chances, proxy, servers.places, told, steps.append, spark, length).run()
+                Play(job, example, chances, proxy, servers.places, tally, steps.append, spark, length).run()
             except AssertionError as error:
                 where = f"seed {seed}, job {number} in {servers.folder / name}"
                 raise Broken(f"{where}: {error}\nwhat was done:\n  {steps}") from error
             finally:
-                told.faults.update({fault.name.lower(): count for fault, count in proxy.met.items()})
-        told.jobs += 1
+                tally.faults.update({fault.name.lower(): count for fault, count in proxy.met.items()})
+        tally.jobs += 1
         if spark is not None:
-            told.on_spark[spark.name] += 1
-        print(f"{told.jobs} jobs, {told.count} faults, {told.quiet} quiet points", file=sys.stderr, flush=True)
-    return told
+            tally.on_spark[spark.name] += 1
+        print(f"{tally.jobs} jobs, {tally.count} faults, {tally.quiet} quiet points", file=sys.stderr, flush=True)
+    return tally
 
 
 def _examples(seed: int) -> Iterator[JobExample]:
@@ -173,7 +173,7 @@ def main() -> None:
     chosen = parser.parse_args()
     with Servers.started(Path(tempfile.mkdtemp(prefix="milepost-chaos-"))) as servers:
         try:
-            told = campaign(
+            tally = campaign(
                 chosen.seed,
                 chosen.minutes,
                 servers,
@@ -184,13 +184,13 @@ def main() -> None:
             )
         except Broken as broken:
             sys.exit(str(broken))
-    for title, counts in (("faults", told.faults), ("people", told.people), ("ends", told.ends)):
+    for title, counts in (("faults", tally.faults), ("people", tally.people), ("ends", tally.ends)):
         print(title)
         for name, count in sorted(counts.items()):
             print(f"  {count:6,} {name}")
-    print(f"{told.objects:,} stored objects were looked at, each of which is needed")
-    on_spark = "".join(f", {count} on {name}" for name, count in told.on_spark.items())
-    met = f"{told.jobs} jobs{on_spark}, {told.count:,} faults, {told.quiet} quiet points"
+    print(f"{tally.objects:,} stored objects were looked at, each of which is needed")
+    on_spark = "".join(f", {count} on {name}" for name, count in tally.on_spark.items())
+    met = f"{tally.jobs} jobs{on_spark}, {tally.count:,} faults, {tally.quiet} quiet points"
     print(f"seed {chosen.seed}: {met}; nothing was lost, nothing doubled")
 
 

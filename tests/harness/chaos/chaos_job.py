@@ -73,15 +73,9 @@ class ChaosJob:
                 asks for them.
         """
         bucket = places.root.split("/")[2]
-        document["storage"] = f"{places.root}/store"
-        document["store"] = store
+        document |= {"storage": f"{places.root}/store", "store": store}
         landing = f"{places.root}/landing"
-        for name, source in document["sources"].items():
-            plain = name == STATIC or spark is not None  # what Spark has read is made once more from Parquet
-            how = {"format": "parquet", "suffix": ".parquet"} if plain else random_format(random)
-            source |= {"path": f"{landing}/{name}/*{how.pop('suffix')}", "settle": "0s"} | how
-            if name != STATIC:
-                source |= {"limits_per_epoch": {"max_files": 1}, "on_change": random.choice(("ignore", "reprocess"))}
+        _choose_sources(document["sources"], landing, random, on_spark=spark is not None)
         document["checkpointing"] |= {
             "retained": {"last": random.choice((2, 5, 50))},
             "tolerable_failures": 1000,
@@ -91,13 +85,7 @@ class ChaosJob:
             (folder / part).mkdir(parents=True)
         (folder / "config" / f"{MODULE}.py").write_text(CODE)
         document["spark"] |= spark or {}
-        source = random.choice([one for one in document["sources"] if one != STATIC])
-        if spark is None and random.random() < 0.3:
-            _add(document, counting_operator("counted", source), "append")
-        if random.random() < 0.6:
-            clean, served = served_operators(source, random)
-            _add(document, clean, "append")  # what nobody reads but with marks of deletes is not looked at
-            _add(document, served, "upsert")
+        _add_operators(document, random, on_spark=spark is not None)
         job = cls(
             folder,
             document,
@@ -197,6 +185,27 @@ class ChaosJob:
         shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("catalog.db*"))
         model = Model(folder / "captured", dict(self.model.renamed), self.model.by_record(self.loaded))
         return replace(self, folder=folder, document=document, places=places, model=model, saved=[]).write()
+
+
+def _choose_sources(sources: dict[str, Any], landing: str, random: Random, *, on_spark: bool) -> None:
+    """Say of each source where its objects land and how they look; an epoch reads one object of each stream."""
+    for name, source in sources.items():
+        plain = name == STATIC or on_spark  # what Spark has read is made once more from Parquet
+        how = {"format": "parquet", "suffix": ".parquet"} if plain else random_format(random)
+        source |= {"path": f"{landing}/{name}/*{how.pop('suffix')}", "settle": "0s"} | how
+        if name != STATIC:
+            source |= {"limits_per_epoch": {"max_files": 1}, "on_change": random.choice(("ignore", "reprocess"))}
+
+
+def _add_operators(document: dict[str, Any], random: Random, *, on_spark: bool) -> None:
+    """Add, by chance, operators that random jobs do not have: a process function, and a table that can be served."""
+    source = random.choice([one for one in document["sources"] if one != STATIC])
+    if not on_spark and random.random() < 0.3:
+        _add(document, counting_operator("counted", source), "append")
+    if random.random() < 0.6:
+        clean, served = served_operators(source, random)
+        _add(document, clean, "append")  # what nobody reads but with marks of deletes is not looked at
+        _add(document, served, "upsert")
 
 
 def _add(document: dict[str, Any], operator: dict[str, Any], mode: str) -> None:

@@ -16,8 +16,8 @@ import pyarrow as pa
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
 from milepost.spec.load.load import LoadedJob
-from tests.harness.chaos.again import as_tables_show, by_the_law, columns_again
 from tests.harness.chaos.gates import refusals
+from tests.harness.chaos.repeated_columns import as_tables_show, by_the_law, repeated_columns
 from tests.harness.chaos.replay import replayed
 from tests.harness.chaos.tries import Try, read_try, runs_on_spark
 from tests.harness.law.captured import Captured
@@ -89,7 +89,7 @@ class Model:
             return set()
         uids = {one.uid for one in job.spec.operators} - {self._now(uid) for uid in tries[-1].uids}
         known = {self._now(node): schema for node, schema in tries[-1].schemas.items()}
-        columns = {uid for uid, name in columns_again(job.spec) if uid not in known or name not in known[uid].names}
+        columns = {uid for uid, name in repeated_columns(job.spec) if uid not in known or name not in known[uid].names}
         return uids | columns | ({one.name for one in job.spec.sinks} - tries[-1].sinks)
 
     def lineages(self, job: LoadedJob) -> dict[int, Lineage]:
@@ -150,7 +150,7 @@ class Model:
         """Return the sinks that were there before a column came to their aggregate: no rows were made anew for it."""
         numbers, found = [one.checkpoint_id for one in tries], set[str]()
         graph = job.graph()
-        for uid, column in columns_again(job.spec):
+        for uid, column in repeated_columns(job.spec):
             with_it = [
                 {self._now(node) for node, schema in one.schemas.items() if column in schema.names} for one in tries
             ]

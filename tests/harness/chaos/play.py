@@ -39,15 +39,17 @@ _ACTS = {
 }
 _KILLED, _FROZEN, _BESIDE, _QUIET, _WORKER_KILLED = 0.2, 0.08, 0.25, 0.35, 0.7
 _RESCALED, _CHANGED, _REFUSED, _REPLACED, _FORKED = 0.3, 0.2, 0.1, 0.15, 0.4
+"""Chances: of each command that it is killed, frozen, not alone, followed by peace; before each, of each change."""
 _MENDS = (Act.START, Act.RESUME, Act.SETTLE, Act.EPOCH)
+"""What is asked, in turn, as long as a job in peace fails."""
 _ENOUGH = 80
 """Epochs and mends after which a job that is left in peace has nothing to do."""
 _GATE = "QualityGateFailed"
 
 
 @dataclass
-class Told:
-    """What a campaign met.
+class Tally:
+    """Counts of what a campaign met.
 
     Attributes:
         faults: by what they are; those of the storage by kind. ends: how commands ended. people: what was changed.
@@ -81,30 +83,30 @@ class Play:
     random: Random
     proxy: FaultyProxy
     new_places: Callable[[str], Places]
-    told: Told
+    tally: Tally
     say: Callable[[str], None]
     spark: Spark | None = None
     length: int = LENGTH
 
     def run(self) -> None:
         """Play all of it. Raises AssertionError."""
-        self._disturbances(self.length if self.spark is None else min(self.length, _ON_SPARK))
+        self._disturb_all(self.length if self.spark is None else min(self.length, _ON_SPARK))
         own, forked = self.job, self._fork()
         if forked is not None:
             self.job = forked
-            self._disturbances(_OF_A_FORK)
+            self._disturb_all(_OF_A_FORK)
             self.job = own
             self._settle()
 
-    def _disturbances(self, count: int) -> None:
+    def _disturb_all(self, count: int) -> None:
         for number in range(count):
-            self._people(number)
+            self._change(number)
             self.proxy.rate = self.random.choice(_RATES)
             self._disturb(first=number == 0)
             if self.random.random() < _QUIET or number == count - 1:
                 self._settle()
 
-    def _people(self, number: int) -> None:
+    def _change(self, number: int) -> None:
         """Let input land and people change what they may."""
         self.proxy.rate = 0.0  # what people look at before they change it is not what fails
         job, random = self.job, self.random
@@ -131,7 +133,7 @@ class Play:
         return [name for name in self.job.document["sources"] if name != STATIC]
 
     def _did(self, what: str, detail: str = "") -> None:
-        self.told.people[what] += 1
+        self.tally.people[what] += 1
         self.say(f"{what} {detail}".rstrip())
 
     def _refused(self) -> None:
@@ -147,19 +149,19 @@ class Play:
 
     def _disturb(self, *, first: bool) -> None:
         """Let one command, or some side by side, meet what they meet; each ends. first: it is an epoch."""
-        job, random, told = self.job, self.random, self.told
+        job, random, tally = self.job, self.random, self.tally
         count = 2 if random.random() < _BESIDE else 1
         running = [job.begin(Command(Act.EPOCH) if first else self._command()) for _ in range(count)]
         frozen = None
         for one in running:
             if random.random() < _KILLED and not one.wait(random.random() * 2):
                 one.kill()
-                told.faults["killed"] += 1
+                tally.faults["killed"] += 1
                 self.say(f"killed {one.command}")
             elif frozen is None and random.random() < _FROZEN and not one.wait(random.random()):
                 frozen = one
                 frozen.freeze()
-                told.faults["frozen"] += 1
+                tally.faults["frozen"] += 1
                 self.say(f"froze {one.command}")
         if self.spark is not None and random.random() < _WORKER_KILLED:
             self._kill_worker([one for one in running if one is not frozen])
@@ -174,7 +176,7 @@ class Play:
         assert self.spark is not None
         while not all(one.wait(0.2) for one in running):
             if self.spark.kill_worker(self.random):
-                self.told.faults["worker killed"] += 1
+                self.tally.faults["worker killed"] += 1
                 self.say("killed a worker of Spark")
                 return
 
@@ -192,7 +194,7 @@ class Play:
         return ended
 
     def _judge(self, ended: Ended) -> None:
-        self.told.ends[f"{ended.command.act.value}: {ended.kind if ended.typed else 'NOT TYPED'}"] += 1
+        self.tally.ends[f"{ended.command.act.value}: {ended.kind if ended.typed else 'NOT TYPED'}"] += 1
         self.say(f"{ended.command} ({ended.took_s:.1f} s): {ended.error or ended.said}")
         assert ended.typed, f"`{ended.command}` ended with an error that is none of ours:\n{ended.error}"
         if ended.kind == _GATE and ended.tried is not None:
@@ -217,20 +219,20 @@ class Play:
             elif ended.said == "NothingToDo" and self.job.model.unseen(self.job.loaded):
                 self.job.land(self._streams[0], rows_table([0], 0))  # what was added is there from the next epoch on
             elif ended.said == "NothingToDo":
-                return self._equals()
+                return self._hold_to_model()
             else:
                 mend = iter(_MENDS)
         raise AssertionError(f"after {_ENOUGH} commands in peace there still is something to do")
 
-    def _equals(self) -> None:
+    def _hold_to_model(self) -> None:
         """Hold the job to the model, and once more when all that is garbage was deleted."""
         self.job.check()
         for _ in range(_ENOUGH):
             if self._ask(Command(Act.COLLECT)).said == "0":
                 break
-        self.told.objects += self.job.check_collected()
+        self.tally.objects += self.job.check_collected()
         self.job.check()
-        self.told.quiet += 1
+        self.tally.quiet += 1
         self.say("equals the model")
 
     def _fork(self) -> ChaosJob | None:

@@ -9,9 +9,9 @@ from random import Random
 from typing import Any
 
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.chaos.again import AGAIN
 from tests.harness.chaos.chaos_job import ChaosJob
 from tests.harness.chaos.places import formats_of
+from tests.harness.chaos.repeated_columns import AGAIN
 from tests.harness.law.kinds.lookups import STATIC
 
 Document = dict[str, Any]
@@ -119,13 +119,17 @@ def _removed(job: ChaosJob, random: Random) -> bool:
     chances = [one for one in job.document["operators"] if one["uid"] not in read and _has_state(one)]
     if len(job.document["operators"]) < 2 or not chances:
         return False
-    uid = random.choice(chances)["uid"]
-    job.document["operators"] = [one for one in job.document["operators"] if one["uid"] != uid]
-    job.document["sinks"] = [one for one in job.document["sinks"] if one["input"].split(".")[0] != uid]
+    _remove(job, random.choice(chances)["uid"])
     sinks = {one["name"] for one in job.document["sinks"]}
     job.document["quality"] = [one for one in job.document.get("quality", []) if one["sink"] in sinks]
     job.leaves = True
     return bool(job.document["sinks"])
+
+
+def _remove(job: ChaosJob, uid: str) -> None:
+    """Take an operator away with its tables."""
+    job.document["operators"] = [one for one in job.document["operators"] if one["uid"] != uid]
+    job.document["sinks"] = [one for one in job.document["sinks"] if one["input"].split(".")[0] != uid]
 
 
 def _known(job: ChaosJob) -> set[str]:
@@ -157,9 +161,9 @@ def refused_change(job: ChaosJob, random: Random) -> Iterator[str | None]:
     before = copy.deepcopy(job.document)
     known = _known(job)
     try:
-        ways = list(_REFUSED)
-        random.shuffle(ways)
-        yield next((what for what in ways if _REFUSED[what](job, known) and _is_valid(job)), None)
+        kinds = list(_REFUSED)
+        random.shuffle(kinds)
+        yield next((what for what in kinds if _REFUSED[what](job, known) and _is_valid(job)), None)
     finally:
         job.document = before
         job.write()
@@ -190,10 +194,7 @@ def _state_gone(job: ChaosJob, known: set[str]) -> bool:
     read = {name for one in job.document["operators"] for name in one["inputs"]}
     for one in job.document["operators"]:
         if one["uid"] in known and one["uid"] not in read and _has_state(one) and not job.leaves:
-            job.document["operators"].remove(one)
-            job.document["sinks"] = [
-                sink for sink in job.document["sinks"] if sink["input"].split(".")[0] != one["uid"]
-            ]
+            _remove(job, one["uid"])
             job.document.pop("quality", None)
             return bool(job.document["sinks"])
     return False

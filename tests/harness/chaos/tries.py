@@ -64,8 +64,8 @@ def read_try(folder: Path, checkpoint_id: int, token: int) -> Try:
     return made
 
 
-def _left(plan: EpochPlan, folder: Path, pieces: list[Piece], schemas: Mapping[str, pa.Schema]) -> Try:
-    """Leave what a try did, at once and whole."""
+def _leave(plan: EpochPlan, folder: Path, pieces: list[Piece], schemas: Mapping[str, pa.Schema]) -> Try:
+    """Leave what a try did, at once and whole; return it."""
     spec = plan.spec
     made = Try(
         checkpoint_id=int(plan.checkpoint_id),
@@ -105,7 +105,7 @@ class CapturingRunner(SparklessRunner):
     def run(self, plan: EpochPlan) -> EpochAnswers:
         self._pieces.clear()
         answers = super().run(plan)
-        self.newest = _left(plan, self._folder, [*_dimensions(plan), *self._pieces], answers.schemas)
+        self.newest = _leave(plan, self._folder, [*_dimensions(plan), *self._pieces], answers.schemas)
         return answers
 
     def _keep(self, plan: EpochPlan, item: TaskOutput) -> None:
@@ -123,7 +123,7 @@ class SparkRunner(SparkEpochRunner):
 
     def run(self, plan: EpochPlan) -> EpochAnswers:
         answers = super().run(plan)
-        self.newest = _left(plan, self._folder, [], answers.schemas)
+        self.newest = _leave(plan, self._folder, [], answers.schemas)
         return answers
 
 

@@ -1,4 +1,4 @@
-"""Columns that came to an aggregate later: each says once more what another one says, by a name of its own."""
+"""Repeated columns come to an aggregate later: each says what another one says, by a name of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AGAIN = "again_"
 """What the name of such a column begins with; the rest is the other's."""
 
 
-def columns_again(spec: JobSpec) -> Iterator[tuple[str, str]]:
+def repeated_columns(spec: JobSpec) -> Iterator[tuple[str, str]]:
     """Yield the operators that have such a column, each with it."""
     for one in spec.operators:
         for name in getattr(one, "aggregates", ()):
