@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.harness.jobs.flights.clustered_flights import COMMIT, PHASES
 from tests.harness.jobs.keyed_job import KeyedJob
-from tests.harness.jobs.spec_edits import edited
+from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.servers.cluster_faults import (
     FAULTS,
     executor_killed,
@@ -19,7 +20,7 @@ from tests.harness.servers.cluster_faults import (
     stands_still_for_an_epoch,
     strikes,
 )
-from tests.harness.servers.cluster_runs import PATIENCE_S, Running, cut_lines, driver, first, held_at, meets, running
+from tests.harness.servers.cluster_runs import PATIENCE_S, Driver, Running, cut_lines, first, held_at, meets, running
 from tests.harness.servers.proxies.holding_proxy import HoldingProxy
 from tests.harness.servers.s3_servers import Seaweed
 from tests.harness.servers.spark_cluster import SparkCluster
@@ -52,12 +53,12 @@ def test_a_task_that_is_repeated_where_workers_have_other_memory_sends_the_same(
     python.chmod(0o755)
     conf = {"spark.executor.cores": "1", "spark.cores.max": "2", "spark.pyspark.python": str(python)}
     job = KeyedJob.create(tmp_path / "job", seaweed, cluster.spark(conf))
-    job.spec_path.write_text(edited(job.spec_path.read_text(), {"max_files: 1": "max_files: 2"}))
+    edit_spec(job.spec_path, {"max_files: 1": "max_files: 2"})
     for _ in range(2):
         job.land(seed, KEYS, ROWS)
     hold = storage.hold(lambda method, path, body: method == "PUT" and "/state/totals/" in path)
-    with driver() as epochs:
-        epoch = epochs.run(job.spec_path)
+    with closing(Driver({})) as driver:
+        epoch = driver.run(job.spec_path)
         at = {held_at(cluster, hold, epoch, number).address for number in range(2)}
         assert at == {gone.address, limited.address}, "a receiver on each"
         gone.stop(kill=True)
@@ -126,7 +127,7 @@ def test_before_the_commit_nothing_of_the_cluster_is_needed(losing: Running) -> 
 
 def test_an_executor_that_is_killed_while_the_gate_judges_changes_nothing(losing: Running) -> None:
     """I7: what is judged is staged: tasks of the gate's job read it again elsewhere."""
-    losing.job.judge()
+    losing.job.add_gate()
     strikes(losing, executor_killed, PHASES["judged"])
 
 
@@ -144,5 +145,5 @@ MORE_STRIKES = [strike for strike in product(FAULTS, PHASES) if strike not in (*
 @pytest.mark.referee
 @pytest.mark.parametrize(("fault", "phase"), MORE_STRIKES)
 def test_what_is_lost_of_a_cluster_at_any_other_phase_changes_nothing(losing: Running, fault: str, phase: str) -> None:
-    losing.job.judge()
+    losing.job.add_gate()
     strikes(losing, FAULTS[fault], PHASES[phase])

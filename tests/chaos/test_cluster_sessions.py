@@ -103,7 +103,7 @@ def test_a_run_that_gets_no_core_of_a_cluster_says_early_and_at_its_end_who_has_
     """I3: a driver that stands still, beyond its lease, keeps every executor; once it is gone the run gets through."""
     one.in_session(SPECULATION)
     with frozen_driver(one, PHASES["sent to the second level"]):
-        one.job.limit("5s")
+        one.job.set_timeout("5s")
         told = one.driver.run(one.job.spec_path).result(PATIENCE_S)
         (early,) = (line for line in told.stderr.splitlines(keepends=True) if "no executor for 1 s" in line)
         assert f"{one.cluster.url} has given it no executor for 1 s: {TAKEN}" in early and "It waits on" in early
@@ -114,7 +114,7 @@ def test_a_run_that_gets_no_core_of_a_cluster_says_early_and_at_its_end_who_has_
             TAKEN,
             "Nothing of this epoch is visible",
         )
-        one.job.limit("10m")
+        one.job.set_timeout("10m")
     one.complete(one.driver.run(one.job.spec_path))
     assert one.job.master().status().unread_objects == 0
 
@@ -193,7 +193,7 @@ def test_the_run_after_one_whose_driver_was_killed_is_right_and_has_the_cluster(
 ) -> None:
     """I3, I9: its executors end with it; a write of it that comes late lands below a token that leads no more."""
     one.in_session(SPECULATION, opened=True)
-    one.job.retain(1)
+    one.job.set_retained(1)
     killed_driver(one, phase, python=python, jvm=jvm)
 
 

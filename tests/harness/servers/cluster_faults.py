@@ -165,7 +165,7 @@ def stands_still_beyond_the_deadline(one: Running, phase: Matches) -> None:
 
     The next run, a process of its own, does without the machine; what its task was about to ask comes behind that.
     """
-    one.job.limit("30s")
+    one.job.set_timeout("30s")
     hold = one.storage.hold(first(phase))
     epoch = one.begin()
     machine = held_at(one.cluster, hold, epoch)
@@ -173,7 +173,7 @@ def stands_still_beyond_the_deadline(one: Running, phase: Matches) -> None:
     with machine.frozen():
         assert_clear_error(epoch.result(PATIENCE_S), CheckpointExpired.exit_code, "still running after 30000 ms")
         assert len(one.reasons()) == gone, "the machine had not been given up"
-        one.job.limit("10m")
+        one.job.set_timeout("10m")
         one.driver.close()
         one.driver = Driver()
         one.complete(one.driver.run(one.job.spec_path))

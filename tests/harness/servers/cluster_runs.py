@@ -68,16 +68,6 @@ def _prepare(constants: Mapping[str, int]) -> None:
         setattr(import_module(module), constant, value)
 
 
-@contextmanager
-def driver(constants: Mapping[str, int] | None = None) -> Iterator[Driver]:
-    """A driver while the block runs; its environment is this process's."""
-    made = Driver(constants or {})
-    try:
-        yield made
-    finally:
-        made.close()
-
-
 def first(matches: Callable[[str, str], bool], skip: int = 0) -> Callable[[str, str, bytes], bool]:
     """Return what matches the first request that matches, and not those that repeat it. Args: skip: so many others."""
     met: list[str] = []

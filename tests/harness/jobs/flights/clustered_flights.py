@@ -72,22 +72,23 @@ class ClusteredFlights(ConnectedJob):
         edit_spec(job.spec_path, edit)
         return job
 
-    def judge(self) -> None:
-        """From now on an epoch has a gate."""
+    def add_gate(self) -> None:
+        """Let the epochs from now on have a gate."""
         spec = self.spec_path.read_text()
         if GATE not in spec:
             self.spec_path.write_text(edited(spec, {"checkpointing:": f"{GATE}\ncheckpointing:"}))
 
-    def limit(self, timeout: str) -> None:
-        """From now on an epoch has so long."""
-        spec, times = re.subn(r"timeout: \w+", f"timeout: {timeout}", self.spec_path.read_text())
-        assert times == 1
-        self.spec_path.write_text(spec)
+    def set_timeout(self, timeout: str) -> None:
+        """Let the epochs from now on take so long."""
+        self._set("timeout", timeout)
 
-    def retain(self, last: int) -> None:
-        """From now on so many checkpoints are retained."""
-        spec, times = re.subn(r"last: \d+", f"last: {last}", self.spec_path.read_text())
-        assert times == 1
+    def set_retained(self, last: int) -> None:
+        """Let so many checkpoints be retained from now on."""
+        self._set("last", str(last))
+
+    def _set(self, key: str, value: str) -> None:
+        spec, times = re.subn(rf"{key}: \w+", f"{key}: {value}", self.spec_path.read_text())
+        assert times == 1, f"{key} is in the spec {times} times"
         self.spec_path.write_text(spec)
 
     def land_next(self) -> None:
