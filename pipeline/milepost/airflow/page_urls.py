@@ -1,4 +1,4 @@
-"""Where the pages of Milepost are in Airflow's API server. It imports nothing heavy: every Airflow process reads it."""
+"""URLs of Milepost's pages in Airflow's API server. It imports nothing heavy: every Airflow process reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks import is imported once, by the scheduler, before its LocalExecutor forks what runs them.
+"""The scheduler imports once what tasks import, before its LocalExecutor forks what runs them.
 
 A task of an epoch works for tenths of a second, and took longer to import what it works with. A fork has it already,
 and shares its memory; so it is with all that a process finds out once: what plugins there are, and how records are
@@ -67,7 +67,7 @@ def preload() -> None:
     """Import what tasks import, as far as it is installed; nothing that fails keeps a scheduler from its work."""
     for name in (*_modules(), *_LIBRARIES):
         _tried(partial(import_module, name))
-    _tried(_make_jobs_ready)
+    _tried(_warm_up_jobs)
     _tried(_know_asset_uris)
     _tried(_know_plugins)
     _tried(_know_records)
@@ -98,10 +98,10 @@ def _modules() -> Iterator[str]:
             yield name
 
 
-def _make_jobs_ready() -> None:
-    from milepost.jobmaster.jobmaster import make_ready
+def _warm_up_jobs() -> None:
+    from milepost.jobmaster.jobmaster import warm_up
 
-    make_ready()
+    warm_up()
 
 
 def _know_asset_uris() -> None:

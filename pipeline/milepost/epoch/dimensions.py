@@ -1,4 +1,4 @@
-"""What an epoch looks rows up in: the pinned objects of a static source, and the copy of their rows.
+"""Dimensions are what an epoch looks rows up in: the pinned objects of a static source, and the copy of their rows.
 
 The input record pins object versions. The epoch that reads them first leaves a copy of their rows with its checkpoint;
 the epochs after it refer to that copy for as long as the same versions are pinned and are read in the same way.

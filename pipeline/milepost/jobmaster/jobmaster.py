@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.compatibility.preflight import advice, report_lines
     from milepost.jobmaster.job.checks.installed_suite import suite_faults
     from milepost.jobmaster.job.checks.store_checks import probe_stores, probe_tables
-    from milepost.jobmaster.job.made_ready import make_ready
     from milepost.jobmaster.job.session import Session
+    from milepost.jobmaster.job.warm_up import warm_up
     from milepost.jobmaster.leadership.leadership import Leadership
     from milepost.jobmaster.leadership.lifecycle import Lifecycle
     from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, CanceledJob, CheckpointCopy
@@ -76,9 +76,9 @@ _HOMES = {
     "backfill.plan": ("ApprovedBackfill",),
     "compatibility.preflight": ("advice", "report_lines"),
     "job.checks.installed_suite": ("suite_faults",),
-    "job.made_ready": ("make_ready",),
-    "job.session": ("Session",),
     "job.checks.store_checks": ("probe_stores", "probe_tables"),
+    "job.session": ("Session",),
+    "job.warm_up": ("warm_up",),
     "leadership.outcomes": ("AbortedCheckpoint", "CanceledJob", "CheckpointCopy"),
     "migration.migration": ("MigratedTable",),
     "migration.plan": ("CatalogAddress", "MigrationPlan", "TableAddress"),

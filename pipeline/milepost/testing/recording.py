@@ -1,4 +1,4 @@
-"""What came of a case is written into its file, for a person to review; comments and order stay."""
+"""Recording writes what came of a case into its file, for a person to review; comments and order stay."""
 
 from __future__ import annotations
 

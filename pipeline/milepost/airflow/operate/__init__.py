@@ -1,1 +1,1 @@
-"""What a person may ask of a job in Airflow: each act, its form, its plan, and the tasks that carry it out."""
+"""Acts that a person may ask of a job in Airflow: of each its form, its plan, and the tasks that carry it out."""

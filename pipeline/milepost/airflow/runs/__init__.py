@@ -1,1 +1,1 @@
-"""What is told of a run when it has ended: its note, and the notifiers of a failed one."""
+"""Runs that have ended get a note; of a failed one, notifiers are told."""

@@ -1,4 +1,4 @@
-"""What upsert, an epoch and a month cost, as a person reads it."""
+"""Prices of upsert, an epoch and a month, as a person reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sink's table consists of: at a checkpoint, and as its readers see it now."""
+"""Table contents say what a sink's table consists of: at a checkpoint, and as its readers see it now."""
 
 from __future__ import annotations
 

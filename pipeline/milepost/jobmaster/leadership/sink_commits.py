@@ -1,4 +1,4 @@
-"""What follows the commit point: each sink commits its part of a completed checkpoint, and that is confirmed (I11).
+"""Sink commits follow the commit point: each sink commits its part of a completed checkpoint; that is confirmed (I11).
 
 The tables of several sinks do not wait for one another; the parts of one sink come in checkpoint order. One transition
 confirms all sinks that one process has committed.

@@ -1,4 +1,4 @@
-"""Why a checkpoint was given up: one closed vocabulary for manifest, CLI and UI.
+"""Reasons say why a checkpoint was given up: one closed vocabulary for manifest, CLI and UI.
 
 The first 24 names are Flink's `CheckpointFailureReason`; the others are ours. A reason *counts* when it says that the
 epoch itself failed, and not that somebody stopped it: only counted ones move a job towards FAILED (`failures.py`).

@@ -1,4 +1,4 @@
-"""What the AWS library would reach S3 by, for libraries that have clients of their own."""
+"""S3 access as the AWS library would have it, for libraries that have clients of their own."""
 
 from __future__ import annotations
 

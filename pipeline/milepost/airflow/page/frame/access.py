@@ -1,4 +1,4 @@
-"""Who may read a page: the rights that Airflow's own user has to DAGs, asked in this one place.
+"""Access to a page follows the rights that Airflow's own user has to DAGs, asked in this one place.
 
 A plugin's routes answer without login by themselves, so each carries one of these dependencies.
 """

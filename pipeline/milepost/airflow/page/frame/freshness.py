@@ -1,4 +1,4 @@
-"""How long ago something was, by this server's clock."""
+"""Freshness says how long ago something was, by this server's clock."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What pages know of jobs: which a DAG has, how they stand, and what may be done about that."""
+"""Jobs as pages know them: which a DAG has, how they stand, and what may be done about that."""

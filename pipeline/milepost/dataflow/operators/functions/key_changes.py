@@ -1,4 +1,4 @@
-"""What calls of a process function leave of the state and the timers of some keys."""
+"""Key changes hold what calls of a process function leave of the state and the timers of some keys."""
 
 from __future__ import annotations
 

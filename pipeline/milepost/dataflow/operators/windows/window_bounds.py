@@ -1,4 +1,4 @@
-"""Where windows begin and end: of a fixed length, or of whole days, weeks or months of a time zone.
+"""Window bounds lie a fixed length apart, or whole days, weeks or months of a time zone.
 
 A local day has 23, 24 or 25 hours, so windows of days are found by the calendar: each begins at a moment of a local
 clock. Where the clock skips that moment, it is reckoned as if the clock had not been set yet: midnight, where that is

@@ -1,4 +1,4 @@
-"""What all windows share: the rows that they take, the aggregates in them, and the rows that they give out."""
+"""Windows of all kinds share the rows that they take, the aggregates in them, and the rows that they give out."""
 
 from __future__ import annotations
 

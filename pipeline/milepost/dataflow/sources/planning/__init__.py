@@ -1,1 +1,1 @@
-"""What one epoch reads of a source, and by whom: objects listed, those consumed left out, within limits."""
+"""Planning decides what one epoch reads of a source, and by whom: objects listed, less those consumed, in limits."""

@@ -1,4 +1,4 @@
-"""What pyarrow raises because of what it reads, and not because of the process that reads."""
+"""Arrow errors tell of the data that is read, or of the process that reads; here are those of the data."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is checked of a job before it runs: its stores, and the library of its gate."""
+"""Checks of a job before it runs: of its stores, and of the library of its gate."""

@@ -1,1 +1,1 @@
-"""What a job would read next: objects of its sources, and versions of its static ones."""
+"""Input that a job would read next: objects of its sources, and versions of its static ones."""

@@ -1,1 +1,1 @@
-"""What a job costs: an estimate by the prices of its spec."""
+"""Costs of a job, estimated by the prices of its spec."""

@@ -1,1 +1,1 @@
-"""What tables and keyed state hold, as people read it, and what two checkpoints differ in."""
+"""Tables and keyed state as people read them, and what two checkpoints differ in."""

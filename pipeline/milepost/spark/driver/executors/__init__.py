@@ -1,1 +1,1 @@
-"""What executors have and do: asked before an epoch, and told in our words where it is not enough."""
+"""Executors are asked before an epoch what they have and do; what is not enough is told in our words."""

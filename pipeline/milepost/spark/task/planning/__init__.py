@@ -1,1 +1,1 @@
-"""What the tasks of an epoch do, decided on the driver before its Spark job starts."""
+"""Planning decides on the driver what the tasks of an epoch do, before its Spark job starts."""

@@ -1,4 +1,4 @@
-"""Where a Delta table is, and how the library reaches it: as our own store does, whatever the environment says."""
+"""Delta locations tell the library how to reach a table: as our own store does, whatever the environment says."""
 
 from __future__ import annotations
 

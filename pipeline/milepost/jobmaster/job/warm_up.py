@@ -1,0 +1,13 @@
+"""Warm-up does ahead of the first job what takes long once per process: the gate's library, S3's description."""
+
+from __future__ import annotations
+
+from milepost.dataflow.quality.library import load_quietly
+
+
+def warm_up() -> None:
+    """Do it, without a connection or a look for credentials. Raises ImportError: the extra `s3` is missing."""
+    load_quietly()
+    from milepost.storage.s3.store import read_service_model
+
+    read_service_model()
