@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.discard import discard
 from milepost.jobmaster.retention.fsck import Placed, StoredObject, describe, place_objects
-from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, is_large, listed_in, write_list
+from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, listed_in, write_if_large
 from milepost.jobmaster.retention.log_compaction import compact_all
 from milepost.jobmaster.retention.reachability import JobReach, SinkReach, walk_job
 from milepost.jobmaster.retention.subsumption import MAX_FAILED_DROPS, delete_entries, delete_listed
@@ -195,7 +195,7 @@ def _prune_plan(reach: JobReach, sink: SinkReach, placed: Iterable[Placed], time
 def _list(context: JobContext, session_id: SessionId, reach: JobReach, entries: tuple[str, ...]) -> None:
     if entries:
         state = context.head().state
-        listed = write_list(context.store, state, listable(entries)) if is_large(state, entries) else None
+        listed = write_if_large(context.store, state, entries)
         request = ListGarbageRequest(session_id, reach.state.version, entries, listed)
         # Which pins' time is over was judged by the walk: a clock that has gone back since must not hold them again.
         context.transact(request, at_least_ms=reach.now_ms)

@@ -20,13 +20,14 @@ from milepost.storage.concurrency.at_once import at_once
 _LOG = logging.getLogger(__name__)
 
 
-def is_large(state: ManifestState, keys: Collection[str]) -> bool:
-    """Say whether further garbage needs a list of its own, lest the manifest value grow."""
-    return len(listable(keys)) + len(state.garbage) > MAX_KEPT_ENTRIES
+def write_if_large(store: ObjectStore, state: ManifestState, garbage: Collection[str]) -> str | None:
+    """Store a list of further garbage, lest the manifest value grow. Returns its digest; None: it is not so much."""
+    keys = listable(garbage)
+    return _write_list(store, state, keys) if len(keys) + len(state.garbage) > MAX_KEPT_ENTRIES else None
 
 
-def write_list(store: ObjectStore, state: ManifestState, keys: Collection[str]) -> str:
-    """Store a list that the next transition is to name; () is none. Returns its digest."""
+def _write_list(store: ObjectStore, state: ManifestState, keys: Collection[str]) -> str:
+    """Store a list that the next transition is to name. Returns its digest."""
     digest, body = encode_list(keys, state.version)
     store.put(garbage_list_key(digest), body)
     return digest
@@ -65,7 +66,7 @@ def fold(context: JobContext, session_id: SessionId, state: ManifestState, grace
     if not keys:
         return
     ordered = tuple(sorted(keys))
-    request = FoldGarbageRequest(session_id, plan, ordered, write_list(context.store, state, ordered))
+    request = FoldGarbageRequest(session_id, plan, ordered, _write_list(context.store, state, ordered))
     try:
         begun = context.begin(request)
     except CommitConflict as error:  # somebody else changed the lists: the next epoch folds

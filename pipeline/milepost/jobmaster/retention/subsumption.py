@@ -14,7 +14,7 @@ from functools import partial
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.discard import discard
-from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, is_large, read_list, write_list
+from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, read_list, write_if_large
 from milepost.jobmaster.retention.job_tables import find_job_tables
 from milepost.jobmaster.retention.left_tables import records_of_left_tables
 from milepost.jobmaster.retention.log_compaction import compact_some, record_backlog
@@ -28,7 +28,6 @@ from milepost.protocol.manifest.transaction.requests import (
     ListProgress,
     SubsumeRequest,
 )
-from milepost.protocol.manifest.upkeep.garbage import listable
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, SessionId
@@ -202,8 +201,7 @@ def _plan(
         [carried, *(_referenced(item, needed) for item in kept)],
         [[*_referenced(item, needed), *keys] for item, keys in zip(gone, own(), strict=True)],
     )
-    listed = write_list(context.store, state, listable(garbage)) if is_large(state, garbage) else None
-    return SubsumeRequest(session_id, policy, dropped, garbage, listed)
+    return SubsumeRequest(session_id, policy, dropped, garbage, write_if_large(context.store, state, garbage))
 
 
 def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) -> int:

@@ -24,7 +24,7 @@ from milepost.epoch.metadata import (
     SinkSnapshot,
     SourceSnapshot,
 )
-from milepost.epoch.plan import EpochPlan
+from milepost.epoch.plan import EpochPlan, SourceInput
 from milepost.epoch.timing.task_times import TaskTimes
 from milepost.epoch.timing.throughput import ThroughputEstimate, Work, measure
 from milepost.jobmaster.job.context import JobContext
@@ -96,7 +96,7 @@ def build_metadata(
     verified = gathered.verified
     snapshots = _operators(plan, operators, verified)
     tasks = gathered.tasks()
-    left_tables = dict(base.tables) if base is not None else {}
+    tables_before = dict(base.tables) if base is not None else {}
     return CheckpointMetadata(
         job=context.spec.name,
         checkpoint_id=pending.checkpoint_id,
@@ -118,7 +118,7 @@ def build_metadata(
             name: SinkSnapshot(committable.rows, shown_by(base, name))
             for name, committable in sorted(committables.items())
         },
-        tables=dict(sorted((left_tables | dict(tables)).items())),
+        tables=dict(sorted((tables_before | dict(tables)).items())),
         acknowledged=tuple(
             AcknowledgedSubtask(
                 ack.level,
@@ -190,7 +190,6 @@ def _sources(
     base: CheckpointMetadata | None,
     verified: Verified,
 ) -> dict[str, SourceSnapshot]:
-    directory = consumed_prefix(pending.checkpoint_id, pending.token)
     # A source that the spec has dropped keeps its position: when it comes back, nothing is read twice.
     snapshots = {
         name: replace(item.at_rest(), finished=False)
@@ -198,51 +197,63 @@ def _sources(
         if name not in context.spec.streams
     }
     for item in plan.inputs:
-        spec = context.spec.sources[item.name]
         before = base.sources.get(item.name) if base is not None else None
-        acks = acknowledged(verified, "sources", item.name)
-        missing = tuple(sorted(key for ack in acks for key in ack["missing"]))
-        newest_us = newest_event_us(acks)
-        furthest_us = newest_event_us(acks, "furthest_us")
-        ahead_since = before.ahead_since if before else None
-        if ahead_since is None and furthest_us is not None:
-            ahead_since = int(pending.checkpoint_id)
-        watermark_us = None
-        if spec.event_time is not None:
-            delay_us = round(spec.watermark_delay.total_seconds() * _MICROSECONDS)
-            watermark_us = source_watermark(before.watermark_us if before else None, newest_us, delay_us)
-        consumed, run = append(
-            context.store,
-            f"{directory}{item.name}-",
-            before.consumed if before else (),
-            [obj for obj in item.consumed if obj.key not in missing],
-            pending.checkpoint_id,
-            item.forgets,
-            read=partial(context.consumed, item.name),
-        )
-        if run is not None:
-            context.know_consumed(item.name, consumed[-1], run)
-        snapshots[item.name] = SourceSnapshot(
-            watermark_us=watermark_us,
-            consumed=consumed,
-            horizon_ms=latest(before.horizon_ms if before else None, item.forgets.horizon_ms if item.forgets else None),
-            rows=sum(ack["rows"] for ack in acks),
-            objects=len(item.objects) - len(missing),
-            missing=missing,
-            finished=plan.alignment.final,
-            newest_event_us=latest(before.newest_event_us if before else None, newest_us),
-            ahead_rows=sum(ack["ahead_rows"] for ack in acks),
-            ahead=first_ahead(from_json(RowsAhead, one, item.name) for ack in acks for one in ack["ahead"]),
-            furthest_us=latest(before.furthest_us if before else None, furthest_us),
-            ahead_since=ahead_since,
-            skipped=dict(sorted(item.skipped.items())),
-            bad_names=item.bad_names,
-            overdue=item.overdue,
-            active_ms=item.active_ms,
-            idle=item.idle,
-            bad=together(bad_input(verified, item.name), before.bad if before else None),
-        )
+        snapshots[item.name] = _source(context, plan, pending, item, before, verified)
     return dict(sorted(snapshots.items()))
+
+
+def _source(
+    context: JobContext,
+    plan: EpochPlan,
+    pending: PendingCheckpoint,
+    item: SourceInput,
+    before: SourceSnapshot | None,
+    verified: Verified,
+) -> SourceSnapshot:
+    """Return a source after the epoch, its run of consumed objects written. before: as of the base; None: it is new."""
+    spec = context.spec.sources[item.name]
+    acks = acknowledged(verified, "sources", item.name)
+    missing = tuple(sorted(key for ack in acks for key in ack["missing"]))
+    newest_us = newest_event_us(acks)
+    furthest_us = newest_event_us(acks, "furthest_us")
+    ahead_since = before.ahead_since if before else None
+    if ahead_since is None and furthest_us is not None:
+        ahead_since = int(pending.checkpoint_id)
+    watermark_us = None
+    if spec.event_time is not None:
+        delay_us = round(spec.watermark_delay.total_seconds() * _MICROSECONDS)
+        watermark_us = source_watermark(before.watermark_us if before else None, newest_us, delay_us)
+    consumed, run = append(
+        context.store,
+        f"{consumed_prefix(pending.checkpoint_id, pending.token)}{item.name}-",
+        before.consumed if before else (),
+        [obj for obj in item.consumed if obj.key not in missing],
+        pending.checkpoint_id,
+        item.forgets,
+        read=partial(context.consumed, item.name),
+    )
+    if run is not None:
+        context.know_consumed(item.name, consumed[-1], run)
+    return SourceSnapshot(
+        watermark_us=watermark_us,
+        consumed=consumed,
+        horizon_ms=latest(before.horizon_ms if before else None, item.forgets.horizon_ms if item.forgets else None),
+        rows=sum(ack["rows"] for ack in acks),
+        objects=len(item.objects) - len(missing),
+        missing=missing,
+        finished=plan.alignment.final,
+        newest_event_us=latest(before.newest_event_us if before else None, newest_us),
+        ahead_rows=sum(ack["ahead_rows"] for ack in acks),
+        ahead=first_ahead(from_json(RowsAhead, one, item.name) for ack in acks for one in ack["ahead"]),
+        furthest_us=latest(before.furthest_us if before else None, furthest_us),
+        ahead_since=ahead_since,
+        skipped=dict(sorted(item.skipped.items())),
+        bad_names=item.bad_names,
+        overdue=item.overdue,
+        active_ms=item.active_ms,
+        idle=item.idle,
+        bad=together(bad_input(verified, item.name), before.bad if before else None),
+    )
 
 
 def newest_event_us(acks: Iterable[Mapping[str, Any]], among: str = "newest_event_us") -> int | None:
