@@ -178,8 +178,7 @@ class Backfill:
         if frozen is not None and frozen.until_ms - now_ms > hold_ms // 2:
             return False
         self._say("freezing the live timeline for the last stretch")
-        request = FreezeRequest(self._session.session_id, hold_ms)
-        context.transact(request)
+        context.transact(FreezeRequest(self._session.session_id, hold_ms))
         return frozen is None
 
     def _is_busy(self, state: ManifestState) -> bool:

@@ -47,8 +47,7 @@ def backfill_fingerprint(context: JobContext, plan: BackfillPlan) -> str:
 def open_fork(context: JobContext, session: Session, plan: BackfillPlan) -> TimelineId:
     """Open a fork at the plan's fork point. Raises NotFound: it is not retained any more. InvalidRequest: too many."""
     opener = SessionId(f"{OPENED_BY}{backfill_fingerprint(context, plan)}/{session.session_id}")
-    request = ForkRequest(opener, plan.fork_point)
-    decided = context.transact(request)
+    decided = context.transact(ForkRequest(opener, plan.fork_point))
     assert isinstance(decided.outcome, Transition)
     event = decided.outcome.event
     assert isinstance(event, TimelineForked)
@@ -124,14 +123,12 @@ def thaw_for(context: JobContext, fork: Timeline) -> None:
     sessions = {opener, fork.leader.session_id if fork.leader is not None else opener}
     if frozen is not None and frozen.session_id in sessions:
         _LOG.info("session %s is gone: its freeze of the live timeline ends", frozen.session_id)
-        request = ThawRequest(frozen.session_id)
-        context.transact(request)
+        context.transact(ThawRequest(frozen.session_id))
 
 
 def _dispose(context: JobContext, session: Session, fork: Timeline) -> None:
     _LOG.info("fork %s is disposed of", fork.timeline_id)
-    request = DisposeForkRequest(session.session_id, fork.timeline_id)
-    context.transact(request)
+    context.transact(DisposeForkRequest(session.session_id, fork.timeline_id))
     thaw_for(context, fork)
 
 

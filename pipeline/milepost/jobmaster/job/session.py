@@ -11,6 +11,8 @@ from milepost.protocol.records.checkpoints import Holder, Run
 from milepost.protocol.records.ids import SessionId
 
 _PROC = Path("/proc")
+_CLOCK_GRAIN_MS = 1000
+"""Creation times are derived from boot time and ticks; two readings may differ by rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,3 @@ def _lives(holder: Holder) -> bool:
         return False
     except psutil.AccessDenied:
         return True
-
-
-_CLOCK_GRAIN_MS = 1000
-"""Creation times are derived from boot time and ticks; two readings may differ by rounding."""

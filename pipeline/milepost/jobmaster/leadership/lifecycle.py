@@ -157,8 +157,7 @@ class Lifecycle:
         """
         session = Session.cli()
         self.finish_clean_up(session)
-        request = StartRequest(session.session_id)
-        decided = self._context.transact(request)
+        decided = self._context.transact(StartRequest(session.session_id))
         started = isinstance(decided.outcome, Transition)
         return outcome_of(decided.state, "started" if started else "already_running")
 
@@ -169,8 +168,7 @@ class Lifecycle:
         """
         session = session or Session.cli()
         self.finish_clean_up(session)
-        request = ResumeRequest(session.session_id)
-        decided = self._context.transact(request)
+        decided = self._context.transact(ResumeRequest(session.session_id))
         return Resumed(isinstance(decided.outcome, Transition), decided.state.status.value)
 
     def finish_clean_up(self, session: Session) -> ManifestState:
@@ -201,8 +199,7 @@ class Lifecycle:
                 **error.details,
             ) from error
         self._require_published(result.status)
-        request = CleanRequest(session.session_id, result.incarnation)
-        decided = self._context.transact(request)
+        decided = self._context.transact(CleanRequest(session.session_id, result.incarnation))
         _LOG.info("job %s: incarnation %d is %s and clean", state.job, result.incarnation, result.status.name)
         return decided.state, published
 

@@ -106,8 +106,7 @@ class SinkReconciler:
                 sink=name,
             )
         self._move(state, switch.decision, target, name, realigns=name in switch.realigned)
-        request = ReconcileSinkRequest(session.session_id, switch.decision, name)
-        self._context.transact(request)
+        self._context.transact(ReconcileSinkRequest(session.session_id, switch.decision, name))
 
     def _number_of_return(self, state: ManifestState, sink: Sink, shown: Mark) -> int:
         """Return the number by which a table that comes back follows: the manifest version of the newest switch.

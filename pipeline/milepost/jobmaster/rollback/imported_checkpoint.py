@@ -121,8 +121,7 @@ def imported(
 
 
 def _fork(context: JobContext, session: Session, at: CheckpointId) -> TimelineId:
-    request = ForkRequest(session.session_id, at)
-    decided = context.transact(request)
+    decided = context.transact(ForkRequest(session.session_id, at))
     assert isinstance(decided.outcome, Transition) and isinstance(decided.outcome.event, TimelineForked)
     return decided.outcome.event.timeline.timeline_id
 

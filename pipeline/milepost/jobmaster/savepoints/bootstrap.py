@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 
 from milepost.dataflow.operators.contract import ONLY_TABLE, StatefulOperator
 from milepost.dataflow.quality.verdict import GateVerdict
