@@ -43,7 +43,9 @@ def sizes(folder: Path) -> list[int]:
     return [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
 
 
-def test_a_disk_that_is_full_before_anything_is_planned(recovering: RecoveringJob) -> None:
+def test_a_disk_that_is_full_before_anything_is_planned_refuses_the_run_and_loses_nothing(
+    recovering: RecoveringJob,
+) -> None:
     job = recovering.job
     with no_room([psutil.Process()], 16):
         outcome = milepost("run", job.spec_path)
@@ -52,7 +54,7 @@ def test_a_disk_that_is_full_before_anything_is_planned(recovering: RecoveringJo
     recovering.recover(failed=False)
 
 
-def test_a_disk_that_does_not_take_what_tasks_are_to_do(recovering: RecoveringJob) -> None:
+def test_a_disk_that_does_not_take_what_tasks_are_to_do_is_named_and_loses_nothing(recovering: RecoveringJob) -> None:
     with no_room([psutil.Process()], 4_000):
         outcome = milepost("run", recovering.job.spec_path)
     assert_clear_error(outcome, 8, "cannot take what the tasks of an epoch do", "spark.local.dir")
@@ -60,7 +62,9 @@ def test_a_disk_that_does_not_take_what_tasks_are_to_do(recovering: RecoveringJo
     recovering.recover(failed=False)
 
 
-def test_a_disk_that_fills_while_subtasks_write_state_and_tables(recovering: RecoveringJob) -> None:
+def test_a_disk_that_fills_while_subtasks_write_is_a_decline_and_no_failure_of_the_job(
+    recovering: RecoveringJob,
+) -> None:
     """A subtask declines: no worker dies, and the reason does not count as a failure of the job."""
     job = recovering.job
     with no_room(python_workers(), 1_000):
@@ -87,7 +91,7 @@ def test_a_disk_that_takes_no_more_of_the_cache_costs_a_read_of_the_store_and_no
     job.master().verify(deep=True)
 
 
-def test_a_disk_that_takes_no_more_of_what_a_task_cannot_hold_in_memory(
+def test_a_disk_that_takes_no_more_of_what_a_task_cannot_hold_in_memory_is_a_decline(
     recovering: RecoveringJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A subtask declines, and no worker dies; with room the next run spills as much and is right."""
@@ -105,7 +109,7 @@ def test_a_disk_that_takes_no_more_of_what_a_task_cannot_hold_in_memory(
     recovering.recover(failed=False)
 
 
-def test_a_disk_that_fills_with_what_spark_shuffles(recovering: RecoveringJob) -> None:
+def test_a_disk_that_fills_with_what_spark_shuffles_is_no_failure_of_the_job(recovering: RecoveringJob) -> None:
     """Spark gives the job up after some tries; no failure of the job, and the next run has what it needs."""
     with no_room(spark_jvm(), 200):
         outcome = milepost("run", recovering.job.spec_path)
@@ -114,7 +118,7 @@ def test_a_disk_that_fills_with_what_spark_shuffles(recovering: RecoveringJob) -
     recovering.recover(failed=False)
 
 
-def test_a_disk_that_fills_before_the_commit_point(recovering: RecoveringJob) -> None:
+def test_a_disk_that_fills_before_the_commit_point_leaves_nothing_complete(recovering: RecoveringJob) -> None:
     """All subtasks have acknowledged; `_metadata` cannot be written, so nothing is complete."""
     job = recovering.job
     (metadata,) = (path.stat().st_size for path in (job.folder / "store").rglob("_metadata"))
