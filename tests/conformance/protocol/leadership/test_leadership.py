@@ -16,7 +16,7 @@ import pytest
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
-from milepost.jobmaster.run import attempt as epoch_run
+from milepost.jobmaster.run import attempt
 from milepost.protocol.manifest.timelines.incarnation import JobPhase, job_phase
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
 from milepost.protocol.manifest.transaction.lease import Revocation, revocation
@@ -132,7 +132,7 @@ def test_a_cancel_reaches_the_process_that_runs_the_epoch(job: SparklessJob, mon
 
     Case: JobMasterServiceLeadershipRunnerTest.testCancellationIsForwardedToJobMasterService
     """
-    monkeypatch.setattr(epoch_run, "Heartbeat", partial(Heartbeat, interval_s=0.01))
+    monkeypatch.setattr(attempt, "Heartbeat", partial(Heartbeat, interval_s=0.01))
     runner = SparklessRunner()
 
     def until_stopped(plan: EpochPlan) -> None:
@@ -252,7 +252,7 @@ def test_the_running_process_is_shut_down_when_its_leadership_is_lost(
 
     Case: JobMasterServiceLeadershipRunnerTest.testJobMasterServiceProcessShutdownOnLeadershipLoss
     """
-    monkeypatch.setattr(epoch_run, "Heartbeat", partial(Heartbeat, interval_s=0.01))
+    monkeypatch.setattr(attempt, "Heartbeat", partial(Heartbeat, interval_s=0.01))
     runner = SparklessRunner()
     newer = Session.cli()
 

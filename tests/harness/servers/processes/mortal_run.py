@@ -24,7 +24,7 @@ from typing import Any
 
 from milepost.__main__ import main
 from milepost.jobmaster.job import context as job_context
-from milepost.jobmaster.job.input import next_input as epoch_inputs
+from milepost.jobmaster.job.input import next_input
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.stores.called_store import WRITES
@@ -115,7 +115,7 @@ def plan_stores(plan: dict[str, Any]) -> None:
 
         return MortalStore(inner, before, after, plan.get("clock_ahead_ms", 0))
 
-    job_context.open_store = epoch_inputs.open_store = opened  # type: ignore[assignment]
+    job_context.open_store = next_input.open_store = opened  # type: ignore[assignment]
 
 
 def independent(command: list[str], **options: Any) -> subprocess.Popen[bytes]:

@@ -10,7 +10,7 @@ import pytest
 
 from milepost.dataflow.sinks.table.table_sink import TableSink
 from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session
-from milepost.jobmaster.leadership import lifecycle as job_control
+from milepost.jobmaster.leadership import lifecycle
 from milepost.jobmaster.leadership.sink_commits import SinkCommits
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
@@ -41,7 +41,7 @@ def cleanup_dies(at: str) -> Callable[[], None]:
         raise KeyboardInterrupt
 
     patch = pytest.MonkeyPatch()
-    patch.setattr(job_control if at == "discard_staged" else SinkCommits, at, die)
+    patch.setattr(lifecycle if at == "discard_staged" else SinkCommits, at, die)
     return patch.undo
 
 
@@ -207,16 +207,16 @@ def test_an_abort_means_the_try_that_began_meanwhile_too(job: SparklessJob, monk
     """The driver takes a new token between the look and the abort: the abort looks again."""
     session = Session.cli()
     job.trigger(session)
-    abort = job_control.Leadership.abort
+    abort = lifecycle.Leadership.abort
     tries: list[int] = []
 
-    def late(self: job_control.Leadership, request: object) -> object:
+    def late(self: lifecycle.Leadership, request: object) -> object:
         if not tries:
             job.rebind(session)
         tries.append(1)
         return abort(self, request)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(job_control.Leadership, "abort", late)
+    monkeypatch.setattr(lifecycle.Leadership, "abort", late)
     assert job.master.abort_running().outcome == "aborted"
     assert len(tries) == 2
 
@@ -225,13 +225,13 @@ def test_an_abort_after_the_commit_point_changes_nothing(job: SparklessJob, monk
     """I9: exactly one of complete and abort wins."""
     session = Session.cli()
     pending = job.trigger(session)
-    abort = job_control.Leadership.abort
+    abort = lifecycle.Leadership.abort
 
-    def late(self: job_control.Leadership, request: object) -> object:
+    def late(self: lifecycle.Leadership, request: object) -> object:
         job.complete(session, pending)
         return abort(self, request)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(job_control.Leadership, "abort", late)
+    monkeypatch.setattr(lifecycle.Leadership, "abort", late)
     assert job.master.abort_running().outcome == "already_completed"
     assert job.master.show(2).status == "completed"
 
