@@ -13,7 +13,7 @@ import pytest
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import Fenced
 from milepost.protocol.records.ids import CheckpointId
-from milepost.storage.layout import checkpoint_prefix
+from milepost.protocol.records.layout import checkpoint_prefix
 from tests.harness.servers.airflow.airflow_instance import RUN_S, AirflowInstance
 from tests.harness.servers.airflow.e2e_job import OF_ITS_OWN, E2eJob
 from tests.harness.servers.proxies.holding_proxy import Hold, HoldingProxy

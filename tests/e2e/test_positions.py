@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.records.layout import checkpoint_prefix, metadata_key
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.storage.layout import checkpoint_prefix, metadata_key
 from tests.harness.servers.airflow.airflow_instance import STEPS, AirflowInstance, step_pool
 from tests.harness.servers.airflow.e2e_job import E2eJob
 

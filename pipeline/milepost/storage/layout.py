@@ -28,63 +28,20 @@ import re
 
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
-from milepost.protocol.records.layout import (
-    INPUTS_PREFIX,
-    MANIFEST_PREFIX,
-    METRICS_NAME,
-    PROBE_PREFIX,
-    SAVEPOINTS_PREFIX,
-    abort_notice_key,
-    checkpoint_of_key,
-    checkpoint_prefix,
-    heartbeat_key,
-    is_own_directory,
-    key_fault,
-    manifest_key,
-    metadata_key,
-    savepoint_root,
-    token_prefix,
-)
-from milepost.protocol.records.layout import manifest_version as _protocol_manifest_version
-
-__all__ = [
-    "INPUTS_PREFIX",
-    "MANIFEST_PREFIX",
-    "PROBE_PREFIX",
-    "SAVEPOINTS_PREFIX",
-    "abort_notice_key",
-    "after_commit_key",
-    "after_commit_prefix",
-    "channel_prefix",
-    "checkpoint_of_key",
-    "checkpoint_prefix",
-    "consumed_prefix",
-    "contents_prefix",
-    "dimensions_prefix",
-    "heartbeat_key",
-    "manifest_key",
-    "manifest_version",
-    "metadata_key",
-    "metrics_prefix",
-    "require_own_key",
-    "require_own_prefix",
-    "savepoint_root",
-    "state_prefix",
-    "token_prefix",
-]
+from milepost.protocol.records.layout import METRICS_NAME, is_own_directory, key_fault, manifest_version, token_prefix
 
 _OWN_KEY = re.compile(r"(?:inputs/|chk-[0-9]{20}/t[0-9]{20}/).+", re.DOTALL)
 _UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
-def manifest_version(key: str) -> int:
+def listed_version(key: str) -> int:
     """Return the version that a listed manifest key stands for.
 
     Raises:
         StateCorrupt: something foreign lies in ``manifest/``.
     """
     try:
-        return _protocol_manifest_version(key)
+        return manifest_version(key)
     except InvalidRequest as error:
         raise StateCorrupt(
             f"object {key!r} in the manifest log is not a manifest entry. Nothing was changed.",

@@ -15,10 +15,10 @@ from typing import Annotated
 from milepost.protocol.codec.records import decode, to_json
 from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.layout import abort_notice_key
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.reasons import CheckpointFailureReason, reason_of
 from milepost.protocol.records.stored_fields import StoredAs
-from milepost.storage.layout import abort_notice_key
 
 
 def _stored_reason(reason: CheckpointFailureReason) -> str:

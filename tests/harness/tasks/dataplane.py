@@ -35,6 +35,7 @@ from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.watermarks import latest, source_watermark
 from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
+from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spark.local.local_levels import rows_for
@@ -66,7 +67,7 @@ from milepost.state.keyed.keyed_state import restore_state
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.layout import channel_prefix, state_prefix, token_prefix
+from milepost.storage.layout import channel_prefix, state_prefix
 from tests.harness.tasks.key_hashes import KEYED
 from tests.harness.tasks.operators.two_tables import CountTwice
 

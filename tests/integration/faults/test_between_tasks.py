@@ -10,9 +10,9 @@ from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session, Triggered
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable, Subsumed, SubtaskDeclined
+from milepost.protocol.records.layout import metadata_key
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.driver.runner import SparkEpochRunner
-from milepost.storage.layout import metadata_key
 from milepost.storage.open import open_store
 from tests.harness.jobs.flights.flights_job import FlightsJob
 from tests.harness.jobs.flights.kill_chain import SINKS, without_quality

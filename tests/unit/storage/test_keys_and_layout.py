@@ -10,10 +10,18 @@ from hypothesis import strategies as st
 
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
+from milepost.protocol.records.layout import checkpoint_prefix, heartbeat_key, manifest_key, metadata_key, token_prefix
 from milepost.protocol.records.locations import absolute_url, child_url, database_uri, location_problem
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.storage import layout
 from milepost.storage.keys import LocalRoot, S3Root, is_loopback, parse_root, validate_prefix
+from milepost.storage.layout import (
+    consumed_prefix,
+    listed_version,
+    metrics_prefix,
+    require_own_key,
+    require_own_prefix,
+    state_prefix,
+)
 from milepost.storage.local.store import LocalStore
 from milepost.storage.open import open_store
 
@@ -114,37 +122,37 @@ def test_loopback_is_recognised_in_all_its_spellings() -> None:
 @given(st.integers(1, 10**19 - 2))
 def test_a_newer_manifest_version_always_sorts_first(version) -> None:
     """I1: so one LIST of one key finds the head."""
-    assert layout.manifest_key(version + 1).encode() < layout.manifest_key(version).encode()
-    assert layout.manifest_version(layout.manifest_key(version)) == version
+    assert manifest_key(version + 1).encode() < manifest_key(version).encode()
+    assert listed_version(manifest_key(version)) == version
 
 
 @given(st.integers(0, 10**19), st.integers(0, 10**19))
 def test_ids_in_keys_sort_as_numbers(one, other) -> None:
-    keys = [layout.checkpoint_prefix(CheckpointId(number)) for number in (one, other)]
+    keys = [checkpoint_prefix(CheckpointId(number)) for number in (one, other)]
     assert (keys[0] < keys[1]) == (one < other)
 
 
 def test_all_that_one_token_writes_lies_below_its_own_prefix() -> None:
     """I3: a zombie can write only below its own token's prefix."""
     own = "chk-00000000000000000042/t00000000000000000007/"
-    assert layout.token_prefix(CHECKPOINT, TOKEN) == own
+    assert token_prefix(CHECKPOINT, TOKEN) == own
     keys = [
-        layout.state_prefix(CHECKPOINT, TOKEN, UID) + "f.parquet",
-        layout.consumed_prefix(CHECKPOINT, TOKEN) + "f.parquet",
-        layout.metrics_prefix(CHECKPOINT, TOKEN) + "0-1-a0.json",
-        layout.heartbeat_key(CHECKPOINT, TOKEN),
-        layout.metadata_key(CHECKPOINT, TOKEN),
+        state_prefix(CHECKPOINT, TOKEN, UID) + "f.parquet",
+        consumed_prefix(CHECKPOINT, TOKEN) + "f.parquet",
+        metrics_prefix(CHECKPOINT, TOKEN) + "0-1-a0.json",
+        heartbeat_key(CHECKPOINT, TOKEN),
+        metadata_key(CHECKPOINT, TOKEN),
     ]
     assert len(set(keys)) == len(keys)
     for key in keys:
         assert key.startswith(own)
-        assert layout.require_own_key(key, within=own) == key
+        assert require_own_key(key, within=own) == key
 
 
 @pytest.mark.parametrize("uid", ["", "a/b", "..", ".", "-x", "a b", "ü", "x" * 129])
 def test_a_uid_that_would_leave_its_directory_is_refused(uid) -> None:
     with pytest.raises(InvalidRequest, match="operator uid"):
-        layout.state_prefix(CHECKPOINT, TOKEN, OperatorUid(uid))
+        state_prefix(CHECKPOINT, TOKEN, OperatorUid(uid))
 
 
 FOREIGN = [
@@ -165,13 +173,13 @@ FOREIGN = [
 @pytest.mark.parametrize("key", FOREIGN, ids=ascii)
 def test_a_stored_key_that_leads_out_of_the_job_is_corruption(key) -> None:
     with pytest.raises(StateCorrupt, match="neither read nor deleted"):
-        layout.require_own_key(key)
+        require_own_key(key)
 
 
 def test_a_stored_key_outside_the_token_it_was_read_from_is_corruption() -> None:
-    other = layout.metadata_key(CHECKPOINT, FencingToken(8))
+    other = metadata_key(CHECKPOINT, FencingToken(8))
     with pytest.raises(StateCorrupt):
-        layout.require_own_key(other, within=layout.token_prefix(CHECKPOINT, TOKEN))
+        require_own_key(other, within=token_prefix(CHECKPOINT, TOKEN))
 
 
 @pytest.mark.parametrize(
@@ -180,10 +188,10 @@ def test_a_stored_key_outside_the_token_it_was_read_from_is_corruption() -> None
 def test_a_garbage_entry_that_is_not_one_directory_or_object_is_corruption(prefix) -> None:
     """I8: deleting by it could take what is still live."""
     with pytest.raises(StateCorrupt):
-        layout.require_own_prefix(prefix)
+        require_own_prefix(prefix)
 
 
 def test_a_garbage_entry_is_a_checkpoint_a_token_or_an_object() -> None:
-    own = layout.checkpoint_prefix(CHECKPOINT), layout.token_prefix(CHECKPOINT, TOKEN), "inputs/a.json"
-    for prefix in (*own, layout.metrics_prefix(CHECKPOINT, TOKEN)):
-        assert layout.require_own_prefix(prefix) == prefix
+    own = checkpoint_prefix(CHECKPOINT), token_prefix(CHECKPOINT, TOKEN), "inputs/a.json"
+    for prefix in (*own, metrics_prefix(CHECKPOINT, TOKEN)):
+        assert require_own_prefix(prefix) == prefix

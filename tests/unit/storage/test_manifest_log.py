@@ -28,10 +28,10 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
 )
 from milepost.protocol.records.ids import SessionId
+from milepost.protocol.records.layout import manifest_key
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStore, StoreConfig
 from milepost.storage.concurrency.at_once import AT_ONCE
-from milepost.storage.layout import manifest_key
 from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
 from tests.harness.servers.processes.processes import run_python, wait_until

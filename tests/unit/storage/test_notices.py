@@ -8,10 +8,9 @@ import pytest
 
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.layout import token_prefix
+from milepost.protocol.records.layout import abort_notice_key, token_prefix
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.storage.layout import abort_notice_key
 from milepost.storage.local.store import LocalStore
 from milepost.storage.notices import AbortNotice, read_notice, write_notice
 

@@ -22,7 +22,7 @@ from milepost.protocol.records.cached_property import cached_property
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.errors import NotFound, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.layout import staged_files_prefix
+from milepost.protocol.records.layout import heartbeat_key, metadata_key, staged_files_prefix
 from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
@@ -34,7 +34,6 @@ from milepost.spec.load.load import LoadedJob
 from milepost.state.cache.node_cache import node_cache
 from milepost.storage.checked import handle_of, read_handle
 from milepost.storage.concurrency.at_once import at_once
-from milepost.storage.layout import heartbeat_key, metadata_key
 from milepost.storage.log.manifest_log import Decide, ManifestLog
 from milepost.storage.log.records import Head, Landed
 from milepost.storage.open import open_store

@@ -15,7 +15,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.manifest.transaction.lease import HEARTBEAT_INTERVAL_MS, Revocation, revocation
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, Fenced, StoreUnavailable
-from milepost.storage.layout import heartbeat_key
+from milepost.protocol.records.layout import heartbeat_key
 
 _LOG = logging.getLogger(__name__)
 _STOP_AGAIN_S = 1.0

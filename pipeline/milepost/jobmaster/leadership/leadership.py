@@ -43,11 +43,11 @@ from milepost.protocol.records.errors import (
     Subsumed,
 )
 from milepost.protocol.records.ids import CheckpointId, FencingToken, TimelineId
+from milepost.protocol.records.layout import INPUTS_PREFIX, metadata_key
 from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.state.layers.key_hash import new_secret
 from milepost.storage.checked import handle_of, write_content_addressed
-from milepost.storage.layout import INPUTS_PREFIX, metadata_key
 from milepost.storage.notices import AbortNotice
 
 _LOG = logging.getLogger(__name__)

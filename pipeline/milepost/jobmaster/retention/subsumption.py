@@ -31,7 +31,7 @@ from milepost.protocol.manifest.transaction.requests import (
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, SessionId
-from milepost.protocol.records.layout import token_of_prefix
+from milepost.protocol.records.layout import checkpoint_prefix, token_of_prefix
 from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState
 from milepost.protocol.retention.lineage import lineage
 from milepost.protocol.retention.retention import (
@@ -46,7 +46,7 @@ from milepost.protocol.retention.retention import (
 )
 from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import begin_beside
-from milepost.storage.layout import checkpoint_prefix, require_own_prefix
+from milepost.storage.layout import require_own_prefix
 
 _LOG = logging.getLogger(__name__)
 

@@ -29,10 +29,10 @@ from milepost.protocol.manifest.transaction.requests import DisposeForkRequest, 
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey
 from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, Fenced
 from milepost.protocol.records.ids import IMPORTING, NO_CHECKPOINT, CheckpointId, SessionId, TimelineId
+from milepost.protocol.records.layout import INPUTS_PREFIX
 from milepost.protocol.records.manifest_state import Timeline
 from milepost.protocol.retention.lineage import open_forks
 from milepost.storage.checked import write_content_addressed
-from milepost.storage.layout import INPUTS_PREFIX
 
 _LOG = logging.getLogger(__name__)
 

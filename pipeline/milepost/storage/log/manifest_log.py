@@ -38,11 +38,12 @@ from milepost.protocol.records.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
+from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.storage.concurrency.at_once import AT_ONCE
 from milepost.storage.concurrency.background import in_background
-from milepost.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_version
+from milepost.storage.layout import listed_version
 from milepost.storage.log.read_ahead import list_log, read_ahead, read_event
 from milepost.storage.log.records import Begun, Head, Landed, Transacted
 from milepost.storage.newest import newest_object
@@ -106,10 +107,10 @@ class ManifestLog:
 
     def _read_head(self) -> Head | None:
         asked_s = time.monotonic()
-        newest, known = newest_object(self.store, MANIFEST_PREFIX, manifest_key, manifest_version), self._newest
+        newest, known = newest_object(self.store, MANIFEST_PREFIX, manifest_key, listed_version), self._newest
         if newest is None:
             return None
-        version = manifest_version(newest.key)
+        version = listed_version(newest.key)
         if known is not None and known[0] == newest.etag and known[1].version == version:
             self._seen_s = asked_s
             return known[1]
@@ -173,7 +174,7 @@ class ManifestLog:
             StateCorrupt: a version between is missing (keys are never freed, I6), or an entry is torn.
         """
         listed = self.store.list(MANIFEST_PREFIX, limit=limit)
-        return self._walk(lambda stat: self.entry(manifest_version(stat.key)), listed, limit)
+        return self._walk(lambda stat: self.entry(listed_version(stat.key)), listed, limit)
 
     def events(self, limit: int | None = None, *, before: int | None = None) -> Iterator[LoggedEvent | Tombstone]:
         """Yield what happened, newest first, as `entries` does, without the states: those are not even checked.
@@ -193,7 +194,7 @@ class ManifestLog:
         expected: int | None = None
         with closing(read_ahead(listed, read)) as entries:
             for stat, entry in entries:
-                version = manifest_version(stat.key)
+                version = listed_version(stat.key)
                 if expected is not None and version != expected:
                     raise self._gap(expected)
                 try:

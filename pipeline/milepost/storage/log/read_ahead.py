@@ -13,10 +13,11 @@ from typing import TypeVar
 from milepost.protocol.codec.entries import EVENT_BYTES, decode_event_at_beginning
 from milepost.protocol.codec.log_entries import LoggedEvent, Tombstone
 from milepost.protocol.records.errors import CommitConflict
+from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.storage.concurrency.at_once import AT_ONCE
 from milepost.storage.kept import KEPT
-from milepost.storage.layout import MANIFEST_PREFIX, manifest_key, manifest_version
+from milepost.storage.layout import listed_version
 
 _STRETCH = 250
 """Keys of the first listing of a walk that may end anywhere; a longer walk doubles it."""
@@ -63,7 +64,7 @@ def read_event(
     """
 
     def read() -> LoggedEvent | Tombstone:
-        version = manifest_version(stat.key)
+        version = listed_version(stat.key)
         if stat.size > 2 * EVENT_BYTES and not store.config.is_local:
             with suppress(CommitConflict):  # it was compacted since it was listed
                 begin = store.get_range(stat.key, stat.etag, 0, EVENT_BYTES)

@@ -21,10 +21,10 @@ from milepost.protocol.records.errors import (
     NotFound,
     StoreUnavailable,
 )
+from milepost.protocol.records.layout import PROBE_PREFIX
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.concurrency.background import in_background
 from milepost.storage.keys import storage_fault
-from milepost.storage.layout import PROBE_PREFIX
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from milepost.jobmaster.reports.checkpoint.document import Acks
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.records.errors import Fenced, JobNotRunnable, StoreUnavailable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.layout import checkpoint_prefix
 from milepost.protocol.retention.retention import minimum_grace_ms
 from milepost.state.layers.key_groups import key_group_range
-from milepost.storage.layout import checkpoint_prefix
 from milepost.storage.notices import AbortNotice, read_notice
 from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner

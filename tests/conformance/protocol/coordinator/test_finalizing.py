@@ -11,9 +11,9 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CommitOutcomeUnknown, EnvironmentUnusable, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.layout import MANIFEST_PREFIX, checkpoint_prefix
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.retention.retention import minimum_grace_ms
-from milepost.storage.layout import MANIFEST_PREFIX, checkpoint_prefix
 from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.stores.faulty_store import Effect, Fault, at

@@ -19,7 +19,7 @@ from milepost.protocol.exchange.declines import Decline, Declines
 from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.errors import Busy, StateCorrupt, StoreUnavailable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken, TimelineId
-from milepost.protocol.records.layout import token_prefix
+from milepost.protocol.records.layout import MANIFEST_PREFIX, token_prefix
 from milepost.protocol.records.manifest_state import CleanUp
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
@@ -32,7 +32,7 @@ from milepost.protocol.subtask.subtask_commands import (
     FreezeState,
 )
 from milepost.protocol.subtask.task_lifecycle import TaskLifecycle
-from milepost.storage.layout import MANIFEST_PREFIX, state_prefix
+from milepost.storage.layout import state_prefix
 from milepost.storage.local.store import LocalStore
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner

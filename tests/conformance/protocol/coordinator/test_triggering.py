@@ -19,9 +19,9 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
 )
 from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.layout import INPUTS_PREFIX, MANIFEST_PREFIX, abort_notice_key
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.storage.layout import INPUTS_PREFIX, MANIFEST_PREFIX, abort_notice_key
 from tests.harness.jobs.job_log import MINUTE_MS, A, B, JobLog, airflow_run, refused
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner

@@ -31,9 +31,9 @@ from milepost.protocol.records.errors import (
     StateCorrupt,
 )
 from milepost.protocol.records.ids import CheckpointId, SessionId
+from milepost.protocol.records.layout import MANIFEST_PREFIX
 from milepost.protocol.records.manifest_state import JobStatus, ManifestState, Savepoint
 from milepost.protocol.retention.retention import RetentionPolicy, plan_retention, selected, subsumable
-from milepost.storage.layout import MANIFEST_PREFIX
 from tests.harness.jobs.job_log import A, B, JobLog, epochs, refused
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.stores.faulty_store import Effect, Fault, at

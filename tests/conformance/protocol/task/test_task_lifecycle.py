@@ -13,6 +13,7 @@ from milepost.protocol.manifest.timelines.incarnation import finish
 from milepost.protocol.manifest.transaction.requests import FinishRequest
 from milepost.protocol.records.errors import Fenced, ProtocolViolation, SubtaskDeclined
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
+from milepost.protocol.records.layout import MANIFEST_PREFIX
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
@@ -32,7 +33,6 @@ from milepost.protocol.subtask.subtask_commands import (
 from milepost.protocol.subtask.subtask_commands import Notification as Told
 from milepost.protocol.subtask.task_lifecycle import TaskLifecycle, TaskState
 from milepost.spark.worker.task_metrics import TaskMetrics
-from milepost.storage.layout import MANIFEST_PREFIX
 from milepost.storage.local.store import LocalStore
 from milepost.storage.requests import StoreRequests
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob

@@ -10,8 +10,8 @@ from typing import Any
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.storage.layout import token_prefix
 from tests.harness.jobs.flights.flights_job import FLIGHTS_SPEC, FlightsJob
 from tests.harness.servers.processes.mortal_processes import MortalProcess, MortalProcesses
 

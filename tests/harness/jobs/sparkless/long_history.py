@@ -15,9 +15,9 @@ from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.manifest.transaction.events import CheckpointCompleted
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken
+from milepost.protocol.records.layout import manifest_key, metadata_key
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.concurrency.at_once import at_once
-from milepost.storage.layout import manifest_key, metadata_key
 
 
 def prolong_history(context: JobContext, checkpoints: int) -> None:

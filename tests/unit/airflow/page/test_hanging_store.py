@@ -14,7 +14,7 @@ from milepost.airflow.page.jobs.job_page import SECTIONS
 from milepost.airflow.page.jobs.readings import Readings
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.protocol.records.errors import StoreUnavailable
-from milepost.storage.layout import MANIFEST_PREFIX, manifest_key
+from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.servers.airflow.page_client import page_client
 from tests.harness.stores.job_stores import hook_stores

@@ -17,8 +17,8 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.checkpoint.log_search import end_of
 from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.layout import manifest_key
 from milepost.spec.load.load import LoadedJob
-from milepost.storage.layout import manifest_key
 from milepost.storage.open import open_store
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob

@@ -18,7 +18,7 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
     SubtaskDeclined,
 )
-from milepost.storage.layout import heartbeat_key
+from milepost.protocol.records.layout import heartbeat_key
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.stores.hooked_store import HookedStore
 

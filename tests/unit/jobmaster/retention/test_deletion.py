@@ -26,8 +26,9 @@ from milepost.protocol.manifest.transaction.requests import (
 )
 from milepost.protocol.records.checkpoints import Run, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.layout import checkpoint_prefix
 from milepost.protocol.records.manifest_state import TimelineRole
-from milepost.storage.layout import checkpoint_prefix, metrics_prefix
+from milepost.storage.layout import metrics_prefix
 from milepost.storage.local.store import LocalStore
 from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
 from tests.harness.stores.hooked_store import HookedStore

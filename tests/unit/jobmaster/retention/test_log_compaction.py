@@ -14,8 +14,8 @@ from milepost.protocol.codec.log_entries import LogEntry, Tombstone
 from milepost.protocol.manifest.upkeep.compaction import horizon
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.ids import SessionId
+from milepost.protocol.records.layout import manifest_key
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.layout import manifest_key
 from milepost.storage.log.manifest_log import ManifestLog
 from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
 from tests.harness.stores.hooked_store import HookedStore
