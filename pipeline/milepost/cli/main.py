@@ -79,12 +79,12 @@ class MilepostGroup(TyperGroup):
 
 def _usage_hint(error: UsageError) -> str:
     path = error.ctx.command_path if error.ctx is not None else "milepost"
-    told = f"`{path} --help` shows how it is used."
+    usage = f"`{path} --help` shows how it is used."
     if not isinstance(error, MissingParameter) or error.param is None or error.ctx is None:
-        return told
+        return usage
     there = [one.value for one in error.param.shell_complete(error.ctx, "")]
     more = f", and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
-    return f"there is {', '.join(there[:_NAMED])}{more}; {told}" if there else told
+    return f"there is {', '.join(there[:_NAMED])}{more}; {usage}" if there else usage
 
 
 _NAMED = 20

@@ -138,8 +138,8 @@ class _UseCase(cached_property[T]):
 
 
 def _heard(master: JobMaster, use_case: T) -> T:
-    told = master.aborted_epochs.heard(use_case)
-    return told if master.observers is None else master.observers.heard(told)
+    use_case = master.aborted_epochs.heard(use_case)
+    return use_case if master.observers is None else master.observers.heard(use_case)
 
 
 class JobMaster:

@@ -110,9 +110,9 @@ class LineageEvents:
             refusals: of the quality gate: sink, type and column of each. assertions: facets of the same, by sink.
         """
         facet = _pending_facet(event, CheckpointStatus.ABORTED, event.reason.value)
-        told = [f"sink {one['sink']}: {one['type']}({one['column'] or ''})" for one in refusals]
+        vetoes = [f"sink {one['sink']}: {one['type']}({one['column'] or ''})" for one in refusals]
         state = RunState.ABORT if event.reason in STOPPED else RunState.FAIL
-        about = {NAME: facet, "errorMessage": error_facet(event.reason, told)}
+        about = {NAME: facet, "errorMessage": error_facet(event.reason, vetoes)}
         outputs = [self._datasets.refused(sink, assertions[sink]) for sink in sorted(assertions)]
         return self._of_epoch(state, event.at_ms, EpochRun.of(event.pending), about, [], outputs)
 

@@ -79,11 +79,11 @@ def nominal_time(run: Run, trigger_time_ms: int) -> facets.RunFacet:
     return facets.nominal_time_run.NominalTimeRunFacet(run.logical_date or iso_ms(trigger_time_ms))
 
 
-def error_facet(reason: CheckpointFailureReason, told: list[str]) -> facets.RunFacet:
+def error_facet(reason: CheckpointFailureReason, more: list[str]) -> facets.RunFacet:
     """Return why an epoch was given up, in words of ours: an error's own may quote a row.
 
     Args:
-        told: what else may be said.
+        more: what else may be said.
     """
-    text = "; ".join([f"{reason.value}: {reason.meaning}", *told])
+    text = "; ".join([f"{reason.value}: {reason.meaning}", *more])
     return facets.error_message_run.ErrorMessageRunFacet(text, "PYTHON")

@@ -58,7 +58,7 @@ def copy_objects(copies: Iterable[Copy], copied: Copied = lambda size: None) -> 
             target key. CommitOutcomeUnknown, StoreUnavailable, EnvironmentUnusable: from the stores.
     """
     wanted = list(copies)
-    memory, disk, told = _Budget(BUDGET_BYTES), _Budget(DISK_BYTES), threading.Lock()
+    memory, disk, telling = _Budget(BUDGET_BYTES), _Budget(DISK_BYTES), threading.Lock()
 
     def run(one: Copy) -> None:
         _check_size(one.handle)
@@ -66,7 +66,7 @@ def copy_objects(copies: Iterable[Copy], copied: Copied = lambda size: None) -> 
         budget = memory if one.handle.size <= IN_MEMORY_BYTES else disk
         with budget.hold(one.handle.size), handle_file(one.source, one.handle) as body:
             _create_same(one.target, replace(one.handle, key=one.key), body)
-        with told:
+        with telling:
             copied(one.handle.size)
 
     with ThreadPoolExecutor(_WORKERS) as pool:

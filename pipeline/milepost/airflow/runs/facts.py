@@ -119,7 +119,7 @@ def _act(left: Left, failed: bool) -> tuple[str, int | None, str]:
         answer = left.get((APPROVAL, RETURN_VALUE))
         if isinstance(answer, Mapping) and REJECTED_BY in answer:
             return plan.what, about, f"{plan.subject}: rejected by {answer[REJECTED_BY]}"
-        told = "nothing to do" if plan.idle else "only planned"
-        return plan.what, about, f"{plan.subject}: {told}"
+        outcome = "nothing to do" if plan.idle else "only planned"
+        return plan.what, about, f"{plan.subject}: {outcome}"
     said = from_json(Done, done, f"what {ACT} left")
     return plan.what, about, "; ".join((f"{plan.subject}: {said.outcome.replace('_', ' ')}", *said.text))

@@ -60,8 +60,8 @@ def with_line(note: str | None, line: str) -> str:
     room = MAX_NOTE_CHARS - len(OURS) - (len(others) + 2 if others else 0)
     if room < 2:
         return others
-    told = line if len(line) <= room else f"{line[: room - 1]}…"
-    return f"{OURS}{told}\n\n{others}" if others else f"{OURS}{told}"
+    ours = line if len(line) <= room else f"{line[: room - 1]}…"
+    return f"{OURS}{ours}\n\n{others}" if others else f"{OURS}{ours}"
 
 
 def _line(session: Any, dag_run: DagRun, *, failed: bool) -> str:

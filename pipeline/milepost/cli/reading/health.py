@@ -70,14 +70,14 @@ def follow(look: Callable[[], Status], wait: Callable[[], None], output: Output)
         try:
             health = look()
         except StoreUnavailable as error:
-            told: object = error.message
-            if told != shown:
+            seen: object = error.message
+            if seen != shown:
                 output.note(" ".join(error.message.split()))
         else:
-            told = [fact for fact in facts(health) if fact[0] not in _PASSING], next_steps(health)
-            if told != shown:
+            seen = [fact for fact in facts(health) if fact[0] not in _PASSING], next_steps(health)
+            if seen != shown:
                 _show_again(health, output)
-        shown = told
+        shown = seen
         wait()
 
 
@@ -106,9 +106,9 @@ def show_health(health: Status, output: Output) -> None:
     """Print the verdict, a line for each fact, and the next steps last: those in one line each, to be copied."""
     word = health_word(health)
     output.text(output.paint(word, f"{word}: job {health.job}"))
-    told = facts(health)
-    names = max(len(name) for name, _ in told) + 2
-    for name, text in told:
+    lines = facts(health)
+    names = max(len(name) for name, _ in lines) + 2
+    for name, text in lines:
         output.paragraph(text, " " * (names + 2), f"  {name.ljust(names)}")
     for step in next_steps(health):
         output.text(f"next: {step}")
@@ -168,27 +168,27 @@ def _unread(health: Status) -> str:
 
 def _freshness(source: SourceHealth) -> str:
     """Return how old a source's input is, what of it is not counted on, and a path that names nothing."""
-    told = [f"newest object {show_time(source.newest_object)}"] if source.newest_object else []
-    told += [f"newest event time {show_time(source.newest_event_time)}"] if source.newest_event_time else []
-    told += [f"{counted(source.settling, 'object')} may still be written"] if source.settling else []
+    parts = [f"newest object {show_time(source.newest_object)}"] if source.newest_object else []
+    parts += [f"newest event time {show_time(source.newest_event_time)}"] if source.newest_event_time else []
+    parts += [f"{counted(source.settling, 'object')} may still be written"] if source.settling else []
     bad = source.bad_names
-    told += [f"{counted(bad.count, 'object')} left out for their names, such as {bad.first[0]}"] if bad.count else []
+    parts += [f"{counted(bad.count, 'object')} left out for their names, such as {bad.first[0]}"] if bad.count else []
     records = source.bad_records
     if records.total:
-        told += [f"{show_count(records.total)} records in its dead letters, {show_count(records.count)} of the head"]
-    told += ["idle: it holds no watermark back"] if source.idle else []
-    told += [f"remembered whole from {show_time(source.horizon)} on"] if source.horizon else []
-    told += [source.not_remembered or "", source.overdue or source.no_match or ""]
-    return ", ".join(filter(None, told)) or "nothing known"
+        parts += [f"{show_count(records.total)} records in its dead letters, {show_count(records.count)} of the head"]
+    parts += ["idle: it holds no watermark back"] if source.idle else []
+    parts += [f"remembered whole from {show_time(source.horizon)} on"] if source.horizon else []
+    parts += [source.not_remembered or "", source.overdue or source.no_match or ""]
+    return ", ".join(filter(None, parts)) or "nothing known"
 
 
 def _looked_up(source: StaticSourceHealth) -> str:
     """Return what the head's epoch looked rows up in, how old it is, and whether the next one will in the same."""
-    told = []
+    parts = []
     if (held := source.held) is not None:
-        told += [f"{counted(held.rows, 'row')} of {counted(len(held.objects), 'object')}"]
-        told += [f"the newest landed {show_time(held.newest_object)}"]
-        told += [f"copy of {show_bytes(held.copy_bytes)} with checkpoint {printable(held.copied_by)}"]
-    told += ["its path names other versions now: the next epoch reads them"] if source.changed else []
-    told += ["the next epoch is refused"] if source.refused else []
-    return ", ".join(told) or "nothing was looked up yet"
+        parts += [f"{counted(held.rows, 'row')} of {counted(len(held.objects), 'object')}"]
+        parts += [f"the newest landed {show_time(held.newest_object)}"]
+        parts += [f"copy of {show_bytes(held.copy_bytes)} with checkpoint {printable(held.copied_by)}"]
+    parts += ["its path names other versions now: the next epoch reads them"] if source.changed else []
+    parts += ["the next epoch is refused"] if source.refused else []
+    return ", ".join(parts) or "nothing was looked up yet"

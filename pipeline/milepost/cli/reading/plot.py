@@ -124,20 +124,20 @@ def _lines(figures: Sequence[EpochFigures], width: int) -> Iterator[Text]:
         yield from _titled("phases", [sum(one.values()) if one else None for one in grouped], _seconds)
         yield from _indented(stacked(grouped, parts, _PHASES_HEIGHT, column))
         yield from _indented([_legend(parts)])
-    for title, value, told in _CHARTS:
+    for title, value, as_text in _CHARTS:
         values = [value(one) for one in shown]
         if any(one is not None for one in values):
-            yield from _titled(title, values, told)
+            yield from _titled(title, values, as_text)
         if any(values):  # else none is above 0
             yield from _indented(columns(values, _HEIGHT, column, "cyan"))
 
 
-def _titled(title: str, values: Sequence[float | None], told: Callable[[Any], str]) -> Iterator[Text]:
+def _titled(title: str, values: Sequence[float | None], as_text: Callable[[Any], str]) -> Iterator[Text]:
     from rich.text import Text
 
     known = [value for value in values if value is not None]
     yield Text()
-    yield Text(f"{title}: {told(min(known))} to {told(max(known))}, last {told(known[-1])}", style="bold")
+    yield Text(f"{title}: {as_text(min(known))} to {as_text(max(known))}, last {as_text(known[-1])}", style="bold")
 
 
 def _indented(lines: Sequence[Text]) -> Iterator[Text]:

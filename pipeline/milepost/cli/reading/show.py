@@ -196,28 +196,28 @@ def _sink_row(report: CheckpointDetails, name: str, published: str) -> list[obje
 
 def _source_note(source: Any) -> str:
     """Return what of a source's input does not count as it stands; "" for nothing."""
-    told = [f"{show_count(source.ahead.rows)} rows too far ahead to move the watermark"] if source.ahead.rows else []
+    parts = [f"{show_count(source.ahead.rows)} rows too far ahead to move the watermark"] if source.ahead.rows else []
     if source.bad.records:
         objects = f", {counted(source.bad.objects, 'whole object')} among them" if source.bad.objects else ""
-        told += [f"{counted(source.bad.records, 'bad record')}{objects}, such as {source.bad.first[0].describe()}"]
-    told += [f"gone: {', '.join(source.missing)}"] if source.missing else []
-    told += [f"{count} {name.replace('_', ' ')}" for name, count in source.skipped.items() if count]
-    told += [
+        parts += [f"{counted(source.bad.records, 'bad record')}{objects}, such as {source.bad.first[0].describe()}"]
+    parts += [f"gone: {', '.join(source.missing)}"] if source.missing else []
+    parts += [f"{count} {name.replace('_', ' ')}" for name, count in source.skipped.items() if count]
+    parts += [
         f"{counted(count, 'large object')} read by one task: {why}"
         for why, count in (source.read.whole if source.read is not None else {}).items()
     ]
-    told += ["nothing had landed for longer than expect_every"] if source.overdue else []
-    told += ["idle: it holds no watermark back"] if source.idle else []
-    told += [f"remembered whole from {source.horizon} on"] if source.horizon else []
-    told += ["finished"] if source.finished else []
-    return ", ".join(told)
+    parts += ["nothing had landed for longer than expect_every"] if source.overdue else []
+    parts += ["idle: it holds no watermark back"] if source.idle else []
+    parts += [f"remembered whole from {source.horizon} on"] if source.horizon else []
+    parts += ["finished"] if source.finished else []
+    return ", ".join(parts)
 
 
 def _pinned(source: StaticSourceDetails) -> str:
     """Return the first object versions that were pinned."""
-    told = [f"{one.object} ({one.version})" for one in source.objects[:_PINNED]]
-    more = len(source.objects) - len(told)
-    return ", ".join(told + [f"and {more:,} more"] * (more > 0))
+    parts = [f"{one.object} ({one.version})" for one in source.objects[:_PINNED]]
+    more = len(source.objects) - len(parts)
+    return ", ".join(parts + [f"and {more:,} more"] * (more > 0))
 
 
 def _show_origin(report: CheckpointReport, output: Output) -> None:

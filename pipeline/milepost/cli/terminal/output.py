@@ -58,12 +58,12 @@ class Output:
     verbose: bool = False
     typed: str | None = None
 
-    def as_typed(self, told: T) -> T:
+    def as_typed(self, value: T) -> T:
         """Return a text, or a record or document of them, whose commands for this job name it as its user did.
 
         Its name alone may mean no file here.
         """
-        return cast("T", _each_text(told, self._text_as_typed))
+        return cast("T", _each_text(value, self._text_as_typed))
 
     def _text_as_typed(self, text: str) -> str:
         if self.typed is None or "milepost " not in text or self._own_command is None:
@@ -169,16 +169,16 @@ class Output:
         sys.stdout.flush()
 
 
-def _each_text(told: object, change: Callable[[str], str]) -> object:
-    if isinstance(told, str):
-        return change(told)
-    if isinstance(told, Mapping):
-        return {key: _each_text(value, change) for key, value in told.items()}
-    if isinstance(told, list | tuple):
-        return type(told)(_each_text(value, change) for value in told)
-    if is_dataclass(told) and not isinstance(told, type):
-        return replace(told, **{one.name: _each_text(getattr(told, one.name), change) for one in fields(told)})
-    return told
+def _each_text(value: object, change: Callable[[str], str]) -> object:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _each_text(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_each_text(item, change) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{one.name: _each_text(getattr(value, one.name), change) for one in fields(value)})
+    return value
 
 
 def _json(value: object) -> object:
@@ -220,11 +220,11 @@ def show_bytes(size: object) -> str:
 
 def show_rows(rows_in: object, rows_out: object, late_rows: object) -> str:
     """Return what an epoch took, gave and left out as late, as far as it is known."""
-    told = []
+    parts = []
     for figure, words in ((rows_in, " in"), (rows_out, " out"), (late_rows, None)):
         if isinstance(figure, int):
-            told.append(f"{figure:,} late" if words is None else f"{counted(figure, 'row')}{words}")
-    return ", ".join(told)
+            parts.append(f"{figure:,} late" if words is None else f"{counted(figure, 'row')}{words}")
+    return ", ".join(parts)
 
 
 def terminal_width() -> int:

@@ -58,5 +58,5 @@ def month_cost_text(month: MonthCost) -> str:
 def _parts(cost: EpochCost | MonthCost) -> str:
     """Return the parts that have a price."""
     parts = {name: getattr(cost, name, None) for name in ("requests", "transfer", "compute", "storage")}
-    told = [f"{name} {show_money(cost.currency, part)}" for name, part in parts.items() if part is not None]
-    return ", ".join(told) or "nothing has a price"
+    parts_text = [f"{name} {show_money(cost.currency, part)}" for name, part in parts.items() if part is not None]
+    return ", ".join(parts_text) or "nothing has a price"

@@ -143,8 +143,8 @@ def _extras() -> Iterator[Check]:
         missing = [name for name, version in versions.items() if version is None]
         found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
         ok = not missing or extra != "spark"
-        told = f"{', '.join(missing)} not installed; {install_command(extra)}" if missing else found
-        yield _check(f"extra {extra}", ok, told, warning=bool(missing))
+        detail = f"{', '.join(missing)} not installed; {install_command(extra)}" if missing else found
+        yield _check(f"extra {extra}", ok, detail, warning=bool(missing))
 
 
 def _version(name: str) -> str | None:

@@ -36,7 +36,7 @@ def show_graph(report: Mapping[str, Any], output: Output) -> None:
     """Print the nodes with what they give; then, where there are some, states and late rows."""
     nodes = report["nodes"]
     rows = [[node["uid"], node["kind"], node["level"], ", ".join(node["inputs"]), _output(node)] for node in nodes]
-    notes = ["; ".join(_told(node)) for node in nodes]
+    notes = ["; ".join(_remarks(node)) for node in nodes]
     output.table(["uid", "kind", "level", "inputs", "output"], rows, optional=("level",), notes=notes)
     states = list(_states(report))
     if states:
@@ -61,7 +61,7 @@ def _output(node: Mapping[str, Any]) -> str:
     return "looked up" if node["kind"] == "static" else str(node["output"])
 
 
-def _told(node: Mapping[str, Any]) -> Iterator[str]:
+def _remarks(node: Mapping[str, Any]) -> Iterator[str]:
     if node["key"]:
         yield f"key {', '.join(node['key'])}"
     if node["event_time"] is not None:

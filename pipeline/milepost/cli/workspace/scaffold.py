@@ -111,5 +111,5 @@ def write_job(name: str, root: Path, *, gated: bool, opened: bool) -> list[Path]
 
 
 def _gate_to_come() -> str:
-    told = f"A quality gate, once its extra is installed ({install_command('quality')}): remove these comment marks."
-    return f"# {told}\n" + "".join(f"# {line}\n" for line in _GATE.splitlines())
+    title = f"A quality gate, once its extra is installed ({install_command('quality')}): remove these comment marks."
+    return f"# {title}\n" + "".join(f"# {line}\n" for line in _GATE.splitlines())

@@ -186,8 +186,8 @@ def _checkpoints(ids: Sequence[int]) -> str:
             spans[-1].append(one)
         else:
             spans.append([one])
-    told = [str(span[0]) if len(span) == 1 else f"{span[0]} to {span[-1]}" for span in spans]
-    return f"checkpoint{'' if len(ids) == 1 else 's'} {', '.join(told)}"
+    texts = [str(span[0]) if len(span) == 1 else f"{span[0]} to {span[-1]}" for span in spans]
+    return f"checkpoint{'' if len(ids) == 1 else 's'} {', '.join(texts)}"
 
 
 def _text(document: BackfillDocument) -> Iterator[str]:

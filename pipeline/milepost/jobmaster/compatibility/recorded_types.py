@@ -28,7 +28,7 @@ def _recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:
     named += [recorded.field(name) for name in (f"sum({column})", f"sum({column}).low") if name in recorded.names]
     if not named:
         return pa.int64()
-    told = named[0]
-    scale = int((told.metadata or {}).get(SCALE, 0))
-    digits = EXACT_DIGITS if told.name.startswith("squares(") else 38
-    return pa.decimal128(digits, scale) if scale else told.type
+    best = named[0]
+    scale = int((best.metadata or {}).get(SCALE, 0))
+    digits = EXACT_DIGITS if best.name.startswith("squares(") else 38
+    return pa.decimal128(digits, scale) if scale else best.type

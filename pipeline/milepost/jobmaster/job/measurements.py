@@ -168,13 +168,13 @@ def gather_times(
     Raises what the store does.
     """
     left = task_times_of(context, pending, [(one.level, one.subtask) for one in acknowledgements if not one.measured])
-    return tuple(sorted((*left, *_told(acknowledgements)), key=lambda one: (one.level, one.subtask)))
+    return tuple(sorted((*left, *_measured_by(acknowledgements)), key=lambda one: (one.level, one.subtask)))
 
 
-def _told(answers: Iterable[SubtaskAnswer]) -> tuple[TaskTimes, ...]:
+def _measured_by(answers: Iterable[SubtaskAnswer]) -> tuple[TaskTimes, ...]:
     """Return what acknowledgements say that their attempts have measured."""
-    told = [one.measured for one in answers if isinstance(one, Acknowledgement) and one.measured]
-    return tuple(from_json(TaskTimes, one, "what a task measured") for one in told)
+    texts = [one.measured for one in answers if isinstance(one, Acknowledgement) and one.measured]
+    return tuple(from_json(TaskTimes, one, "what a task measured") for one in texts)
 
 
 def leave_times(context: JobContext, pending: PendingCheckpoint, answers: Iterable[SubtaskAnswer]) -> None:
@@ -188,7 +188,7 @@ def leave_times(context: JobContext, pending: PendingCheckpoint, answers: Iterab
         context.store.put(f"{directory}{attempts_prefix(one.level, one.subtask)}{one.attempt}{COMPLETE}", encode(one))
 
     try:
-        at_once(context.store, put, _told(answers))
+        at_once(context.store, put, _measured_by(answers))
     except CheckpointError as error:
         _LOG.info("checkpoint %s: what its tasks measured was not left: %s", pending.checkpoint_id, error.message)
 

@@ -37,8 +37,8 @@ def _family(metric: Metric, samples: Iterable[Sample]) -> Iterator[str]:
 
 
 def _escaped(text: str, *, quoted: bool = True) -> str:
-    told = text.replace("\\", "\\\\").replace("\n", "\\n")
-    return told.replace('"', '\\"') if quoted else told
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return escaped.replace('"', '\\"') if quoted else escaped
 
 
 def _number(value: float) -> str:

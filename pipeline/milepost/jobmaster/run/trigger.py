@@ -69,8 +69,10 @@ class _LeftBehind:
     published: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        told = f"; sinks that had yet to follow the live timeline: {', '.join(self.followed)}" if self.followed else ""
-        return told + (f"; published {', '.join(self.published)}, which had waited" if self.published else "")
+        followed = (
+            f"; sinks that had yet to follow the live timeline: {', '.join(self.followed)}" if self.followed else ""
+        )
+        return followed + (f"; published {', '.join(self.published)}, which had waited" if self.published else "")
 
 
 class Trigger:

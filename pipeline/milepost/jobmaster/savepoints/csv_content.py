@@ -71,6 +71,6 @@ class CsvContent:
     def _wait_for_turn(self) -> None:
         with self._turn:
             while self._ahead >= BLOCKS_AHEAD and not self._ended:
-                told = self._turn.wait(PATIENCE_S if self._is_asked else None)
-                if not told and self._is_asked:
+                notified = self._turn.wait(PATIENCE_S if self._is_asked else None)
+                if not notified and self._is_asked:
                     return

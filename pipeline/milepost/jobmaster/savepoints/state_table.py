@@ -74,7 +74,7 @@ def _read_table(
             types = {field.name: field.type for field in found}
             wanted = {field.name: field.type for field in expected}
             if types != wanted or len(found) != len(wanted):
-                raise _unfit(operator, file, _told_differences(types, wanted) or "a column occurs twice")
+                raise _unfit(operator, file, _differences(types, wanted) or "a column occurs twice")
             rows = SpilledRows(expected, (piece.select(expected.names).cast(expected) for piece in pieces))
     if not rows.num_rows:
         raise _unfit(operator, file, "it has no rows")
@@ -84,7 +84,7 @@ def _read_table(
     return operator, rows
 
 
-def _told_differences(types: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataType]) -> str:
+def _differences(types: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataType]) -> str:
     wrong = sorted(name for name in {*types, *wanted} if types.get(name) != wanted.get(name))
     return ", ".join(f"{one}: {types.get(one, 'absent')}, expected {wanted.get(one, 'absent')}" for one in wrong)
 

@@ -77,8 +77,8 @@ def decode_event(body: bytes, what: str = "manifest entry") -> LoggedEvent | Tom
     if body.startswith(b"["):
         return _decode_tombstone(load_row(TOMBSTONE_FORMAT, body, what), what)
     value = load_document(FORMAT, body, what)
-    told = {name: value[name] for name in ("event", "version") if name in value}
-    return from_json(LoggedEvent, restored(told), what)
+    beginning = {name: value[name] for name in ("event", "version") if name in value}
+    return from_json(LoggedEvent, restored(beginning), what)
 
 
 def decode_event_at_beginning(begin: bytes, version: int, what: str = "manifest entry") -> LoggedEvent | None:

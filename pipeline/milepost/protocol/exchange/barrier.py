@@ -56,8 +56,8 @@ class SubtaskIdentity:
         """
         unusable = isinstance(error, EnvironmentUnusable)
         reason = CheckpointFailureReason.ENVIRONMENT_UNUSABLE if unusable else otherwise
-        told = error.message if error.message.startswith((f"{who}: ", f"{who} ")) else f"{who}: {error.message}"
-        decline = self.decline(reason, told)
+        detail = error.message if error.message.startswith((f"{who}: ", f"{who} ")) else f"{who}: {error.message}"
+        decline = self.decline(reason, detail)
         return replace(decline, payload={"hint": error.hint}) if error.hint else decline
 
     def decline_for_stored(self, error: CheckpointError, who: str) -> Decline:

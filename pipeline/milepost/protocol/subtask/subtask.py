@@ -289,5 +289,5 @@ def _cancelled(checkpoint_id: CheckpointId, why: str, *, cleanup: bool = True) -
 
 def _notify(checkpoint_id: CheckpointId, what: Notification, running: bool) -> Commands:
     """The operators only while they run, the local state always."""
-    told = NotifyState(checkpoint_id, what)
-    return (NotifyOperators(checkpoint_id, what), told) if running else (told,)
+    notify_state = NotifyState(checkpoint_id, what)
+    return (NotifyOperators(checkpoint_id, what), notify_state) if running else (notify_state,)

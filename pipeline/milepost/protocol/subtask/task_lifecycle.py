@@ -158,10 +158,10 @@ class TaskLifecycle:
 
         Complete first, then subsumed.
         """
-        told = self.notify_complete(completed)
+        completion = self.notify_complete(completed)
         if subsumed == NO_CHECKPOINT:
-            return told
-        return (*told, *self.coordinator.notify_subsumed(subsumed, running=self.running))
+            return completion
+        return (*completion, *self.coordinator.notify_subsumed(subsumed, running=self.running))
 
     def notify(self, what: Notifications) -> Commands:
         """Everything that became of other checkpoints.

@@ -65,8 +65,8 @@ def spark_answers(session: SparkSession, plan: EpochPlan, levels: EpochLevels) -
         if known is not None and known.asked == key:
             answers[output.node.uid] = known
         else:
-            told = [text for one, schema in asked for text in _answers(session, one, schema, pinned_rows(schema))]
-            answers[output.node.uid] = SparkAnswers(_digest(told), key)
+            texts = [text for one, schema in asked for text in _answers(session, one, schema, pinned_rows(schema))]
+            answers[output.node.uid] = SparkAnswers(_digest(texts), key)
     check_answers(plan.spec.name, {uid: plan.recorded_answers.get(uid, {}) for uid in plan.states}, answers)
     return answers
 

@@ -96,7 +96,7 @@ def graph_picture(report: Mapping[str, Any]) -> str:
         },
     )
     SubElement(svg, "title", {"id": "milepost-graph-title"}).text = _plain(f"The graph of job {report['job']}")
-    SubElement(svg, "desc", {"id": "milepost-graph-desc"}).text = _plain(" ".join(_told(report)))
+    SubElement(svg, "desc", {"id": "milepost-graph-desc"}).text = _plain(" ".join(_sentences(report)))
     SubElement(svg, "style").text = STYLE
     SubElement(svg, "rect", {"class": "ground", "width": str(width), "height": str(height), "rx": "6"})
     drawing = SubElement(svg, "g", {"transform": f"translate({MARGIN} {MARGIN})"})
@@ -141,7 +141,7 @@ def _lost(node: Mapping[str, Any]) -> list[str]:
     return ["late rows"] if lost and len(lost) == len(node["late"]) else lost
 
 
-def _told(report: Mapping[str, Any]) -> Iterator[str]:
+def _sentences(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the graph in sentences."""
     for node in report["nodes"]:
         reads = f" reads {', '.join(node['inputs'])}" if node["inputs"] else ""

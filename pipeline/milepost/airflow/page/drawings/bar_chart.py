@@ -22,12 +22,12 @@ class Bar:
 
     Attributes:
         parts: class of each part -> its value, from the ground up; {}: the figure is not known.
-        told: for who points at it. href: where it leads.
+        tooltip: for who points at it. href: where it leads.
     """
 
     name: str
     parts: Mapping[str, float]
-    told: str
+    tooltip: str
     href: str
 
     @property
@@ -104,7 +104,7 @@ def _draw_grid(svg: Element, labels: Sequence[str], left: float, top: float) -> 
 def _draw_bar(svg: Element, bar: Bar, place: tuple[float, float], top: float) -> None:
     x, step = place
     link = SubElement(svg, "a", {"href": bar.href, "tabindex": "-1"})
-    SubElement(link, "title").text = bar.told
+    SubElement(link, "title").text = bar.tooltip
     column = {"class": "column", "x": f"{x:.2f}", "y": str(_TOP), "width": f"{step:.2f}"}
     SubElement(link, "rect", {**column, "height": f"{HEIGHT - _TOP - _BOTTOM}"})
     gap = min(2.0, step * 0.2)

@@ -112,7 +112,7 @@ def timeline_graph(history: TimelineHistory, address: Callable[[int], str]) -> s
     attributes = {"class": "timelines", "role": "group", "aria-labelledby": "timelines-title timelines-desc"}
     svg = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "height": str(height), **attributes})
     SubElement(svg, "title", {"id": "timelines-title"}).text = "Timelines and their checkpoints"
-    SubElement(svg, "desc", {"id": "timelines-desc"}).text = " ".join(_told(history, lanes))
+    SubElement(svg, "desc", {"id": "timelines-desc"}).text = " ".join(_sentences(history, lanes))
     for lane, name in enumerate(lanes):
         _draw_name(svg, name, history.role(name), TOP + lane * lane_height)
     stretched = {"viewBox": f"0 0 {PLANE} {height}", "preserveAspectRatio": "none"}
@@ -225,9 +225,9 @@ def _draw_dot(svg: Element, dot: Dot, address: Callable[[int], str], number: str
     """Args: number: the class of its number; None: it is not written out."""
     report = dot.report
     link = SubElement(svg, "a", {"href": address(report.checkpoint_id), "tabindex": "-1"})
-    told = f"checkpoint {report.checkpoint_id}, {report.status}, timeline {report.timeline}"
-    told += "" if report.live or not dot.completed else ", not live"
-    SubElement(link, "title").text = f"{told}, {str(report.trigger_time or '')[:19].replace('T', ' ')}".rstrip(", ")
+    title = f"checkpoint {report.checkpoint_id}, {report.status}, timeline {report.timeline}"
+    title += "" if report.live or not dot.completed else ", not live"
+    SubElement(link, "title").text = f"{title}, {str(report.trigger_time or '')[:19].replace('T', ' ')}".rstrip(", ")
     _draw_shape(link, dot.css, dot.share, dot.y)
     if number is not None:
         label = SubElement(link, "text", {"class": number, "x": dot.share, "y": str(dot.y + 18)})
@@ -264,7 +264,7 @@ def _draw_legend(svg: Element, y: int) -> None:
         SubElement(svg, "text", {"class": "legend", "x": str(x + 12), "y": str(y)}).text = words
 
 
-def _told(history: TimelineHistory, lanes: Iterable[str]) -> Iterator[str]:
+def _sentences(history: TimelineHistory, lanes: Iterable[str]) -> Iterator[str]:
     """Yield the picture in sentences."""
     for name in lanes:
         own = sorted(one.checkpoint_id for one in history.checkpoints if one.timeline == name)

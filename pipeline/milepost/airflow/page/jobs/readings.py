@@ -88,7 +88,7 @@ class Readings:
         with self._lock:
             readings = [self._begin(job) for job in jobs]
         wait([reading.running for reading in readings], timeout=LIMIT_S)
-        return [self._told(reading) for reading in readings]
+        return [self._answer_of(reading) for reading in readings]
 
     def ask(self, job: DagJob, ask: Callable[[JobMaster], T]) -> Callable[[], T]:
         """Begin to ask something of a job; return what waits for the answer, for `LIMIT_S` from now on at most.
@@ -126,18 +126,18 @@ class Readings:
         self._under_way[key] = reading
         return reading
 
-    def _told(self, reading: Reading) -> Reading:
+    def _answer_of(self, reading: Reading) -> Reading:
         """Return a reading as it is now: its thread may go on filling in the one that it has."""
-        told = replace(reading)
+        answer = replace(reading)
         if not reading.running.done():
-            late = "its store" if told.state is None else "its sources"
-            told.problem = f"No answer of {late} within {LIMIT_S:g} s."
+            late = "its store" if answer.state is None else "its sources"
+            answer.problem = f"No answer of {late} within {LIMIT_S:g} s."
         elif reading.error is not None:
-            told.problem = reading.error.message
+            answer.problem = reading.error.message
         elif (error := reading.running.exception()) is not None:
             log.error("job %s could not be read", reading.job.loaded.spec.name, exc_info=error)
-            told.problem = f"An unexpected error, {type(error).__name__}: the API server's log has it."
-        return told
+            answer.problem = f"An unexpected error, {type(error).__name__}: the API server's log has it."
+        return answer
 
 
 def _storage_of(job: DagJob) -> StoreConfig | None:

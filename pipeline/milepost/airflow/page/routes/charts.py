@@ -87,11 +87,11 @@ def _plain(value: object) -> dict[str, float]:
 
 def _bar(at: JobPage, figures: EpochFigures, parts: Mapping[str, float], in_words: Callable[[float], str]) -> Bar:
     name = moment(figures.trigger_time)[5:16] or f"epoch {figures.epoch}"
-    told = f"checkpoint {figures.checkpoint_id}, {moment(figures.trigger_time)}: "
-    told += in_words(sum(parts.values())) if parts else "not known"
+    tooltip = f"checkpoint {figures.checkpoint_id}, {moment(figures.trigger_time)}: "
+    tooltip += in_words(sum(parts.values())) if parts else "not known"
     if len(parts) > 1:
-        told += " (" + ", ".join(f"{group} {in_words(ms)}" for group, ms in parts.items() if ms) + ")"
-    return Bar(name, parts, told, at.url("checkpoints", figures.checkpoint_id))
+        tooltip += " (" + ", ".join(f"{group} {in_words(ms)}" for group, ms in parts.items() if ms) + ")"
+    return Bar(name, parts, tooltip, at.url("checkpoints", figures.checkpoint_id))
 
 
 def _money(series: Sequence[EpochFigures], value: float) -> str:

@@ -33,7 +33,7 @@ class UnfinishedBackfill:
 
 def unfinished_backfills(context: JobContext, state: ManifestState) -> tuple[UnfinishedBackfill, ...]:
     """Return the open forks that backfills have left, and what to do about each."""
-    told = []
+    unfinished = []
     for fork, _ in forks_of_backfills(context, state):
         assert fork.parent is not None, "a fork has one"
         leader, point = fork.leader, int(fork.parent[1])
@@ -50,7 +50,7 @@ def unfinished_backfills(context: JobContext, state: ManifestState) -> tuple[Unf
             else f"{forked}, is not finished: milepost backfill {job} --from-checkpoint {point}, with the options it "
             f"was begun with, goes on with it; milepost backfill {job} --dispose gives it up"
         )
-        told.append(
+        unfinished.append(
             UnfinishedBackfill(
                 fork=fork.timeline_id,
                 fork_point=point,
@@ -61,7 +61,7 @@ def unfinished_backfills(context: JobContext, state: ManifestState) -> tuple[Unf
                 next_step=step,
             )
         )
-    return tuple(told)
+    return tuple(unfinished)
 
 
 def forks_of_backfills(context: JobContext, state: ManifestState) -> list[tuple[Timeline, str]]:

@@ -184,9 +184,9 @@ def _by_key(
     for rows in ordered_rows(pieces(), key, newest):
         standings = [rows.column(name).to_numpy() for name in names]
         live = [standing == _LIVE for standing in standings]
-        told = np.ones(rows.num_rows, dtype=np.bool_) if len(sides) == 1 else ~np.logical_and.reduce(live)
+        differ = np.ones(rows.num_rows, dtype=np.bool_) if len(sides) == 1 else ~np.logical_and.reduce(live)
         plain = rows.drop_columns([_AGE, *names])
-        yield [plain.filter(pa.array(one & told)) for one in live]
+        yield [plain.filter(pa.array(one & differ)) for one in live]
 
 
 class _ChangedKeys:

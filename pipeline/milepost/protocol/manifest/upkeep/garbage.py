@@ -227,9 +227,9 @@ def _worked_off(
         ProtocolViolation: a list may not be worked on yet, or has not so many keys.
     """
     known = {one.sha256: one for one in state.garbage_lists}
-    told = {one.sha256: one for one in progress if one.sha256 in known and one.done > known[one.sha256].done}
-    early = told.keys() - {one.sha256 for one in due}
-    long = [one for one in told.values() if one.done > known[one.sha256].count]
+    advanced = {one.sha256: one for one in progress if one.sha256 in known and one.done > known[one.sha256].done}
+    early = advanced.keys() - {one.sha256 for one in due}
+    long = [one for one in advanced.values() if one.done > known[one.sha256].count]
     if early or long:
         raise ProtocolViolation(
             f"job {state.job}: deletion by lists {sorted(early)} refused: expected lists that are due, and no more than"
@@ -238,9 +238,11 @@ def _worked_off(
     listed = {entry.prefix for entry in state.garbage}
     failed = tuple(
         Garbage(key, known[one.sha256].since_version, known[one.sha256].since_ms)
-        for one in told.values()
+        for one in advanced.values()
         for key in one.failed
         if key not in listed
     )
-    moved = [replace(one, done=told[one.sha256].done) if one.sha256 in told else one for one in state.garbage_lists]
+    moved = [
+        replace(one, done=advanced[one.sha256].done) if one.sha256 in advanced else one for one in state.garbage_lists
+    ]
     return tuple(one for one in moved if one.done < one.count), failed
