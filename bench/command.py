@@ -148,7 +148,7 @@ def _measure_parts(
             say(f"{part.name}: measured already")
             continue
         say(f"{part.name}: begins")
-        record = results.measure(part.name, partial(_told, part, options.folder.resolve(), say))
+        record = results.measure(part.name, partial(_record_of, part, options.folder.resolve(), say))
         failed |= "failed" in record
         if record.get("changed_keys"):
             print(table(record), flush=True)
@@ -157,7 +157,7 @@ def _measure_parts(
     return int(failed)
 
 
-def _told(part: Part, folder: Path, say: Say) -> Record:
+def _record_of(part: Part, folder: Path, say: Say) -> Record:
     """A part's record; of one that a system spoils, its failure in one line."""
     try:
         return part.measure(folder, say)

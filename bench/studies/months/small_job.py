@@ -78,7 +78,7 @@ def _months_of(format_: str, epochs: int, folder: Path, say: Say) -> dict[str, A
 
 @contextmanager
 def small_job(format_: str, folder: Path, *, shortened: bool = True) -> Iterator[SmallJob]:
-    """The job, with what it needs. Args: shortened: grace, and what a table's log keeps, are, as its epochs are."""
+    """A job with what it needs. Args: shortened: so are grace and what a table's log keeps, as its epochs are."""
     folder.mkdir(parents=True)
     with ExitStack() as stack:
         database = None
