@@ -93,6 +93,10 @@ class WideOutputStage:
             yield from self.output.run(attempt, items)
 
 
+Task = Callable[[Batches], Batches]
+"""What Spark's workers run; it is pickled for them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """What Spark runs in one Python function, and what it does with the rows before.
@@ -103,7 +107,7 @@ class Stage:
             with its own. expressions, columns: the projection of those rows, as of `project`; None: there is none.
     """
 
-    task: Callable[[Batches], Batches]
+    task: Task
     rows: StructType
     receivers: int | None = None
     expressions: tuple[SqlExpression, ...] = ()

@@ -19,17 +19,17 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from milepost.protocol.records.disks import disk_refusal
-from milepost.spark.driver.epoch_graph import Stage, epoch_frame
+from milepost.spark.driver.epoch_graph import Stage, Task, epoch_frame
 from milepost.spark.task.epoch_tasks import Batches
 from milepost.spark.worker.spark_task import spark_task
 
 _PLACE = "milepost.tasks"
-"""Property of a job: the folder in which what its tasks do lies, a file of each stage."""
+"""Local property of a Spark job: the folder with what its tasks do, a file for each stage."""
 
 
 @dataclass(frozen=True, slots=True)
-class TaskOfFile:
-    """Does what the file of its stage says."""
+class StoredTask:
+    """Runs the task that lies in the file of its stage."""
 
     stage: int
 
@@ -41,7 +41,7 @@ class TaskOfFile:
 
 
 class KeptFrame:
-    """The last frame that was made in a session."""
+    """The last frame that was made in a session, for epochs whose stages differ in their tasks alone."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -54,28 +54,33 @@ class KeptFrame:
 
         Raises: EnvironmentUnusable: the disk is full.
         """
-        same = [replace(stage, task=TaskOfFile(number)) for number, stage in enumerate(stages)]
+        same = [replace(stage, task=StoredTask(number)) for number, stage in enumerate(stages)]
         if self._frame is None or self._of != (subtasks, same):
             self._frame, self._of = epoch_frame(self._session, subtasks, same), (subtasks, same)
         context = self._session.sparkContext
-        with ExitStack() as opened:
-            try:
-                folder = opened.enter_context(
-                    TemporaryDirectory(prefix="tasks-", dir=context._temp_dir, ignore_cleanup_errors=True)
-                )
-                for number, stage in enumerate(stages):
-                    _file(folder, number).write_bytes(CloudPickleSerializer().dumps(stage.task))
-            except OSError as error:
-                raise disk_refusal(
-                    context._temp_dir,
-                    "take what the tasks of an epoch do",
-                    error,
-                    elsewhere="name a folder on another disk: `spark.local.dir` below `spark.conf`",
-                    now_true="Nothing was run.",
-                ) from error
+        with _stored([stage.task for stage in stages], context._temp_dir) as folder:
             context.setLocalProperty(_PLACE, folder)
             # Run under its own name, the frame would give the rows again that it exchanged the last time.
             yield self._frame.alias("epoch")
+
+
+@contextmanager
+def _stored(tasks: Sequence[Task], parent: str) -> Iterator[str]:
+    """Give a folder that has the tasks of each stage in a file while the block lasts. Raises: EnvironmentUnusable."""
+    with ExitStack() as opened:
+        try:
+            folder = opened.enter_context(TemporaryDirectory(prefix="tasks-", dir=parent, ignore_cleanup_errors=True))
+            for number, task in enumerate(tasks):
+                _file(folder, number).write_bytes(CloudPickleSerializer().dumps(task))
+        except OSError as error:
+            raise disk_refusal(
+                parent,
+                "take what the tasks of an epoch do",
+                error,
+                elsewhere="name a folder on another disk: `spark.local.dir` below `spark.conf`",
+                now_true="Nothing was run.",
+            ) from error
+        yield folder
 
 
 def _file(folder: str, stage: int) -> Path:

@@ -18,8 +18,8 @@ from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import FencingToken
 
 SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
-"""What a Spark job raises: the first from both kinds of session, the others from one in this process only, whose JVM
-may have gone."""
+"""What a Spark job raises: the first from both kinds of session, the others from one of this process, whose JVM may
+have gone."""
 
 
 class Engine(Protocol):
@@ -33,7 +33,7 @@ class Engine(Protocol):
 
     @property
     def is_own(self) -> bool:
-        """Whether its tasks run in the Python of this process, and what that has."""
+        """Whether it is `local[N]` of this process: then its workers have this Python, and what that has."""
 
     @property
     def is_here(self) -> bool:
