@@ -18,7 +18,7 @@ from milepost.jobmaster.job.table_contents import unasked_tables
 from milepost.jobmaster.retention.dropped_sinks import DroppedSink, ListedTable, dropped_sinks
 from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.jobmaster.retention.job_tables import job_tables
-from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare, share_of
+from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare, retained_chain, share_of
 from milepost.jobmaster.retention.vetoes import is_expired
 from milepost.protocol.codec.log_entries import aborted_by, completion_of
 from milepost.protocol.manifest.upkeep.pins import without_overdue
@@ -198,7 +198,7 @@ class _Roots:
     def walk_checkpoint(self, checkpoint: CompletedCheckpoint) -> None:
         """Read a retained checkpoint's metadata and follow each reference in it."""
         name = f"checkpoint {checkpoint.checkpoint_id}"
-        top = (f"manifest version {self._state.version}", f"retained {name}")
+        top = retained_chain(self._state, checkpoint.checkpoint_id)
         self.add(checkpoint.metadata, top)
         try:
             metadata = self._context.metadata(checkpoint)
