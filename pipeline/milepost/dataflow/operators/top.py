@@ -39,6 +39,7 @@ from milepost.dataflow.operators.rows.columns import (
     group_rows,
     key_columns,
     number_keys,
+    places_in_groups,
     plain_schema,
     with_plain_keys,
 )
@@ -177,8 +178,7 @@ class TopByKey:
         order, _, before = self._places(state_rows.select(self.input_schema.names), owners, weights)
         shown = np.clip(self.n - before, 0, weights[order])
         positions = np.repeat(order, shown)
-        within = np.arange(len(positions)) - np.repeat(np.cumsum(shown) - shown, shown)
-        ranks = pa.array(np.repeat(before, shown) + within + 1).cast(RANK)
+        ranks = pa.array(np.repeat(before, shown) + places_in_groups(shown) + 1).cast(RANK)
         return state_rows.take(pa.array(positions)).append_column(self.rank, ranks), owners[positions]
 
     def _places(self, rows: pa.Table, owners: Ints, weights: Ints) -> tuple[Ints, Bools, Ints]:

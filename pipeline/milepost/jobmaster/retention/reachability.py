@@ -18,7 +18,7 @@ from milepost.jobmaster.job.table_contents import unasked_tables
 from milepost.jobmaster.retention.dropped_sinks import DroppedSink, ListedTable, dropped_sinks
 from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.jobmaster.retention.job_tables import job_tables
-from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare, retained_chain, share_of
+from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare, retained_chain
 from milepost.jobmaster.retention.vetoes import is_expired
 from milepost.protocol.codec.log_entries import aborted_by, completion_of
 from milepost.protocol.manifest.upkeep.pins import without_overdue
@@ -205,7 +205,7 @@ class _Roots:
         except StateCorrupt as error:
             self.faults.append(f"{name}: {error.message}")
             return
-        self.shares[checkpoint.checkpoint_id] = share_of(metadata)
+        self.shares[checkpoint.checkpoint_id] = metadata.tables
         chain = (*top, checkpoint.metadata.key)
         handles = metadata.handles()
         for handle in handles:

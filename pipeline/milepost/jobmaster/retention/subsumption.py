@@ -19,7 +19,6 @@ from milepost.jobmaster.retention.job_tables import find_job_tables
 from milepost.jobmaster.retention.left_tables import records_of_left_tables
 from milepost.jobmaster.retention.log_compaction import compact_some, record_backlog
 from milepost.jobmaster.retention.table_pruning import is_look_due
-from milepost.jobmaster.retention.table_references import share_of
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed
 from milepost.protocol.manifest.transaction.requests import (
@@ -192,7 +191,7 @@ def _plan(
         tables = find_tables(state)
         if in_force_only and not all(table.in_force for table in tables):
             return None
-        shares = [share_of(needed[item.checkpoint_id]) for item in kept]
+        shares = [needed[item.checkpoint_id].tables for item in kept]
         carried = records_of_left_tables(context, state, shares, tables)
     except CheckpointError as error:
         _LOG.warning("no checkpoint is dropped now: what a table carries that was left is unknown: %s", error.message)

@@ -22,7 +22,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.dropped_sinks import DroppedFiles, DroppedSink, ListedTable, dropped_sinks
 from milepost.jobmaster.retention.job_tables import forget_table, job_tables
 from milepost.jobmaster.retention.left_tables import empty, is_needed
-from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, share_of
+from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import SINKS_PREFIX
@@ -91,7 +91,7 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
     try:
         listed: list[ListedTable] = [*_dropped(context), *_tables(context, silent)]
         state = context.head().state
-        shares = {one.checkpoint_id: share_of(context.metadata(one)) for one in state.checkpoints} if listed else {}
+        shares = {one.checkpoint_id: context.metadata(one).tables for one in state.checkpoints} if listed else {}
     except CheckpointError as error:
         _LOG.warning("no table is pruned now: %s", error.message)
         return 0

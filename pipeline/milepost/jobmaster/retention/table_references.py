@@ -14,7 +14,6 @@ from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.contents import TableContents, identity_of
 from milepost.dataflow.sinks.records.marks import Mark
 from milepost.dataflow.sinks.records.table_keys import staged_by
-from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.job_tables import JobTable
 from milepost.protocol.records.ids import CheckpointId
@@ -36,12 +35,7 @@ class TableReference:
 
 
 TableShare = Mapping[str, TableContents]
-"""What one retained checkpoint says of the sinks' tables, by sink."""
-
-
-def share_of(metadata: CheckpointMetadata) -> TableShare:
-    """Return it without what else the metadata holds, which may be much."""
-    return metadata.tables
+"""What one retained checkpoint says of the sinks' tables, by sink: the `tables` of its metadata, without the rest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from milepost.state.layers.exact_keys import common_keys, same_keys
 from milepost.state.layers.key_groups import Hashes, Ints
-from milepost.state.layers.layer import Bools, KeySpec, Layer, match
+from milepost.state.layers.layer import Bools, KeySpec, Layer, match, positions_of
 from milepost.state.layers.take import Hits, take
 from milepost.state.statistics.row_statistics import Times
 
@@ -119,7 +119,7 @@ class _Ranges:
         starts = np.searchsorted(layer.hashes, self.begins, side="left")
         counts = np.searchsorted(layer.hashes, self.begins | _LOWER, side="right") - starts
         number = np.repeat(np.arange(len(counts)), counts)
-        rows = np.arange(len(number)) - np.repeat(np.cumsum(counts) - counts, counts) + starts[number]
+        rows = positions_of(starts, counts)
         owners = self.first[number]
         same = same_keys(self.wanted, owners, layer.stored, rows, self.routing_key)
         unsure = np.flatnonzero(~same & self.crowded[number])

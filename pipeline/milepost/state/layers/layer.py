@@ -214,9 +214,16 @@ def match(layer: Layer, hashes: Hashes, wanted: pa.Table, keys: KeySpec, rows: I
 def _all_of(begins: Ints, counts: Ints) -> Ints:
     """Return the positions of all rows of some runs, each run once."""
     begins, at = np.unique(begins, return_index=True)
-    counts = counts[at]
-    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(begins, counts) + within
+    return positions_of(begins, counts[at])
+
+
+def positions_of(begins: Ints, counts: Ints) -> Ints:
+    """Return the positions of all rows of some runs, one run after another.
+
+    >>> positions_of(np.array([5, 0]), np.array([2, 1])).tolist()
+    [5, 6, 0]
+    """
+    return np.arange(int(counts.sum())) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
 
 
 def not_hidden(newer: Sequence[Layer], layer: Layer, rows: Ints, keys: KeySpec) -> Ints:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from milepost.dataflow.operators.aggregation.accumulators import Argument, Grouped, typed_by
 from milepost.dataflow.operators.contract import Bools, Ints
+from milepost.dataflow.operators.rows.columns import places_in_groups
 from milepost.protocol.records.state_columns import SCALE
 
 Floats = npt.NDArray[np.float64]
@@ -198,8 +199,7 @@ def _stored_form(limbs: Ints) -> pa.Array:
 
 def _positions(lengths: Ints) -> tuple[Ints, Ints]:
     """Return of each word the number that it is of, and its place there."""
-    of = np.repeat(np.arange(len(lengths)), lengths)
-    return of, np.arange(len(of)) - (np.cumsum(lengths) - lengths)[of]
+    return np.repeat(np.arange(len(lengths)), lengths), places_in_groups(lengths)
 
 
 def _one_chunk(values: pa.ChunkedArray) -> pa.Array:

@@ -112,6 +112,15 @@ def first_of_each(codes: Ints, count: int) -> Ints:
     return first
 
 
+def places_in_groups(counts: Ints) -> Ints:
+    """Return the place of each item in its group, from 0, for groups of so many that follow one another.
+
+    >>> places_in_groups(np.array([2, 0, 3])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
 def number_keys(keys: pa.Table) -> tuple[Ints, pa.Table]:
     """Return the number of each row's key, as `group_rows` gives it, and each key once, by its number."""
     codes, count = group_rows(keys)

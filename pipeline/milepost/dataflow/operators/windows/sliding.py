@@ -38,6 +38,7 @@ from milepost.dataflow.operators.rows.columns import (
     group_rows,
     key_columns,
     number_keys,
+    places_in_groups,
 )
 from milepost.dataflow.operators.windows.pane_values import PaneValues
 from milepost.dataflow.operators.windows.window import StateTables
@@ -186,7 +187,7 @@ class SlidingWindowByKey:
     def _merged(self, panes: Panes, wanted: Wanted, only: Ends | None) -> pa.Table:
         counts = wanted.counts
         pane = np.repeat(np.arange(len(counts)), counts)
-        ends = wanted.first[pane] + _places(counts)
+        ends = wanted.first[pane] + places_in_groups(counts)
         moments = np.unique(ends)
         windows = panes.owners[pane] * len(moments) + np.searchsorted(moments, ends)
         if only is not None:
@@ -254,7 +255,7 @@ class Wanted:
     def of(self, owners: Ints) -> Ends:
         """Return them one by one, by the number of each pane's key."""
         counts = self.counts
-        return Ends(np.repeat(owners, counts), np.repeat(self.first, counts) + _places(counts))
+        return Ends(np.repeat(owners, counts), np.repeat(self.first, counts) + places_in_groups(counts))
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -336,12 +337,3 @@ class SlidingRun:
         every = Panes.of(found.take(operator.state_schema.names), found.owners, values)
         until = Wanted(operator.first_ends(every), np.minimum(operator.last_ends(every), wanted.ends[1]))
         return operator.merged(every, until, only=wanted.of(owners))
-
-
-def _places(counts: Ints) -> Ints:
-    """Return the place of each item in its group, from 0.
-
-    >>> _places(np.array([2, 0, 3])).tolist()
-    [0, 1, 0, 1, 2]
-    """
-    return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -59,7 +59,7 @@ class JsonLinesReader:
         try:
             for batch in self._batches(content, self._declared.in_file, first=part.start == 0):
                 rows += batch.num_rows
-                unseen = {name for name in unseen if batch[name].null_count == batch.num_rows}
+                unseen = _all_null(batch, unseen)
                 if batch.num_rows:
                     yield self._declared.in_path.append(batch, values)
         except (*DATA_ERRORS, UnicodeDecodeError) as error:
@@ -89,7 +89,7 @@ class JsonLinesReader:
             content = _content(good)
             for batch in self._batches(io.BytesIO(content), self._declared.in_file, block_size=len(content) + 1):
                 rows += batch.num_rows
-                unseen = {name for name in unseen if batch[name].null_count == batch.num_rows}
+                unseen = _all_null(batch, unseen)
                 yield self._declared.in_path.append(batch, values)
             for record in bad:
                 yield too_long(obj.key, record) if record.is_too_long else self._explain(obj.key, record)
@@ -213,7 +213,7 @@ class JsonLinesReader:
         schema = pa.schema([field for field in self._declared.in_file if field.name in columns])
         with suppress(*DATA_ERRORS, UnicodeDecodeError):
             for batch in self._batches(ObjectStream(key, body), schema, nulls=True):
-                columns = {name for name in columns if batch[name].null_count == batch.num_rows}
+                columns = _all_null(batch, columns)
                 if not columns:
                     break
         return columns
@@ -257,6 +257,11 @@ def _of_lines(lines: Lines) -> Iterator[RawRecord]:
         lines.take()
         if line.strip(_BLANK):
             yield RawRecord(lines.count, line)
+
+
+def _all_null(batch: pa.RecordBatch, columns: set[str]) -> set[str]:
+    """Return those of some columns that have no value in a batch."""
+    return {name for name in columns if batch[name].null_count == batch.num_rows}
 
 
 def _content(records: list[RawRecord]) -> bytes:
