@@ -64,7 +64,7 @@ class FrozenRuns:
 
     def _overtaken(self, run: Running, told: Path, write: int) -> str | None:
         chain = self.chain
-        if not run.frozen():
+        if not run.wait_until_frozen():
             assert run.ended().error is None
             return None
         before = chain.state.timeline().head

@@ -151,7 +151,7 @@ class Running:
     def freeze(self) -> None:
         self._signal(signal.SIGSTOP)
 
-    def frozen(self) -> bool:
+    def wait_until_frozen(self) -> bool:
         """Wait until it has stopped itself, as its plan says. Returns False: it has ended instead."""
         process = psutil.Process(self._process.pid)
         wait_until(
@@ -248,7 +248,7 @@ def _done(job: LoadedJob, runner: CapturingRunner | SparkRunner, command: Comman
             return master.collect_garbage().deleted_objects
         case Act.COLLECT:
             shorten_grace(master.context.timeout_ms)
-            _let_go(master, session)
+            _unpin_all(master, session)
             found = master.collect_garbage()
             listed = len(found.listed) + sum(len(table.listed) for table in found.tables)
             return found.deleted_objects + found.pruned_files + listed + len(found.staged)
@@ -258,7 +258,7 @@ def _done(job: LoadedJob, runner: CapturingRunner | SparkRunner, command: Comman
             return master.finish_reconciliation(session)
 
 
-def _let_go(master: JobMaster, session: Session) -> None:
+def _unpin_all(master: JobMaster, session: Session) -> None:
     """Take every pin off the list: as nothing runs, who held one was killed, and its time may be over as well."""
     for pin in master.context.head().state.pins:
         master.context.transact(UnpinRequest(session.session_id, pin.name))

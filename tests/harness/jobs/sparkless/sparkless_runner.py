@@ -1,8 +1,8 @@
 """A data plane in this process: the tasks of an epoch one after another, with the shuffle as a list of rows.
 
 For what the master does around an epoch. What Spark adds is left out: processes, retries, the JVM, and so SQL; of
-`latest`, DuckDB says which rows are deletes. What a
-task does is the product's, but that its uploads happen where they are asked for.
+`latest`, DuckDB says which rows are deletes. What a task does is the product's, but that its uploads happen where they
+are asked for.
 """
 
 from __future__ import annotations
