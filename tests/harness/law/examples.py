@@ -242,15 +242,13 @@ class JobExample:
 ACTS = ("epoch", "epoch", "cut short", "epoch", "rollback", "backfill")
 
 
-def job_examples(
-    max_operators: int = 3, max_acts: int = 5, max_rows: int = 6, *, static: bool = False
-) -> st.SearchStrategy[JobExample]:
+def job_examples(max_acts: int = 5, *, static: bool = False) -> st.SearchStrategy[JobExample]:
     """Jobs with one or two sources, and what people and schedules do to them.
 
     Args:
         static: whether there may be a static source, which lookups read.
     """
-    return st.builds(partial(_job_example, static=static), *_drawn(max_operators, max_rows, (2, max_acts)))
+    return st.builds(partial(_job_example, static=static), *_drawn(3, 6, (2, max_acts)))
 
 
 def _job_example(

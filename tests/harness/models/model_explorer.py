@@ -60,6 +60,7 @@ from tests.harness.models.model_world import (
 
 NOW_MS = 1_000_000
 KEEP_ONE = RetentionPolicy(1)
+_MAX_STATES = 2_000_000
 Decide = Callable[[ManifestState, Any, int], Answer]
 
 
@@ -130,7 +131,7 @@ class Explorer:
         first = self.manifests.index(created.state, created.event)
         return World(first, tuple(processes), faults_left=self.setting.faults)
 
-    def explore(self, limit: int = 2_000_000) -> Explored:
+    def explore(self) -> Explored:
         """Walk until nothing is left, or to the first world that breaks an invariant."""
         seen = Explored()
         first = self.start()
@@ -154,7 +155,7 @@ class Explorer:
                     if not ready:
                         seen.ends += 1
                         self.check_results(world)
-                assert len(came_from) <= limit, f"more than {limit} states: make the setting smaller"
+                assert len(came_from) <= _MAX_STATES, f"more than {_MAX_STATES} states: make the setting smaller"
                 level = found
         except Broken as broken:
             seen.trace = (*_trace(came_from, at), str(broken))

@@ -58,7 +58,7 @@ def in_section(section: str, param: Param) -> Param:
     return param
 
 
-def epoch_form(*, until_caught_up: bool = False) -> dict[str, Param]:
+def epoch_form(*, until_caught_up: bool) -> dict[str, Param]:
     """Return the form of an epoch.
 
     Args:

@@ -47,7 +47,7 @@ def lay_out(grid: Grid, width: int, paint: Paint) -> Iterator[str]:
             yield from wrapped(grid.notes[number], width, _INDENT)
 
 
-def wrapped(text: str, width: int, indent: str = "", first: str | None = None) -> list[str]:
+def wrapped(text: str, width: int, indent: str, first: str | None = None) -> list[str]:
     """Return a text in lines of at most `width` characters; a longer word is left whole, to be copied.
 
     Args:

@@ -149,7 +149,7 @@ class Output:
         if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
             sys.stdout.write("\x1b[2J\x1b[H")
 
-    def paragraph(self, text: str, indent: str = "", first: str | None = None) -> None:
+    def paragraph(self, text: str, indent: str, first: str) -> None:
         """Print a text in lines that fit the terminal; see `wrapped`."""
         for line in wrapped(printable(text), terminal_width(), indent, first):
             self.text(line)

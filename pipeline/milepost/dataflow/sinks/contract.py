@@ -146,7 +146,7 @@ class TableObject:
     stat: ObjectStat
     staged_by: tuple[CheckpointId, FencingToken] | None
     permanent: bool
-    list_of_garbage: bool = False
+    list_of_garbage: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,8 @@ class BackfillRequest:
     from_us: int | None
     to_us: int | None
     from_checkpoint: int | None
-    ranges_per_epoch: int = 1
-    allow_non_restored_state: bool = False
+    ranges_per_epoch: int
+    allow_non_restored_state: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class SubsumptionPlan:
 
     look_due: bool
     compacted: int
-    request: SubsumeRequest | None = None
+    request: SubsumeRequest | None
     is_whole: bool = False
     subsumed: tuple[CheckpointId, ...] = ()
 

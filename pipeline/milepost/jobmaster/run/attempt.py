@@ -64,7 +64,7 @@ def run_opened_epoch(
     clock: StepClock,
     planned: PlanTimes | None,
     *,
-    judged: bool = True,
+    judged: bool,
 ) -> EpochReport:
     """Run an opened epoch under its token and write its `_metadata`.
 

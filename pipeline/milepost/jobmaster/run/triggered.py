@@ -28,7 +28,7 @@ class Triggered:
     sinks: tuple[str, ...]
     summary: dict[str, Any]
     times: PlanTimes
-    opened: OpenedEpoch | None = None
+    opened: OpenedEpoch | None
 
 
 @dataclass(frozen=True, slots=True)

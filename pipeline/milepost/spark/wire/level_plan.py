@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
 from milepost.dataflow.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
-from milepost.dataflow.operators.contract import ONLY_TABLE, StatefulOperator
+from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.operators.latest import LatestByKey
 from milepost.dataflow.operators.materialized import MaterializedOperator
 from milepost.dataflow.operators.top import TopByKey
@@ -86,8 +86,8 @@ class WholeOutput:
 
     node: str
     operator: AggregateByKey | AggregateOverUpdates | TopByKey | LatestByKey | MaterializedOperator
-    table: str = ONLY_TABLE
-    fill: str | None = None
+    table: str
+    fill: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,5 +37,5 @@ class SqlPlan:
     columns: tuple[tuple[str, str], ...]
     filter_sql: str | None
     passthrough: dict[str, str]
-    exploded: Exploded | None = None
-    read: frozenset[str] = frozenset()
+    exploded: Exploded | None
+    read: frozenset[str]

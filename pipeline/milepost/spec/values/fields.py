@@ -58,13 +58,9 @@ class SpecModel(BaseModel):
         return schema
 
 
-def _text_schema(pattern: str | None = None, description: str | None = None) -> WithJsonSchema:
-    schema: dict[str, Any] = {"type": "string"}
-    if pattern:
-        schema["pattern"] = pattern
-    if description:
-        schema["description"] = description
-    return WithJsonSchema(schema)
+def _text_schema(pattern: str | None, description: str) -> WithJsonSchema:
+    patterns = {"pattern": pattern} if pattern else {}
+    return WithJsonSchema({"type": "string", **patterns, "description": description})
 
 
 DURATION_PATTERN = r"^\d{1,9}(ms|s|m|h|d)$"

@@ -104,12 +104,10 @@ class DeletingJob:
         table: pa.Table = found.to_arrow_table()
         return table
 
-    def assert_tables(
-        self, engines: ReadingEngines, days: Iterable[int], *, fixed: bool = False, more: Iterable[str] = ()
-    ) -> None:
+    def assert_tables(self, engines: ReadingEngines, days: Iterable[int], *, fixed: bool = False) -> None:
         """Every table is what DuckDB says, by our reader and by DuckDB; and the changes add up to it."""
         expected = self.expected(days, fixed=fixed)
-        for sink in ("table", "delta", "ice", *more):
+        for sink in ("table", "delta", "ice"):
             assert_same_rows(self.master.read(sink), expected, sink)
         lake = self.small.folder / "lake"
         assert_same_rows(engines.read("duckdb", lake / "delta"), expected, "delta")

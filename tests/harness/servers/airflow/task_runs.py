@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -47,18 +46,15 @@ class OutletEvents:
         self.emitted.append((asset.uri, extra))
 
 
-def run_epoch_tasks(
-    spec: Path, run: SimpleNamespace, lake: str, before: Callable[[str], None] = lambda task_id: None
-) -> None:
+def run_epoch_tasks(spec: Path, run: SimpleNamespace, lake: str) -> None:
     """Execute the operators of an epoch with one sink, `table`, each with a job master of its own; Spark is left out.
 
     Args:
-        run: the DAG run. lake: asset URI of the sink. before: is told the id of each task that begins.
+        run: the DAG run. lake: asset URI of the sink.
     """
     pushed: dict[tuple[str, str], Any] = {}
 
     def execute(kind: type[tasks.EpochOperator], task_id: str, **more: Any) -> Any:
-        before(task_id)
         context: Any = {"ti": TaskInstance(task_id, pushed), "dag_run": run, "params": {}}
         context["outlet_events"] = OutletEvents()
         with set_current_context(context):

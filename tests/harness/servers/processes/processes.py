@@ -17,6 +17,8 @@ from scripts.processes import ROOT, free_port
 
 REPOSITORY = ROOT
 LOOPBACK = "127.0.0.1,localhost,::1"
+_ENDS_WITHIN_S = 30.0
+"""How long a process is waited for after it was told to end."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -49,7 +51,7 @@ def wait_until(ready: Callable[[], bool], *, seconds: float, what: str, process:
         time.sleep(0.05)
 
 
-def stop_tree(process: psutil.Popen, *, kill: bool = False, seconds: float = 30) -> None:
+def stop_tree(process: psutil.Popen, *, kill: bool = False) -> None:
     """End a process that we started and its descendants: SIGTERM, then SIGKILL; with `kill`, SIGKILL at once."""
     try:
         tree = [process, *process.children(recursive=True)]
@@ -58,11 +60,11 @@ def stop_tree(process: psutil.Popen, *, kill: bool = False, seconds: float = 30)
     for each in tree:
         with suppress(psutil.NoSuchProcess):
             each.kill() if kill else each.terminate()
-    _, alive = psutil.wait_procs(tree, timeout=seconds)
+    _, alive = psutil.wait_procs(tree, timeout=_ENDS_WITHIN_S)
     for each in alive:
         with suppress(psutil.NoSuchProcess):
             each.kill()
-    psutil.wait_procs(alive, timeout=seconds)
+    psutil.wait_procs(alive, timeout=_ENDS_WITHIN_S)
 
 
 def working_below(folder: Path) -> list[psutil.Process]:

@@ -25,7 +25,7 @@ class Standing:
 
     tone: Tone
     word: str
-    reason: str = ""
+    reason: str
 
     @property
     def urgency(self) -> int:

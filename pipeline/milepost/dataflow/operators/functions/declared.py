@@ -45,7 +45,7 @@ class Declaration:
     output: Mapping[str, ColumnType]
     timers: bool
     batches: bool
-    notified: frozenset[str] = frozenset()
+    notified: frozenset[str]
 
 
 def declare(uid: str, key: Sequence[str], found: type) -> Declaration:

@@ -98,7 +98,7 @@ class FixedSlides:
 
     slide_us: int
     panes: int
-    offset_us: int = 0
+    offset_us: int
 
     @property
     def rings_us(self) -> int:

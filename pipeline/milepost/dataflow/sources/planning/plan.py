@@ -79,24 +79,24 @@ class SourcePlan:
     """
 
     objects: tuple[SourceObject, ...]
-    baseline: tuple[SourceObject, ...] = ()
-    pending_objects: int = 0
-    pending_bytes: int = 0
-    oldest_new_ms: int | None = None
-    settling: int = 0
-    settles_in_ms: int = 0
-    skipped_hidden: int = 0
-    skipped_empty: int = 0
-    skipped_before_start: int = 0
-    ignored_changes: int = 0
-    unknown: tuple[SourceObject, ...] = ()
-    bad_names: tuple[BadName, ...] = ()
-    changed: tuple[SourceObject, ...] = ()
-    listed: int = 0
-    newest_ms: int | None = None
-    newest_seen_ms: int | None = None
-    overdue: bool = False
-    forgets: Forgotten | None = None
+    baseline: tuple[SourceObject, ...]
+    pending_objects: int
+    pending_bytes: int
+    oldest_new_ms: int | None
+    settling: int
+    settles_in_ms: int
+    skipped_hidden: int
+    skipped_empty: int
+    skipped_before_start: int
+    ignored_changes: int
+    unknown: tuple[SourceObject, ...]
+    bad_names: tuple[BadName, ...]
+    changed: tuple[SourceObject, ...]
+    listed: int
+    newest_ms: int | None
+    newest_seen_ms: int | None
+    overdue: bool
+    forgets: Forgotten | None
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:

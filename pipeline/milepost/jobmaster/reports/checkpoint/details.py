@@ -176,8 +176,8 @@ def detailed(
     context: JobContext,
     report: CheckpointReport,
     checkpoint: CompletedCheckpoint,
-    after: Sequence[AfterCommit] | None = None,
-    newest: int = 0,
+    after: Sequence[AfterCommit] | None,
+    newest: int,
 ) -> CheckpointDetails:
     """Return a checkpoint's report with what its metadata tells, and what was measured after its commit.
 

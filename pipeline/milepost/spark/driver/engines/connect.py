@@ -184,7 +184,7 @@ class RemoteEngine:
         return server_lost(self._remote, what, "Nothing of this epoch is visible.")
 
 
-def open_remote(plan: EpochPlan, kept: RemoteEngine | None = None) -> RemoteEngine:
+def open_remote(plan: EpochPlan, kept: RemoteEngine | None) -> RemoteEngine:
     """Return the session of a plan's job on the server of its spec, with the spec's settings, and nothing else running.
 
     Args:

@@ -14,7 +14,7 @@ def load_engine(plan: EpochPlan) -> None:
         import milepost.spark.driver.engines.connect  # noqa: F401
 
 
-def open_engine(plan: EpochPlan, kept: Engine | None = None) -> Engine:
+def open_engine(plan: EpochPlan, kept: Engine | None) -> Engine:
     """Return the engine of a plan's spec, ready to run: the one that this process kept, if it still serves.
 
     Raises: EnvironmentUnusable.

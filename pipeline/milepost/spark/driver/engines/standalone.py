@@ -27,7 +27,7 @@ _ANSWER_S = 30.0
 _LOG = logging.getLogger(__name__)
 
 
-def require_master(url: str, *, served_before: bool = False) -> None:
+def require_master(url: str, *, served_before: bool) -> None:
     """Check that something listens where a standalone cluster's master, or one of them, is.
 
     Spark itself takes a minute to give up, and ends its JVM then.

@@ -47,7 +47,7 @@ class SqlStep:
     kept: Mapping[str, pa.Schema]
     columns: Mapping[str, tuple[str, ...]]
     lookups: LookupStage
-    then: SqlStep | None = None
+    then: SqlStep | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def duration_ms(properties: Mapping[str, str], name: str) -> int | None:
     return int(said[1]) * unit if said and unit else None
 
 
-def check_traits(sink: str, traits: TableTraits, partition_by: tuple[str, ...] = ()) -> None:
+def check_traits(sink: str, traits: TableTraits, partition_by: tuple[str, ...]) -> None:
     """Refuse a table whose features or properties our commits would break, or that would break ours.
 
     Raises: InvalidRequest.

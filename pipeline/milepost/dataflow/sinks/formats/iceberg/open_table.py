@@ -79,7 +79,7 @@ class TablePlace:
     catalog: CatalogConfig
     root: str
     store: ObjectStore
-    partition_by: tuple[str, ...] = ()
+    partition_by: tuple[str, ...]
 
     @property
     def name(self) -> str:
