@@ -13,7 +13,7 @@ from milepost.protocol.records.errors import CheckpointError, CommitConflict, Co
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from tests.conformance.stores.object_store import ObjectStoreTests
-from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.proxies.recording_proxy import RecordingProxy
 from tests.harness.servers.s3_servers import S3Server
 from tests.harness.stores.manifest_logs import create_job, new_log
 
@@ -88,7 +88,7 @@ class S3StoreTests(ObjectStoreTests):
 
     def test_a_create_whose_reply_is_reset_is_sent_once_and_its_outcome_is_unknown(self, server, config) -> None:
         """I1: a client's own retry would answer 412 for our own success."""
-        with HeaderDroppingProxy(server.port) as proxy:
+        with RecordingProxy(server.port) as proxy:
             proxy.reset_when = lambda method, path, headers: method == "PUT"
             store = open_store(StoreConfig(config.url, proxy.endpoint_url))
             with pytest.raises(CommitOutcomeUnknown, match="nobody knows whether object 'k' was created"):
@@ -98,7 +98,7 @@ class S3StoreTests(ObjectStoreTests):
 
     def test_a_put_whose_reply_is_reset_is_repeated(self, server, config) -> None:
         resets = iter([True])
-        with HeaderDroppingProxy(server.port) as proxy:
+        with RecordingProxy(server.port) as proxy:
             proxy.reset_when = lambda method, path, headers: method == "PUT" and next(resets, False)
             open_store(StoreConfig(config.url, proxy.endpoint_url)).put("k", b"whole")
             assert [method for method, _ in proxy.requests] == ["PUT", "PUT"]
@@ -107,7 +107,7 @@ class S3StoreTests(ObjectStoreTests):
     def test_a_transition_whose_connection_is_reset_lands_exactly_once(self, server, config) -> None:
         """I1: resolved by reading the version back and comparing write ids."""
         resets = iter([True])
-        with HeaderDroppingProxy(server.port) as proxy:
+        with RecordingProxy(server.port) as proxy:
             proxy.reset_when = lambda method, path, headers: method == "PUT" and next(resets, False)
             log = new_log(open_store(StoreConfig(config.url, proxy.endpoint_url)))
             done = log.transact(create_job("flights"))

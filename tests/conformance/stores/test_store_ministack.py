@@ -11,7 +11,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.s3.probe import probe_store, require_preconditions
 from tests.conformance.stores.s3_store import S3StoreTests
-from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.proxies.recording_proxy import RecordingProxy
 from tests.harness.servers.s3_servers import Ministack
 
 
@@ -21,7 +21,7 @@ class TestMinistackStore(S3StoreTests):
         return ministack
 
     def test_an_endpoint_that_ignores_if_none_match_is_refused_by_name(self, server, config) -> None:
-        with HeaderDroppingProxy(server.port, dropped_headers=frozenset({"if-none-match"})) as proxy:
+        with RecordingProxy(server.port, dropped_headers=frozenset({"if-none-match"})) as proxy:
             store = open_store(StoreConfig(config.url, proxy.endpoint_url))
             expected = f"endpoint {re.escape(proxy.endpoint_url)} .* ignored If-None-Match on PutObject: a create over"
             with pytest.raises(EnvironmentUnusable, match=expected):
@@ -32,7 +32,7 @@ class TestMinistackStore(S3StoreTests):
         assert list(open_store(config).list("")) == []
 
     def test_an_endpoint_that_ignores_if_match_is_refused_by_name(self, server, config) -> None:
-        with HeaderDroppingProxy(server.port, dropped_headers=frozenset({"if-match"})) as proxy:
+        with RecordingProxy(server.port, dropped_headers=frozenset({"if-match"})) as proxy:
             store = open_store(StoreConfig(config.url, proxy.endpoint_url))
             with pytest.raises(EnvironmentUnusable, match="ignored If-Match on GetObject") as raised:
                 require_preconditions(store)

@@ -7,7 +7,7 @@ It is reckoned here without the product's own classes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.servers.airflow.task_runs import run_epoch_tasks
-from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.proxies.recording_proxy import RecordingProxy
 from tests.harness.servers.s3_servers import Ministack
 
 LANDED = 1_001
@@ -31,15 +31,7 @@ PRICES = f"prices: {{put_per_1000: {PUT_PER_1000}, get_per_1000: {GET_PER_1000},
 
 
 @pytest.fixture
-def proxy(ministack: Ministack, monkeypatch: pytest.MonkeyPatch) -> Iterator[HeaderDroppingProxy]:
-    for name, value in ministack.environment().items():
-        monkeypatch.setenv(name, value)
-    with HeaderDroppingProxy(ministack.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def job(ministack: Ministack, proxy: HeaderDroppingProxy, tmp_path: Path) -> SparklessJob:
+def job(ministack: Ministack, proxy: RecordingProxy, tmp_path: Path) -> SparklessJob:
     """All of it in a bucket; its second epoch is the one that counts."""
     bucket, client = ministack.new_bucket(), ministack.client
     endpoint = f"store: {{endpoint_url: '{proxy.endpoint_url}'}}\n"
@@ -74,13 +66,13 @@ def bill(requests: Iterable[tuple[str, str]]) -> float:
     return money
 
 
-def of_the_epoch(proxy: HeaderDroppingProxy) -> int:
+def of_the_epoch(proxy: RecordingProxy) -> int:
     """How many requests the epoch has made: until its last measurement was put."""
     puts = [at for at, (method, path) in enumerate(proxy.requests) if method == "PUT" and "/metrics/after-" in path]
     return 1 + puts[-1]
 
 
-def assert_is_the_bill(report: CheckpointDetails, proxy: HeaderDroppingProxy) -> None:
+def assert_is_the_bill(report: CheckpointDetails, proxy: RecordingProxy) -> None:
     made = of_the_epoch(proxy)
     asked = proxy.requests[:made]
     assert report.cost is not None and report.cost.requests == pytest.approx(bill(asked), rel=1e-9)
@@ -91,7 +83,7 @@ def assert_is_the_bill(report: CheckpointDetails, proxy: HeaderDroppingProxy) ->
 
 
 def test_an_epoch_of_airflow_s_tasks_costs_what_the_server_s_log_says(
-    job: SparklessJob, proxy: HeaderDroppingProxy, monkeypatch: pytest.MonkeyPatch
+    job: SparklessJob, proxy: RecordingProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of its operators with a job master of its own."""
     run = SimpleNamespace(dag_id="small__epoch", run_id="manual__1", run_type="manual", logical_date=None)

@@ -15,20 +15,12 @@ from milepost.storage.requests import MADE, RequestClass, StoreRequests, class_o
 from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.proxies.recording_proxy import RecordingProxy
 from tests.harness.servers.s3_servers import Ministack
 
 
 @pytest.fixture
-def proxy(ministack: Ministack, monkeypatch: pytest.MonkeyPatch):
-    for name, value in ministack.environment().items():
-        monkeypatch.setenv(name, value)
-    with HeaderDroppingProxy(ministack.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def job(ministack: Ministack, proxy: HeaderDroppingProxy, tmp_path: Path) -> SparklessJob:
+def job(ministack: Ministack, proxy: RecordingProxy, tmp_path: Path) -> SparklessJob:
     """A job whose state and table lie in a bucket, asked through the proxy; its second epoch is the one that counts."""
     bucket = ministack.new_bucket()
     endpoint = f"store: {{endpoint_url: '{proxy.endpoint_url}'}}"
@@ -44,7 +36,7 @@ def job(ministack: Ministack, proxy: HeaderDroppingProxy, tmp_path: Path) -> Spa
     return job
 
 
-def seen_by(proxy: HeaderDroppingProxy) -> Counter[RequestClass]:
+def seen_by(proxy: RecordingProxy) -> Counter[RequestClass]:
     """Return what the server was asked until the last measurement was put: then the report is read."""
     last = max(at for at, (_, path) in enumerate(proxy.requests) if "/metrics/after-" in path)
     return Counter(class_of(method, path) for method, path in proxy.requests[: last + 1])
@@ -54,7 +46,7 @@ def by_class(made: StoreRequests) -> Counter[RequestClass]:
     return +Counter({RequestClass.PUT: made.puts, RequestClass.GET: made.gets, RequestClass.DELETE: made.deletes})
 
 
-def test_an_epoch_here_and_now_says_what_the_server_saw(job: SparklessJob, proxy: HeaderDroppingProxy) -> None:
+def test_an_epoch_here_and_now_says_what_the_server_saw(job: SparklessJob, proxy: RecordingProxy) -> None:
     document = job.master.run(Session.cli(), SparklessRunner())
     asked = sum(document.requests.values(), StoreRequests())
     assert by_class(asked) == seen_by(proxy)
@@ -68,7 +60,7 @@ def test_an_epoch_here_and_now_says_what_the_server_saw(job: SparklessJob, proxy
 
 
 def test_processes_that_share_an_epoch_count_together_what_the_server_saw(
-    job: SparklessJob, proxy: HeaderDroppingProxy
+    job: SparklessJob, proxy: RecordingProxy
 ) -> None:
     """Under a scheduler each step has a process of its own: the trigger's count travels with its times."""
     session = Session.cli()
@@ -82,7 +74,7 @@ def test_processes_that_share_an_epoch_count_together_what_the_server_saw(
     assert token and report.requests["tasks"].puts >= len(report.tasks)
 
 
-def test_each_try_of_a_request_is_counted(ministack: Ministack, proxy: HeaderDroppingProxy) -> None:
+def test_each_try_of_a_request_is_counted(ministack: Ministack, proxy: RecordingProxy) -> None:
     """A reply that is lost is asked for again by the library: the provider bills both."""
     store = open_store(StoreConfig(f"s3://{ministack.shared_bucket}/tries", proxy.endpoint_url))
     store.put("key", b"12345")

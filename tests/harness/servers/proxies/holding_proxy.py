@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 
-from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.proxies.recording_proxy import RecordingProxy
 
 Matches = Callable[[str, str, bytes], bool]
 """Called with (method, path, body) of a request that has arrived and is not forwarded yet."""
@@ -40,7 +40,7 @@ class Hold:
             raise TimeoutError(f"not within {timeout_s:.0f} s: the server's answer to the held request")
 
 
-class HoldingProxy(HeaderDroppingProxy):
+class HoldingProxy(RecordingProxy):
     """Forwards to 127.0.0.1:<upstream_port>, except what a hold keeps."""
 
     def __init__(self, upstream_port: int) -> None:

@@ -6,10 +6,10 @@ import http.client
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 
-from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.proxies.recording_proxy import RecordingProxy
 
 
-class RepeatingProxy(HeaderDroppingProxy):
+class RepeatingProxy(RecordingProxy):
     """Forwards to 127.0.0.1:<upstream_port>; the client gets the second answer to what is repeated.
 
     Attributes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -20,6 +22,7 @@ from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.table_format import TableMove
+from milepost.protocol.records.errors import CommitConflict
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
@@ -92,6 +95,25 @@ class DeltaTableUnderTest:
         table = table if table is not None else self.open()
         schema = table.schema if table.schema is not None else SCHEMA
         table.commit(TableMove(number, write_id(number), tuple(added), tuple(removed), schema))
+
+    def race(self, racers: int) -> list[bool]:
+        """Have so many commit at once, on the table as it is now, each a file with its number as key.
+
+        Returns: of each whether it was the one, whose move has the number that follows its own.
+        """
+        files = [self.stage(rows(key)) for key in range(racers)]
+        handles, start = [self.open() for _ in files], threading.Barrier(racers)
+
+        def wins(racer: int) -> bool:
+            start.wait()
+            try:
+                self.move(racer + 1, [files[racer]], table=handles[racer])
+            except CommitConflict:
+                return False
+            return True
+
+        with ThreadPoolExecutor(racers) as pool:
+            return list(pool.map(wins, range(racers)))
 
     # -- what others do -------------------------------------------------------------------------------------------
 

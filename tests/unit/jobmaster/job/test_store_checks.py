@@ -19,7 +19,7 @@ from milepost.jobmaster.job.checks.store_checks import first_head, probe_stores,
 from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.spec_edits import edit_spec
-from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.proxies.recording_proxy import RecordingProxy
 from tests.harness.servers.s3_servers import Ministack
 
 LOCAL = {"path: ../landing/*.csv": "path: s3://{landing}/in/*.csv", "path: ../lake/table": "path: s3://{lake}/table"}
@@ -42,7 +42,7 @@ def job_on(server: Ministack, folder: Path, endpoint_url: str, *changed: str) ->
 
 def test_a_sink_on_a_store_that_ignores_conditional_creates_is_refused(server: Ministack, tmp_path: Path) -> None:
     """I14: two epochs could both become the head of its chain, although the job's own store is sound."""
-    with HeaderDroppingProxy(server.port, dropped_headers=frozenset({"if-none-match"})) as proxy:
+    with RecordingProxy(server.port, dropped_headers=frozenset({"if-none-match"})) as proxy:
         job, bucket = job_on(server, tmp_path, proxy.endpoint_url, "lake")
         for _ in range(2):  # a refusal is not remembered as an answer
             with pytest.raises(EnvironmentUnusable, match=re.escape(f"s3://{bucket}/table")):
@@ -55,7 +55,7 @@ def test_a_source_on_a_store_that_ignores_versions_is_refused_and_never_written_
     server: Ministack, tmp_path: Path
 ) -> None:
     """A planned version must be the one that is read; a landing bucket may be read-only."""
-    with HeaderDroppingProxy(server.port, dropped_headers=frozenset({"if-match"})) as proxy:
+    with RecordingProxy(server.port, dropped_headers=frozenset({"if-match"})) as proxy:
         job, bucket = job_on(server, tmp_path, proxy.endpoint_url, "landing")
         require_stores(job.context)  # an empty bucket answers nothing, and is asked again
         server.client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"k,v\n")
@@ -81,7 +81,7 @@ def marks(folder: Path) -> list[Path]:
 def test_each_place_is_asked_once_within_the_hour(
     server: Ministack, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
-    with HeaderDroppingProxy(server.port) as proxy:
+    with RecordingProxy(server.port) as proxy:
         job, bucket = job_on(server, tmp_path, proxy.endpoint_url, "landing", "lake")
 
         def asked() -> int:
@@ -104,7 +104,7 @@ def test_each_place_is_asked_once_within_the_hour(
 def test_a_place_that_was_only_read_is_asked_before_it_is_written_to(
     server: Ministack, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
-    with HeaderDroppingProxy(server.port, dropped_headers=frozenset({"if-none-match"})) as proxy:
+    with RecordingProxy(server.port, dropped_headers=frozenset({"if-none-match"})) as proxy:
         reads, bucket = job_on(server, tmp_path / "reads", proxy.endpoint_url, "landing")
         server.client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"k,v\n")
         require_stores(reads.context)
@@ -117,7 +117,7 @@ def test_a_place_that_was_only_read_is_asked_before_it_is_written_to(
 def test_who_asks_anew_and_finds_a_rule_broken_is_believed_by_the_next_process(
     server: Ministack, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
-    with HeaderDroppingProxy(server.port) as proxy:
+    with RecordingProxy(server.port) as proxy:
         job, _ = job_on(server, tmp_path, proxy.endpoint_url, "lake")
         require_stores(job.context)
         proxy.dropped_headers = frozenset({"if-none-match"})
@@ -193,7 +193,7 @@ def test_a_place_is_asked_anew_where_the_environment_leads_elsewhere(
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint_url)
-    with HeaderDroppingProxy(server.port) as sound, HeaderDroppingProxy(server.port) as broken:
+    with RecordingProxy(server.port) as sound, RecordingProxy(server.port) as broken:
         broken.dropped_headers = frozenset({"if-none-match"})
         job, _ = job_on(server, tmp_path, "${env:NOWHERE:-}", "lake")
         monkeypatch.setenv(variable, sound.endpoint_url)
@@ -210,7 +210,7 @@ def test_who_is_refused_makes_the_next_process_ask_for_reads_as_well(
     server: Ministack, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
     """A job that writes to the place finds it broken within the hour in which one that reads trusts it."""
-    with HeaderDroppingProxy(server.port) as proxy:
+    with RecordingProxy(server.port) as proxy:
         reads, bucket = job_on(server, tmp_path / "reads", proxy.endpoint_url, "landing")
         server.client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"k,v\n")
         require_stores(reads.context)
@@ -228,7 +228,7 @@ def test_without_a_folder_for_marks_each_process_asks(
     broken: str, server: Ministack, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
     """What keeps the time is a convenience: nothing that is wrong with it fails a job, or answers for a store."""
-    with HeaderDroppingProxy(server.port) as proxy:
+    with RecordingProxy(server.port) as proxy:
         job, _ = job_on(server, tmp_path, proxy.endpoint_url, "lake")
         require_stores(job.context)
         first, folder = len(proxy.requests), tmp_path / "cache" / "milepost" / "stores-1"
@@ -274,7 +274,7 @@ def test_marks_of_several_places_stand_side_by_side_until_their_hour_is_over(
 
 
 def test_a_source_without_an_object_keeps_no_other_source_from_being_asked(server: Ministack, tmp_path: Path) -> None:
-    with HeaderDroppingProxy(server.port, dropped_headers=frozenset({"if-match"})) as proxy:
+    with RecordingProxy(server.port, dropped_headers=frozenset({"if-match"})) as proxy:
         job, bucket = job_on(server, tmp_path, proxy.endpoint_url, "landing")
         spec = job.folder / "config" / "small.yaml"
         rows = "  rows:\n    format: csv\n    path: s3://{}/in/*.csv\n    schema: {{k: int64, v: string}}\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -63,20 +62,7 @@ def test_of_six_who_make_a_table_one_does(tmp_path: Path) -> None:
 
 def test_of_six_racers_one_wins(table: DeltaTableUnderTest) -> None:
     """Rule: a commit compares with the version of its handle (TABLES 1.5)."""
-    files = [table.stage(rows(key)) for key in range(6)]
-    handles = [table.open() for _ in files]
-    start = threading.Barrier(6)
-
-    def race(racer: int) -> bool:
-        start.wait()
-        try:
-            table.move(racer + 1, [files[racer]], table=handles[racer])
-        except CommitConflict:
-            return False
-        return True
-
-    with ThreadPoolExecutor(6) as pool:
-        won = list(pool.map(race, range(6)))
+    won = table.race(6)
     assert won.count(True) == 1
     assert table.open().number == won.index(True) + 1 and table.keys() == [won.index(True)]
 

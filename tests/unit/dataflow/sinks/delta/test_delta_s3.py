@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,7 +11,6 @@ from milepost.dataflow.sinks.formats.delta.delta_errors import reason_of
 from milepost.dataflow.sinks.formats.delta.delta_location import DeltaLocation, delta_location
 from milepost.protocol.records.errors import (
     CheckpointError,
-    CommitConflict,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
     InvalidRequest,
@@ -21,7 +18,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.object_store import Credentials, StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
-from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.proxies.recording_proxy import RecordingProxy
 from tests.harness.servers.s3_servers import S3Server, Seaweed
 from tests.harness.stores.tables.delta_table import OWNER, SCHEMA, DeltaTableUnderTest, rows, write_id
 
@@ -53,19 +50,7 @@ def test_of_racers_one_wins_and_engines_read_what_it_wrote(
     server: S3Server = request.getfixturevalue(name)
     table = table_on(server)
     table.create()
-    files = [table.stage(rows(key)) for key in range(racers)]
-    handles, start = [table.open() for _ in files], threading.Barrier(racers)
-
-    def race(racer: int) -> bool:
-        start.wait()
-        try:
-            table.move(racer + 1, [files[racer]], table=handles[racer])
-        except CommitConflict:
-            return False
-        return True
-
-    with ThreadPoolExecutor(racers) as pool:
-        won = list(pool.map(race, range(racers)))
+    won = table.race(racers)
     assert won.count(True) == 1 and table.open().number == won.index(True) + 1
     for engine in ENGINES:
         found = reading_engines.read(engine, table.store.config.url, server=server)
@@ -94,7 +79,7 @@ def test_a_place_that_the_library_would_take_for_another_is_refused(root: str, o
 
 def test_a_commit_whose_answer_was_lost_is_known_by_its_write_id(ministack: S3Server) -> None:
     """Rule: transports repeat requests, and our own success comes back as a conflict (TABLES 1.5)."""
-    with HeaderDroppingProxy(ministack.port) as proxy:
+    with RecordingProxy(ministack.port) as proxy:
         table = table_on(ministack, proxy.endpoint_url)
         table.create()
         table.move(1, [table.stage(rows(1))])

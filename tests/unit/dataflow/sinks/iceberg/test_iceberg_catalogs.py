@@ -18,7 +18,7 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from tests.harness.servers.processes.processes import free_ports, run_python
-from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
+from tests.harness.servers.proxies.recording_proxy import RecordingProxy
 from tests.harness.servers.s3_servers import SeaweedTables
 from tests.harness.stores.tables.iceberg_lake import IcebergLake, lake_on_disk, lake_on_server, move
 
@@ -84,7 +84,7 @@ def test_a_server_that_is_down_is_unavailable_and_names_what_to_check(tmp_path: 
 
 def test_a_commit_that_was_never_sent_is_told_from_one_without_an_answer(seaweed_tables: SeaweedTables) -> None:
     """Contract 5: what found no server did not land."""
-    with HeaderDroppingProxy(int(seaweed_tables.catalog_url.rpartition(":")[2])) as proxy:
+    with RecordingProxy(int(seaweed_tables.catalog_url.rpartition(":")[2])) as proxy:
         lake = lake_on_server(seaweed_tables, catalog_url=proxy.endpoint_url).made()
         handle, file = lake.opened(), lake.staged(1)
     handle._table.catalog.close()  # its connections outlive the proxy

@@ -17,8 +17,8 @@ from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     ProtocolViolation,
 )
-from tests.harness.servers.proxies.header_dropping_proxy import HeaderDroppingProxy
 from tests.harness.servers.proxies.holding_proxy import HoldingProxy
+from tests.harness.servers.proxies.recording_proxy import RecordingProxy
 from tests.harness.servers.proxies.repeating_proxy import RepeatingProxy
 from tests.harness.servers.s3_servers import SeaweedTables
 from tests.harness.stores.tables.iceberg_lake import OWNER, SCHEMA, IcebergLake, lake_on_server, move
@@ -166,7 +166,7 @@ def test_a_commit_that_the_transport_repeated_is_known_by_its_write_id(seaweed_t
 
 def test_a_commit_whose_answer_was_lost_is_an_unknown_outcome(seaweed_tables: SeaweedTables) -> None:
     """Contract 5: any error of a commit is unknown until the table was read again."""
-    with HeaderDroppingProxy(int(seaweed_tables.catalog_url.rpartition(":")[2])) as proxy:
+    with RecordingProxy(int(seaweed_tables.catalog_url.rpartition(":")[2])) as proxy:
         lake = lake_on_server(seaweed_tables, catalog_url=proxy.endpoint_url).made()
         handle, file = lake.opened(), lake.staged(1)
         proxy.reset_when = lambda method, path, headers: method == "POST" and "/tables/" in path

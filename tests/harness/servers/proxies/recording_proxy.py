@@ -1,6 +1,6 @@
-"""A small HTTP forwarder on loopback that spoils what passes: drops request headers, or resets after the reply.
+"""An HTTP forwarder before a real S3 server that records what is asked; it may drop headers, or reset after the reply.
 
-It stands between a client and a real S3 server; the signed Host header is passed on unchanged.
+The signed Host header is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import TracebackType
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "expect"})
 
 
-class HeaderDroppingProxy:
+class RecordingProxy:
     """Forwards to 127.0.0.1:<upstream_port>. Use as a context manager.
 
     Attributes:
@@ -39,7 +39,7 @@ class HeaderDroppingProxy:
         self.endpoint_url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
 
-    def __enter__(self) -> HeaderDroppingProxy:
+    def __enter__(self) -> RecordingProxy:
         self._thread.start()
         return self
 
