@@ -17,7 +17,7 @@ from milepost.cli.terminal.output import Output, printable, show_bytes, show_cou
 from milepost.cli.terminal.prices import month_cost_text
 from milepost.epoch.quantities import counted
 from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
-from milepost.spec.values.times.durations import parse_duration
+from milepost.spec.values.times.durations import in_ms, parse_duration
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import SourceHealth, StaticSourceHealth, Status
@@ -97,7 +97,7 @@ def _bound_ms(max_lag: str | None) -> int | None:
     if max_lag is None:
         return None
     try:
-        return round(parse_duration(max_lag).total_seconds() * 1000)
+        return in_ms(parse_duration(max_lag))
     except ValueError as problem:
         raise InvalidRequest(f"--max-lag: {problem}.") from None
 

@@ -42,9 +42,8 @@ from milepost.spec.job.spec import (
     WindowOperator,
 )
 from milepost.spec.values.times.calendar import Calendar
+from milepost.spec.values.times.durations import in_us
 from milepost.spec.values.times.time_zones import zone_data
-
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def build_operator(
@@ -86,7 +85,7 @@ def build_operator(
         return AggregateByKey(spec.uid, spec.key, calls, input_.schema)
     if isinstance(spec, WindowOperator):
         window = _window(spec, input_)
-        return MaterializedOperator(window, spec.allowed_lateness // _MICROSECOND) if retracts else window
+        return MaterializedOperator(window, in_us(spec.allowed_lateness)) if retracts else window
     if isinstance(spec, TopOperator):
         return TopByKey(spec.uid, spec.key, spec.order_by, spec.n, spec.rank, input_)
     if isinstance(spec, LatestOperator):
@@ -100,7 +99,7 @@ def build_operator(
 
 def _window(spec: WindowOperator, input_: OperatorInput) -> StatefulOperator:
     windows = spec.window
-    emission = Emission(spec.allowed_lateness // _MICROSECOND, early=spec.emit == "early")
+    emission = Emission(in_us(spec.allowed_lateness), early=spec.emit == "early")
     calls = timed_calls(spec.uid, spec.aggregates, input_.event_time)
     if windows.sliding is not None:
         return SlidingWindowByKey(spec.uid, spec.key, _slides(windows.sliding, windows), emission, calls, input_)
@@ -116,7 +115,7 @@ def _bounds(length: timedelta | Calendar, windows: Windows) -> FixedWindows | Ca
     if windows.calendar is not None:
         return CalendarWindows(windows.calendar, offset, zone_data(windows.timezone or "UTC"))
     assert isinstance(length, timedelta), "the others are of a calendar"
-    return FixedWindows(length // _MICROSECOND, offset // _MICROSECOND)
+    return FixedWindows(in_us(length), in_us(offset))
 
 
 def _slides(sliding: SlidingWindows, windows: Windows) -> FixedSlides | CalendarSlides:
@@ -124,4 +123,4 @@ def _slides(sliding: SlidingWindows, windows: Windows) -> FixedSlides | Calendar
     if windows.calendar is not None:
         return CalendarSlides(windows.calendar, sliding.panes, offset, zone_data(windows.timezone or "UTC"))
     assert isinstance(sliding.slide, timedelta), "the others are of a calendar"
-    return FixedSlides(sliding.slide // _MICROSECOND, sliding.panes, offset // _MICROSECOND)
+    return FixedSlides(in_us(sliding.slide), sliding.panes, in_us(offset))

@@ -27,6 +27,7 @@ from milepost.dataflow.operators.rows.columns import (
 )
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN
+from milepost.spec.values.times.durations import in_us
 
 
 class DeduplicateByKey:
@@ -44,7 +45,7 @@ class DeduplicateByKey:
 
     def __init__(self, uid: str, key: Sequence[str], ttl: timedelta | None, input_: OperatorInput) -> None:
         check_key(uid, key, input_.schema)
-        self._ttl_us = None if ttl is None else ttl // timedelta(microseconds=1)
+        self._ttl_us = None if ttl is None else in_us(ttl)
         self._event_time = None if ttl is None else check_event_time(uid, input_, "`ttl`")
         self._input_schema = plain_schema(input_.schema)
         self.uid = uid

@@ -13,7 +13,6 @@ Which row is newer is said by columns of it, never by the order in which rows co
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +46,7 @@ from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.state_columns import BEGINS_NULL, EXPIRES_COLUMN
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.operators.latest import LatestOperator
+from milepost.spec.values.times.durations import in_us
 
 TOMBSTONE_COLUMN = "__tombstone"
 """State column (bool): the key is deleted, and the row says since when."""
@@ -74,7 +74,7 @@ class LatestByKey:
         self.uid, self.key, self.deletes = spec.uid, spec.key, DELETED_COLUMN in schema.names
         check_key(self.uid, self.key, schema)
         check_order(self.uid, spec.sequence_by, schema)
-        self._ttl_us = None if ttl is None else ttl // timedelta(microseconds=1)
+        self._ttl_us = None if ttl is None else in_us(ttl)
         self._event_time = None if ttl is None else check_event_time(self.uid, input_, "`tombstone_ttl`")
         shown = spec.columns or tuple(name for name in schema.names if name != DELETED_COLUMN)
         self._told_by = (*spec.sequence_by, TOMBSTONE_COLUMN) if self.deletes else spec.sequence_by

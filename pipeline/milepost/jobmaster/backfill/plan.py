@@ -24,6 +24,7 @@ from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, checkpoin
 from milepost.protocol.records.manifest_state import ENDED, ManifestState
 from milepost.protocol.retention.lineage import lineage
 from milepost.spec.load.load import from_text
+from milepost.spec.values.times.durations import in_us
 
 _MICROSECONDS = 1_000_000
 
@@ -227,7 +228,7 @@ def _is_before(context: JobContext, metadata: CheckpointMetadata, from_us: int) 
         return False
     for name, source in metadata.sources.items():
         delays = [spec[name].watermark_delay for spec in (recorded, context.spec.sources) if name in spec]
-        ahead_us = max((round(delay.total_seconds() * _MICROSECONDS) for delay in delays), default=0)
+        ahead_us = max(map(in_us, delays), default=0)
         if source.watermark_us is not None and source.watermark_us + ahead_us >= from_us:
             return False
     return True

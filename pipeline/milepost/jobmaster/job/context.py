@@ -31,6 +31,7 @@ from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.environment import resolve_sink
 from milepost.spec.job.spec import JobSpec, SinkSpec
 from milepost.spec.load.load import LoadedJob
+from milepost.spec.values.times.durations import in_ms
 from milepost.state.cache.node_cache import node_cache
 from milepost.storage.checked import handle_of, read_handle
 from milepost.storage.concurrency.at_once import at_once
@@ -82,7 +83,7 @@ class JobContext:
     @property
     def timeout_ms(self) -> int:
         """How long an epoch may take, from its trigger or the last try of `run_epoch` to its commit point."""
-        return round(self.spec.checkpointing.timeout.total_seconds() * 1000)
+        return in_ms(self.spec.checkpointing.timeout)
 
     @cached_property
     def store_config(self) -> StoreConfig:

@@ -46,6 +46,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken, TimelineId
 from milepost.protocol.records.layout import INPUTS_PREFIX, metadata_key
 from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.spec.values.times.durations import in_ms
 from milepost.state.layers.key_hash import new_secret
 from milepost.storage.checked import handle_of, write_content_addressed
 from milepost.storage.notices import AbortNotice
@@ -223,7 +224,7 @@ class Leadership:
             timeout_ms=context.timeout_ms,
             code_hash=code_hash,
             spec_hash=context.job.spec_hash,
-            min_pause_ms=round(spec.checkpointing.min_pause.total_seconds() * 1000),
+            min_pause_ms=in_ms(spec.checkpointing.min_pause),
             timeline=self.timeline_id,
         )
         return context.begin(request)

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -49,6 +48,7 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spec.graph.in_flight import input_signatures
+from milepost.spec.values.times.durations import in_ms
 from milepost.state.layers.key_hash import KeyHash
 from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import begin_beside
@@ -204,6 +204,7 @@ def _times(store: ObjectStore, clock: StepClock, answers: EpochAnswers, planned:
 def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, BucketPlan], started_ms: int) -> EpochPlan:
     state, timeline, pending = opened.state, opened.timeline, opened.pending
     base, record, loaded = opened.base, opened.record, opened.loaded
+    times = context.spec.checkpointing
     stateful = [node.uid for node in loaded.graph.stateful]
     known = base.operators if base is not None else {}
     return EpochPlan(
@@ -224,8 +225,8 @@ def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, Bucket
         channels={uid: known[uid].channels for uid in stateful if uid in known},
         input_signatures=input_signatures(context.job.spec, loaded.graph),
         alignment=EpochAlignment(
-            aligned_timeout_ms=_milliseconds(context.spec.checkpointing.aligned_timeout),
-            epoch_budget_ms=_milliseconds(context.spec.checkpointing.epoch_budget),
+            aligned_timeout_ms=None if times.aligned_timeout is None else in_ms(times.aligned_timeout),
+            epoch_budget_ms=None if times.epoch_budget is None else in_ms(times.epoch_budget),
             started_ms=started_ms,
             final=record.final,
         ),
@@ -258,10 +259,6 @@ def _notifications(state: ManifestState, timeline: Timeline, pending: Checkpoint
         aborted=tuple(sorted(item for item in aborted if timeline.head < item < pending)),
         subsumed=CheckpointId(lowest_retained - 1),
     )
-
-
-def _milliseconds(duration: timedelta | None) -> int | None:
-    return None if duration is None else duration // timedelta(milliseconds=1)
 
 
 def _committables(

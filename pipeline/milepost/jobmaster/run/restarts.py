@@ -28,6 +28,7 @@ from milepost.spec.job.checkpointing_spec import (
     NoneRestart,
     Restart,
 )
+from milepost.spec.values.times.durations import in_ms
 
 
 class Recovery:
@@ -65,20 +66,16 @@ def strategy_of(restart: Restart) -> RestartStrategy:
     if isinstance(restart, NoneRestart):
         return NoRestart()
     if isinstance(restart, FixedDelayRestart):
-        return FixedDelay(restart.attempts, _ms(restart.delay.total_seconds()))
+        return FixedDelay(restart.attempts, in_ms(restart.delay))
     if isinstance(restart, FailureRateRestart):
-        interval_ms = _ms(restart.interval.total_seconds())
-        return FailureRate(restart.max_failures_per_interval, interval_ms, _ms(restart.delay.total_seconds()))
+        interval_ms = in_ms(restart.interval)
+        return FailureRate(restart.max_failures_per_interval, interval_ms, in_ms(restart.delay))
     assert isinstance(restart, ExponentialDelayRestart)
     return ExponentialDelay(
-        initial_ms=_ms(restart.initial_backoff.total_seconds()),
-        max_ms=_ms(restart.max_backoff.total_seconds()),
+        initial_ms=in_ms(restart.initial_backoff),
+        max_ms=in_ms(restart.max_backoff),
         multiplier=restart.backoff_multiplier,
         jitter=restart.jitter,
-        reset_threshold_ms=_ms(restart.reset_backoff_threshold.total_seconds()),
+        reset_threshold_ms=in_ms(restart.reset_backoff_threshold),
         attempts=restart.attempts,
     )
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)

@@ -40,12 +40,11 @@ from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.spec.graph.compatibility import state_signatures
+from milepost.spec.values.times.durations import in_us
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
 from milepost.storage.concurrency.background import begin_beside
 from milepost.storage.layout import consumed_prefix, contents_prefix
-
-_MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +220,7 @@ def _source(
         ahead_since = int(pending.checkpoint_id)
     watermark_us = None
     if spec.event_time is not None:
-        delay_us = round(spec.watermark_delay.total_seconds() * _MICROSECONDS)
+        delay_us = in_us(spec.watermark_delay)
         watermark_us = source_watermark(before.watermark_us if before else None, newest_us, delay_us)
     consumed, run = append(
         context.store,

@@ -42,6 +42,7 @@ from milepost.protocol.exchange.watermarks import END_OF_TIME_US, is_beyond
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN, IDENTITY_COLUMNS, TIMER_COLUMN
 from milepost.spec.graph.rules.join import LEFT_ALONE, SIDES
+from milepost.spec.values.times.durations import in_us
 
 _PADDED_SIDE = {"left": LEFT, "right": RIGHT}
 
@@ -83,7 +84,7 @@ class IntervalJoinByKey:
         self.inputs = PairedInputs.of(uid, "a join", shape.keys, inputs)
         self.routing_keys, self.event_times = self.inputs.routing_keys, self.inputs.event_times
         schemas = self.inputs.schemas
-        low, high = (bound // timedelta(microseconds=1) for bound in shape.within)
+        low, high = map(in_us, shape.within)
         self.reach_us = (low, high), (-high, -low)
         """Of each side, from where to where the other side's time may lie, from its own."""
         if self.by_existence:

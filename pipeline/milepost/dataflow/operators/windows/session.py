@@ -44,6 +44,7 @@ from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.state_columns import BEGINS_NULL, EXPIRES_COLUMN, TIMER_COLUMN
 from milepost.spec.graph.edges import WINDOW_START
 from milepost.spec.values.aggregates import AggregateCall
+from milepost.spec.values.times.durations import in_us
 
 
 class SessionWindowByKey:
@@ -67,7 +68,7 @@ class SessionWindowByKey:
         input_: OperatorInput,
     ) -> None:
         self.windowed = windowed = WindowedRows(uid, key, calls, input_, any_order=True)
-        self._gap_us = gap // timedelta(microseconds=1)
+        self._gap_us = in_us(gap)
         self.uid, self.emission = uid, emission
         self.routing_key = windowed.key
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)

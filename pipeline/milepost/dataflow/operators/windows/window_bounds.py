@@ -16,6 +16,7 @@ import numpy as np
 from milepost.dataflow.operators.contract import Bools, Ints
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
 from milepost.spec.values.times.calendar import Calendar
+from milepost.spec.values.times.durations import in_us
 from milepost.spec.values.times.time_zones import zone_of
 
 _DAY_US = 86_400_000_000
@@ -155,7 +156,7 @@ class CalendarSlides:
 
 def _periods(of: CalendarWindows | CalendarSlides, times: Ints) -> tuple[Ints, Ints, Ints]:
     """Return the periods around times, where each begins, and of each time the place of its own among them."""
-    days = np.unique((times - of.offset // timedelta(microseconds=1)) // _DAY_US) + _DAY_ONE
+    days = np.unique((times - in_us(of.offset)) // _DAY_US) + _DAY_ONE
     near = {of.calendar.period(date.fromordinal(day + by)) for day in days.tolist() for by in (-2, 0, 2)}
     periods = sorted({period + by for period in near for by in (-1, 0, 1)})
     edges = np.asarray([_begins_us(of.calendar, period, of.offset, of.zone) for period in periods], dtype=np.int64)
@@ -167,4 +168,4 @@ def _begins_us(calendar: Calendar, period: int, offset: timedelta, zone: bytes) 
     """Return when a period begins, in microseconds since 1970."""
     local = datetime.combine(calendar.first_day(period), datetime.min.time()) + offset
     since = local.replace(tzinfo=zone_of(zone)).astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-    return since // timedelta(microseconds=1)
+    return in_us(since)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 
 from milepost.dataflow.sources.path_columns import PathColumns
 from milepost.dataflow.sources.planning.consumed import ConsumedSet
@@ -13,6 +12,7 @@ from milepost.epoch.dimensions import DimensionInput, pinned
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import no_match, settling
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.values.times.durations import in_ms
 from milepost.storage.open import open_store
 
 
@@ -32,7 +32,7 @@ def plan_dimension(context: JobContext, name: str) -> SourcePlan:
     store, spec = open_store(config), context.spec.sources[name]
     rules = SourceRules(
         on_bad_name=spec.on_bad_name,
-        settle_ms=spec.settle // timedelta(milliseconds=1) if config.is_local else 0,
+        settle_ms=in_ms(spec.settle) if config.is_local else 0,
         partitions=PathColumns(spec.partitions),
     )
     now_ms = store.clock_ms() if rules.settle_ms else 0

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
 
 from milepost.dataflow.sources.path_columns import PathColumns
 from milepost.dataflow.sources.planning.consumed import ConsumedSet, compacts
@@ -25,7 +24,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.exchange.watermarks import held_back, operator_watermark
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.source_spec import SourceSpec
-from milepost.spec.values.times.durations import format_duration
+from milepost.spec.values.times.durations import format_duration, in_ms
 from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import begin_beside
 from milepost.storage.open import open_store
@@ -95,7 +94,7 @@ def _waited_for(
         return item
     if item.objects or item.pending_objects or active_ms is None:
         return replace(item, active_ms=planned_ms)
-    return replace(item, idle=planned_ms - active_ms >= timeout // timedelta(milliseconds=1))
+    return replace(item, idle=planned_ms - active_ms >= in_ms(timeout))
 
 
 def idle_sources(inputs: Iterable[SourceInput]) -> frozenset[str]:
@@ -141,10 +140,10 @@ def _rules(name: str, spec: SourceSpec, *, local: bool) -> SourceRules:
         start=spec.start if spec.start_time_ms is None else spec.start_time_ms,
         on_change=spec.on_change,
         on_bad_name=spec.on_bad_name,
-        settle_ms=spec.settle // timedelta(milliseconds=1) if local else 0,
+        settle_ms=in_ms(spec.settle) if local else 0,
         partitions=PathColumns(spec.partitions),
-        expect_every_ms=None if spec.expect_every is None else spec.expect_every // timedelta(milliseconds=1),
-        forget_after_ms=None if spec.forget_after is None else spec.forget_after // timedelta(milliseconds=1),
+        expect_every_ms=None if spec.expect_every is None else in_ms(spec.expect_every),
+        forget_after_ms=None if spec.forget_after is None else in_ms(spec.forget_after),
     )
 
 
@@ -250,7 +249,7 @@ def _paced(
         return tuple(_first_bytes(item, 0, at_least_one=False) for item in inputs), why
     if spec.epoch_budget is None:
         return inputs, None
-    budget_ms = round(spec.epoch_budget.total_seconds() * 1000)
+    budget_ms = in_ms(spec.epoch_budget)
     fits = base.throughput.source_bytes_within(budget_ms)
     planned = sum(obj.size for item in inputs for obj in item.objects)
     if fits is None or planned <= fits:

@@ -7,8 +7,7 @@ from milepost.protocol.exchange.watermarks import latest, operator_watermark
 from milepost.spark.wire.exchange import OwnStamp, Stamp
 from milepost.spark.wire.level_plan import Clock, SourceClock, UpstreamClock, fired_us, start_watermark_us
 from milepost.spec.graph.graph import Node
-
-_MICROSECOND = 1_000_000
+from milepost.spec.values.times.durations import in_us
 
 
 def stamp_of(plan: EpochPlan, level: int, producer: Node, receiver: Node) -> Stamp | OwnStamp:
@@ -38,7 +37,7 @@ def _clocks_of(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
         start_us = operator_watermark(plan.firing.get(node.uid, ()))
         idle_before, idle = _are_idle(plan, node)
         return (UpstreamClock(node.uid, node.holdback_us, start_us, idle_before, idle, _behind(plan, node)),)
-    delay_us = round(plan.spec.sources[node.uid].watermark_delay.total_seconds() * _MICROSECOND)
+    delay_us = in_us(plan.spec.sources[node.uid].watermark_delay)
     return (SourceClock(node.uid, plan.watermarks_us.get(node.uid), delay_us, *_are_idle(plan, node)),)
 
 

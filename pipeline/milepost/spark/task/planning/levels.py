@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 
 import pyarrow as pa
 
@@ -37,6 +36,7 @@ from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, WholeOutput,
 from milepost.spec.graph.edges import edge_names
 from milepost.spec.graph.state_rules import OUTPUT_TABLE
 from milepost.spec.job.source_spec import SourceSpec
+from milepost.spec.values.times.durations import in_us
 from milepost.storage.layout import channel_prefix, state_prefix
 
 _CUT_PARTS = 64
@@ -114,7 +114,7 @@ def _dead_letters(source: SourceSpec, reader: ObjectReader) -> WholeObjects | No
 
 def _max_ahead_us(source: SourceSpec) -> int | None:
     ahead = source.max_event_time_ahead
-    return None if ahead is None else ahead // timedelta(microseconds=1)
+    return None if ahead is None else in_us(ahead)
 
 
 def _output(plan: EpochPlan, level: int, nodes: PlannedNodes, source_subtasks: int) -> OutputPlan:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 
 from milepost.spec.graph.rules.node import (
     APPEND,
@@ -18,6 +17,7 @@ from milepost.spec.job.operators.join import JoinOperator
 from milepost.spec.job.operators.lookup import LookupOperator
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
+from milepost.spec.values.times.durations import in_us
 from milepost.spec.values.types import FLOATS, INTEGERS, ColumnType
 
 Timed = JoinOperator | AsofOperator
@@ -48,7 +48,7 @@ def join_rows(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) 
         problems += pair_column_problems(operator, left, right, path)
     if problems:
         return problems
-    low, high = (bound // timedelta(microseconds=1) for bound in operator.bounds)
+    low, high = map(in_us, operator.bounds)
     return OutputRows(
         left.columns if operator.how in LEFT_ALONE else joined_columns(operator, left, right),
         left.event_time,

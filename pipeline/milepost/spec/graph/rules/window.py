@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from milepost.spec.graph.edges import WINDOW_COLUMNS, WINDOW_END
 from milepost.spec.graph.rules.node import (
     APPEND,
@@ -22,6 +20,7 @@ from milepost.spec.job.availability import not_available
 from milepost.spec.job.operators.window import WindowOperator
 from milepost.spec.job.spec import JobSpec, SinkSpec
 from milepost.spec.values.problems import Path, Problem
+from milepost.spec.values.times.durations import in_us
 
 
 def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
@@ -37,7 +36,7 @@ def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Pat
     columns: Columns = {column: rows.type_of(column) for column in operator.key}
     columns |= dict.fromkeys(WINDOW_COLUMNS, WINDOW_TIME)
     columns |= aggregate_columns(operator.aggregates, rows)
-    key, holdback_us = (*operator.key, *WINDOW_COLUMNS), operator.allowed_lateness // timedelta(microseconds=1)
+    key, holdback_us = (*operator.key, *WINDOW_COLUMNS), in_us(operator.allowed_lateness)
     if operator.updates and operator.window.session is not None:
         return OutputRows(columns, None, UPDATES, key[:-1], holdback_us=holdback_us, deletes=True)
     kind = UPDATES if operator.updates else APPEND

@@ -38,6 +38,16 @@ def parse_signed_duration(text: object) -> timedelta:
     return parse_duration(text)
 
 
+def in_us(duration: timedelta) -> int:
+    """Return a length of time in microseconds."""
+    return duration // timedelta(microseconds=1)
+
+
+def in_ms(duration: timedelta) -> int:
+    """Return a length of time in milliseconds."""
+    return duration // timedelta(milliseconds=1)
+
+
 def format_signed_duration(value: timedelta) -> str:
     """Return the one canonical text of a length of time that may go back."""
     return f"-{format_duration(-value)}" if value < timedelta(0) else format_duration(value)
@@ -45,7 +55,7 @@ def format_signed_duration(value: timedelta) -> str:
 
 def format_duration(value: timedelta) -> str:
     """Return the one canonical text of a duration: the largest unit that divides it."""
-    microseconds = value // timedelta(microseconds=1)
+    microseconds = in_us(value)
     for unit in ("d", "h", "m", "s", "ms"):
         if microseconds and microseconds % _MICROSECONDS[unit] == 0:
             return f"{microseconds // _MICROSECONDS[unit]}{unit}"
