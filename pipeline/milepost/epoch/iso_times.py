@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.spec.values.times.durations import in_us
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -31,7 +32,7 @@ def watermark_us(text: str) -> int:
     if text == "end":
         return END_OF_TIME_US
     try:
-        return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1)
+        return in_us(datetime.fromisoformat(text) - _EPOCH)
     except ValueError:  # its year has not four digits
         import numpy
 

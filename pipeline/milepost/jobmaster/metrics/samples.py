@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from milepost.epoch.iso_times import watermark_us
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.metrics.metric_table import METRICS, Kind, Metric, Unit
 from milepost.jobmaster.reports.history.history import History
@@ -96,5 +96,5 @@ def _value(metric: Metric, found: Any) -> float | None:
     if metric.unit is not Unit.MOMENT:
         return float(found) if isinstance(found, (bool, int, float)) else None
     if isinstance(found, str):
-        return None if found == _END else round(datetime.fromisoformat(found).timestamp() * 1000)
+        return None if found == _END else watermark_us(found) // 1000
     return found // 1000 if metric.field.endswith("_us") else found

@@ -11,6 +11,7 @@ import pytest
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
 
+from milepost.epoch.iso_times import watermark_text
 from milepost.jobmaster.metrics.metric_table import METRICS, Kind, Metric, Unit
 from milepost.jobmaster.metrics.prometheus_text import prometheus_text, series_name
 from milepost.jobmaster.metrics.samples import samples_of
@@ -103,6 +104,8 @@ def test_moments_are_milliseconds_and_a_drained_job_has_no_watermark() -> None:
     assert values(watermark=at) == {"currentInputWatermark": 1500}
     assert values(watermark="end") == values(watermark=None) == {}
     assert values(sources={"s": {"watermark_us": 1_500_999}}) == {"currentOutputWatermark": 1500}
+    far_us = 300_000_000_000_000_000  # its year has five digits: a row may say so (`max_event_time_ahead: null`)
+    assert values(watermark=watermark_text(far_us)) == {"currentInputWatermark": far_us // 1000}
 
 
 def test_what_a_label_holds_cannot_end_it() -> None:
