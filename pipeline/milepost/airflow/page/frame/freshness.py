@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from milepost.spec.values.times.durations import in_ms
+
 
 def since_ms(moment: str | None) -> int | None:
     """Return milliseconds since an ISO 8601 time, 0 for one that is still to come; None for none."""
     if moment is None:
         return None
-    age = datetime.now(UTC) - datetime.fromisoformat(moment)
-    return max(0, round(age.total_seconds() * 1000))
+    return max(0, in_ms(datetime.now(UTC) - datetime.fromisoformat(moment)))
