@@ -46,6 +46,6 @@ def test_a_contributor_is_told_how_many_processes_share_the_tests() -> None:
     assert workers and said and workers[1] == said[1]
 
 
-def test_no_text_is_left_as_a_merge_stopped_at_it() -> None:
+def test_no_file_has_markers_of_a_merge_conflict() -> None:
     left = re.compile(rb"^(?:<{7}|>{7}) ", re.M)
     assert [name for name in tracked_files(REPOSITORY) if left.search((REPOSITORY / name).read_bytes())] == []

@@ -106,7 +106,7 @@ def test_the_clock_of_the_store_is_off_until_it_is_calm(
     assert abs(store.clock_ms() / 1000 - time.time()) < 60
 
 
-def test_calm_nothing_is_met(proxy: FaultyProxy, store: ObjectStore, tmp_path: Path) -> None:
+def test_a_calm_proxy_meets_no_request(proxy: FaultyProxy, store: ObjectStore, tmp_path: Path) -> None:
     for number in range(20):
         store.put(f"{number}", b"x")
     assert len(list(store.list(""))) == 20

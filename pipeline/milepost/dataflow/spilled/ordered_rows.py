@@ -84,9 +84,10 @@ def joined_tables(tables: Iterable[pa.Table], held_bytes: int, row_bytes: int = 
 def in_step(runs: Iterable[Iterable[pa.Table]], by: Sequence[str]) -> Iterator[list[pa.Table | None]]:
     """Yield of each run its rows within a range of keys, step by step: ranges ascend, and a key is in one of them.
 
+    Where a run has none, None stands for them.
+
     Args:
         runs: in ascending order, of any columns, but for those of `by`, which have the same types in all.
-    Returns: None where a run has none.
     """
     following = [iter(run) for run in runs]
     held = [_next(pieces) for pieces in following]

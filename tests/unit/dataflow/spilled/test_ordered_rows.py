@@ -84,7 +84,7 @@ def _keys(rows: pa.Table) -> Iterator[float | None]:
     return (0.0 if key == 0 else key for key in rows.column("k").to_pylist())
 
 
-def test_runs_of_the_example_come_as_it_says() -> None:
+def test_steps_of_two_runs_have_the_rows_of_both_below_the_lower_of_their_ends() -> None:
     runs = [[pa.table({"k": list(piece)}) for piece in run] for run in (["ac", "df", "g"], ["bc", "ce", "g"])]
     steps = [["" if part is None else "".join(part["k"].to_pylist()) for part in step] for step in in_step(runs, ["k"])]
     assert steps == [["a", "b"], ["cd", "cc"], ["", "e"], ["f", ""], ["g", "g"]]

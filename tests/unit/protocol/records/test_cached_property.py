@@ -28,7 +28,7 @@ class Asked:
         return self._compute()
 
 
-def test_it_is_computed_once_and_says_what_it_is() -> None:
+def test_a_cached_property_is_computed_once_and_keeps_its_docstring() -> None:
     asked = Asked(object)
     assert asked.answer is asked.answer
     assert Asked.answer.__doc__ == "What was computed."
@@ -53,7 +53,7 @@ def test_an_object_does_not_wait_for_another_whose_store_is_slow() -> None:
         assert waits.result(60) == "slow"
 
 
-def test_threads_that_compute_it_at_once_get_one_answer() -> None:
+def test_threads_that_compute_a_cached_property_at_once_get_one_answer() -> None:
     both = threading.Barrier(2, timeout=60)
 
     def compute() -> object:
@@ -67,11 +67,11 @@ def test_threads_that_compute_it_at_once_get_one_answer() -> None:
 
 
 @pytest.mark.parametrize("spelled", ["from functools import cache, cached_property", "functools.cached_property"])
-def test_the_one_of_the_standard_library_is_found(spelled: str) -> None:
+def test_a_cached_property_of_functools_is_found_however_it_is_spelled(spelled: str) -> None:
     assert locks_all(spelled)
 
 
-def test_nothing_of_the_product_uses_the_one_that_locks_all_objects_of_a_class() -> None:
+def test_the_product_has_no_cached_property_of_functools() -> None:
     assert [file for file in files(FOLDER) if file != HOME and locks_all(file.read_text(encoding="utf-8"))] == []
 
 

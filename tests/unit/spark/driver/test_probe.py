@@ -39,7 +39,7 @@ except CheckpointError:
 """
 
 
-def test_what_is_asked_for_is_what_tasks_import() -> None:
+def test_executors_are_asked_for_the_libraries_that_tasks_import() -> None:
     """Of what is declared: what brings a library's own parts is that library."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
