@@ -52,7 +52,11 @@ def show(
         return output.document(report)
     _show_head(report, output)
     if isinstance(report, CheckpointDetails):
-        _show_flow(report, output)
+        _show_inputs(report, output)
+        _show_outputs(report, output)
+        _show_operators(report, output)
+        _show_measurements(report, output)
+        _show_verdict(report, output)
     if report.veto is not None:
         _section("Veto", output)
         show_veto(to_json(report.veto) if not isinstance(report.veto, Mapping) else dict(report.veto), output)
@@ -108,8 +112,7 @@ def _show_head(report: CheckpointReport, output: Output) -> None:
         _fact("note", "the log has compacted its end: what it held is not known any more", output)
 
 
-def _show_flow(report: CheckpointDetails, output: Output) -> None:
-    """Print what came in, what went out, what is kept, where the time went, and what the gate said."""
+def _show_inputs(report: CheckpointDetails, output: Output) -> None:
     if report.sources:
         _section("Sources: what came in", output)
         rows = [
@@ -134,6 +137,9 @@ def _show_flow(report: CheckpointDetails, output: Output) -> None:
         notes = [_pinned(one) for one in report.static_sources.values()]
         columns = ["source", "rows", "objects", "newest object", "copy", "with checkpoint"]
         output.table(columns, rows, notes=notes, figures=("copy",))
+
+
+def _show_outputs(report: CheckpointDetails, output: Output) -> None:
     if report.sinks:
         _section("Sinks: what went out", output)
         output.table(
@@ -144,6 +150,9 @@ def _show_flow(report: CheckpointDetails, output: Output) -> None:
     if report.upsert:
         _section("Upsert: what it costs", output)
         show_prices(report.upsert, output)
+
+
+def _show_operators(report: CheckpointDetails, output: Output) -> None:
     if report.operators:
         _section("Operators: rows and state", output)
         rows = [
@@ -168,6 +177,10 @@ def _show_flow(report: CheckpointDetails, output: Output) -> None:
             optional=("kind", "written", "watermark", "runs"),
             figures=("state", "written"),
         )
+
+
+def _show_measurements(report: CheckpointDetails, output: Output) -> None:
+    """Print where the time went, what was asked of S3, and what that costs."""
     measured = report.phases["total_ms"] is not None
     _section("Time, from its plan before the trigger to its last step after the commit" if measured else "Time", output)
     show_phases(report.phases, output)
@@ -179,6 +192,10 @@ def _show_flow(report: CheckpointDetails, output: Output) -> None:
         _fact("this epoch", epoch_cost_text(report.cost), output)
         if report.month is not None:
             _fact("a month", month_cost_text(report.month), output)
+
+
+def _show_verdict(report: CheckpointDetails, output: Output) -> None:
+    """Print what the quality gate said."""
     _section("Quality", output)
     output.text(f"  {'verdict'.ljust(_NAMES)}  {output.paint(report.verdict.status.value)}")
     for verdict in report.verdict.verdicts:

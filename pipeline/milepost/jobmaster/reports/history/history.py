@@ -312,6 +312,7 @@ def _pending(state: ManifestState) -> Iterator[CheckpointReport]:
 
 
 def _entry(entry: LoggedEvent | Tombstone) -> dict[str, Any]:
+    """Return one entry of the log as a document: of most events their fields as they are."""
     if isinstance(entry, Tombstone):
         return {
             "version": entry.version,
