@@ -32,7 +32,7 @@ def check_reachable(job: LoadedJob, client: Any, bucket: str, prefixes: Iterable
     master = JobMaster(job)
     reach = walk_job(master.context)
     assert reach.complete, reach.faults
-    stores: dict[str | None, str] = {one.name: one.table.sink.store.config.url for one in reach.sinks}
+    stores: dict[str | None, str] = {one.name: one.opened.sink.store.config.url for one in reach.tables}
     stores[None] = master.context.store.config.url
     placed = {child_url(stores[item.sink], item.stat.key): item for item in place_objects(reach)}
     idle = [f"{url}: {item.status.value}" for url, item in placed.items() if item.status not in _NEEDED]

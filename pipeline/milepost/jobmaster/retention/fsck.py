@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.retention.reachability import JobReach, SinkReach, missing_objects, walk_job
+from milepost.jobmaster.retention.reachability import JobReach, TableReach, missing_objects, walk_job
 from milepost.jobmaster.retention.savepoint_audit import audit_savepoint
 from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId, FencingToken
@@ -121,8 +121,8 @@ def check_job(context: JobContext) -> Audit:
     elsewhere, unasked = _savepoints_elsewhere(context, reach)
     missing += elsewhere
     unasked += reach.unasked
-    unasked += [f"sink {one.name}: {one.needs.led_away}" for one in reach.sinks if one.needs and one.needs.led_away]
-    unread = [f"sink {sink.name}: {each}" for sink in reach.sinks for each in sink.unreadable_lists]
+    unasked += [f"sink {one.name}: {one.needs.led_away}" for one in reach.tables if one.needs and one.needs.led_away]
+    unread = [f"sink {table.name}: {each}" for table in reach.tables for each in table.unreadable_lists]
     faults = [*reach.faults, *reach.conflicts]
     placed = list(place_objects(reach))
     idle = [item for item in placed if item.status in _IDLE]
@@ -172,8 +172,8 @@ def place_objects(reach: JobReach) -> Iterator[Placed]:
     for stat in reach.objects.values():
         found = object_status(reach.state, stat.key, reach.references, reach.listed)
         yield Placed(stat, found, proof=_proof(reach, stat.key) if found is ObjectStatus.UNREACHABLE else "")
-    for sink in reach.sinks:
-        yield from _place_at_sink(reach, sink)
+    for table in reach.tables:
+        yield from _place_at_table(reach, table)
 
 
 def describe(reach: JobReach, item: Placed) -> StoredObject:
@@ -187,37 +187,37 @@ def describe(reach: JobReach, item: Placed) -> StoredObject:
     )
 
 
-def _place_at_sink(reach: JobReach, sink: SinkReach) -> Iterator[Placed]:
-    needed = sink.references().keys() | (sink.needs.elsewhere if sink.needs is not None else frozenset())
-    for item in sink.table.objects:
+def _place_at_table(reach: JobReach, table: TableReach) -> Iterator[Placed]:
+    needed = table.references().keys() | (table.needs.elsewhere if table.needs is not None else frozenset())
+    for item in table.opened.objects:
         if item.stat.key in needed:
-            yield Placed(item.stat, ObjectStatus.REFERENCED, sink.name)
+            yield Placed(item.stat, ObjectStatus.REFERENCED, table.name)
         elif item.list_of_garbage:
-            yield Placed(item.stat, ObjectStatus.LISTED, sink.name)
+            yield Placed(item.stat, ObjectStatus.LISTED, table.name)
         elif item.staged_by is None:
-            yield Placed(item.stat, ObjectStatus.LOG if item.permanent else ObjectStatus.FOREIGN, sink.name)
+            yield Placed(item.stat, ObjectStatus.LOG if item.permanent else ObjectStatus.FOREIGN, table.name)
         else:
-            yield _place_staged(reach, sink, item.stat, *item.staged_by)
+            yield _place_staged(reach, table, item.stat, *item.staged_by)
 
 
 def _place_staged(
-    reach: JobReach, sink: SinkReach, stat: ObjectStat, checkpoint_id: CheckpointId, token: FencingToken
+    reach: JobReach, table: TableReach, stat: ObjectStat, checkpoint_id: CheckpointId, token: FencingToken
 ) -> Placed:
     """Return where a staged file stands that nothing needs; of a token that won its checkpoint, it was published.
 
     Of a dropped sink none is going to be, and none is discarded by its token.
     """
-    outcome, listed = reach.outcomes.get(checkpoint_id), stat.key in sink.listed
-    prunable = sink.is_dropped or (outcome is not None and outcome.winner == token)
+    outcome, listed = reach.outcomes.get(checkpoint_id), stat.key in table.listed
+    prunable = table.is_dropped or (outcome is not None and outcome.winner == token)
     if prunable:
-        free = sink.needs is not None and sink.needs.frees(reach.state, stat.key)
+        free = table.needs is not None and table.needs.frees(reach.state, stat.key)
         found, why = published_status(free=free, listed=listed), published_proof(checkpoint_id)
     else:
         found = staged_status(reach.state, checkpoint_id, token, outcome, reach.listed)
         found = ObjectStatus.LISTED if found is ObjectStatus.UNREACHABLE and listed else found
         why = staged_proof(checkpoint_id, token, outcome)
     proof = why if found is ObjectStatus.UNREACHABLE else ""
-    return Placed(stat, found, sink.name, (checkpoint_id, token), prunable=prunable, proof=proof)
+    return Placed(stat, found, table.name, (checkpoint_id, token), prunable=prunable, proof=proof)
 
 
 def _proof(reach: JobReach, key: str) -> str:

@@ -18,7 +18,7 @@ from milepost.jobmaster.retention.discard import discard
 from milepost.jobmaster.retention.fsck import Placed, StoredObject, describe, place_objects
 from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, listed_in, write_if_large
 from milepost.jobmaster.retention.log_compaction import compact_all
-from milepost.jobmaster.retention.reachability import JobReach, SinkReach, walk_job
+from milepost.jobmaster.retention.reachability import JobReach, TableReach, walk_job
 from milepost.jobmaster.retention.subsumption import MAX_FAILED_DROPS, delete_entries, delete_listed
 from milepost.jobmaster.retention.table_pruning import PrunePlan, TablePruning, carry_out, plan_pruning
 from milepost.protocol.manifest.transaction.requests import ForgetCollectedRequest, ListProgress
@@ -117,7 +117,7 @@ def collect_garbage(
             continue
         deleted = _delete(context, session_id, plan, grace_ms)
         compact_all(context, session_id)
-        pruned = sum(carry_out(sink.table.sink, its) for sink, its in zip(reach.sinks, plan.tables, strict=True))
+        pruned = sum(carry_out(table.opened.sink, its) for table, its in zip(reach.tables, plan.tables, strict=True))
         return replace(report, deleted_objects=deleted, pruned_files=pruned)
     raise CommitConflict(
         f"job {context.spec.name}: the head moved during each of {_WALKS} walks. Nothing was listed or deleted.",
@@ -149,7 +149,7 @@ def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _Plan:
         unreachable,
         (*listable(entries)[:MAX_LISTED], *sorted(set(entries) - set(listable(entries)))[:_MAX_ROOTS]),
         _dead_staging(placed, reach.now_ms, grace_ms),
-        tuple(_prune_plan(reach, sink, placed, timeout_ms) for sink in reach.sinks),
+        tuple(_prune_plan(reach, table, placed, timeout_ms) for table in reach.tables),
         tuple(
             item.stat.key
             for item in own
@@ -176,16 +176,16 @@ def _dead_staging(
     return tuple(sorted(owner for owner, written_ms in newest.items() if now_ms - written_ms >= grace_ms))
 
 
-def _prune_plan(reach: JobReach, sink: SinkReach, placed: Iterable[Placed], timeout_ms: int) -> PrunePlan:
+def _prune_plan(reach: JobReach, table: TableReach, placed: Iterable[Placed], timeout_ms: int) -> PrunePlan:
     """Return what may go of one table: a complete walk knows its needs, and every file that it ever published."""
-    assert sink.needs is not None
-    garbage = sink.table.sink.garbage()
+    assert table.needs is not None
+    garbage = table.opened.sink.garbage()
     return plan_pruning(
         reach.state,
-        sink.name,
-        sink.needs,
+        table.name,
+        table.needs,
         garbage.lists(),
-        [item.stat.key for item in placed if item.sink == sink.name and item.prunable],
+        [item.stat.key for item in placed if item.sink == table.name and item.prunable],
         session_id=None,
         now_ms=garbage.clock_ms(),
         timeout_ms=timeout_ms,

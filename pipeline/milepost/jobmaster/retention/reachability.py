@@ -50,8 +50,8 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkReach:
-    """One sink's table, or the files of a dropped sink.
+class TableReach:
+    """A table of a sink, or the files of a dropped sink.
 
     Attributes:
         needs: what the table and the retained checkpoints need; None when a fault keeps that from being known.
@@ -59,7 +59,7 @@ class SinkReach:
             and what is wrong; nothing that is needed depends on it.
     """
 
-    table: ListedTable
+    opened: ListedTable
     needs: TableNeeds | None
     listed: frozenset[str]
     unreadable_lists: tuple[str, ...]
@@ -67,15 +67,15 @@ class SinkReach:
     @property
     def name(self) -> str:
         """What people call it."""
-        return self.table.label
+        return self.opened.label
 
     @property
     def is_dropped(self) -> bool:
         """Whether the spec has it no more."""
-        return isinstance(self.table, DroppedSink)
+        return isinstance(self.opened, DroppedSink)
 
     def references(self) -> dict[str, Reference]:
-        """Return everything that must lie below the sink's path, by key."""
+        """Return everything that must lie below the table's path, by key."""
         needs = self.needs.files if self.needs is not None else {}
         return {key: Reference(item.key, item.size, item.chain) for key, item in needs.items()}
 
@@ -102,7 +102,7 @@ class JobReach:
     references: Mapping[str, Reference]
     outcomes: Mapping[CheckpointId, CheckpointOutcome]
     listed: Listed
-    sinks: tuple[SinkReach, ...]
+    tables: tuple[TableReach, ...]
     roots: tuple[str, ...]
     faults: tuple[str, ...]
     conflicts: tuple[str, ...]
@@ -130,9 +130,9 @@ def walk_job(context: JobContext) -> JobReach:
 def _walk(context: JobContext) -> JobReach:
     now_ms = context.store.clock_ms()
     stored = list(context.store.list(""))
-    tables: list[ListedTable] = []
-    tables += (OpenedTable.of(context, one) for one in job_tables(context, context.head().state))
-    tables += dropped_sinks(context, (stat.key for stat in stored))
+    opened: list[ListedTable] = []
+    opened += (OpenedTable.of(context, one) for one in job_tables(context, context.head().state))
+    opened += dropped_sinks(context, (stat.key for stat in stored))
     objects = {stat.key: stat for stat in stored if sink_of_staged_file(stat.key) is None}
     state = without_overdue(context.head().state, now_ms)
     found = _Roots(context, state)
@@ -146,7 +146,7 @@ def _walk(context: JobContext) -> JobReach:
     for savepoint in state.savepoints:
         found.walk_savepoint(savepoint)
     found.walk_vetoes(objects.values(), now_ms)
-    sinks = tuple(found.walk_table(table) for table in tables)
+    tables = tuple(found.walk_table(table) for table in opened)
     return JobReach(
         state=state,
         now_ms=now_ms,
@@ -154,7 +154,7 @@ def _walk(context: JobContext) -> JobReach:
         references=found.references,
         outcomes=found.outcomes,
         listed=listed_in(context.store, state),
-        sinks=sinks,
+        tables=tables,
         roots=tuple(found.roots),
         faults=tuple(found.faults),
         conflicts=handle_conflicts(found.described),
@@ -215,7 +215,7 @@ class _Roots:
             self.references.setdefault(key, Reference(key, None, chain))
         self.roots.append(f"checkpoint {checkpoint.checkpoint_id} ({counted(len(handles) + 1, 'object')})")
 
-    def walk_table(self, table: ListedTable) -> SinkReach:
+    def walk_table(self, table: ListedTable) -> TableReach:
         """Find what a table and the retained checkpoints, all walked before, need of it, and follow its marks."""
         lists = table.sink.garbage().read(item.stat.key for item in table.objects if item.list_of_garbage)
         needs = self._needs(table) if len(self.shares) == len(self._state.checkpoints) else None
@@ -226,7 +226,7 @@ class _Roots:
         if needs is not None and needs.elsewhere:
             files += f"; not looked for, as they lie elsewhere: {len(needs.elsewhere)}"
         self.roots.append(f"sink {table.label} ({files})")
-        return SinkReach(table, needs, lists.files, lists.unreadable)
+        return TableReach(table, needs, lists.files, lists.unreadable)
 
     def _needs(self, table: ListedTable) -> TableNeeds | None:
         try:
@@ -287,12 +287,12 @@ def missing_objects(context: JobContext, reach: JobReach) -> Iterator[tuple[str,
     listed = {key: stat.size for key, stat in reach.objects.items()}
     doubtful = [item for item in reach.references.values() if _problem(listed, item)]
     yield from _still(f"job {reach.state.job}", doubtful, _sizes(context.store, doubtful))
-    for sink in reach.sinks:
-        listed = {item.stat.key: item.stat.size for item in sink.table.objects}
-        doubtful = [item for item in sink.references().values() if _problem(listed, item)]
+    for table in reach.tables:
+        listed = {item.stat.key: item.stat.size for item in table.opened.objects}
+        doubtful = [item for item in table.references().values() if _problem(listed, item)]
         if doubtful:
-            sizes = sink.table.sink.stored_sizes([item.key for item in doubtful])
-            yield from _still(f"sink {sink.name}", doubtful, sizes)
+            sizes = table.opened.sink.stored_sizes([item.key for item in doubtful])
+            yield from _still(f"sink {table.name}", doubtful, sizes)
 
 
 def _problem(sizes: Mapping[str, int], reference: Reference) -> str | None:
