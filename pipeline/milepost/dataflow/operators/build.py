@@ -106,11 +106,12 @@ def _window(spec: WindowOperator, input_: OperatorInput) -> StatefulOperator:
     if windows.session is not None:
         return SessionWindowByKey(spec.uid, spec.key, windows.session.gap, emission, calls, input_)
     assert windows.tumbling is not None, "the spec says which windows"
-    bounds = _bounds(windows.tumbling, windows)
+    bounds = window_bounds(windows.tumbling, windows)
     return TumblingWindowByKey(spec.uid, spec.key, bounds, emission, calls, input_)
 
 
-def _bounds(length: timedelta | Calendar, windows: Windows) -> FixedWindows | CalendarWindows:
+def window_bounds(length: timedelta | Calendar, windows: Windows) -> FixedWindows | CalendarWindows:
+    """Return where windows that touch begin and end."""
     offset = windows.offset or timedelta(0)
     if windows.calendar is not None:
         return CalendarWindows(windows.calendar, offset, zone_data(windows.timezone or "UTC"))

@@ -9,6 +9,11 @@ TIMER_COLUMN = "__timer"
 EXPIRES_COLUMN = "__expires"
 """State column (int64, us): the row is dead when it is <= the firing watermark; merges drop it. Optional."""
 
+RUNG_COLUMN = "__rung"
+"""State column (bool): the timer, which is kept, has rung already, where another subtask had fired further. Null: not.
+Optional: without it such a timer becomes null.
+"""
+
 TIMER_EVERY = b"milepost.timer_every/1"
 """Field metadata of `TIMER_COLUMN`: a row is due again each so many microseconds, until it expires."""
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.protocol.records.errors import ProtocolViolation
-from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN, WEIGHT_COLUMN
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN, RUNG_COLUMN, TIMER_COLUMN, WEIGHT_COLUMN
 from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.grouping import Numbered, number_keys
 from milepost.state.keyed.multi_row import RowIdentity
@@ -175,13 +175,26 @@ class SubtaskState:
         self._forgotten = tuple(self._changes)
 
     def pass_timers(self, key_groups: range, time_us: int) -> None:
-        """Move timers of some key groups that ring again behind a time at which they have rung, before the epoch."""
-        if not self._times.every_us:
+        """Have timers of some key groups not ring again for a time at which they have rung, before the epoch.
+
+        One that rings again moves behind it. A row without an expiry does not outlive its timer as it is: who made it
+        has replaced it, or set another timer, which may wait at an earlier time.
+        """
+        if not (self._times.has_timers and self._times.has_expiry):
             return
-        rows = self._of_groups(self.due(time_us).filter(pc.field(TIMER_COLUMN) <= time_us), key_groups)
-        timers = self._times.next_timers(rows.column(TIMER_COLUMN).to_numpy(), time_us)
-        at = rows.column_names.index(TIMER_COLUMN)
-        self.upsert(rows.set_column(at, rows.field(at), pa.array(timers)))
+        rung = self.due(time_us).filter(pc.field(TIMER_COLUMN) <= time_us)
+        if self._watermark_us is not None and not self._times.every_us:
+            rung = rung.filter(pc.field(TIMER_COLUMN) > self._watermark_us)
+        rows = self._of_groups(rung, key_groups)
+        if RUNG_COLUMN in self.schema.names:
+            name, values = RUNG_COLUMN, pa.array([True] * rows.num_rows, pa.bool_())
+        elif self._times.every_us:
+            timers = self._times.next_timers(rows.column(TIMER_COLUMN).to_numpy(), time_us)
+            name, values = TIMER_COLUMN, pa.array(timers)
+        else:
+            name, values = TIMER_COLUMN, pa.nulls(rows.num_rows, pa.int64())
+        at = rows.column_names.index(name)
+        self.upsert(rows.set_column(at, rows.field(at), values))
         self._forgotten = tuple(self._changes)
 
     def add(self, rows: pa.Table) -> None:
@@ -282,7 +295,8 @@ def restore_state(
         handles: every subtask's state handle of this operator in the checkpoint; empty for the empty state.
         watermark_us: this subtask's firing watermark from here on: rows expired by then are dead.
         firing: the firing watermark of each handle's subtask, none below `watermark_us`, where they differ: what one of
-            them had forgotten stays forgotten, although this subtask goes on from an earlier time.
+            them had forgotten stays forgotten, and what has rung does not ring again, although this subtask goes on
+            from an earlier time.
         cache: used if it holds a run, filled if not; the result is the same without it.
     Raises:
         StateCorrupt: a run is missing, altered or not what its handle says.
@@ -299,8 +313,10 @@ def restore_state(
     known = all(fired_us in (None, watermark_us) for fired_us in firing)
     statistics = _statistics(identity, handles) if known else None
     state = SubtaskState(RestoredState(identity, bases, deltas, runs, watermark_us, statistics, cache))
+    own = identity.key_groups
     for handle, fired_us in zip(handles, firing, strict=False):
-        if fired_us is not None and fired_us != watermark_us:
+        mine = handle.key_groups.start < own.stop and own.start < handle.key_groups.stop
+        if mine and fired_us is not None and fired_us != watermark_us:
             state.forget(state.expired(handle.key_groups, fired_us))
             state.pass_timers(handle.key_groups, fired_us)
     return state

@@ -11,15 +11,17 @@ from milepost.dataflow.operators.aggregation.aggregates import ROWS_COLUMN, Aggr
 from milepost.dataflow.operators.aggregation.distinct_values import VALUE_COLUMN
 from milepost.dataflow.operators.aggregation.kept_values import NEGATIVE_ZEROS
 from milepost.dataflow.operators.aggregation.value_tables import BY_COLUMN
+from milepost.dataflow.operators.build import window_bounds
 from milepost.dataflow.operators.contract import TOTAL_COLUMN, OperatorFailed
 from milepost.dataflow.operators.windows.sliding import FIRST_END, PANE_START
+from milepost.dataflow.operators.windows.windowed import microseconds
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.epoch.renames import renames
 from milepost.jobmaster.compatibility.recorded_types import recorded_types
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN, IDENTITY_COLUMNS, TIMER_COLUMN, WEIGHT_COLUMN
-from milepost.spec.graph.edges import WINDOW_END
+from milepost.spec.graph.edges import WINDOW_END, WINDOW_START
 from milepost.spec.job.spec import AggregateOperator, WindowOperator
 from milepost.spec.load.load import from_text
 from milepost.spec.values.aggregates import AggregateCall
@@ -62,10 +64,19 @@ def state_values(context: JobContext, metadata: CheckpointMetadata, table: Opera
     if isinstance(operator, WindowOperator) and operator.window.sliding is not None:
         shown = shown.rename_columns([_free(_PANES.get(name, name), name, shown) for name in shown.column_names])
     elif isinstance(operator, WindowOperator):
-        shown = shown.append_column(WINDOW_END, _times(rows.column(TIMER_COLUMN)))
+        shown = shown.append_column(WINDOW_END, _times(_ends(operator, rows)))
     for field, column in zip(aggregates.output_fields, results, strict=True):
         shown = shown.append_column(field, column)
     return shown
+
+
+def _ends(operator: WindowOperator, rows: pa.Table) -> pa.ChunkedArray:
+    """Return where windows end, in microseconds; the timer of one that touches others may be gone before it is."""
+    windows = operator.window
+    if windows.tumbling is None:
+        return rows.column(TIMER_COLUMN)
+    ends = window_bounds(windows.tumbling, windows).ends(microseconds(rows, WINDOW_START))
+    return pa.chunked_array([pa.array(ends)])
 
 
 def shown_key(key: Sequence[str], values: pa.Table) -> list[str]:
