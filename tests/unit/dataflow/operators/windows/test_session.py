@@ -20,7 +20,7 @@ from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.spec import WindowOperator
-from milepost.state.keyed.keyed_state import restore_state
+from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.evolution import compare_schemas
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
@@ -187,25 +187,45 @@ def test_sessions_that_may_have_come_out_do_not_become_final_ones(tmp_path: Path
     )
 
 
-def test_what_another_subtask_has_emitted_is_deleted_where_this_one_has_not_fired_so_far(tmp_path: Path) -> None:
-    """After a change of parallelism, with rows in flight: that a session has come out is part of its state."""
-    run = started(tmp_path, LATE)
-    run.epoch(rows(("a", 15)), None, 0)
-    ahead = run.restore(0, 1)
-    assert shown(run.operator.begin({"": ahead}, 0).finish(25 * MINUTE_US)) == [("a", 15.0, 25.0, 1)]
-    snapshot = ahead.freeze(25 * MINUTE_US).encode("chk-9/t1/state/")
+def joined(run: OperatorRun, state: SubtaskState, fired_us: int | None, behind_us: int | None) -> SubtaskState:
+    """Return the state of a subtask that had fired so far, as one restores it that goes on from behind it."""
+    snapshot = state.freeze(fired_us).encode(f"chk-9/t{fired_us or 1}/state/")
     for upload in snapshot.uploads:
         run.store.put(upload.key, upload.body)
     table = run.operator.tables[""]
     identity = StateIdentity.of(
         "win", KeySpec(table.key, table.routing_key, run.hasher), table.schema, range(16), run.max_parallelism
     )
-    joined = restore_state(
-        identity, [snapshot.handle], CheckpointObjects(run.store, 9, "t"), watermark_us=0, firing=[25 * MINUTE_US]
-    )
-    again = run.operator.begin({"": joined}, 0)
+    objects = CheckpointObjects(run.store, 9, "t")
+    return restore_state(identity, [snapshot.handle], objects, watermark_us=behind_us, firing=[fired_us])
+
+
+def test_what_another_subtask_has_emitted_is_deleted_where_this_one_has_not_fired_so_far(tmp_path: Path) -> None:
+    """After a change of parallelism, with rows in flight: that a session has come out is part of its state."""
+    run = started(tmp_path, LATE)
+    run.epoch(rows(("a", 15)), None, 0)
+    ahead = run.restore(0, 1)
+    assert shown(run.operator.begin({"": ahead}, 0).finish(25 * MINUTE_US)) == [("a", 15.0, 25.0, 1)]
+    again = run.operator.begin({"": joined(run, ahead, 25 * MINUTE_US, 0)}, 0)
     list(again.rows(0, rows(("a", 7)), 0))
     assert shown(again.finish(0)) == [("a", 15.0)]
+
+
+@pytest.mark.parametrize("options", [LATE, LATE | EARLY])
+@pytest.mark.parametrize("behind_us", [None, 0])
+def test_a_session_that_another_subtask_has_fired_comes_out_again_where_a_row_joins_it_alone(
+    tmp_path: Path, options: dict[str, str], behind_us: int | None
+) -> None:
+    """Nor does it in an epoch after the one that joins the subtasks, when that has not fired so far."""
+    run = started(tmp_path, options)
+    run.epoch(rows(("a", 5), ("b", 5)), None, behind_us)
+    ahead = run.restore(0, 1)
+    assert len(run.operator.begin({"": ahead}, behind_us).finish(15 * MINUTE_US)) == 2
+    first = joined(run, ahead, 15 * MINUTE_US, behind_us)
+    assert not len(run.operator.begin({"": first}, behind_us).finish(behind_us))
+    again = run.operator.begin({"": joined(run, first, behind_us, behind_us)}, behind_us)
+    list(again.rows(0, rows(("b", 6)), behind_us))
+    assert shown(again.finish(20 * MINUTE_US)) == [("b", 5.0, 16.0, 2)]
 
 
 DATABASE = duckdb.connect(config={"threads": 1})
