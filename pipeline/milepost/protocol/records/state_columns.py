@@ -9,7 +9,7 @@ TIMER_COLUMN = "__timer"
 EXPIRES_COLUMN = "__expires"
 """State column (int64, us): the row is dead when it is <= the firing watermark; merges drop it. Optional."""
 
-RUNG_COLUMN = "__rung"
+FIRED_COLUMN = "__fired"
 """State column (bool): the timer, which is kept, has rung already, where another subtask had fired further. Null: not.
 Optional: without it such a timer becomes null.
 """

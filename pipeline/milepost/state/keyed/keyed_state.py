@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.protocol.records.errors import ProtocolViolation
-from milepost.protocol.records.state_columns import EXPIRES_COLUMN, RUNG_COLUMN, TIMER_COLUMN, WEIGHT_COLUMN
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN, FIRED_COLUMN, TIMER_COLUMN, WEIGHT_COLUMN
 from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.grouping import Numbered, number_keys
 from milepost.state.keyed.multi_row import RowIdentity
@@ -186,8 +186,8 @@ class SubtaskState:
         if self._watermark_us is not None and not self._times.every_us:
             rung = rung.filter(pc.field(TIMER_COLUMN) > self._watermark_us)
         rows = self._of_groups(rung, key_groups)
-        if RUNG_COLUMN in self.schema.names:
-            name, values = RUNG_COLUMN, pa.array([True] * rows.num_rows, pa.bool_())
+        if FIRED_COLUMN in self.schema.names:
+            name, values = FIRED_COLUMN, pa.array([True] * rows.num_rows, pa.bool_())
         elif self._times.every_us:
             timers = self._times.next_timers(rows.column(TIMER_COLUMN).to_numpy(), time_us)
             name, values = TIMER_COLUMN, pa.array(timers)

@@ -41,7 +41,7 @@ from milepost.dataflow.operators.windows.spans import joined_spans
 from milepost.dataflow.operators.windows.window import StateTables, WindowRun
 from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows, microseconds
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from milepost.protocol.records.state_columns import BEGINS_NULL, EXPIRES_COLUMN, RUNG_COLUMN, TIMER_COLUMN
+from milepost.protocol.records.state_columns import BEGINS_NULL, EXPIRES_COLUMN, FIRED_COLUMN, TIMER_COLUMN
 from milepost.spec.graph.edges import WINDOW_START
 from milepost.spec.values.aggregates import AggregateCall
 from milepost.spec.values.times.durations import in_us
@@ -79,7 +79,7 @@ class SessionWindowByKey:
         self.output_schema = pa.schema([*windowed.output_schema, *deleted])
         start = pa.field(WINDOW_START, UTC_MICROSECONDS)
         times = [pa.field(TIMER_COLUMN, pa.int64()), pa.field(EXPIRES_COLUMN, pa.int64())]
-        of_emitted = (EMITTED_COLUMN, RUNG_COLUMN) if emission.updates else ()
+        of_emitted = (EMITTED_COLUMN, FIRED_COLUMN) if emission.updates else ()
         emitted = [pa.field(name, pa.bool_(), metadata={BEGINS_NULL: "1"}) for name in of_emitted]
         self._accumulated = pa.schema(windowed.aggregates.state_fields)
         fields = [*windowed.key_fields, start, *self._accumulated, *times, *emitted]
@@ -158,8 +158,8 @@ class SessionWindowByKey:
         if len(grown):
             codes = np.concatenate([of_grown, np.arange(len(joined))])
             accumulated = aggregates.merged(pa.concat_tables([parts, accumulated]), codes, len(joined))
-        early, rung = pa.array(np.full(len(joined), self.emission.early)), pa.nulls(len(joined), pa.bool_())
-        emitted = [early, rung] if self.emission.updates else []
+        early, fired = pa.array(np.full(len(joined), self.emission.early)), pa.nulls(len(joined), pa.bool_())
+        emitted = [early, fired] if self.emission.updates else []
         times_of = [pa.array(last), pa.array(last + self.emission.lateness_us), *emitted]
         columns = [*distinct.take(pa.array(owner)).columns, begins, *accumulated.columns, *times_of]
         changed = pa.table(columns, schema=self.state_schema)

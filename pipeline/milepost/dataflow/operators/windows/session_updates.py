@@ -26,7 +26,7 @@ from milepost.dataflow.operators.rows.fired import fired_rows
 from milepost.dataflow.operators.windows.window import StateTables, WindowStates
 from milepost.dataflow.operators.windows.windowed import not_between
 from milepost.protocol.exchange.watermarks import is_beyond
-from milepost.protocol.records.state_columns import EXPIRES_COLUMN, RUNG_COLUMN, TIMER_COLUMN
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN, FIRED_COLUMN, TIMER_COLUMN
 
 EMITTED_COLUMN = "__emitted"
 """State column (bool): what the session is, or was before this epoch, has come out. Null: it has not."""
@@ -88,7 +88,7 @@ class SessionUpdatesRun:
         before_us = self._fired_us
         if not is_beyond(firing_us, before_us):
             return self._operator.state_schema.empty_table()
-        return fired_rows(self._state, TIMER_COLUMN, before_us, firing_us).filter(pc.field(RUNG_COLUMN).is_null())
+        return fired_rows(self._state, TIMER_COLUMN, before_us, firing_us).filter(pc.field(FIRED_COLUMN).is_null())
 
     def _changed(self, firing_us: int | None) -> tuple[pa.Table, pa.Table]:
         """State rows of what rows have joined and the table shows; and the keys of what it showed and does not now."""
