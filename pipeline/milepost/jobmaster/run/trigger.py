@@ -116,7 +116,7 @@ class Trigger:
         state = self._leadership.head_or_create() if head is None else head.state
         done = covered(state, session.session_id, session.run)
         if done is not None:
-            return NothingToDo("covered", done.message)
+            return NothingToDo("covered", f"{done.message}{self._publish_what_waits(session, state)}")
         if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
             raise ended(self._lifecycle.finish_clean_up(session))
         left = _LeftBehind()
@@ -138,6 +138,15 @@ class Trigger:
         followed = self._reconciler.finish(session)
         self._leadership.sweep(session, take_over=take_over)
         return _LeftBehind(followed, tuple(self._leadership.commits.finish(session)))
+
+    def _publish_what_waits(self, session: Session, state: ManifestState) -> _LeftBehind:
+        """Publish what a run without a new epoch finds completed: it may be this very run, cleared before it published.
+
+        A job that has ended, and a switch that sinks have yet to follow, are left to who ends those.
+        """
+        if state.reconciliation is not None or state.status in ENDED or not state.unconfirmed():
+            return _LeftBehind()
+        return _LeftBehind(published=tuple(self._leadership.commits.finish(session)))
 
     def _listed_ahead(self) -> _ListedAhead | None:
         """Begin to list the sources beside the look for the head, as what follows the last head that this process saw.

@@ -284,6 +284,17 @@ def test_a_run_that_is_already_covered_succeeds_also_when_the_job_has_ended(job:
     assert job.master.complete(session, completed.checkpoint_id) == job.context.head().state.head()
 
 
+def test_a_run_that_is_already_covered_publishes_what_waits(job: SparklessJob) -> None:
+    """Cleared when it had completed and not published, it would end well, and its table wait for the next run."""
+    session = Session.airflow("small__epoch", "manual__1", "manual", None)
+    job.complete(session, job.trigger(session))
+    assert job.context.head().state.unconfirmed()
+    answer = job.master.trigger(session)
+    assert isinstance(answer, NothingToDo) and answer.status == "covered"
+    assert answer.message.endswith("completed it; published checkpoint 2 to sink table, which had waited")
+    assert not job.context.head().state.unconfirmed()
+
+
 @pytest.mark.parametrize("command", ["cancel", "abort", "start", "resume"])
 def test_a_job_that_has_never_run_has_nothing_to_end(tmp_path: Path, command: str) -> None:
     job = SparklessJob.create(tmp_path)

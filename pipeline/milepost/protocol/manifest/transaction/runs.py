@@ -54,7 +54,7 @@ def covered(state: ManifestState, session_id: SessionId, run: Run) -> Covered | 
         if completed_session == session_digest(session_id):
             return Covered(
                 checkpoint_id,
-                f"already covered by checkpoint {checkpoint_id}: run {run.run_id} completed it. Nothing was changed.",
+                f"already covered by checkpoint {checkpoint_id}: run {run.run_id} completed it",
             )
     last = state.last_scheduled_logical_date
     if run.run_type not in DATED_RUN_TYPES or run.logical_date is None or last is None:
@@ -65,7 +65,7 @@ def covered(state: ManifestState, session_id: SessionId, run: Run) -> Covered | 
     return Covered(
         head,
         f"already covered by checkpoint {head}: logical date {run.logical_date} of {run.run_type} run {run.run_id} is"
-        f" not later than {last}, the last completed scheduled one. Nothing was changed.",
+        f" not later than {last}, the last completed scheduled one",
     )
 
 
