@@ -38,6 +38,13 @@ def made(folder: Path, monkeypatch: pytest.MonkeyPatch, timeout: str) -> TwoFeed
     return TwoFeeds.create(folder, SPEC.replace("TIMEOUT", timeout), "k", SparklessRunner, monkeypatch)
 
 
+def assert_a_replay_comes_to_the_same(sales: TwoFeeds) -> None:
+    tables = {name: sales.master.read(name) for name in ("pairs", "hours", "late")}
+    sales.replay()
+    for name, table in tables.items():
+        assert_same_rows(sales.master.read(name), table, name)
+
+
 def test_a_source_that_is_not_timed_out_holds_windows_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sales = made(tmp_path, monkeypatch, "null")
     sales.land("shop", (1, "00:30"))
@@ -74,12 +81,9 @@ def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
     assert (back.sources["shop"].idle, back.late_rows) == (False, 1)
     assert [sales.was_idle(n) for n in (2, 3, 4)] == [(False, False), (False, True), (True, False)]
     assert sales.hours() == [0], "the shop is at 06:45, and holds back again"
-    tables = {name: sales.master.read(name) for name in ("pairs", "hours", "late")}
-    assert sorted(tables["pairs"]["k"].to_pylist()) == [1, 3]
+    assert sorted(sales.master.read("pairs")["k"].to_pylist()) == [1, 3]
     sales.ahead_s = 500 * HOUR_S
-    sales.replay()
-    for name, table in tables.items():
-        assert_same_rows(sales.master.read(name), table, name)
+    assert_a_replay_comes_to_the_same(sales)
     assert sales.epoch().sources["shop"].idle, "again, by the clock of now"
     assert sales.hours() == [0, 6]
 
@@ -97,10 +101,7 @@ def test_a_replay_emits_what_was_emitted_while_a_source_was_quiet_also_where_it_
     sales.land("shop", (2, "00:45"))
     sales.land("web", (4, "08:00"))
     assert sales.epoch().late_rows == 1
-    tables = {name: sales.master.read(name) for name in ("pairs", "hours", "late")}
-    sales.replay()
-    for name, table in tables.items():
-        assert_same_rows(sales.master.read(name), table, name)
+    assert_a_replay_comes_to_the_same(sales)
 
 
 def test_where_every_source_is_quiet_nothing_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

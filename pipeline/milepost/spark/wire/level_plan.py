@@ -33,7 +33,7 @@ from milepost.spark.wire.epoch_clock import LevelShare
 from milepost.spec.graph.edges import late_output
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.keyed.slices import input_cost, state_cost
-from milepost.state.layers.key_groups import Ints, key_group_range
+from milepost.state.layers.key_groups import Ints, key_group_range, overlap
 from milepost.state.layers.key_hash import KeyHash
 
 
@@ -158,7 +158,7 @@ class OperatorPlan:
         return operator_watermark(
             fired_us
             for handle, fired_us in zip(handles, self.firing, strict=True)
-            if handle.key_groups.start < key_groups.stop and key_groups.start < handle.key_groups.stop
+            if overlap(handle.key_groups, key_groups)
         )
 
     def state_cost(self, own: range) -> Ints:

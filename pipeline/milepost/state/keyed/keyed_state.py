@@ -25,7 +25,7 @@ from milepost.state.keyed.multi_row import RowIdentity
 from milepost.state.keyed.rows_of_keys import RowsOfKeys, rows_of_keys
 from milepost.state.keyed.run_reader import RunReader, references
 from milepost.state.keyed.snapshot import FrozenState, RestoredState
-from milepost.state.layers.key_groups import Hashes, Ints
+from milepost.state.layers.key_groups import Hashes, Ints, overlap
 from milepost.state.layers.layer import Bools, Layer, match, not_hidden, others, sort_rows, stack
 from milepost.state.layers.row_identity import plain_columns
 from milepost.state.layers.take import Hits, found_of, take
@@ -313,9 +313,8 @@ def restore_state(
     known = all(fired_us in (None, watermark_us) for fired_us in firing)
     statistics = _statistics(identity, handles) if known else None
     state = SubtaskState(RestoredState(identity, bases, deltas, runs, watermark_us, statistics, cache))
-    own = identity.key_groups
     for handle, fired_us in zip(handles, firing, strict=False):
-        mine = handle.key_groups.start < own.stop and own.start < handle.key_groups.stop
+        mine = overlap(handle.key_groups, identity.key_groups)
         if mine and fired_us is not None and fired_us != watermark_us:
             state.forget(state.expired(handle.key_groups, fired_us))
             state.pass_timers(handle.key_groups, fired_us)
@@ -328,7 +327,7 @@ def _statistics(identity: StateIdentity, handles: Sequence[StateHandle]) -> RowS
     None where a handle was cut in two by a change of parallelism.
     """
     own = identity.key_groups
-    mine = [item for item in handles if item.key_groups.start < own.stop and own.start < item.key_groups.stop]
+    mine = [item for item in handles if overlap(item.key_groups, own)]
     if any(item.key_groups.start < own.start or item.key_groups.stop > own.stop for item in mine):
         return None
     return RowStatistics(sum(item.live_rows for item in mine), tuple(timer for item in mine for timer in item.timers))

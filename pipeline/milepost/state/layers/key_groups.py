@@ -204,6 +204,11 @@ def key_group_range(max_parallelism: int, parallelism: int, subtask: int) -> ran
     return range(start, stop)
 
 
+def overlap(one: range, other: range) -> bool:
+    """Return whether two ranges of key groups have a group in common."""
+    return one.start < other.stop and other.start < one.stop
+
+
 def subtask_of_key_group(groups: Ints, max_parallelism: int, parallelism: int) -> Ints:
     """Return the owner of each key group: the one subtask whose `key_group_range` contains it.
 
