@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.spec.values.times.durations import in_us
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from milepost.spec.values.times.moments import EPOCH
 
 
 def iso_ms(milliseconds: int) -> str:
     """Return a time in milliseconds since the epoch, to the millisecond."""
-    return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
+    return (EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
 
 
 def watermark_text(microseconds: int | None) -> str | None:
@@ -20,7 +19,7 @@ def watermark_text(microseconds: int | None) -> str | None:
     if microseconds is None or microseconds == END_OF_TIME_US:
         return None if microseconds is None else "end"
     try:
-        return (_EPOCH + timedelta(microseconds=microseconds)).isoformat()
+        return (EPOCH + timedelta(microseconds=microseconds)).isoformat()
     except OverflowError:  # its year has not four digits; NumPy takes the least number for no time
         import numpy
 
@@ -32,7 +31,7 @@ def watermark_us(text: str) -> int:
     if text == "end":
         return END_OF_TIME_US
     try:
-        return in_us(datetime.fromisoformat(text) - _EPOCH)
+        return in_us(datetime.fromisoformat(text) - EPOCH)
     except ValueError:  # its year has not four digits
         import numpy
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from openlineage.client.uuid import generate_static_uuid
 
 from milepost.lineage.settings import ParentRun
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from milepost.spec.values.times.moments import EPOCH
 
 
 def epoch_run_id(namespace: str, job: str, checkpoint_id: int, trigger_time_ms: int) -> str:
@@ -36,4 +35,4 @@ def parent_dag_run(dag_run: tuple[str, str], namespace: str, due: datetime, clea
 
 
 def _static(at_ms: int, name: str) -> str:
-    return str(generate_static_uuid(_EPOCH + timedelta(milliseconds=at_ms), name.encode()))
+    return str(generate_static_uuid(EPOCH + timedelta(milliseconds=at_ms), name.encode()))

@@ -8,7 +8,6 @@ not say so: rows up to a delay past it are consumed by then, and would keep what
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 
 from milepost.dataflow.quality.gate import resolve_suite
 from milepost.epoch.metadata import CheckpointMetadata
@@ -25,8 +24,7 @@ from milepost.protocol.records.manifest_state import ENDED, ManifestState
 from milepost.protocol.retention.lineage import lineage
 from milepost.spec.load.load import from_text
 from milepost.spec.values.times.durations import in_us
-
-_MICROSECONDS = 1_000_000
+from milepost.spec.values.times.moments import EPOCH, parse_moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +132,12 @@ def request_of(
 def event_time_us(text: str, what: str) -> int:
     """Return an ISO 8601 time in microseconds since the epoch; without an offset it is UTC. Raises InvalidRequest."""
     try:
-        moment = datetime.fromisoformat(text.strip())
+        return in_us(parse_moment(text) - EPOCH)
     except ValueError:
         raise InvalidRequest(
             f"{what} {text!r} is no time: expected ISO 8601, as in 2013-03-01 or 2013-03-01T06:00Z. Nothing was "
             "changed."
         ) from None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * _MICROSECONDS)
 
 
 def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:

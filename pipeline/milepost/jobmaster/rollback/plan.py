@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
@@ -32,6 +31,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ENDED, ManifestState
 from milepost.protocol.retention.lineage import ancestry, lineage
+from milepost.spec.values.times.moments import parse_moment
 from milepost.storage.checked import stat_handle
 
 _PARALLEL_STATS = 8
@@ -173,17 +173,16 @@ def resolve_target(state: ManifestState, to: str | int, now_ms: int) -> Checkpoi
     if text.isdecimal():
         return _by_id(state, int(text))
     try:
-        moment = datetime.fromisoformat(text)
+        moment = parse_moment(text)
     except ValueError:
         raise InvalidRequest(
             f"{text!r} is neither a checkpoint id nor a time: expected a number, or ISO 8601 as in 2026-07-14T06:00. "
             "Nothing was changed."
         ) from None
-    at_ms = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000
+    at_ms = moment.timestamp() * 1000
     if at_ms > now_ms + _CLOCK_SKEW_MS:
-        zone = "" if moment.tzinfo is not None else ", read as UTC,"
         raise InvalidRequest(
-            f"{text}{zone} is yet to come: it is {iso_ms(now_ms)} now. Nothing was changed.",
+            f"{moment.isoformat()} is yet to come: it is {iso_ms(now_ms)} now. Nothing was changed.",
             hint="give a time with its offset, as in 2026-07-14T08:00+02:00",
         )
     live = lineage(state, state.timeline())

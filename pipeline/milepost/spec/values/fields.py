@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -25,10 +25,12 @@ from milepost.spec.values.docstrings import parse_docstring
 from milepost.spec.values.times.durations import (
     format_duration,
     format_signed_duration,
+    in_ms,
     parse_duration,
     parse_signed_duration,
     parse_size,
 )
+from milepost.spec.values.times.moments import EPOCH, parse_moment
 from milepost.spec.values.types import TYPE_GRAMMAR, ColumnType, parse_type
 
 T = TypeVar("T")
@@ -212,12 +214,9 @@ def parse_start(text: str) -> str:
 def start_time_ms(text: str) -> int:
     """Return milliseconds since the epoch of an ISO 8601 time. Raises ValueError."""
     try:
-        moment = datetime.fromisoformat(text)
+        return in_ms(parse_moment(text) - EPOCH)
     except ValueError:
         raise ValueError(f"expected earliest, latest or a time such as 2026-01-31T00:00:00Z, got {text!r}") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
 
 
 def _check_timezone(name: str) -> str:

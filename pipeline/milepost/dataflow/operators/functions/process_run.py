@@ -38,17 +38,17 @@ from milepost.dataflow.operators.rows.columns import (
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.state_columns import TIMER_COLUMN
 from milepost.spec.values.times.durations import in_us
+from milepost.spec.values.times.moments import EPOCH
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_US = in_us(datetime.max.replace(tzinfo=UTC) - _EPOCH)
-_FIRST_US = in_us(datetime.min.replace(tzinfo=UTC) - _EPOCH)
+_LAST_US = in_us(datetime.max.replace(tzinfo=UTC) - EPOCH)
+_FIRST_US = in_us(datetime.min.replace(tzinfo=UTC) - EPOCH)
 
 MOST_TIMERS_AT_THE_END = 10_000
 """Timers of one key that fire when the job ends: a class that sets the next one for ever would never let it end."""
 
 
 def _moment(time_us: int | None) -> datetime | None:
-    return None if time_us is None else _EPOCH + timedelta(microseconds=max(_FIRST_US, min(time_us, _LAST_US)))
+    return None if time_us is None else EPOCH + timedelta(microseconds=max(_FIRST_US, min(time_us, _LAST_US)))
 
 
 Deletes: TypeAlias = Callable[[pa.Table | None, Mapping[str, object]], None]
@@ -90,7 +90,7 @@ class ProcessContext:
             raise ValueError(self._refusal)
         if not isinstance(time, datetime) or time.tzinfo is None:
             raise TypeError(f"set_timer: expected a datetime with time zone, got {time!r}")
-        timer_us = in_us(time - _EPOCH)
+        timer_us = in_us(time - EPOCH)
         if self._after_us is not None and timer_us <= self._after_us:
             raise ValueError(f"set_timer: a timer set in on_timer must be later than {_moment(self._after_us)}")
         self._timer_us = timer_us

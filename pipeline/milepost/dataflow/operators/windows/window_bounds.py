@@ -17,6 +17,7 @@ from milepost.dataflow.operators.contract import Bools, Ints
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
 from milepost.spec.values.times.calendar import Calendar
 from milepost.spec.values.times.durations import in_us
+from milepost.spec.values.times.moments import EPOCH
 from milepost.spec.values.times.time_zones import zone_of
 
 _DAY_US = 86_400_000_000
@@ -167,5 +168,5 @@ def _periods(of: CalendarWindows | CalendarSlides, times: Ints) -> tuple[Ints, I
 def _begins_us(calendar: Calendar, period: int, offset: timedelta, zone: bytes) -> int:
     """Return when a period begins, in microseconds since 1970."""
     local = datetime.combine(calendar.first_day(period), datetime.min.time()) + offset
-    since = local.replace(tzinfo=zone_of(zone)).astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    since = local.replace(tzinfo=zone_of(zone)).astimezone(UTC) - EPOCH
     return in_us(since)
