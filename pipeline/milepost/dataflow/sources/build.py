@@ -20,7 +20,13 @@ def build_reader(name: str, spec: SourceSpec) -> ObjectReader:
     Raises:
         InvalidRequest: an option whose value only its reader can judge.
     """
-    declared = DeclaredColumns(name, spec.columns, event_time=spec.event_time, partitions=spec.partitions)
+    declared = DeclaredColumns(
+        name,
+        spec.columns,
+        event_time=spec.event_time,
+        optional=spec.optional_columns,
+        partitions=spec.partitions,
+    )
     if spec.format == "csv":
         return CsvReader(declared, spec.options)
     return JsonLinesReader(declared) if spec.format == "json" else ParquetReader(declared)

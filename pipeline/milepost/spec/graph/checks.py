@@ -224,6 +224,7 @@ def _source_parts(name: str, source: SourceSpec) -> Iterator[Problem]:
             problem = None if unnamed is None else f"the declared column {unnamed} is not among them"
         if problem:
             yield Problem(("sources", name, "options", option), problem)
+    yield from _optional_columns(name, source)
     if source.settle and "settle" in source.model_fields_set and source.path.startswith("s3://"):
         message = "`settle` is for local paths: an object of S3 appears as a whole; remove it"
         yield Problem(("sources", name, "settle"), message)
@@ -235,6 +236,23 @@ def _source_parts(name: str, source: SourceSpec) -> Iterator[Problem]:
         if type_.is_nested or type_.kind == "binary":
             message = f"a part of a path cannot be a {type_}; use a number, bool, string, date or timestamp"
             yield Problem(("sources", name, "partitions", column), message)
+
+
+def _optional_columns(name: str, source: SourceSpec) -> Iterator[Problem]:
+    path: Path = ("sources", name, "optional_columns")
+    if source.optional_columns and source.options.get("column_names"):
+        message = "`optional_columns` with `options.column_names`: every object is read by those names; remove it"
+        yield Problem(path, message, at_key=True)
+    for position, column in enumerate(source.optional_columns):
+        if column in source.optional_columns[:position]:
+            yield Problem((*path, position), f"{column} occurs twice")
+        elif column in source.partitions:
+            yield Problem((*path, position), f"{column} is of `partitions`: see `on_bad_name` for a key without it")
+        elif column not in source.columns:
+            message = f"the schema has no column {column}; {did_you_mean(column, source.columns)}"
+            yield Problem((*path, position), message)
+        elif column == source.event_time:
+            yield Problem((*path, position), f"{column} is the event time, which is never null; remove it")
 
 
 def _locations(spec: JobSpec) -> Iterator[Problem]:

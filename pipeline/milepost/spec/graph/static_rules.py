@@ -10,7 +10,18 @@ from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Problem
 
 _STATIC_KEYS = frozenset(
-    {"format", "path", "options", "partitions", "columns", "static", "dimension_limit", "on_bad_name", "settle"}
+    {
+        "format",
+        "path",
+        "options",
+        "partitions",
+        "columns",
+        "optional_columns",
+        "static",
+        "dimension_limit",
+        "on_bad_name",
+        "settle",
+    }
 )
 """By their names in the model."""
 

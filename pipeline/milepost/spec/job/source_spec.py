@@ -11,6 +11,7 @@ from milepost.spec.job.csv_records import csv_whole_because
 from milepost.spec.values.fields import (
     ColumnName,
     Duration,
+    Many,
     PositiveDuration,
     Size,
     SpecModel,
@@ -46,9 +47,12 @@ class SourceSpec(SpecModel):
         columns: the columns of the objects, by name. Each object has them all, a csv in its header, a json in some
             line; where a line leaves one out it is null. Further ones are passed over. A csv cannot hold lists
             and structs; a decimal, a date or a time of json may be a text.
+        optional_columns: those of `schema` that an object may lack, all of whose rows then have null: one that came
+            later, a json field that no line of a small object has. A column whose name is wrong is null as well.
+            Not `event_time`; not with `column_names`.
         static: what its objects hold is looked up, as it is when an epoch is triggered, and is no stream: it may feed
             lookups only, has no watermark, and no object of it is ever consumed. Only `format`, `path`, `options`,
-            `partitions`, `schema`, `on_bad_name`, `settle` and `dimension_limit` go with it.
+            `partitions`, `schema`, `optional_columns`, `on_bad_name`, `settle` and `dimension_limit` go with it.
         dimension_limit: bytes in memory that the rows of a static source may take; an epoch with more is refused.
             Needs `static`.
         event_time: timestamp column that times rows; null: none, and no watermark.
@@ -87,6 +91,7 @@ class SourceSpec(SpecModel):
     options: dict[str, Any] = Field(default_factory=dict)
     partitions: dict[ColumnName, Type] = Field(default_factory=dict)
     columns: Annotated[dict[ColumnName, Type], Field(alias="schema", min_length=1)]
+    optional_columns: Many[ColumnName] = ()
     static: bool = False
     dimension_limit: Annotated[Size, Field(ge=1)] = 256_000_000
     event_time: ColumnName | None = None

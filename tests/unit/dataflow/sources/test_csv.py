@@ -131,7 +131,10 @@ def test_text_that_is_not_utf8_is_named(landing: Landing) -> None:
 
 def test_a_missing_column_is_a_bad_record_of_the_header(landing: Landing) -> None:
     bad = refused(landing, b"\nn,at\n1,2013-01-01T10:00:00Z\n")
-    assert (bad.line, bad.column, bad.reason) == (2, "name", "the header has no such column")
+    assert (bad.line, bad.column, bad.value) == (2, "name", "n,at")
+    assert bad.reason == (
+        "is the header, and has no such column; name it in `optional_columns` where an object may lack it"
+    )
     bad = refused(landing, b"n,name,at,n\n")
     assert (bad.line, bad.column, bad.reason) == (1, "n", "the header has it twice")
 

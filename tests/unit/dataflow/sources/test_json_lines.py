@@ -168,7 +168,11 @@ def test_text_that_is_not_utf8_is_named(landing: Landing) -> None:
 
 def test_a_column_that_no_record_has_is_missing(landing: Landing) -> None:
     bad = refused(landing, b'{"n": 1, "at": "2013-01-01T10:00:00Z"}\n' * 3)
-    assert (bad.line, bad.column, bad.reason) == (None, "name", "no record has such a field")
+    assert (bad.line, bad.column, bad.value) == (None, "name", "n, at")
+    assert bad.reason == (
+        "are the fields of its first record, and no record has such a one; name it in `optional_columns` where an "
+        "object may lack it"
+    )
 
 
 def test_a_column_that_is_null_everywhere_is_not_missing(landing: Landing) -> None:

@@ -111,7 +111,10 @@ def test_the_value_that_is_named_is_not_its_neighbour(landing: Landing) -> None:
 
 def test_a_missing_column_is_a_bad_record(landing: Landing) -> None:
     bad = refused(landing, encoded(table().drop_columns("name")))
-    assert (bad.column, bad.reason) == ("name", "the file has no such column")
+    assert (bad.column, bad.value) == ("name", "extra, at, n")
+    assert bad.reason == (
+        "are the columns of the file, and none is so called; name it in `optional_columns` where an object may lack it"
+    )
 
 
 @pytest.mark.parametrize("fault", ["text", "cut", "flipped"])

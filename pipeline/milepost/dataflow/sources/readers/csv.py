@@ -231,6 +231,7 @@ class CsvReader:
         return pacsv.ConvertOptions(
             column_types={name: self._declared.in_file.field(name).type for name in names},
             include_columns=names,
+            include_missing_columns=True,  # of which only those are missing that may be
             **self._convert_options,
         )
 
@@ -277,9 +278,11 @@ class CsvReader:
         # With given names there is no header line to point at.
         line = None if self._column_names else record.line
         for name in self._declared.in_file.names:
-            if names.count(name) != 1:
-                problem = "the header has no such column" if name not in names else "the header has it twice"
-                raise BadObject(key, line, name, None, problem, raw=record.raw)
+            if names.count(name) > 1:
+                raise BadObject(key, line, name, None, "the header has it twice", raw=record.raw)
+            if name not in names and name in self._declared.required:
+                problem = f"is the header, and has no such column{self._declared.or_optional(name)}"
+                raise BadObject(key, line, name, record.text.rstrip("\r\n"), problem, raw=record.raw)
         return _Header(names, lines.bytes - (size_of(record.text) if self._column_names else 0))
 
     def _diagnosed(self, key: str, body: ObjectBody, names: list[str], otherwise: str) -> BadRecord:

@@ -1,8 +1,8 @@
 """JSON lines as record batches, by pyarrow's streaming reader: one object per line.
 
-A line that is neither blank nor one object is a bad record. A field that a line leaves out is null; a column that no
-line of an object has is missing, and a bad record. Times are read as in CSV: with a zone offset or `Z` for UTC columns,
-without one for the others.
+A line that is neither blank nor one object is a bad record. A field that a line leaves out is null; a required column
+that no line of an object has is missing, and a bad record. Times are read as in CSV: with a zone offset or `Z` for UTC
+columns, without one for the others.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class JsonLinesReader:
         values = self._declared.in_path.values(obj)
         body = open_object(store, obj)
         content = ObjectStream(obj.key, body, lines=None if part.is_whole else (part.start, part.stop))
-        unseen = set(self._declared.in_file.names)
+        unseen = set(self._declared.required)
         rows = 0
         try:
             for batch in self._batches(content, self._declared.in_file, first=part.start == 0):
@@ -72,13 +72,13 @@ class JsonLinesReader:
         """Yield the rows of the part's lines that can be read, in order, and each line that cannot.
 
         Raises:
-            BadObject: it cannot be read at all, or no line has a declared column.
+            BadObject: it cannot be read at all, or no line has a required column.
             CommitConflict, NotFound: as `read_part`.
         """
         obj = part.object
         values = self._declared.in_path.values(obj)
         body = open_object(store, obj)
-        unseen = set(self._declared.in_file.names)
+        unseen = set(self._declared.required)
         rows = 0
         for chunk in chunks(_records_of(part, body)):
             good, bad = told_apart(
@@ -220,7 +220,7 @@ class JsonLinesReader:
 
     def _refuse_missing(self, part: ObjectPart, body: ObjectBody, unseen: set[str]) -> None:
         """Raise BadObject unless each column without a value in a part is a field of some line that is JSON."""
-        key = part.object.key
+        key, of_first = part.object.key, ""
         if unseen and not part.is_whole:
             unseen = self._without_value(key, body, unseen)
         if not unseen:
@@ -233,11 +233,13 @@ class JsonLinesReader:
                 raise BadObject(key, record.line, None, text, _TOO_DEEP, raw=record.raw) from None
             except ValueError:  # a bad record, told by itself
                 continue
-            unseen = unseen - fields.keys() if isinstance(fields, dict) else unseen
+            if isinstance(fields, dict):
+                unseen, of_first = unseen - fields.keys(), of_first or ", ".join(fields)
             if not unseen:
                 return
-        name = next(name for name in self._declared.in_file.names if name in unseen)
-        raise BadObject(key, None, name, None, "no record has such a field")
+        name = next(name for name in self._declared.required if name in unseen)
+        problem = f"are the fields of its first record, and no record has such a one{self._declared.or_optional(name)}"
+        raise BadObject(key, None, name, of_first, problem)
 
 
 def _records_of(part: ObjectPart, body: ObjectBody) -> Iterator[RawRecord]:

@@ -114,14 +114,16 @@ class ParquetReader:
             pages_bytes, widest = self._sizes(file.metadata, at_once)
             groups = _groups_of(part, file.metadata)
             row = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
-            rows, seen_bytes = min(_FIRST_ROWS, _rows_of(widest)), 0
-            raw_batches = file.iter_batches(rows, groups, columns=self._declared.in_file.names)
+            present = [name for name in self._declared.in_file.names if name in file.schema_arrow.names]
+            rows, seen_bytes = min(_FIRST_ROWS if present else _BATCH_ROWS, _rows_of(widest)), 0
+            raw_batches = file.iter_batches(rows, groups, columns=present)
         while True:
             try:
                 with at_most(_DECODING_BYTES + min(pages_bytes, _PAGES_BYTES)):
                     raw = next(raw_batches, None)
                     if raw is None:
                         return
+                    raw = self._with_nulls(raw)
                     batch, bad = self._apart(key, raw, row) if apart else (self._converted(key, raw, row), [])
             except TooLarge as error:
                 raise _cannot_be_held(key, row, error) from error
@@ -153,13 +155,24 @@ class ParquetReader:
         found = file.schema_arrow
         for column in self._declared.in_file:
             at = found.get_all_field_indices(column.name)
-            if len(at) != 1:
-                problem = "the file has it twice" if at else "the file has no such column"
-                raise BadObject(key, None, column.name, None, problem)
+            if len(at) > 1:
+                raise BadObject(key, None, column.name, None, "the file has it twice")
+            if not at:
+                if column.name not in self._declared.required:
+                    continue
+                problem = f"are the columns of the file, and none is so called{self._declared.or_optional(column.name)}"
+                raise BadObject(key, None, column.name, ", ".join(found.names), problem)
             type_ = found.field(at[0]).type
             if not _may_cast(type_, column.type):
                 reason = f"is {type_} in the file, declared {self._declared.types[column.name]}"
                 raise BadObject(key, None, column.name, None, reason)
+
+    def _with_nulls(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows with each declared column: null where the file lacks it."""
+        for column in self._declared.in_file:
+            if column.name not in raw.schema.names:
+                raw = raw.append_column(column, pa.nulls(raw.num_rows, column.type))
+        return raw
 
     def _converted(self, key: str, raw: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """Return the declared columns. Raises BadRecord: the first value of the first column that does not fit."""
