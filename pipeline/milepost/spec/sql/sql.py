@@ -18,7 +18,7 @@ from milepost.spec.sql.row_wise import (
     REFUSED_FUNCTIONS,
     function_problem,
 )
-from milepost.spec.sql.sql_parse import SqlProblem, column_of, is_variable, line_of, parse_select
+from milepost.spec.sql.sql_parse import SqlProblem, column_of, is_variable, line_of, parse_select, problem_at, span
 from milepost.spec.values.names import check_column_name, did_you_mean
 
 if TYPE_CHECKING:
@@ -242,6 +242,8 @@ class _Reader:
         if len(items) != len(self._select.expressions) or (condition is None) != (
             self._select.args.get("where") is None
         ):
+            if any(first > last for first, last in items):
+                raise SqlProblem("a comma of the SELECT list has no expression behind it")
             raise SqlProblem("the SELECT list cannot be told apart; put parentheses around its expressions")
         return items, condition
 
@@ -262,7 +264,7 @@ class _Reader:
                     f"{self._input} has no column {reference.name}; {did_you_mean(reference.name, self._columns)}",
                 )
             self._read.add(known)
-            start, end = _span(parts[0])[0], _span(reference)[1]
+            start, end = span(parts[0])[0], span(reference)[1]
             edits.append((start, end, f"{self._prefix}{quote(reference.name)}"))
         self._check_placed(edits)
         return sorted(edits)
@@ -337,8 +339,7 @@ class _Reader:
         return "".join(parts) + self._sql[position:end]
 
     def _at(self, identifier: exp.Expression, message: str) -> SqlProblem:
-        offset = _span(identifier)[0]
-        return SqlProblem(message, line_of(self._sql, offset), column_of(self._sql, offset))
+        return problem_at(self._sql, identifier, message)
 
     def _check_output(self, names: list[str]) -> None:
         seen: set[str] = set()
@@ -372,10 +373,3 @@ def _explodes(node: exp.Expression) -> bool:
     from sqlglot import exp
 
     return isinstance(node, exp.Anonymous) and node.name.casefold() == _EXPLODE
-
-
-def _span(identifier: exp.Expression) -> tuple[int, int]:
-    """Return the first and last offset of an identifier in the SQL text."""
-    if "start" not in identifier.meta:
-        raise SqlProblem(f"the column {identifier.name} cannot be placed; write it in backticks")
-    return int(identifier.meta["start"]), int(identifier.meta["end"])

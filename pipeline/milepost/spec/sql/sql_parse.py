@@ -6,6 +6,8 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from milepost.spec.sql.cast_types import type_problem
+
 if TYPE_CHECKING:
     from sqlglot import exp
     from sqlglot.dialects.dialect import Dialect
@@ -50,6 +52,9 @@ def parse_select(sql: str) -> ParsedSelect:
                     column_of(sql, token.start),
                 )
         _refuse_unknown_start(sql, tokens)
+        if (problem := type_problem(tokens)) is not None:
+            token, message = problem
+            raise SqlProblem(message, line_of(sql, token.start), column_of(sql, token.start))
         sqlglot.parse(sql, dialect="spark")  # which knows the functions, and counts their arguments
         statements = [statement for statement in sqlglot.parse(sql, dialect=_plain_spark()) if statement is not None]
     except ParseError as problem:
@@ -112,6 +117,19 @@ def _plain_spark() -> type[Dialect]:
             NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
 
     return PlainSpark
+
+
+def span(identifier: exp.Expression) -> tuple[int, int]:
+    """Return the first and last offset of an identifier in the SQL text."""
+    if "start" not in identifier.meta:
+        raise SqlProblem(f"the column {identifier.name} cannot be placed; write it in backticks")
+    return int(identifier.meta["start"]), int(identifier.meta["end"])
+
+
+def problem_at(sql: str, identifier: exp.Expression, message: str) -> SqlProblem:
+    """Return a problem of an identifier, with its place."""
+    offset = span(identifier)[0]
+    return SqlProblem(message, line_of(sql, offset), column_of(sql, offset))
 
 
 def line_of(sql: str, offset: int) -> int:

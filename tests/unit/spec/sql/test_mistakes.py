@@ -1,0 +1,89 @@
+"""What Spark would refuse in the run, or read otherwise than was surely meant, is refused by `lint`."""
+
+from __future__ import annotations
+
+import pytest
+
+from milepost.spec.sql.condition import check_condition
+from milepost.spec.sql.mistakes import check_mistakes
+from milepost.spec.sql.sql_parse import SqlProblem
+from milepost.spec.values.types import parse_type
+
+COLUMNS = {
+    "id": parse_type("int64"),
+    "city": parse_type("string"),
+    "at": parse_type("timestamp[us, UTC]"),
+    "day": parse_type("date"),
+    "paid": parse_type("bool"),
+    "tags": parse_type("list<int64>"),
+    "computed": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        (
+            "SELECT CAST(id AS int64) AS x FROM t",
+            "line 1, column 19: CAST AS int64: it is no type of Spark; did you mean BIGINT?",
+        ),
+        (
+            "SELECT try_cast(city AS text) AS x FROM t",
+            "line 1, column 25: CAST AS text: it is no type of Spark; did you mean STRING?",
+        ),
+        (
+            "SELECT\n  paid::bool AS x FROM t",
+            "line 2, column 9: CAST AS bool: it is no type of Spark; did you mean BOOLEAN?",
+        ),
+        (
+            "SELECT CAST(id AS varchar) AS x FROM t",
+            "line 1, column 19: CAST AS varchar: it has no length; did you mean STRING?",
+        ),
+        (
+            "SELECT CAST(lower(CAST(id AS string)) AS float64) AS x FROM t",
+            "line 1, column 42: CAST AS float64: it is no type of Spark; did you mean DOUBLE?",
+        ),
+        ("SELECT id FROM t WHERE city = NULL", "city = NULL is never true; write IS NULL or IS NOT NULL"),
+        ("SELECT NULL <> city AS x FROM t", "NULL <> city is never true; write IS NULL or IS NOT NULL"),
+        (
+            "SELECT id FROM t WHERE \"City\" = 'Oslo'",
+            "line 1, column 24: \"City\" is a text in Spark; write city or `city` for the column, else 'city'",
+        ),
+        (
+            "SELECT city + ', ' + city AS x FROM t",
+            "city + ', ': + adds numbers, and ', ' is none; texts are joined by || or concat(…)",
+        ),
+        ("SELECT at + 1 AS x FROM t", "at + 1: at is timestamp[us, UTC]; write INTERVAL 1 DAY, HOUR or such"),
+        ("SELECT tags * 2 AS x FROM t", "tags * 2: tags is list<int64>, with which nothing is computed"),
+        ("SELECT 1 + (paid) AS x FROM t", "1 + (paid): paid is bool, with which nothing is computed"),
+        ("SELECT id FROM t WHERE (id)", "WHERE (id): it is int64, and no condition; compare it with something"),
+    ],
+)
+def test_a_likely_mistake_is_refused_with_what_to_write(sql: str, message: str) -> None:
+    with pytest.raises(SqlProblem) as raised:
+        check_mistakes(sql, COLUMNS)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT CAST(id AS varchar(3)) AS a, CAST(id AS DECIMAL(10, 2)) AS b, id::string AS c FROM t",
+        "SELECT CAST(tags AS ARRAY<STRUCT<text: INT>>) AS a, CAST(id AS INTERVAL DAY) AS b FROM t",
+        "SELECT id AS text, city AS bool FROM t",
+        "SELECT id FROM t WHERE city <=> NULL OR city IN ('a', NULL)",
+        'SELECT id FROM t WHERE city = "Oslo"',
+        "SELECT city || ', ' AS a, id + '1' AS b, day + 1 AS c, at + INTERVAL 1 DAY AS d, 'NaN' + id AS e FROM t",
+        "SELECT id FROM t WHERE paid",
+        "SELECT id FROM t WHERE city",
+        "SELECT id FROM t WHERE computed + 1 > 2",
+        "SELECT transform(tags, paid_ -> paid_ + 1) AS x FROM t",
+    ],
+)
+def test_what_spark_takes_as_it_is_meant_is_fine(sql: str) -> None:
+    check_mistakes(sql, COLUMNS)
+
+
+def test_a_condition_is_looked_at_too() -> None:
+    with pytest.raises(SqlProblem, match="city = NULL is never true"):
+        check_condition("city = NULL", "t", COLUMNS)

@@ -1,0 +1,83 @@
+"""A field that a struct does not have is refused by `lint`, and not by Spark in the run."""
+
+from __future__ import annotations
+
+import pytest
+
+from milepost.spec.sql.condition import check_condition
+from milepost.spec.sql.sql_parse import SqlProblem
+from milepost.spec.sql.struct_fields import check_fields
+from milepost.spec.values.types import parse_type
+
+COLUMNS = {
+    "id": parse_type("int64"),
+    "name": parse_type("string"),
+    "user": parse_type("struct<id: int64, home: struct<city: string, Zip: string>, tags: list<string>>"),
+    "items": parse_type("list<struct<article: string, price: float64, parts: list<struct<n: int64>>>>"),
+    "computed": None,
+}
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "user.id",
+        "t.user.home.city",
+        "USER.Home.zip",
+        "(user).home.city",
+        "user.tags[0]",
+        "items.price",
+        "items.parts",
+        "items[0].article",
+        "items[0].parts[1].n",
+        "filter(items, x -> x.price > 1 AND user.id > 0)",
+        "transform(items, (x, i) -> x.parts[i].n)",
+        "exists(items, item -> exists(item.parts, part -> part.n = id))",
+        "transform(items, x -> x.price)[0]",
+        "computed.whatever.it.has",
+        "reduce(items, 0D, (sum, x) -> sum + x.price)",
+        "from_json(name, 'a INT').a",
+        "named_struct('a', id).a",
+        "count_if",
+    ],
+)
+def test_fields_that_are_there_or_not_known_are_fine(expression: str) -> None:
+    columns = COLUMNS | {"count_if": parse_type("int64")}
+    check_fields(f"SELECT {expression} AS q FROM t", "t", columns)
+    check_fields(f"SELECT id FROM orders t WHERE {expression} IS NOT NULL", "orders", columns)
+
+
+@pytest.mark.parametrize(
+    ("expression", "field", "message"),
+    [
+        ("user.ids", "ids", 'the struct has no field ids; did you mean "id"? Known: id, home, tags'),
+        ("t.user.home.town", "town", "the struct has no field town; known: city, Zip"),
+        ("(user).hom.city", "hom", 'the struct has no field hom; did you mean "home"? Known: id, home, tags'),
+        ("user.home.city.x", "x", "there is no field x: string is no struct"),
+        ("id.x", "x", "there is no field x: int64 is no struct"),
+        ("user.tags.x", "x", "there is no field x: list<string> is no struct"),
+        (
+            "items.prize",
+            "prize",
+            'the struct has no field prize; did you mean "price"? Known: article, price, parts',
+        ),
+        ("items[0].parts[1].m", "m", "the struct has no field m; known: n"),
+        (
+            "filter(items, x -> x.prise > 1)",
+            "prise",
+            'the struct has no field prise; did you mean "price"? Known: article, price, parts',
+        ),
+        ("exists(items, i -> exists(i.parts, p -> p.m = 1))", "m", "the struct has no field m; known: n"),
+    ],
+)
+def test_a_field_that_is_not_there_is_refused_with_its_place_and_the_nearest_one(
+    expression: str, field: str, message: str
+) -> None:
+    with pytest.raises(SqlProblem) as raised:
+        check_fields(f"SELECT\n  {expression} AS q FROM t", "t", COLUMNS)
+    assert str(raised.value) == f"line 2, column {expression.rindex(field) + 3}: {message}"
+
+
+def test_the_fields_of_a_condition_are_checked() -> None:
+    with pytest.raises(SqlProblem, match="line 1, column 6: the struct has no field idd"):
+        check_condition("user.idd = 3", "changes", COLUMNS)
