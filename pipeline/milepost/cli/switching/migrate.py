@@ -1,4 +1,4 @@
-"""The command that takes a sink's table to another format: migrate-table."""
+"""The command that takes a sink's table to another place or format: migrate-table."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 class MigratedFormat(StrEnum):
     """Formats that a table can be migrated to."""
 
+    PARQUET = "parquet"
     DELTA = "delta"
     ICEBERG = "iceberg"
 
@@ -43,7 +44,12 @@ def migrate_table(
     ctx: typer.Context,
     job: Job,
     sink: Annotated[str, typer.Argument(metavar="SINK", help="Name of the sink.", autocompletion=sink_names)],
-    to: Annotated[MigratedFormat, typer.Option("--to", help="Format of the new table.")],
+    to: Annotated[
+        MigratedFormat,
+        typer.Option(
+            "--to", help="Format of the new table, which may be that of the old one; parquet only from parquet."
+        ),
+    ],
     path: Annotated[
         str, typer.Option("--path", metavar="PATH", help="Where it is to be, as in the spec; nothing lies there yet.")
     ],
@@ -68,7 +74,10 @@ def migrate_table(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write a sink's table once more as Delta or Iceberg, and let the sink go on there; the old one stays for now."""
+    """Write a sink's table once more at another path, in its format or as Delta or Iceberg; the sink goes on there.
+
+    The old table stays while a retained checkpoint is of it.
+    """
     output: Output = ctx.obj
     target = _target(to, path, table, (catalog_type, catalog_uri, catalog_name), _options(catalog_option or []))
     master = open_job(job)

@@ -1,4 +1,4 @@
-"""A table's rows are staged once more, as files of another format, for a table that takes its place.
+"""A table's rows are staged once more, as files of another table, which takes its place.
 
 The staging code is the tasks' own. A table of the latest rows becomes buckets of key groups, by the key hash of the
 job's state, so that the epochs that follow build on them; any other keeps its rows in commit order.

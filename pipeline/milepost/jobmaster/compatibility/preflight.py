@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.sinks.records.committables import decode_schema
-from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.epoch.plan import are_continued, other_tables
 from milepost.jobmaster.compatibility.expected_operators import expected_operator, known_type
@@ -198,7 +197,7 @@ def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> 
     """Return what to do about the refused rows of a report: only what helps with one of them."""
     kinds = {row["kind"] for row in refused if row["verdict"] != NON_RESTORED}
     moved = [row for row in refused if row["verdict"] == OTHER_TABLE]
-    movable = [row["name"] for row in moved if row["detail"].startswith(f"{_ITS_TABLE}{MIGRATED_FROM},")]
+    movable = [row["name"] for row in moved if not row["detail"].startswith(f"{_ITS_TABLE}postgres")]
     ways = (
         ["write in the sink the lines of the table that it has"] if len(moved) == len(refused) else ["undo the change"]
     )
@@ -212,9 +211,7 @@ def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> 
     if "source" in kinds:
         ways.append("give the changed source a new name: what it has read is not known under another path")
     if movable:
-        ways.append(
-            f"let its table go elsewhere: milepost migrate-table {job} {movable[0]} --to delta|iceberg --path PATH"
-        )
+        ways.append(f"let its table go elsewhere: milepost migrate-table {job} {movable[0]} --to FORMAT --path PATH")
     if "sink" in kinds:
         ways.append("give the changed sink a new name and path, to begin a new table")
     if any(row["verdict"] == NON_RESTORED for row in refused) and "operator" not in kinds:

@@ -8,6 +8,7 @@ the code of its plan to its end.
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from milepost.dataflow.operators.functions.declared import declare
 from milepost.dataflow.operators.functions.process import ProcessFunction
 from milepost.dataflow.operators.functions.user_code import UserCodeFailed, UserFunction, read_function
-from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM, TableAddress
+from milepost.dataflow.sinks.records.table_address import TableAddress, may_go
 from milepost.epoch.code_hash import code_by_name, code_hash_of
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
@@ -156,7 +157,7 @@ def check_locations(context: JobContext, base: CheckpointMetadata | None) -> Non
             f"{left.checkpoint_id}: {left.address}. Nothing was run or published.",
             hint=f"write in the spec, in sink {sink.name}: {'; '.join(left.address.spec_lines())}"
             + (from_here(context, left.address.path) if left.address.format == said.format else "")
-            + _elsewhere(context.spec.name, sink.name, left.address),
+            + _elsewhere(context.spec.name, sink.name, left.address, said),
             sink=sink.name,
             reason=CheckpointFailureReason.SPEC_REFUSED.value,
         )
@@ -172,8 +173,9 @@ def from_here(context: JobContext, path: str | None) -> str:
     return f" (for a spec in this folder {path} is {context.job.url(path)}; one that was moved goes back to its folder)"
 
 
-def _elsewhere(job: str, sink: str, left: TableAddress) -> str:
+def _elsewhere(job: str, sink: str, left: TableAddress, said: TableAddress) -> str:
     """Say how a table gets to where the spec says, for one that can be migrated."""
-    if left.format != MIGRATED_FROM:
+    if said.path is None or not may_go(left.format, said.format):
         return ""
-    return f". What takes a table elsewhere: milepost migrate-table {job} {sink} --to delta|iceberg --path PATH"
+    there = f"--to {said.format} --path {shlex.quote(said.path)}" + " …" * (said.catalog is not None)
+    return f". What takes the table there: milepost migrate-table {job} {sink} {there}"

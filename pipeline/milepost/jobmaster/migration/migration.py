@@ -1,4 +1,4 @@
-"""A migration writes a sink's table once more, in another format, and lets the sink go on there.
+"""A migration writes a sink's table once more, in another place or format, and lets the sink go on there.
 
 The content of a table belongs to the checkpoint, so the migrated table is one more checkpoint, which no epoch made: it
 continues the head and differs from it in this table's contents alone. Order: the freeze of the live timeline

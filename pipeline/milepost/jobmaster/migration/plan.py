@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.contents import TableContents
-from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM, CatalogAddress, TableAddress
+from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress, may_go
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.job.context import JobContext
@@ -88,10 +88,18 @@ def plan_migration(context: JobContext, name: str, target: TableAddress) -> Migr
     if not done:
         check_ready(context, state)
         _check_meaning(context, base, name)
-        _check_from(contents.address, name)
+        _check_from(context, name, contents.address, target)
         check_place(context, name, contents, target)
     context.sink(name, target).check_columns(decode_schema(contents.schema))
     old = context.sink(name, contents.address)
+    fault = None if done else old.fault(contents)
+    if fault is not None:
+        raise InvalidRequest(
+            f"sink {name}: {fault}; what would be written is what checkpoint {base.checkpoint_id}, the head of job "
+            f"{state.job}, says. Nothing was changed.",
+            hint=f"if the job's state is to count: milepost realign {state.job} {name}",
+            sink=name,
+        )
     size = sum(file.size for file in old.files(contents))
     rows = old.compare(contents).rows_then  # also: its files are there
     return MigrationPlan(
@@ -160,11 +168,15 @@ def _check_meaning(context: JobContext, base: CheckpointMetadata, name: str) -> 
         )
 
 
-def _check_from(previous: TableAddress, name: str) -> None:
-    if previous.format != MIGRATED_FROM:
+def _check_from(context: JobContext, name: str, previous: TableAddress, target: TableAddress) -> None:
+    problem = None
+    if not may_go(previous.format, target.format):
+        problem = f"a table of format: {previous.format} does not go to format: {target.format} in this version"
+    elif context.job.spec.sink(name).adopt:
+        problem = "it says `adopt: true`: rows that others wrote in its table are not the job's, and would stay behind"
+    if problem is not None:
         raise InvalidRequest(
-            f"sink {name}: its table is {previous.format} already; only a table of format: {MIGRATED_FROM} is migrated "
-            "in this version. Nothing was changed.",
+            f"sink {name}: {problem}. Nothing was changed.",
             hint="give the sink a new name and path to begin a new table, and fill it by a backfill",
             sink=name,
         )

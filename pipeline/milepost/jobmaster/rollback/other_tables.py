@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.records.table_address import MIGRATED_FROM, TableAddress
+from milepost.dataflow.sinks.records.table_address import OWN_FORMAT, TableAddress
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import address_in_force, contents_at
@@ -18,8 +18,8 @@ class OtherTable:
     """The table of a sink at the target, where it is not the one that the job has now.
 
     Attributes:
-        now, then: where they are. undoes_migration: the one at the target is that from before it. spec_lines: what to
-            write in the sink of the spec afterwards.
+        now, then: where they are. undoes_migration: the one at the target alone is of our own format. spec_lines: what
+            to write in the sink of the spec afterwards.
     """
 
     now: TableAddress
@@ -42,7 +42,7 @@ def other_tables(
         here = address_in_force(now, sink.name) or context.sink_address(sink.name)
         there = address_in_force(then, sink.name)
         if there is not None and there != here:
-            undoes = there.format == MIGRATED_FROM
+            undoes = there.format == OWN_FORMAT != here.format
             found[sink.name] = OtherTable(here, there, undoes, there.spec_lines())
     return found
 

@@ -90,10 +90,10 @@ def test_a_place_that_is_not_empty_or_anothers_is_refused(job: MigratingJob, tmp
         job.migrate("table", TableAddress("delta", str(other.lake("seen"))))
 
 
-def test_a_table_of_another_format_is_not_migrated_in_this_version(job: MigratingJob) -> None:
+def test_an_open_table_does_not_become_one_of_our_own(job: MigratingJob) -> None:
     job.migrate("seen")
-    with pytest.raises(InvalidRequest, match="its table is delta already; only a table of format: parquet"):
-        job.migrate("seen", delta("seen", "second"))
+    with pytest.raises(InvalidRequest, match="a table of format: delta does not go to format: parquet"):
+        job.migrate("seen", TableAddress("parquet", "../lake/second"))
 
 
 def test_while_an_epoch_is_pending_or_a_fork_is_open_nothing_is_migrated(job: MigratingJob) -> None:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from milepost.spec.job.spec import CatalogSpec, SinkSpec
 
-MIGRATED_FROM = "parquet"
-"""The format of our own, which alone a table is migrated from."""
+OWN_FORMAT = "parquet"
+"""The format of our own: what only Milepost reads."""
+
+_OPEN_FORMATS = ("delta", "iceberg")
 
 _PLAIN = re.compile(r"[A-Za-z.][A-Za-z0-9_./-]*")
 _WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
@@ -53,6 +55,11 @@ class TableAddress:
     def spec_lines(self) -> tuple[str, ...]:
         """Return the lines that a sink of the spec has for this table, as YAML."""
         return tuple(_yaml_lines(self))
+
+
+def may_go(left: str, there: str) -> bool:
+    """Return whether a table of a format may go to a place of a format: any of files, but to our own from it alone."""
+    return left in (OWN_FORMAT, *_OPEN_FORMATS) and (there in _OPEN_FORMATS or there == left)
 
 
 def address_of(spec: SinkSpec) -> TableAddress:

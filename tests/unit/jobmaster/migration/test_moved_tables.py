@@ -1,0 +1,141 @@
+"""A table goes to another path of its format, or between open formats, as in any migration: with state, and back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from milepost.dataflow.sinks.records.table_address import TableAddress
+from milepost.protocol.records.errors import InvalidRequest
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
+from tests.harness.readers.reading_engines import ENGINES, CatalogTable, ReadingEngines
+from tests.harness.tasks.tables import assert_same_rows
+
+EPOCHS = 3
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> MigratingJob:
+    """Three epochs, more landed. Only to be copied."""
+    job = CountedJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", EPOCHS)
+    job.land(range(EPOCHS + 1, 15))
+    return MigratingJob(job.small)
+
+
+@pytest.fixture
+def job(prepared: MigratingJob, tmp_path: Path) -> MigratingJob:
+    return prepared.copied(tmp_path / "job")
+
+
+def place(job: MigratingJob, format_: str, sink: str, name: str) -> TableAddress:
+    if format_ == "iceberg":
+        return replace(iceberg(job.small.folder, sink), path=f"../lake/{name}-{sink}", table=f"small.{name}_{sink}")
+    return TableAddress(format_, f"../lake/{name}-{sink}")
+
+
+def go(job: MigratingJob, format_: str, name: str) -> dict[str, TableAddress]:
+    """Both tables go there, and the spec says so."""
+    there = {sink: place(job, format_, sink, name) for sink in SINKS}
+    for sink, target in there.items():
+        assert job.migrate(sink, target).outcome == "migrated"
+        job.say(sink, target)
+    return there
+
+
+def assert_engines_agree(job: MigratingJob, engines: ReadingEngines, format_: str, name: str) -> None:
+    job.assert_whole()
+    expected = job.expected()
+    for sink in SINKS:
+        table = (
+            CatalogTable(f"{job.small.folder}/catalog.db", f"small.{name}_{sink}")
+            if format_ == "iceberg"
+            else job.lake(sink, name)
+        )
+        for engine in ENGINES if format_ != "parquet" else ():
+            read = engines.read(engine, table, table_format=format_).select(COLUMNS[sink])
+            assert_same_rows(read, expected[sink], f"{sink} by {engine}")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("parquet", "parquet"), ("delta", "delta"), ("iceberg", "iceberg"), ("delta", "iceberg"), ("iceberg", "delta")],
+)
+def test_a_table_goes_on_elsewhere_and_back_and_forward_again(
+    job: MigratingJob, reading_engines: ReadingEngines, first: str, second: str
+) -> None:
+    before = go(job, first, "one")
+    job.run()
+    left = job.live_ids[-1]
+    go(job, second, "two")
+    assert_engines_agree(job, reading_engines, second, "two")
+    job.run(2)
+    assert_engines_agree(job, reading_engines, second, "two")
+    moved = job.live_ids[-1]
+    plan = job.master.plan_rollback(left)
+    assert all(any(f"sink {sink}: its table is again that of" in line for line in plan.text) for sink in SINKS)
+    job.rollback(left, approved=plan.approved)
+    with pytest.raises(InvalidRequest, match="the spec says format"):
+        job.run_one()
+    for sink, target in before.items():
+        job.say(sink, target)
+    job.run()
+    assert_engines_agree(job, reading_engines, first, "one")
+    job.rollback(moved)
+    for sink in SINKS:
+        job.say(sink, place(job, second, sink, "two"))
+    job.run()
+    assert_engines_agree(job, reading_engines, second, "two")
+
+
+def test_a_partitioned_table_keeps_its_partitions(tmp_path: Path) -> None:
+    edit = {
+        "format: parquet, path: ../lake/seen, mode: append": "format: delta, path: ../lake/seen, mode: append, "
+        "partition_by: [v]"
+    }
+    job = MigratingJob(CountedJob.with_epochs(tmp_path / "job", 3, edit).small)
+    job.land([4])
+    job.migrate("seen", delta("seen", "second"))
+    job.say("seen", delta("seen", "second"))
+    job.run()
+    job.assert_whole()
+    table = DeltaTable(str(job.lake("seen", "second")))
+    assert table.metadata().partition_columns == ["v"]
+    assert_same_rows(table.to_pyarrow_table().select(["k", "v"]), job.expected()["seen"], "seen")
+
+
+def test_a_table_that_was_left_is_emptied_once_no_checkpoint_is_of_it(job: MigratingJob) -> None:
+    job.edit("last: 20", "last: 1")
+    go(job, "delta", "one")
+    job.run()
+    go(job, "delta", "two")
+    assert DeltaTable(str(job.lake("seen", "one"))).to_pyarrow_table().num_rows > 0
+    job.run(3)
+    assert DeltaTable(str(job.lake("seen", "one"))).to_pyarrow_table().num_rows == 0
+    job.assert_whole()
+
+
+def test_a_table_that_somebody_else_changed_is_not_moved_before_a_person_has_decided(job: MigratingJob) -> None:
+    """What would be written is what the job's head says: a change of others would be gone without a word."""
+    go(job, "delta", "one")
+    DeltaTable(str(job.lake("seen", "one"))).delete("k = 0")
+    with pytest.raises(InvalidRequest, match="Nothing was changed") as told:
+        job.migrate("seen", delta("seen", "two"))
+    assert told.value.hint == "if the job's state is to count: milepost realign small seen"
+
+
+def test_a_table_with_rows_of_others_is_not_moved(tmp_path: Path) -> None:
+    edit = {"format: parquet, path: ../lake/seen,": "format: delta, path: ../lake/seen, adopt: true,"}
+    job = MigratingJob(CountedJob.with_epochs(tmp_path / "job", 1, edit).small)
+    with pytest.raises(InvalidRequest, match="it says `adopt: true`: rows that others wrote"):
+        job.migrate("seen", delta("seen", "second"))
+
+
+def test_a_table_keeps_its_name_in_a_catalog_for_itself(job: MigratingJob) -> None:
+    there = go(job, "iceberg", "one")
+    again = replace(there["seen"], path="../lake/two-seen")
+    with pytest.raises(InvalidRequest, match=r"table small\.one_seen lies at .*one-seen, the sink's path is"):
+        job.migrate("seen", again)
