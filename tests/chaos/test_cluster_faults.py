@@ -94,7 +94,6 @@ def losing(
 
 
 STRIKES = (
-    ("executor killed", "sinks staged"),
     ("executor decommissioned", "sent to the second level"),
     ("machine lost", "a table compacted"),
 )

@@ -70,6 +70,7 @@ def one(
 TAKEN = "4 of the 4 cores of its 2 workers are taken: 4 by milepost-flights (app-"
 
 
+@pytest.mark.referee
 def test_a_slow_task_and_the_copy_of_it_that_spark_runs_are_the_same_attempt(one: Running) -> None:
     """I12: the epoch completes with the copy while the first attempt still waits for its storage."""
     one.in_session(SPECULATION)

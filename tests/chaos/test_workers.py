@@ -36,8 +36,12 @@ def job(tmp_path: Path) -> FlightsJob:
 
 @pytest.mark.parametrize(
     ("level", "kind"),
-    [(0, None), (0, "barrier"), (1, "buffer"), (1, "ack")],
-    ids=["source stage", "source stage, at its barrier", "stateful stage", "stateful stage, state uploaded"],
+    [
+        pytest.param(0, None, marks=pytest.mark.referee, id="source stage"),
+        pytest.param(0, "barrier", id="source stage, at its barrier"),
+        pytest.param(1, "buffer", marks=pytest.mark.referee, id="stateful stage"),
+        pytest.param(1, "ack", id="stateful stage, state uploaded"),
+    ],
 )
 def test_a_killed_worker_is_replaced_by_spark_and_changes_nothing(
     job: FlightsJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: int, kind: str | None
@@ -94,7 +98,7 @@ def _with_a_longer_payload(condition: str) -> Callable[[DataFrame], DataFrame]:
 CHANNEL = "subtask = 0 AND channel = 1"
 
 
-@pytest.mark.parametrize("exchange", [1, 2])
+@pytest.mark.parametrize("exchange", [1, pytest.param(2, marks=pytest.mark.referee)])
 @pytest.mark.parametrize(
     ("change", "reason", "says"),
     [
