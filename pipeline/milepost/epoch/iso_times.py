@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.spec.values.times.any_year import iso_text
 from milepost.spec.values.times.durations import in_us
 from milepost.spec.values.times.moments import EPOCH
 
@@ -20,10 +21,8 @@ def watermark_text(microseconds: int | None) -> str | None:
         return None if microseconds is None else "end"
     try:
         return (EPOCH + timedelta(microseconds=microseconds)).isoformat()
-    except OverflowError:  # its year has not four digits; NumPy takes the least number for no time
-        import numpy
-
-        return f"{numpy.datetime64(max(microseconds, 1 - 2**63), 'us')}+00:00"
+    except OverflowError:
+        return f"{iso_text(microseconds, 'us')}+00:00"
 
 
 def watermark_us(text: str) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from milepost.cli.terminal.output import Output
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
+from milepost.spec.values.times.any_year import iso_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 _SHOWN_ROWS = 1000
 _ROWS_AT_ONCE = 4096
 _GROUP_BYTES = 32 << 20
+_UNITS_OF_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_CSV_DAYS = (-12_687_428, 11_248_737)
+"""The years -32767 to 32767, in days since 1970: Arrow's CSV has no others."""
 
 
 class Rows(Protocol):
@@ -51,7 +55,6 @@ def as_rows(table: pa.Table) -> list[dict[str, Any]]:
 
 def _value(item: pa.Scalar) -> Any:
     """Return an item as Python's, with the text of a time whose year Python lacks."""
-    import numpy
     import pyarrow as pa
 
     try:
@@ -61,9 +64,9 @@ def _value(item: pa.Scalar) -> Any:
             return {name: _value(inner) for name, inner in item.items()}
         if isinstance(item, pa.ListScalar):
             return [_value(inner) for inner in item.values]
-        unit: Any = item.type.unit if pa.types.is_timestamp(item.type) else "D"
+        unit = item.type.unit if pa.types.is_timestamp(item.type) else "D"
         zone = "Z" if pa.types.is_timestamp(item.type) and item.type.tz else ""
-        return f"{numpy.datetime64(max(item.value, 1 - 2**63), unit)}{zone}"  # it takes the least number for no time
+        return f"{iso_text(item.value, unit)}{zone}"
 
 
 def _plain(value: Any) -> Any:
@@ -134,10 +137,9 @@ def _write(rows: Rows, format_: str, stream: BinaryIO) -> None:
     if format_ == "csv":
         import pyarrow.csv
 
-        empty = _flat(rows.schema.empty_table())
-        with pyarrow.csv.CSVWriter(stream, empty.schema) as csv_writer:
-            for table in _few_rows(rows):
-                csv_writer.write_table(_flat(table))
+        pyarrow.csv.write_csv(_flat(rows.schema.empty_table()), stream)
+        for table in _few_rows(rows):
+            pyarrow.csv.write_csv(_flat(table), stream, pyarrow.csv.WriteOptions(include_header=False))
     elif format_ == "json":
         between = "["
         for row in json_rows(rows):
@@ -174,15 +176,48 @@ def _many_rows(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _flat(table: pa.Table) -> pa.Table:
-    """Return the table with lists and structs as JSON text, which is what CSV can hold."""
+    """Return the table with what CSV cannot hold as text.
+
+    That is lists and structs, as JSON, and times of years beyond 16 bits, which Arrow's CSV wraps or fails at.
+    """
     import pyarrow as pa
 
     for index, field in enumerate(table.schema):
         if pa.types.is_nested(field.type):
             values = [_value(item) for item in table[index]]
             texts = [None if v is None else json.dumps(_plain(v), ensure_ascii=False) for v in values]
-            table = table.set_column(index, field.name, pa.array(texts, pa.string()))
+        elif _is_far(table[index]):
+            texts = [_time(item) for item in table[index]]
+        else:
+            continue
+        table = table.set_column(index, field.name, pa.array(texts, pa.string()))
     return table
+
+
+def _is_far(column: pa.ChunkedArray) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_date32(column.type):
+        per_day, numbers = 1, column.cast(pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        per_day, numbers = _UNITS_OF_A_DAY[column.type.unit], column.cast(pa.int64())
+    else:
+        return False
+    ends = pc.min_max(numbers).as_py()
+    first, last = _CSV_DAYS
+    return ends["min"] is not None and (ends["min"] // per_day < first or ends["max"] // per_day > last)
+
+
+def _time(item: pa.Scalar) -> str | None:
+    """Return a time as Arrow's CSV has those of nearer years."""
+    import pyarrow as pa
+
+    if not item.is_valid:
+        return None
+    if not pa.types.is_timestamp(item.type):
+        return iso_text(item.value, "D")
+    return iso_text(item.value, item.type.unit).replace("T", " ") + ("Z" if item.type.tz else "")
 
 
 def _print_table(rows: Rows) -> None:

@@ -7,6 +7,7 @@ import json
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
@@ -73,6 +74,26 @@ def test_times_of_years_that_python_lacks_are_shown_all_the_same(tmp_path: Path)
     for format_ in ("csv", "json", "parquet"):
         write_file(kept(table), format_, tmp_path / f"far.{format_}")
     assert json.loads((tmp_path / "far.json").read_text()) == rows
+
+
+def test_csv_has_the_times_of_every_year(tmp_path: Path) -> None:
+    """Arrow's has years of 16 bits: it wraps those beyond, says `value out of range`, or fails."""
+
+    def since_1970(*texts: str, unit: str) -> list[int]:
+        return np.array(texts, f"datetime64[{unit}]").astype(int).tolist()
+
+    texts = ["2026-01-01", "32767-12-31", "32768-01-01", "100000-02-28", "-32768-12-31"]
+    table = pa.table(
+        {
+            "t": pa.array([*since_1970(*texts, unit="us"), None], pa.timestamp("us", tz="UTC")),
+            "s": pa.array([*since_1970(*texts, unit="s"), None], pa.timestamp("s")),
+            "d": pa.array([*since_1970(*texts, unit="D"), None], pa.int32()).cast(pa.date32()),
+        }
+    )
+    write_file(kept(table), "csv", tmp_path / "far.csv")
+    header, *lines = (tmp_path / "far.csv").read_text().replace('"', "").splitlines()
+    assert header == "t,s,d"
+    assert lines == [*(f"{one} 00:00:00.000000Z,{one} 00:00:00,{one}" for one in texts), ",,"]
 
 
 def test_each_format_holds_every_row(tmp_path: Path) -> None:
