@@ -18,6 +18,7 @@ from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import PartitionValues, StagedFile
 from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.values.times.any_year import iso_text
 
 MOST_VALUES = 1000
 """Of one epoch and subtask: each is a file at least."""
@@ -90,7 +91,7 @@ class PartitionFiles:
         held = 0
         for rows in tables:
             self._by.check(self._sink, rows.schema)
-            for values, part in split_by_values(rows, self._by.columns):
+            for values, part in self._parts(rows):
                 self._check_values(values, known=waiting)
                 waiting.setdefault(values, []).append(part)
                 held += part.nbytes
@@ -102,6 +103,24 @@ class PartitionFiles:
         for values in waiting:
             write(values)
         return tuple(written)
+
+    def _parts(self, rows: pa.Table) -> Iterator[tuple[PartitionValues, pa.Table]]:
+        """Yield the rows of each combination of values. Raises InvalidRequest: a time that no log can say."""
+        for part in split_by_values(rows, self._by.columns):
+            yield tuple((name, self._text(name, part.column(name)[0])) for name in self._by.columns), part
+
+    def _text(self, name: str, value: pa.Scalar) -> str | None:
+        try:
+            return partition_text(value.as_py())
+        except (OverflowError, ValueError):
+            unit = value.type.unit if pa.types.is_timestamp(value.type) else "D"
+            raise InvalidRequest(
+                f"sink {self._sink}: a row has {iso_text(value.value, unit)} in {name!r}, a column of `partition_by`, "
+                "and a partition is of a time of the years 1 to 9999. Nothing was published.",
+                hint="leave such rows out in a sql operator, let it give null, or partition by a column without them",
+                sink=self._sink,
+                column=name,
+            ) from None
 
     def _check_values(self, values: PartitionValues, known: dict[PartitionValues, list[pa.Table]]) -> None:
         if values in known:
@@ -125,7 +144,7 @@ class PartitionFiles:
             )
 
 
-def split_by_values(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[PartitionValues, pa.Table]]:
+def split_by_values(rows: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yield the rows of each combination of values, in their order; values in the order of their first row."""
     if not rows.num_rows:
         return
@@ -137,5 +156,4 @@ def split_by_values(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Pa
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     for start, stop in sorted(zip(starts, [*starts[1:], len(order)], strict=True), key=lambda ends: order[ends[0]]):
-        part = rows if len(starts) == 1 else rows.take(pa.array(order[start:stop]))
-        yield tuple((name, partition_text(part.column(name)[0].as_py())) for name in columns), part
+        yield rows if len(starts) == 1 else rows.take(pa.array(order[start:stop]))
