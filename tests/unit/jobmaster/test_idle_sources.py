@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointDetails, NothingToDo
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.jobs.sparkless.two_feeds import HOUR_S, TwoFeeds
@@ -126,19 +127,46 @@ def test_a_source_that_never_had_anything_is_quiet_since_the_first_trigger_that_
     assert sales.epoch().sources["shop"].idle
 
 
-@pytest.mark.parametrize("between", [False, True])
-def test_rows_of_a_source_that_has_become_idle_are_on_time_where_they_wait_in_flight(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, between: bool
-) -> None:
-    """What was read before is under way: who reads the operators that it passes waits for it, however long that is."""
+def made_with_rows_in_flight(folder: Path, monkeypatch: pytest.MonkeyPatch, *, between: bool) -> TwoFeeds:
+    """The shop's rows wait before an operator. between: one that the join does not read."""
     lines = "  - {uid: once, kind: deduplicate, inputs: [shop], key: [k]}\n"
-    if between:  # the rows wait before an operator that the join does not read
+    if between:
         lines = lines.replace("once", "first") + "  - {uid: once, kind: deduplicate, inputs: [first], key: [k]}\n"
     spec = SPEC.replace("operators:\n", f"operators:\n{lines}").replace("[web, shop], key", "[web, once], key")
     spec = spec.replace("paid.late.shop", "paid.late.once").replace("TIMEOUT", "2h")
     spec = spec.replace("last: 20}", "last: 20}, aligned_timeout: 1ms").replace("parallelism: 2", "parallelism: 1")
     spec = spec.replace("parallelism: 1", "parallelism: 1, buffer_size: 1KB")
-    sales = TwoFeeds.create(tmp_path, spec, "k", partial(SparklessRunner, clock=ticking()), monkeypatch)
+    return TwoFeeds.create(folder, spec, "k", partial(SparklessRunner, clock=ticking()), monkeypatch)
+
+
+def test_an_epoch_of_a_fork_that_only_works_rows_off_keeps_since_when_a_source_is_quiet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no recorded range to take that from; the one before it in the fork has it."""
+    sales = made_with_rows_in_flight(tmp_path, monkeypatch, between=False)
+    edit_spec(sales.folder / "config" / "sales.yaml", {"aligned_timeout": "max_in_flight: 1B, aligned_timeout"})
+    sales.land("shop", *[(1, "00:30")] * 6, (2, "00:30"))
+    sales.epoch()
+    sales.ahead_s = 3 * HOUR_S
+    sales.land("web", (1, "00:40"), (3, "09:00"))
+    while isinstance(sales.run(), CheckpointDetails):
+        pass
+    sales.replay()
+    context = JobContext(sales.loaded())
+    state = context.head().state
+    of_fork = [one for one in map(context.metadata, state.checkpoints) if one.timeline == state.live]
+    quiet = [one.sources["shop"] for one in of_fork if "shop" in one.sources]
+    assert any(not one.sources["shop"].objects and not one.sources["web"].objects for one in of_fork[1:])
+    assert all(one.active_ms == quiet[0].active_ms for one in quiet) and quiet[0].active_ms is not None
+    assert quiet[-1].idle
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_rows_of_a_source_that_has_become_idle_are_on_time_where_they_wait_in_flight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, between: bool
+) -> None:
+    """What was read before is under way: who reads the operators that it passes waits for it, however long that is."""
+    sales = made_with_rows_in_flight(tmp_path, monkeypatch, between=between)
     sales.land("web", (1, "00:40"), (2, "00:40"))
     while isinstance(sales.run(), CheckpointDetails):
         pass

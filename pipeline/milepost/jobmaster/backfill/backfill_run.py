@@ -204,7 +204,7 @@ class Backfill:
             known = {name for item in at.left for name in item.objects}.union(at.tip.sources if at.tip else ())
             lineage = plan.live.up_to_head(at.state)
             dimensions = replayed_dimensions(context, at.state, now, lineage, at.tip)
-            record = replay_record(now, later, known & set(context.spec.streams), full, dimensions)
+            record = replay_record(now, later, known & set(context.spec.streams), full, dimensions, at.tip)
             claim = leadership.claim(session, at.state, record, plan.code.hash)
             grant = granted(leadership, claim, session)
             pending = grant.pending

@@ -17,7 +17,7 @@ from milepost.dataflow.sources.planning.consumed import load
 from milepost.dataflow.sources.planning.objects import list_objects, named_objects
 from milepost.epoch.dimensions import DimensionInput
 from milepost.epoch.iso_times import watermark_text
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.metadata import CheckpointMetadata, SourceSnapshot
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record
 from milepost.epoch.summary import watermark_of
 from milepost.jobmaster.job.context import JobContext
@@ -322,21 +322,27 @@ def replay_record(
     sources: Iterable[str],
     held_back: str | None,
     dimensions: Mapping[str, DimensionInput],
+    tip: CheckpointMetadata | None,
 ) -> InputRecord:
     """Return the input record of a fork epoch that replays these ranges, in order.
 
     Args:
         ranges: in order; none: the epoch only works off rows in flight. later: what is left after them.
         sources: of the record: those that the fork, or a range, has read. held_back: why `ranges` is empty.
-        dimensions: what its rows are looked up in.
+        dimensions: what its rows are looked up in. tip: checkpoint that the epoch continues; None: the empty state.
     """
-    replayed = tuple(_replayed(name, ranges, later) for name in sorted(sources))
+    before = {} if tip is None else tip.sources
+    replayed = tuple(_replayed(name, ranges, later, before.get(name)) for name in sorted(sources))
     return InputRecord(replayed, held_back=held_back, dimensions=dimensions)
 
 
-def _replayed(name: str, ranges: Sequence[RecordedRange], later: Sequence[RecordedRange]) -> SourceInput:
+def _replayed(
+    name: str, ranges: Sequence[RecordedRange], later: Sequence[RecordedRange], before: SourceSnapshot | None
+) -> SourceInput:
     waiting = [obj for item in later for obj in item.objects.get(name, ())]
     waited = [item.waited[name] for item in ranges if name in item.waited]
+    newest = waited[-1] if waited else before
+    idle = newest is not None and newest.idle
     return SourceInput(
         name=name,
         objects=tuple(obj for item in ranges for obj in item.objects.get(name, ())),
@@ -345,9 +351,9 @@ def _replayed(name: str, ranges: Sequence[RecordedRange], later: Sequence[Record
         pending_objects=len(waiting),
         pending_bytes=sum(obj.size for obj in waiting),
         oldest_new_ms=None,
-        active_ms=waited[-1].active_ms if waited else None,
-        idle=bool(waited) and waited[-1].idle,
-        idle_before=bool(waited) and waited[0].idle_before,
+        active_ms=newest.active_ms if newest is not None else None,
+        idle=idle,
+        idle_before=waited[0].idle_before if waited else idle,
     )
 
 
