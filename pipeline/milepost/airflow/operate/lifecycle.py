@@ -140,7 +140,9 @@ def _start(doing: Doing) -> Done:
         doing.master.start(doing.form[FROM])
     state = doing.master.job_state()
     about = subject(doing.master, START.name)
-    said = f"incarnation {state.incarnation} is open; its first epoch continues {checkpoint_name(about.checkpoint_id)}"
+    head, refused = checkpoint_name(about.checkpoint_id), doing.master.refused_at_head()
+    goes_on = f"; its first epoch continues {head}" if refused is None else f" at {head}; no epoch goes on: {refused}"
+    said = f"incarnation {state.incarnation} is open{goes_on}"
     return Done("started", (said,), about.checkpoint_id, about.timeline, follows=doing.form[FROM] is not None)
 
 

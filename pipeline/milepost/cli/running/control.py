@@ -121,7 +121,9 @@ def start(
     head = f"checkpoint {result.head}" if result.head is not None else "the empty state"
     if result.rolled_back_from is not None:
         output.text(f"job {name} is back at {head}, on timeline {result.timeline}")
-    return output.text(f"job {name}: incarnation {result.incarnation} is open; its first epoch continues {head}")
+    refused = output.as_typed(master.refused_at_head())
+    goes_on = f"; its first epoch continues {head}" if refused is None else f" at {head}; no epoch goes on: {refused}"
+    return output.text(f"job {name}: incarnation {result.incarnation} is open{goes_on}")
 
 
 def resume(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:

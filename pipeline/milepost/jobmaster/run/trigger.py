@@ -35,7 +35,7 @@ from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
 from milepost.protocol.manifest.transaction.preconditions import check_runnable, ended
 from milepost.protocol.manifest.transaction.runs import covered
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import CommitConflict, Fenced
+from milepost.protocol.records.errors import CommitConflict, Fenced, InvalidRequest
 from milepost.protocol.records.manifest_state import ENDED, ManifestState
 from milepost.storage.concurrency.background import begin_beside
 
@@ -133,6 +133,19 @@ class Trigger:
         raise Fenced(
             f"job {self._context.spec.name}: the head moved during each of {_PLAN_ATTEMPTS} plans. Run it again."
         )
+
+    def refused_at_head(self) -> str | None:
+        """Return why no epoch goes on behind the last one of a drained job, and what to do; None: one does."""
+        context = self._context
+        state = context.head().state
+        base = context.base_metadata(state, state.timeline().head)
+        if base is None or not base.final:
+            return None
+        try:
+            check_continuable(context, base, read_code(context).load(context))
+        except InvalidRequest as error:
+            return error.in_full()
+        return None
 
     def _finish_what_is_left(self, session: Session, *, take_over: bool) -> _LeftBehind:
         followed = self._reconciler.finish(session)

@@ -1,0 +1,73 @@
+"""What `start` says of a job that was drained is what `run` does then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.airflow.dags.dag_factory import job_dags
+from milepost.jobmaster.jobmaster import Session
+from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.servers.airflow.task_runs import InProcessRun
+
+WINDOWED = {
+    "schema: {k: int64, v: string}": 'schema: {k: int64, v: string, at: "timestamp[us, UTC]"}\n    event_time: at',
+    "kind: aggregate, inputs: [rows], key: [k]": "kind: window, inputs: [rows], key: [k], window: {tumbling: 1h}",
+    "mode: upsert": "mode: append",
+    "last: 1": "last: 5",
+}
+REFUSED = "operator latest: its event time ended with checkpoint 2, the last one of a drained job"
+WAY_OUT = "to before it: milepost rollback {job} --to 1"
+
+
+def drained(folder: Path, edit: dict[str, str]) -> SparklessJob:
+    job = SparklessJob.create(folder, edit)
+    job.land("a.csv", "k,v,at\n1,a,2026-01-01T00:30:00Z\n" if edit else "k,v\n1,a\n")
+    job.master.run(Session.cli(), SparklessRunner())
+    job.master.run(Session.cli(), SparklessRunner(), drain=True)
+    assert job.master.job_state().job_status == "finished"
+    return job
+
+
+def test_a_start_behind_an_ended_event_time_says_that_no_epoch_goes_on_and_what_to_do(tmp_path: Path) -> None:
+    job = drained(tmp_path, WINDOWED)
+    spec = tmp_path / "config" / "small.yaml"
+    started = milepost("start", spec)
+    assert started.exit_code == 0
+    assert started.stdout.startswith(f"job small: incarnation 2 is open at checkpoint 2; no epoch goes on: {REFUSED}")
+    assert WAY_OUT.format(job=spec) in started.stdout
+    job.land("b.csv", "k,v,at\n1,a,2026-01-01T05:30:00Z\n")
+    assert_clear_error(milepost("run", spec), 2, REFUSED, WAY_OUT.format(job=spec))
+    back = milepost("rollback", spec, "--to", "1", "--yes")
+    assert back.exit_code == 0, back.stderr
+    job.master.run(Session.cli(), SparklessRunner())
+    assert job.master.read("table")["rows"].to_pylist() == [1]
+
+
+def test_a_start_in_airflow_says_so_too(tmp_path: Path) -> None:
+    job = drained(tmp_path, WINDOWED)
+    run = InProcessRun(job_dags(job.folder / "config")["small__operate"], "manual__9", what="start")
+    run.execute("plan")
+    run.approve("ann")
+    (said, *_) = run.execute("act")["text"]
+    assert said.startswith(f"incarnation 2 is open at checkpoint 2; no epoch goes on: {REFUSED}")
+    assert WAY_OUT.format(job="small") in said
+
+
+@pytest.mark.parametrize("drains", [True, False])
+def test_a_start_where_nothing_has_ended_names_what_its_first_epoch_continues(tmp_path: Path, drains: bool) -> None:
+    """An aggregate has no event time: it goes on behind the last epoch of a drained job."""
+    job = drained(tmp_path, {}) if drains else SparklessJob.create(tmp_path)
+    if not drains:
+        job.land("a.csv")
+        job.master.run(Session.cli(), SparklessRunner())
+        job.master.cancel()
+    head = job.context.head().state.timeline().head
+    started = milepost("start", tmp_path / "config" / "small.yaml")
+    assert started.stdout == f"job small: incarnation 2 is open; its first epoch continues checkpoint {head}\n"
+    job.land("b.csv")
+    job.master.run(Session.cli(), SparklessRunner())
+    assert job.master.read("table")["rows"].to_pylist() == [2]
