@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table.snapshots import Operation
 
-from milepost.protocol.records.errors import CommitConflict
+from milepost.protocol.records.errors import CommitConflict, InvalidRequest
 from tests.harness.stores.tables.iceberg_lake import SCHEMA, IcebergLake, move
-from tests.harness.stores.tables.iceberg_writers import compact
+from tests.harness.stores.tables.iceberg_writers import compact, delete_rows
 
 
 def _rows(*keys: int) -> pa.Table:
@@ -57,6 +57,29 @@ def test_rows_of_ours_that_others_delete_are_told_by_file(lake: IcebergLake) -> 
     assert (rewritten.what, rewritten.removed) == ("overwrite", {part.key})
     assert [file.rows for file in rewritten.added] == [1]
     assert not deleted.keeps_rows and not rewritten.keeps_rows
+
+
+def test_rows_of_ours_that_others_delete_beside_the_files_stop_every_move_until_that_is_undone(
+    lake: IcebergLake,
+) -> None:
+    """Contract 7: a file of deletes changes no data file, so a rollback would show fewer rows than its checkpoint."""
+    ours, more = lake.made().staged(1), lake.staged(2)
+    lake.move(1, (ours,))
+    lake.move(2, (more,))
+    before = lake.foreign_table().current_snapshot()
+    assert before is not None
+    delete_rows(lake.foreign_table())
+    handle = lake.opened()
+    with pytest.raises(InvalidRequest, match="has delete files of another writer") as refused:
+        handle.commit(move(3, (), (more,)))
+    assert "rollback_to_snapshot" in refused.value.hint
+    assert "delete files" in str(handle.rows_fault(()))
+
+    with lake.foreign_table().manage_snapshots() as snapshots:
+        snapshots.rollback_to_snapshot(before.snapshot_id)
+
+    lake.move(3, (), (more,))
+    assert lake.keys() == [1] and lake.opened().rows_fault(()) is None
 
 
 def test_a_compaction_by_others_is_told_as_one(lake: IcebergLake) -> None:

@@ -53,7 +53,13 @@ from milepost.dataflow.sinks.formats.iceberg.mark import (
     tag_of,
     unneeded_snapshots,
 )
-from milepost.dataflow.sinks.formats.iceberg.refusals import GC_ENABLED, refuse_table, with_properties
+from milepost.dataflow.sinks.formats.iceberg.refusals import (
+    GC_ENABLED,
+    deletes_of_others,
+    refusal,
+    refuse_table,
+    with_properties,
+)
 from milepost.dataflow.sinks.formats.iceberg.schemas import to_arrow, to_iceberg
 from milepost.dataflow.sinks.formats.iceberg.snapshot_summaries import operation_of, summary_of
 from milepost.dataflow.sinks.records.committables import StagedFile
@@ -130,8 +136,8 @@ class IcebergTable:
         """Nothing: rows of others lie in files of their own."""
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
-        """Nothing: its rows are those of its files."""
-        return None
+        found = self._deletes_of_others()
+        return None if found is None else f"its table {found[0]}"
 
     def live(self) -> Mapping[str, int]:
         return {self._key(path): file.file_size_in_bytes for path, file in self._live.items()}
@@ -232,7 +238,12 @@ class IcebergTable:
             found.append(self._snapshot(move, what, found[-1] if found else None, more, less))
         return found
 
+    def _deletes_of_others(self) -> tuple[str, str] | None:
+        return deletes_of_others(self._place.catalog.table_name, self._reader.of(self._metadata.current_snapshot()))
+
     def _check_move(self, move: TableMove) -> None:
+        if (found := self._deletes_of_others()) is not None:
+            raise refusal(self._place.sink, self._place.catalog.table_name, *found)
         live = {self._key(path) for path in self._live}
         twice = [file.key for file in move.added if file.key in live]
         missing = [file.key for file in move.removed if file.key not in live]

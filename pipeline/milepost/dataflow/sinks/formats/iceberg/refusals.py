@@ -33,11 +33,15 @@ def refuse_table(
         _reason(name, metadata)
         or _other_partitions(metadata, partition_by)
         or _missing_names(name, metadata)
-        or _deletes(name, manifests)
+        or deletes_of_others(name, manifests)
     )
     if found is not None:
-        reason, hint = found
-        raise InvalidRequest(f"sink {sink}: its table {name} {reason}. Nothing was published.", hint=hint, sink=sink)
+        raise refusal(sink, name, *found)
+
+
+def refusal(sink: str, name: str, reason: str, hint: str) -> InvalidRequest:
+    """Return the refusal of a table for a reason."""
+    return InvalidRequest(f"sink {sink}: its table {name} {reason}. Nothing was published.", hint=hint, sink=sink)
 
 
 def with_properties(metadata: TableMetadata, properties: Mapping[str, str]) -> TableMetadata:
@@ -101,7 +105,8 @@ def _missing_names(name: str, metadata: TableMetadata) -> tuple[str, str] | None
     return None
 
 
-def _deletes(name: str, manifests: Iterable[ManifestFile]) -> tuple[str, str] | None:
+def deletes_of_others(name: str, manifests: Iterable[ManifestFile]) -> tuple[str, str] | None:
+    """Return that files of deletes, which are none of ours, take rows out of data files, and what to type; or None."""
     if all(manifest.content != ManifestContent.DELETES for manifest in manifests):
         return None
     return (
