@@ -10,7 +10,7 @@ import pytest
 
 from milepost.dataflow.sinks.contract import Sink
 from milepost.protocol.records.errors import InvalidRequest
-from tests.conformance.sinks.contract.case import Pairs, SinkCase, Story, rows
+from tests.conformance.sinks.contract.case import SCHEMA, Pairs, SinkCase, Story, rows
 
 REALIGN = "milepost realign job table"
 
@@ -29,6 +29,10 @@ class SinkForeignTests(SinkCase):
     @abstractmethod
     def delete_foreign(self, root: Path, key: int) -> None:
         """Another writer deletes the rows with this `k`."""
+
+    @abstractmethod
+    def undo_foreign(self, root: Path) -> None:
+        """Another writer takes the table back to before its newest commit, as its own history can."""
 
     @abstractmethod
     def engine_rows(self, root: Path) -> Pairs:
@@ -102,15 +106,57 @@ class SinkForeignTests(SinkCase):
         job.back_to(main[0])
         assert self.engine_rows(tmp_path) == [(1, "main")]
 
-    def test_a_compaction_that_mixed_foreign_rows_in_waits_and_realign_is_named(self, tmp_path: Path) -> None:
-        """Nobody could take the two apart again."""
+    def test_a_compaction_that_mixed_foreign_rows_in_waits_until_it_is_undone(self, tmp_path: Path) -> None:
+        """Nobody could take the two apart again, a realignment neither: so the message does not name it."""
         job = self.begin(tmp_path)
         job.go_on(1)
         self.append_foreign(tmp_path, rows((90, "theirs")))
         self.compact_foreign(tmp_path)
         with pytest.raises(InvalidRequest, match="together with rows of others") as refused:
             job.complete(job.row())
-        assert REALIGN in refused.value.hint
+        assert REALIGN not in refused.value.hint and "RESTORE" in refused.value.hint
+        with pytest.raises(InvalidRequest, match="together with rows of others"):
+            job.sink.move(job.manifest.realigned())
+        self.undo_foreign(tmp_path)
+        (second,) = job.go_on(1)
+        assert self.engine_rows(tmp_path) == [(1, "main"), (2, "main"), (90, "theirs")]
+        job.back_to(None)
+        assert self.engine_rows(tmp_path) == [(90, "theirs")]
+        job.back_to(second)
+        assert self.engine_rows(tmp_path) == [(1, "main"), (2, "main"), (90, "theirs")]
+
+    @pytest.mark.parametrize("what", ["a compaction", "a deletion", "a deletion of the rest of a file"])
+    def test_what_others_did_to_our_rows_and_undid_is_nothing_to_us(self, tmp_path: Path, what: str) -> None:
+        """The message says "put it back", so that must help."""
+        job = self.begin(tmp_path)
+        job.publish(rows((1, "main"), (3, "main")))
+        job.publish(rows((2, "main")))
+        if what == "a compaction":
+            self.compact_foreign(tmp_path)
+        else:
+            self.delete_foreign(tmp_path, 2 if what == "a deletion" else 3)
+            with pytest.raises(InvalidRequest, match="changed rows of this job"):
+                job.complete(job.row())
+        self.undo_foreign(tmp_path)
+        job.publish(rows((4, "main")))
+        assert self.engine_rows(tmp_path) == [(n, "main") for n in (1, 2, 3, 4)]
+        assert self.published(tmp_path) == self.engine_rows(tmp_path), "another process reads its records"
+
+    def test_columns_that_are_added_while_others_commit_make_it_decide_again(self, tmp_path: Path) -> None:
+        """The same race as of a commit, one step before it: that commit, too, only has to look again."""
+        job = self.begin(tmp_path)
+        job.go_on(1)
+        wider = SCHEMA.append(pa.field("w", pa.int64()))
+        done = job.complete(rows((2, "main", 7), schema=wider), schema=wider)
+        came: list[bool] = []
+
+        def between(operation: str, subject: str) -> None:
+            if operation == "format.widen" and not came:
+                came.append(True)
+                self.append_foreign(tmp_path, rows((90, "theirs")))
+
+        assert self.open_sink(tmp_path, before=between).move(done.target) is True
+        assert came and self.engine_rows(tmp_path) == [(1, "main"), (2, "main"), (90, "theirs")]
 
     def test_a_foreign_delete_of_our_rows_is_refused_before_the_commit_point(self, tmp_path: Path) -> None:
         """TABLES 1.7: `prepare` always compares our live files with the contents."""

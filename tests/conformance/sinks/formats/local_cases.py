@@ -62,6 +62,15 @@ class LocalListed(LocalCase):
                 kept += [self._written(root, rest)] if rest.num_rows else []
         self._others(root, "delete", kept, removed, keeps_rows=False)
 
+    def undo_foreign(self, root: Path) -> None:
+        table = self._opened(root)
+        newest = table.commits[-1]
+        files = [
+            StagedFile(key, self._read(root, key).num_rows, len(self.table_store(root).get(key)), "")
+            for key in newest.removed
+        ]
+        self._others(root, "restore", files, [file.key for file in newest.added], keeps_rows=False)
+
     def engine_rows(self, root: Path) -> Pairs:
         return sorted(pair for file in self._opened(root).files for pair in pairs(self._read(root, file)))
 

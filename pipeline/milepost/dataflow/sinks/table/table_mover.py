@@ -25,8 +25,8 @@ from milepost.dataflow.sinks.records.committables import StagedFile, decode_sche
 from milepost.dataflow.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.dataflow.sinks.records.marks import Mark, MarkRecords
 from milepost.dataflow.sinks.records.reservation import reserved_for
-from milepost.dataflow.sinks.records.table_keys import staged_by
 from milepost.dataflow.sinks.staging.small_files import same_rows
+from milepost.dataflow.sinks.table.others_changes import changes_of_others
 from milepost.dataflow.sinks.table.table_history import files_of_ours
 from milepost.dataflow.sinks.table.table_ownership import TableOwnership
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat, TableMove
@@ -145,7 +145,8 @@ class TableMover:
                 wider = widened_schema(self._sink, table.schema, decode_schema(target.contents.schema))
                 if len(wider) > len(table.schema):
                     before_commit()
-                    table.widen(wider)
+                    with suppress(CommitConflict):  # maybe by this very commit, whose answer was lost: look again
+                        table.widen(wider)
                     continue
             contents = target.contents or (position.contents.emptied() if position.contents is not None else None)
             previous = position.number if position.number < target.number else 0
@@ -167,29 +168,17 @@ class TableMover:
                 had taken out: it gives way to the job's state.
         Raises: InvalidRequest: others took rows of ours out, mixed theirs in, or brought rows of ours back.
         """
-        ours = {file.key: file for file in self._records.files(position.contents)}
-        back = dict[str, StagedFile]()
-        for commit in table.foreign():
-            if commit.keeps_rows and commit.removed & back.keys():
-                raise self._waits(f"its version {commit.version} ({commit.what}) mixed rows of before in")
-            back = {key: file for key, file in back.items() if key not in commit.removed}
-            back |= {one.key: one for one in commit.added if staged_by(one.key) is not None and one.key not in ours}
-            taken = commit.removed & ours.keys()
-            if not taken:
-                continue
-            mixed = taken != commit.removed
-            if mixed or not (commit.keeps_rows or realigns):
-                others = " together with rows of others" if mixed else ""
-                raise self._waits(f"its version {commit.version} ({commit.what}) changed rows of this job{others}")
-            ours = {key: file for key, file in ours.items() if key not in taken}
-            ours |= {file.key: file for file in commit.added}
+        made = changes_of_others(self._records.files(position.contents), table.foreign())
+        if made.fault is not None and (made.is_mixed or not realigns):
+            raise self._waits(made.fault, is_mixed=made.is_mixed)
+        ours, back = made.files, made.back
         live = table.live()
         gone = [] if live is None else sorted(ours.keys() - live.keys())
         if gone and not realigns:
             raise self._waits(f"{len(gone)} of its files are not live any more, {gone[0]} among them")
         if back and not realigns:
             raise self._waits(f"{len(back)} files that it had taken out are live again, {min(back)} among them")
-        return {key: file for key, file in (ours | back).items() if key not in gone}
+        return {key: file for key, file in {**ours, **back}.items() if key not in gone}
 
     def rewritten(self, table: OpenTable, position: TablePosition, recorded: Sequence[StagedFile]) -> ContentsChange:
         """Return what engines made of our files without changing rows. Raises InvalidRequest: they changed some."""
@@ -355,11 +344,17 @@ class TableMover:
             )
         return ours, False
 
-    def _waits(self, why: str) -> InvalidRequest:
+    def _waits(self, why: str, *, is_mixed: bool = False) -> InvalidRequest:
+        realign = f"milepost realign {self._job} {self._sink}"
+        if is_mixed:
+            hint = "put the table back to its version before that, as its own history can (RESTORE, or a rollback to a "
+            hint += "snapshot); or give the sink a new name and path, to begin a new table"
+        else:
+            hint = f"put it back; or let the job's state count: {realign}"
         return InvalidRequest(
             f"sink {self._sink}: its table at {self._store.config.url} is not as this job left it: {why}. "
             "Nothing was moved.",
-            hint=f"put it back; or let the job's state count: milepost realign {self._job} {self._sink}",
+            hint=hint,
             sink=self._sink,
         )
 

@@ -74,6 +74,10 @@ class TestForeign(LocalCase, SinkForeignTests):
     def delete_foreign(self, root: Path, key: int) -> None:
         DeltaTable(self._uri(root)).delete(f"k = {key}")
 
+    def undo_foreign(self, root: Path) -> None:
+        table = DeltaTable(self._uri(root))
+        table.restore(table.version() - 1)
+
     def engine_rows(self, root: Path) -> Pairs:
         return pairs(pa.table(DeltaTable(self._uri(root)).to_pyarrow_table()))
 

@@ -77,5 +77,12 @@ class TestForeign(LocalCase, SinkForeignTests):
     def delete_foreign(self, root: Path, key: int) -> None:
         self.loaded(root).delete(f"k = {key}")
 
+    def undo_foreign(self, root: Path) -> None:
+        table = self.loaded(root)
+        newest = table.current_snapshot()
+        assert newest is not None and newest.parent_snapshot_id is not None
+        with table.manage_snapshots() as snapshots:
+            snapshots.rollback_to_snapshot(newest.parent_snapshot_id)
+
     def engine_rows(self, root: Path) -> Pairs:
         return pairs(self.loaded(root).scan().to_arrow())
