@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -73,13 +74,21 @@ def _fitting(grid: Grid, width: int) -> list[int] | None:
 
 
 def _widths(grid: Grid) -> list[int]:
-    return [max([len(name), *(len(row[at]) for row in grid.rows)]) for at, name in enumerate(grid.columns)]
+    return [max([_cells(name), *(_cells(row[at]) for row in grid.rows)]) for at, name in enumerate(grid.columns)]
+
+
+def _cells(text: str) -> int:
+    """Return how many characters wide a terminal shows a text: one of East Asia takes two, an accent none."""
+    if text.isascii():
+        return len(text)
+    return sum((unicodedata.east_asian_width(one) in "WF") + (not unicodedata.combining(one)) for one in text)
 
 
 def _line(cells: Sequence[tuple[str, int, bool]], paint: Paint | None = None) -> str:
     aligned = []
     for text, width, right in cells:
-        padded = text.rjust(width) if right else text.ljust(width)
+        room = " " * (width - _cells(text))
+        padded = room + text if right else text + room
         aligned.append(padded if paint is None else paint(text, padded))
     return _GAP.join(aligned).rstrip()
 

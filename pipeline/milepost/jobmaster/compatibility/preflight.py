@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.sinks.records.committables import decode_schema
+from milepost.dataflow.sinks.records.table_address import may_go
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.epoch.plan import are_continued, other_tables
 from milepost.jobmaster.compatibility.expected_operators import expected_operator, known_type
@@ -41,7 +42,7 @@ from milepost.spec.load.load import from_text
 from milepost.state.runs.evolution import SchemaChange, compare_schemas
 
 OTHER_TABLE = "needs the lines of the table that it has"
-_ITS_TABLE = "its table is of format: "
+_ITS_TABLE, _SAYS = "its table is of format: ", "the spec says format: "
 
 RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"
 
@@ -197,7 +198,8 @@ def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> 
     """Return what to do about the refused rows of a report: only what helps with one of them."""
     kinds = {row["kind"] for row in refused if row["verdict"] != NON_RESTORED}
     moved = [row for row in refused if row["verdict"] == OTHER_TABLE]
-    movable = [row["name"] for row in moved if not row["detail"].startswith(f"{_ITS_TABLE}postgres")]
+    formats = ((row["name"], *_formats(row["detail"])) for row in moved)
+    movable = [(name, said) for name, left, said in formats if may_go(left, said)]
     ways = (
         ["write in the sink the lines of the table that it has"] if len(moved) == len(refused) else ["undo the change"]
     )
@@ -211,12 +213,20 @@ def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> 
     if "source" in kinds:
         ways.append("give the changed source a new name: what it has read is not known under another path")
     if movable:
-        ways.append(f"let its table go elsewhere: milepost migrate-table {job} {movable[0]} --to FORMAT --path PATH")
+        ways.append(
+            f"let its table go elsewhere: milepost migrate-table {job} {movable[0][0]} --to {movable[0][1]} --path PATH"
+        )
     if "sink" in kinds:
         ways.append("give the changed sink a new name and path, to begin a new table")
     if any(row["verdict"] == NON_RESTORED for row in refused) and "operator" not in kinds:
         ways.append("add --allow-non-restored-state: what nothing restores is left behind")
     return "; or ".join(ways)
+
+
+def _formats(detail: str) -> tuple[str, str]:
+    """Return the formats of the table that a sink has, and of the one that the spec says, as a row tells them."""
+    left, _, said = detail.removeprefix(_ITS_TABLE).partition(f", {_SAYS}")
+    return left.split(",")[0], said.split(",")[0].split(":")[0]
 
 
 def _operator(
@@ -285,7 +295,8 @@ def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, gr
     here = said.format, context.sink_location(row["name"])
     if before is not None and before.address != said and (before.address.format, before.location) != here:
         lines = "; ".join(before.address.spec_lines())
-        detail = f"{_ITS_TABLE}{str(before.address).removeprefix('format: ')}, the spec says {said}: write {lines}"
+        left, there = (str(one).removeprefix("format: ") for one in (before.address, said))
+        detail = f"{_ITS_TABLE}{left}, {_SAYS}{there}: write {lines}"
         if before.address.format == said.format:  # else it was migrated: its path is another one for that
             detail += from_here(context, before.address.path)
         row |= {"verdict": OTHER_TABLE, "detail": detail}

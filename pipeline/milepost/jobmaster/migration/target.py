@@ -17,7 +17,7 @@ from milepost.spec.load.placement import placement_problems
 from milepost.spec.load.validation import validate_spec
 from milepost.spec.values.problems import show_path
 
-_EMPTY_PLACE = "name a path of its own, where nothing lies yet; of Iceberg a table of its own, too"
+_EMPTY_PLACE = "name a path of its own, where nothing lies yet"
 _KEYS = "milepost migrate-table --help names what each format needs"
 
 

@@ -39,6 +39,12 @@ def test_a_table_that_fits_has_all_its_columns() -> None:
     ]
 
 
+def test_columns_stand_below_each_other_whatever_their_letters() -> None:
+    """A terminal shows a letter of East Asia two characters wide, and an accent of its own in no place."""
+    grid = Grid(["place", "n"], [["東京", "1"], ["Zu\u0308rich", "2"]], [False, True])
+    assert [*lay_out(grid, 80, lambda _, cell: cell)] == ["place   n", "------  -", "東京    1", "Zu\u0308rich  2"]
+
+
 def test_columns_that_may_go_are_left_out_last_one_first() -> None:
     grid = Grid(GRID.columns, GRID.rows, GRID.right, optional=("place", "id"), notes=["", "because of the rest of it"])
     assert next(iter(lay_out(grid, 16, plain))) == "status     place"

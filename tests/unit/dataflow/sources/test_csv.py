@@ -107,7 +107,13 @@ def test_line_ends_and_a_byte_order_mark_do_not_matter(landing: Landing, newline
         (f"1,a,{T}\n1.5,b,{T}\n", 3, "n", "1.5", "is not an int32"),
         (f"1,a,{T}\n99999999999,b,{T}\n", 3, "n", "99999999999", "is not an int32"),
         (f"1,a,{T}\n2,b,yesterday\n", 3, "at", "yesterday", "is not a timestamp[us, UTC]"),
-        (f"1,a,{T}\n2,b,2013-01-01T10:00:00\n", 3, "at", "2013-01-01T10:00:00", "is not a timestamp[us, UTC]"),
+        (
+            f"1,a,{T}\n2,b,2013-01-01T10:00:00\n",
+            3,
+            "at",
+            "2013-01-01T10:00:00",
+            "is not a timestamp[us, UTC]: it has no offset from UTC, like a timestamp[us]",
+        ),
         (f"1,a,{T}\n2,b,\n", 3, "at", "", "is null, but it is the event time"),
         (f"1,a,{T}\n2,b\n", 3, None, "2,b", "has 2 fields, the header has 3"),
         (f"1,a,{T}\n\n2,b,{T},z\n", 4, None, f"2,b,{T},z", "has 4 fields, the header has 3"),
@@ -131,12 +137,16 @@ def test_text_that_is_not_utf8_is_named(landing: Landing) -> None:
 
 def test_a_missing_column_is_a_bad_record_of_the_header(landing: Landing) -> None:
     bad = refused(landing, b"\nn,at\n1,2013-01-01T10:00:00Z\n")
-    assert (bad.line, bad.column, bad.value) == (2, "name", "n,at")
-    assert bad.reason == (
-        "is the header, and has no such column; name it in `optional_columns` where an object may lack it"
-    )
+    assert (bad.line, bad.column, bad.value) == (2, "name", None)
+    assert bad.clause == "the header has no such column; name it in `optional_columns` where an object may lack it"
+    assert bad.reason == f"{bad.clause} (it is: n,at)"
     bad = refused(landing, b"n,name,at,n\n")
     assert (bad.line, bad.column, bad.reason) == (1, "n", "the header has it twice")
+
+
+def test_a_time_with_an_offset_in_a_column_without_one_is_told_as_what_it_is(landing: Landing) -> None:
+    bad = refused(landing, HEADER + f"1,a,{T}\n".encode(), schema=SCHEMA | {"at": "timestamp[ms]"})
+    assert bad.reason == "is not a timestamp[ms]: it has an offset from UTC, like a timestamp[ms, UTC]"
 
 
 def test_a_bad_value_far_into_an_object_is_found(landing: Landing) -> None:

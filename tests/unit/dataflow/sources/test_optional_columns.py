@@ -84,12 +84,20 @@ def test_an_object_may_lack_all_columns_where_all_are_optional(landing: Landing,
 
 
 @pytest.mark.parametrize(
-    ("format_", "said"), [("csv", "'m' is the header"), ("json", "'m' are"), ("parquet", "'m' are")]
+    ("format_", "said"),
+    [("csv", "it is: m,note"), ("json", "the first one has m, note"), ("parquet", "it has m, note")],
 )
 def test_a_column_that_is_not_optional_is_missing_and_what_is_there_is_said(
     landing: Landing, format_: str, said: str
 ) -> None:
-    with pytest.raises(BadObject, match=f"column n: {said}.*name it in `optional_columns`"):
+    with pytest.raises(BadObject, match=rf"column n: .*name it in `optional_columns` .*\({said}\)"):
+        landing.read(source(format_, SCHEMA, optional_columns=OPTIONAL), "a", body(format_, [{"m": 1, "note": "x"}]))
+
+
+@pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
+def test_an_object_without_any_column_of_the_schema_is_told_as_another_one(landing: Landing, format_: str) -> None:
+    """It has another delimiter, no header, or is of another feed: what may be missing is not what is wrong."""
+    with pytest.raises(BadObject, match=r"column n: .*, nor any other of `schema` \(.*m\)"):
         landing.read(source(format_, SCHEMA, optional_columns=OPTIONAL), "a", body(format_, [{"m": 1}]))
 
 

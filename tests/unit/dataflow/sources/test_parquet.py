@@ -111,10 +111,9 @@ def test_the_value_that_is_named_is_not_its_neighbour(landing: Landing) -> None:
 
 def test_a_missing_column_is_a_bad_record(landing: Landing) -> None:
     bad = refused(landing, encoded(table().drop_columns("name")))
-    assert (bad.column, bad.value) == ("name", "extra, at, n")
-    assert bad.reason == (
-        "are the columns of the file, and none is so called; name it in `optional_columns` where an object may lack it"
-    )
+    assert (bad.column, bad.value) == ("name", None)
+    assert bad.clause == "the file has no such column; name it in `optional_columns` where an object may lack it"
+    assert bad.reason == f"{bad.clause} (it has extra, at, n)"
 
 
 @pytest.mark.parametrize("fault", ["text", "cut", "flipped"])

@@ -276,7 +276,7 @@ def test_a_column_is_missing_where_no_line_of_the_object_has_it_not_of_the_part(
     reader = JsonLinesReader(DECLARED)
     if missing:
         for part in (first, second):
-            with pytest.raises(BadObject, match="no record has such a one"):
+            with pytest.raises(BadObject, match="no record has such a field"):
                 rows(reader.read_part(store, part))
     else:
         assert len(read(reader, store, (first, second))) == 400

@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from milepost.dataflow.sinks.records.table_address import TableAddress
+from milepost.jobmaster.compatibility.preflight import advice
 from milepost.protocol.records.errors import InvalidRequest
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
@@ -139,3 +140,13 @@ def test_a_table_keeps_its_name_in_a_catalog_for_itself(job: MigratingJob) -> No
     again = replace(there["seen"], path="../lake/two-seen")
     with pytest.raises(InvalidRequest, match=r"table small\.one_seen lies at .*one-seen, the sink's path is"):
         job.migrate("seen", again)
+
+
+def test_another_path_in_the_spec_is_refused_with_the_command_that_takes_the_table_there(job: MigratingJob) -> None:
+    go(job, "delta", "one")
+    job.say("seen", delta("seen", "two"))
+    with pytest.raises(InvalidRequest, match="the spec says format: delta") as told:
+        job.run_one()
+    assert "milepost migrate-table small seen --to delta --path ../lake/two-seen" in told.value.hint
+    refused = [row for row in job.master.compatibility() if row["outcome"] == "refused"]
+    assert "milepost migrate-table small seen --to delta" in advice("small", refused)

@@ -281,8 +281,9 @@ class CsvReader:
             if names.count(name) > 1:
                 raise BadObject(key, line, name, None, "the header has it twice", raw=record.raw)
             if name not in names and name in self._declared.required:
-                problem = f"is the header, and has no such column{self._declared.or_optional(name)}"
-                raise BadObject(key, line, name, record.text.rstrip("\r\n"), problem, raw=record.raw)
+                there = f"it is: {record.text.strip()}"
+                problem = "the header has no such column"
+                raise self._declared.lacking(key, name, problem, names, there=there, line=line, raw=record.raw)
         return _Header(names, lines.bytes - (size_of(record.text) if self._column_names else 0))
 
     def _diagnosed(self, key: str, body: ObjectBody, names: list[str], otherwise: str) -> BadRecord:
@@ -334,7 +335,8 @@ class CsvReader:
                 return bad(name, value, "is not valid UTF-8")
             if self._accepts(names, [name], [record], nulls=True):
                 return bad(name, value, "is null, but it is the event time")
-            return bad(name, value, f"is not {_article(self._declared.types[name])}")
+            unlike = self._declared.unlike(name, value)
+            return bad(name, value, f"is not {_article(self._declared.types[name])}{unlike}")
         return bad(None, text, "cannot be read")
 
     def _lines(self, key: str, body: ObjectBody) -> Lines:

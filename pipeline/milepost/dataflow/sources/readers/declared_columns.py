@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from datetime import datetime
 
 import pyarrow as pa
 
+from milepost.dataflow.sources.contract import MAX_VALUE, BadObject, printable
 from milepost.dataflow.sources.path_columns import PathColumns
 from milepost.spec.values.types import ColumnType, to_arrow
 
@@ -43,6 +45,40 @@ class DeclaredColumns:
         self.schema = pa.schema([*self.in_file, *self.in_path.fields])
         self.event_time = event_time if event_time in columns else None
 
-    def or_optional(self, column: str) -> str:
-        """Return how a column that an object lacks could be read all the same, as the end of a sentence, or nothing."""
-        return "" if column == self.event_time else "; name it in `optional_columns` where an object may lack it"
+    def lacking(
+        self,
+        key: str,
+        column: str,
+        problem: str,
+        found: Collection[str],
+        *,
+        there: str,
+        line: int | None = None,
+        raw: bytes | None = None,
+    ) -> BadObject:
+        """Return the refusal of an object that lacks a column.
+
+        Args:
+            found: names of the columns that it has. there: they in words: said, and not part of the clause.
+        """
+        advice = "; name it in `optional_columns` where an object may lack it"
+        if not any(name in self.types for name in found):
+            advice = ", nor any other of `schema`"
+        elif column == self.event_time:
+            advice = ""
+        said = printable(there if len(there) <= MAX_VALUE else there[: MAX_VALUE - 1] + "…")
+        return BadObject(key, line, column, None, problem + advice, said=said, raw=raw)
+
+    def unlike(self, column: str, value: object) -> str:
+        """Return why a value is not of a column's type where that is easily missed: a clause behind it, or nothing."""
+        type_ = self.types[column]
+        if type_.kind != "timestamp" or not isinstance(value, str):
+            return ""
+        try:
+            has_offset = datetime.fromisoformat(value).tzinfo is not None
+        except ValueError:
+            return ""
+        if has_offset is type_.utc:
+            return ""
+        other, what = (f"timestamp[{type_.unit}]", "no") if type_.utc else (f"timestamp[{type_.unit}, UTC]", "an")
+        return f": it has {what} offset from UTC, like a {other}"

@@ -204,7 +204,8 @@ class JsonLinesReader:
             elif "specified twice" in complaint:
                 reason = "is in the record twice"
             else:
-                reason = f"is not of type {self._declared.types[column.name]}"
+                unlike = self._declared.unlike(column.name, value)
+                reason = f"is not of type {self._declared.types[column.name]}{unlike}"
             return bad(column.name, shown, reason)
         return bad(None, text, "cannot be read")
 
@@ -220,7 +221,7 @@ class JsonLinesReader:
 
     def _refuse_missing(self, part: ObjectPart, body: ObjectBody, unseen: set[str]) -> None:
         """Raise BadObject unless each column without a value in a part is a field of some line that is JSON."""
-        key, of_first = part.object.key, ""
+        key, of_first = part.object.key, dict[str, object]()
         if unseen and not part.is_whole:
             unseen = self._without_value(key, body, unseen)
         if not unseen:
@@ -234,12 +235,12 @@ class JsonLinesReader:
             except ValueError:  # a bad record, told by itself
                 continue
             if isinstance(fields, dict):
-                unseen, of_first = unseen - fields.keys(), of_first or ", ".join(fields)
+                unseen, of_first = unseen - fields.keys(), of_first or fields
             if not unseen:
                 return
         name = next(name for name in self._declared.required if name in unseen)
-        problem = f"are the fields of its first record, and no record has such a one{self._declared.or_optional(name)}"
-        raise BadObject(key, None, name, of_first, problem)
+        there = f"the first one has {', '.join(of_first) or 'none'}"
+        raise self._declared.lacking(key, name, "no record has such a field", of_first, there=there)
 
 
 def _records_of(part: ObjectPart, body: ObjectBody) -> Iterator[RawRecord]:

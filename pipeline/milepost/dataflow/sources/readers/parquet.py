@@ -160,8 +160,9 @@ class ParquetReader:
             if not at:
                 if column.name not in self._declared.required:
                     continue
-                problem = f"are the columns of the file, and none is so called{self._declared.or_optional(column.name)}"
-                raise BadObject(key, None, column.name, ", ".join(found.names), problem)
+                there = f"it has {', '.join(found.names)}"
+                problem = "the file has no such column"
+                raise self._declared.lacking(key, column.name, problem, found.names, there=there)
             type_ = found.field(at[0]).type
             if not _may_cast(type_, column.type):
                 reason = f"is {type_} in the file, declared {self._declared.types[column.name]}"
