@@ -244,7 +244,7 @@ KILLS = (
 )
 
 ON_SPARK = tuple(kill for kill in KILLS if kill.orphan is not None)
-FEW_ON_SPARK = tuple(kill for kill in ON_SPARK if kill.name == "state run")
+FEW_ON_SPARK = tuple(kill for kill in ON_SPARK if kill.name in ("trigger", "state run"))
 
 RANDOM_KILLS = 10
 UNREAD_DAYS = 12
