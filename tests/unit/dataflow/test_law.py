@@ -238,6 +238,19 @@ def test_a_cut_between_a_row_that_is_taken_back_and_its_new_one_is_made_good(
     history.check()
 
 
+@pytest.mark.parametrize("cut_ms", range(1, 9))
+def test_each_epoch_makes_progress_however_little_time_it_has(tmp_path: Path, cut_ms: int) -> None:
+    """Also where the time is up between the moment at which a subtask meets its barrier and its first buffer."""
+    history = History(tmp_path, TOTALS, RANKS | {"order_by": ["n"]})
+    for parallelism in (2, 1):
+        history.epoch([("a", 1, 1.0), ("b", 1, 2.0), ("c", 1, 3.0)], parallelism=parallelism, cut_ms=cut_ms)
+    for _ in range(20):
+        if history.head.in_flight:
+            history.epoch([], parallelism=1, cut_ms=cut_ms)
+    assert not history.head.in_flight
+    history.check()
+
+
 def test_sql_between_updates_and_state_takes_back_the_row_that_it_made(tmp_path: Path) -> None:
     """A filter that flips, a key that is dropped, rows that come of one, and rows that stay beside them."""
     text = "SELECT k, e AS m FROM parts UNION ALL SELECT k, v FROM a"

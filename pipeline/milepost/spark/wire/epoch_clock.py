@@ -76,11 +76,11 @@ class Pacer:
         return self._processed_bytes
 
     def now_ms(self) -> int:
-        """Return the time; never past the deadline before the first buffer is processed: every epoch makes progress."""
+        """Return the time; before the deadline until a buffer is processed: every epoch makes progress."""
         now_ms = self.clock()
         if self.deadline_ms is None or self._processed_bytes:
             return now_ms
-        return min(now_ms, max(self.deadline_ms, self._started_ms))
+        return min(now_ms, max(self.deadline_ms - 1, self._started_ms))
 
     def limit_bytes(self) -> int | None:
         """Return how many bytes to take next; None = everything, 0 = one buffer."""
