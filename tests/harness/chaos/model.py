@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,6 +60,8 @@ class Model:
         graph, captured, shown = job.graph(), Captured(), Captured()
         schemas = {self._now(node): schema for one in tries for node, schema in one.schemas.items()}
         for one in tries:
+            fired = {self._now(uid): fired for uid, fired in one.begin.fired.items()}
+            captured.begins[one.checkpoint_id] = replace(one.begin, fired=fired)
             assert not (why := list(refusals(one, graph, self._now))), (
                 f"checkpoint {one.checkpoint_id} is completed, but {why}"
             )

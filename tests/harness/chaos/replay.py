@@ -31,7 +31,8 @@ def replayed(
             )
             for source, read in one.inputs.items()
         }
-        base = plane.epoch(base, objects, EpochOptions(parallelism=one.parallelism))
+        idle_before, idle = one.begin.idle_before, one.begin.idle
+        base = plane.epoch(base, objects, EpochOptions(one.parallelism, idle_before=idle_before, idle=idle))
         numbers.append(base.number)
     return [
         replace(

@@ -19,7 +19,7 @@ Document = dict[str, Any]
 
 def change_spec(job: ChaosJob, random: Random) -> str | None:
     """Change the spec in a way that goes on with the state. Returns what it was; None: there was nothing to change."""
-    what = random.choice(_OF_SPARK if job.on_spark else list(_CHANGES))
+    what = random.choice(_SAME_GRAPH if job.on_spark or job.is_cut else list(_CHANGES))
     before = copy.deepcopy(job.document)
     if not _CHANGES[what](job, random):
         return None
@@ -151,8 +151,8 @@ _CHANGES: dict[str, Callable[[ChaosJob, Random], bool]] = {
     "table added": _another_table,
     "aggregate added": _column_added,
 }
-_OF_SPARK = ("buffers of another size", "another number of checkpoints is retained")
-"""Changes after which a job's tries can be made once more by the spec that it has."""
+_SAME_GRAPH = ("buffers of another size", "another number of checkpoints is retained")
+"""Changes after which a job's tries can be made once more by the spec that it has, and rows in flight fit it."""
 
 
 @contextmanager

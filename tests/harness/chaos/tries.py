@@ -20,6 +20,7 @@ from milepost.spec.job.spec import QualitySpec
 from milepost.spec.load.load import LoadedJob
 from milepost.storage.open import open_store
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.law.captured import Begin
 from tests.harness.law.plane import ticking
 
 Piece = tuple[str, int | None, pa.Table]
@@ -33,6 +34,7 @@ class Try:
     Attributes:
         base: checkpoint that it continues. inputs: versions of objects (name, etag) that it reads, by source.
         uids, sinks: of the spec that it ran by. quality: suites that judged it.
+        begin: from where it began.
         pieces: what its nodes put out, in order. schemas: of every node's rows. Of Spark's tries `replay` says both.
     """
 
@@ -44,6 +46,7 @@ class Try:
     sinks: frozenset[str]
     quality: tuple[QualitySpec, ...]
     parallelism: int
+    begin: Begin
     pieces: list[Piece] = field(default_factory=list)
     schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
 
@@ -79,6 +82,7 @@ def _leave(plan: EpochPlan, folder: Path, pieces: list[Piece], schemas: Mapping[
         sinks=frozenset(one.name for one in spec.sinks),
         quality=tuple(spec.quality),
         parallelism=spec.spark.parallelism,
+        begin=Begin.of(plan),
         pieces=pieces,
         schemas=dict(schemas),
     )

@@ -235,9 +235,29 @@ class WindowLaw:
         every = f"{names(key)}, {shown(self.spec.aggregates, place.columns)}"
         rows = place.newest(key, every) if self.spec.updates else place.appended(every)
         yield Claim("windows are the batch aggregate of those that are done", differing(rows, self.batch(place)))
+        yield from again_claims(self.spec, place)
         if not self.spec.updates:
             early = f'SELECT * FROM "{place.uid}" WHERE epoch_us(window_end) - 1 < __stamp'
             yield Claim("a window's row is on time for its consumers", early)
+
+
+def again_claims(spec: WindowOperator, place: Place) -> Iterator[Claim]:
+    """Yield that no window is put out as it was: early ones are once more when they are done, and none is gone twice.
+
+    Of windows that count their rows: others may stay as they were when a row has come.
+    """
+    if not spec.updates or not any(str(call) == "count(*)" for call in spec.aggregates.values()):
+        return
+    node = place.graph.nodes[place.uid]
+    before = f"OVER (PARTITION BY {names(('upto', *node.key))} ORDER BY __order)"
+    gone = f'"{DELETED_COLUMN}"' if node.deletes else "false"
+    alike = [f'"{name}" IS NOT DISTINCT FROM lag("{name}") {before}' for name in node.columns]
+    same = f"NOT {gone} AND NOT coalesce(lag({gone}) {before}, true) AND {' AND '.join(alike)}"
+    each = f"""SELECT *, {same} AS __same, {gone} AND coalesce(lag({gone}) {before}, true) AS __gone_again
+        FROM ({place.at_each(f'SELECT * FROM "{place.uid}"')})"""
+    again = f"SELECT * FROM ({each}) QUALIFY __same AND ({spec.emit != 'early'} OR lag(__same) {before})"
+    yield Claim("a window comes out again when it is another one", again)
+    yield Claim("a window that is gone, or never was there, does not go", f"SELECT * FROM ({each}) WHERE __gone_again")
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+
+from milepost.epoch.plan import EpochPlan
 
 EPOCH, STAMP, ORDER = "__epoch", "__stamp", "__order"
 """Columns beside a node's own: number of the epoch, lateness stamp (us; null: none) and order of arrival."""
 
 
+@dataclass(frozen=True)
+class Begin:
+    """From where an epoch began, as its plan says.
+
+    Attributes:
+        idle_before, idle: sources that nobody waits for: when it began, and at its end.
+        fired: how far the subtasks of each operator had fired (us; None: nowhere).
+    """
+
+    idle_before: frozenset[str] = frozenset()
+    idle: frozenset[str] = frozenset()
+    fired: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: EpochPlan) -> Begin:
+        return cls(
+            frozenset(one.name for one in plan.inputs if one.idle_before),
+            frozenset(one.name for one in plan.inputs if one.idle),
+            dict(plan.firing),
+        )
+
+
 @dataclass
 class Captured:
-    """Rows of each node (`<uid>.late` for its late rows), by the number of the epoch that put them out."""
+    """Rows of each node (`<uid>.late` for its late rows), by the number of the epoch that put them out.
+
+    Attributes:
+        begins: of epochs; those that are not there found no source idle, and nothing that had fired beyond its inputs.
+    """
 
     pieces: dict[str, list[tuple[int, int | None, pa.Table]]] = field(default_factory=dict)
+    begins: dict[int, Begin] = field(default_factory=dict)
 
     def add(self, node: str, epoch: int, stamp_us: int | None, rows: pa.Table) -> None:
         """Keep the rows of one stamp."""

@@ -6,7 +6,7 @@ second, and what is simplest is 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
@@ -132,6 +132,14 @@ WINDOW_DELETES = ("n < 2", None)
 BASE_KEYS = (("k",), ("f",), ("k", "f"), ("i",), ("k", "i"))
 
 
+IDLE = ((), ("b",), ("a",), ("b",), ("a", "b"))
+RESCALED = ((2, 2, 1, 3), (3, 3, 2, 1), (1, 3, 1, 2))
+"""Subtasks of the epochs of windows that come out again, some of them cut: from each to fewer, and to more."""
+TIMEOUT = "1ms"
+"""A source in which a trigger finds nothing is idle."""
+CUTS = (None, "1ms", "5ms", "20ms")
+
+
 class Digits:
     """A whole number, read digit by digit, each of the base that is asked for."""
 
@@ -174,7 +182,10 @@ class Step:
     vetoed: bool = False
 
     @classmethod
-    def read(cls, number: int, rows: tuple[tuple[int, ...], ...], *, cuts: bool) -> Step:
+    def read(
+        cls, number: int, rows: tuple[tuple[int, ...], ...], *, cuts: bool, idle: Sequence[tuple[str, ...]] = ((),)
+    ) -> Step:
+        """Return the epoch that a number stands for. Args: idle: sources that may be, as a replay has them too."""
         digits = Digits(number)
         return cls(
             back=digits.pick((0, 0, 0, 0, 1, 2)),
@@ -185,6 +196,8 @@ class Step:
                 cut_ms=digits.pick((3, None, 8, 20)) if cuts else None,
                 attempts=digits.pick((1, 1, 1, 1, 2)),
                 cold=digits.pick((False, False, False, True)),
+                idle_before=frozenset(digits.pick(idle)),
+                idle=frozenset(digits.pick(idle)),
             ),
             vetoed=digits.pick((False,) * 7 + (True,)),
         )
@@ -221,9 +234,17 @@ def _example(job: int, operators: list[int], steps: list[tuple[int, tuple[int, .
     digits = Digits(job)
     cuts, weak, ends = digits.pick((False, True)), digits.pick((False, False, False, True)), digits.pick((False, True))
     sources = ("a", "b")[: digits.pick((1, 1, 2))]
-    document = job_document(sources, [digits.pick(DELAYS) for _ in sources], operators, cuts=cuts)
-    read = tuple(Step.read(number, (left, right)[: len(sources)], cuts=cuts) for number, left, right in steps)
-    return Example(JobSpec.model_validate(document), read, weak, ends)
+    delays = [digits.pick(DELAYS) for _ in sources]
+    subtasks = digits.pick((None, *RESCALED)) if cuts else None
+    idle = digits.pick((IDLE, ((),))) if len(sources) > 1 and subtasks is None else ((),)
+    first = _again if subtasks else _met if len(idle) > 1 else None
+    document = job_document(sources, delays, operators, cuts=cuts, first=first)
+    if subtasks:
+        steps = (steps * len(subtasks))[: len(subtasks)]
+    read = [Step.read(number, (left, right)[: len(sources)], cuts=cuts, idle=idle) for number, left, right in steps]
+    for place, parallelism in enumerate(subtasks or ()):
+        read[place] = replace(read[place], options=replace(read[place].options, parallelism=parallelism))
+    return Example(JobSpec.model_validate(document), tuple(read), weak, ends)
 
 
 @dataclass(frozen=True)
@@ -257,7 +278,12 @@ def _job_example(
     digits = Digits(job)
     sources = ("a", "b")[: digits.pick((1, 1, 2))]
     delays = [digits.pick(DELAYS) for _ in sources]
-    document = job_document(sources, delays, operators, static=static)
+    cut, idle = digits.pick(CUTS), digits.pick(IDLE) if len(sources) > 1 else ()
+    first = _met if idle else _again if cut else None
+    document = job_document(sources, delays, operators, static=static, first=first)
+    document["checkpointing"] |= {"aligned_timeout": cut} if cut else {}
+    for name in idle:
+        document["sources"][name]["idle_timeout"] = TIMEOUT
     read = [(Digits(number), (left, right)[: len(sources)]) for number, left, right in acts]
     return JobExample(
         document,
@@ -288,20 +314,33 @@ class _Rows:
     value: str = "n"
 
 
+First = Callable[[str, Digits, list[_Rows]], tuple[dict[str, Any], bool, _Rows]]
+"""Makes an operator over sources, as `_operator` does."""
+
+
 def job_document(
-    sources: Sequence[str], delays: Sequence[str], operators: Sequence[int], *, cuts: bool = False, static: bool = True
+    sources: Sequence[str],
+    delays: Sequence[str],
+    operators: Sequence[int],
+    *,
+    cuts: bool = False,
+    static: bool = True,
+    first: First | None = None,
 ) -> dict[str, Any]:
     """Return the spec of a job of these operators, each over a node before it whose rows are final.
 
     Args:
-        static: whether there is a static source.
+        static: whether there is a static source. first: makes the first operator; None: it is one of any kind.
     """
     nodes = [_Rows(name, BASE_KEYS, CALLS, "t", tuple(SCHEMA.names)) for name in sources]
     made: list[dict[str, Any]] = []
     sinks: list[dict[str, Any]] = []
     for number, code in enumerate(operators):
         digits = Digits(code)
-        operator, updates, rows = _operator(f"n{number}", digits, nodes, KINDS if static else KINDS[:-1])
+        if first is not None and not made:
+            operator, updates, rows = first(f"n{number}", digits, nodes)
+        else:
+            operator, updates, rows = _operator(f"n{number}", digits, nodes, KINDS if static else KINDS[:-1])
         made.append(operator)
         if rows is not None:
             nodes.append(rows)
@@ -372,29 +411,33 @@ def _operator(
         totals = _Rows(uid, keys, _over(key, calls), "", updates=True, key=key, numbered=True)
         return operator | {"aggregates": calls}, True, totals
     if kind == "window":
-        lateness, calls = digits.pick(LATENESS), digits.pick(rows.calls)
-        window = digits.pick(digits.pick(WINDOWS))
-        operator |= {"window": window, "allowed_lateness": lateness, "aggregates": calls}
-        if digits.pick((False, False, False, True)):
-            operator["emit"] = "early"
-        if lateness != "0s" or "emit" in operator:
-            keys = (("window_start",), key, (*key, "window_start"), ("n",))
-            timed = (
-                () if "session" in window else ({"n": "first(n)", "last_n": "last(n)", "end": "last(window_start)"},)
-            )
-            further = (*_over((*key, "window_start"), calls), *timed)
-            return operator, True, _Rows(uid, keys, further, "", updates=True)
-        keys = (("window_start",), (*key, "window_start"), key)
-        more = (
-            {"n": "count(*)", "last": "max(window_end)", "sum_n": "sum(n)"},
-            {"n": "count(distinct n)", "ends": "count(distinct window_end)"},
-            {"n": "last(n)", "least": "arg_min(window_start, n)", "spread": "var(n)"},
-        )
-        return operator, False, _Rows(uid, keys, more, "window_end")
+        return _window(uid, digits, rows, key, LATENESS)
     if kind == "ttl":
         operator |= {"kind": "deduplicate", "ttl": digits.pick(TTLS)}
         operator["key"] = list(dict.fromkeys((*key, *digits.pick(((rows.event_time,), ())))))
     return operator, False, replace(rows, name=uid)
+
+
+def _window(
+    uid: str, digits: Digits, rows: _Rows, key: tuple[str, ...], latenesses: Sequence[str]
+) -> tuple[dict[str, Any], bool, _Rows]:
+    lateness, calls, window = digits.pick(latenesses), digits.pick(rows.calls), digits.pick(digits.pick(WINDOWS))
+    operator: dict[str, Any] = {"uid": uid, "kind": "window", "inputs": [rows.name], "key": list(key)}
+    operator |= {"window": window, "allowed_lateness": lateness, "aggregates": calls}
+    if digits.pick((False, False, False, True)):
+        operator["emit"] = "early"
+    if lateness != "0s" or "emit" in operator:
+        keys = (("window_start",), key, (*key, "window_start"), ("n",))
+        timed = () if "session" in window else ({"n": "first(n)", "last_n": "last(n)", "end": "last(window_start)"},)
+        further = (*_over((*key, "window_start"), calls), *timed)
+        return operator, True, _Rows(uid, keys, further, "", updates=True)
+    keys = (("window_start",), (*key, "window_start"), key)
+    more = (
+        {"n": "count(*)", "last": "max(window_end)", "sum_n": "sum(n)"},
+        {"n": "count(distinct n)", "ends": "count(distinct window_end)"},
+        {"n": "last(n)", "least": "arg_min(window_start, n)", "spread": "var(n)"},
+    )
+    return operator, False, _Rows(uid, keys, more, "window_end")
 
 
 def _over(key: Sequence[str], calls: Mapping[str, str]) -> tuple[dict[str, str], ...]:
@@ -465,10 +508,26 @@ def _latest(digits: Digits, rows: _Rows, key: tuple[str, ...]) -> dict[str, Any]
 
 def _paired(uid: str, kind: str, digits: Digits, nodes: list[_Rows]) -> tuple[dict[str, Any], bool, _Rows]:
     """Return a join, as of a time or not, of two sources, or of one node with itself; and what may read it."""
-    sources, key = [node for node in nodes if node.name in ("a", "b")], digits.pick(BASE_KEYS)
+    sources = [node for node in nodes if node.name in ("a", "b")]
     left, right = digits.pick(sources), digits.pick(sources)
     if digits.pick((False, False, True)):
         left = right = digits.pick([node for node in nodes if node.columns])
+    return _joined(uid, kind, digits, left, right)
+
+
+def _met(uid: str, digits: Digits, sources: list[_Rows]) -> tuple[dict[str, Any], bool, _Rows]:
+    """Return a join, as of a time or not, of two sources with each other."""
+    left, right = digits.pick((sources, sources[::-1]))
+    return _joined(uid, digits.pick(("join", "asof")), digits, left, right)
+
+
+def _again(uid: str, digits: Digits, sources: list[_Rows]) -> tuple[dict[str, Any], bool, _Rows]:
+    """Return windows that come out again."""
+    return _window(uid, digits, digits.pick(sources), digits.pick(BASE_KEYS), LATENESS[1:])
+
+
+def _joined(uid: str, kind: str, digits: Digits, left: _Rows, right: _Rows) -> tuple[dict[str, Any], bool, _Rows]:
+    key = digits.pick(BASE_KEYS)
     operator = {
         "uid": uid,
         "kind": kind,

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import cache, reduce
 from itertools import chain
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US, held_back, operator_watermark
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US, held_back, latest, operator_watermark
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.graph.edges import DELETED_COLUMN, edge_names, late_output
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.operators.lookup import LookupOperator
 from milepost.spec.job.spec import JobSpec, RowWiseSpec, SqlOperator
-from tests.harness.law.batch import Claim, Place, late_claims, microseconds, retraction_claims
-from tests.harness.law.captured import EPOCH, ORDER, STAMP, Captured
+from tests.harness.law.batch import (
+    Claim,
+    Place,
+    differing,
+    late_claims,
+    microseconds,
+    names,
+    retraction_claims,
+    there,
+)
+from tests.harness.law.captured import EPOCH, ORDER, STAMP, Begin, Captured
 from tests.harness.law.kinds.lookups import LookupLaw
 from tests.harness.law.kinds.sql_law import SqlLaw
 from tests.harness.law.laws import law_of
@@ -57,11 +66,18 @@ def check(
     """
     db, since = _database(), since or {}
     watermarks = Watermarks(spec, graph, captured, ended)
+    for lineage in {one[: place + 1] for one in checkpoints.values() for place in range(len(one))}:
+        for beyond in watermarks.beyond(lineage):
+            raise Broken(beyond)
+    checkpoints = {at: lineage for at, lineage in checkpoints.items() if watermarks.is_even(lineage)}
+    uids = [node.uid for node in graph.stateful]
     made = {node: _table(captured, node, schema) for node, schema in schemas.items()}
     made["lineage"] = _lineage(checkpoints, 0)
     epochs = {epoch: lineage[:place] for lineage in checkpoints.values() for place, epoch in enumerate(lineage)}
-    made["began"] = _marks(watermarks, graph, epochs, ("node", EPOCH, "stamp_us"))
-    made["mark"] = _marks(watermarks, graph, checkpoints, ("node", "upto", "watermark_us"))
+    began = ((uid, epoch, watermarks.at_begin(uid, before, epoch)) for uid in uids for epoch, before in epochs.items())
+    made["began"] = _marks(began, ("node", EPOCH, "stamp_us"))
+    marks = ((uid, at, watermarks.of_node(uid, lineage)) for uid in uids for at, lineage in checkpoints.items())
+    made["mark"] = _marks(marks, ("node", "upto", "watermark_us"))
     for name, table in made.items():
         db.register(name, table)
     try:
@@ -93,6 +109,40 @@ def check(
             db.unregister(name)
 
 
+def hold_same(
+    spec: JobSpec,
+    graph: JobGraph,
+    captured: Captured,
+    schemas: Mapping[str, pa.Schema],
+    lineages: tuple[tuple[int, ...], tuple[int, ...]],
+) -> None:
+    """What two histories have put out comes to the same rows, late ones included, at every node that is not a source.
+
+    Raises: Broken.
+    """
+    db, made = _database(), {node: _table(captured, node, schema) for node, schema in schemas.items()}
+    made["lineage"] = _lineage(dict(enumerate(lineages)), 0)
+    for name, table in made.items():
+        db.register(name, table)
+    try:
+        for operator in spec.operators:
+            node, place = graph.nodes[operator.uid], Place(graph, operator.uid, {})
+            if node.output_kind != "retract" or node.retracts:
+                rows, says = there(place, node.uid), "two histories come to the same rows"
+                _hold(db, node, Claim(says, _at_both(rows, names(tuple(node.columns)))))
+            for late in (name for name in schemas if name.startswith(f"{node.uid}.late")):
+                rows, says = place.at_each(f'SELECT * FROM "{late}"'), "two histories have the same late rows"
+                _hold(db, node, Claim(says, _at_both(rows, names(schemas[late].names))))
+    finally:
+        for name in made:
+            db.unregister(name)
+
+
+def _at_both(rows: str, columns: str) -> str:
+    first, second = (f"SELECT {columns} FROM ({rows}) WHERE upto = {place}" for place in (0, 1))
+    return differing(first, second)
+
+
 def _hold(db: duckdb.DuckDBPyConnection, node: Node, claim: Claim) -> None:
     rows = db.execute(claim.query).fetchall()
     if rows:
@@ -105,7 +155,7 @@ class Watermarks:
     """The watermarks of sources, reckoned from the rows that they put out, and of the nodes behind them."""
 
     def __init__(self, spec: JobSpec, graph: JobGraph, captured: Captured, ended: frozenset[int]) -> None:
-        self._graph, self._ended = graph, ended
+        self._graph, self._ended, self._begins = graph, ended, captured.begins
         self._delay_us = {
             name: microseconds(source.watermark_delay)
             for name, source in spec.sources.items()
@@ -124,23 +174,80 @@ class Watermarks:
         return max(newest) - self._delay_us[source] if newest else None
 
     def of_node(self, uid: str, lineage: tuple[int, ...]) -> int | None:
-        """Return the least watermark of a node's inputs with event time; None: minus infinity.
+        """Return how far a node has fired after these epochs, if the last one left nothing in flight; None: nowhere."""
+        return latest(self._reached(uid, lineage), self._fired(uid, lineage))
 
-        Of an operator that is its own, less what it holds back.
+    def at_begin(self, uid: str, lineage: tuple[int, ...], epoch: int) -> int | None:
+        """Return by what rows of sources are late for a node in an epoch that continues these."""
+        return latest(self.of_inputs(uid, lineage, epoch), self._fired(uid, (epoch,)))
+
+    def of_inputs(self, uid: str, lineage: tuple[int, ...], epoch: int) -> int | None:
+        """Return the least watermark of a node's inputs when an epoch begins, but for those that are idle."""
+        begin, ended = self._begin(epoch), self._ended.intersection(lineage)
+        return operator_watermark(
+            END_OF_TIME_US if ended
+            else self.after(name, lineage) if name in self._delay_us
+            else held_back(operator_watermark(begin.fired.get(name, ())), self._graph.nodes[name].holdback_us)
+            for name in self._waited_for(uid, begin.idle_before)
+        )  # fmt: skip
+
+    def is_even(self, lineage: tuple[int, ...]) -> bool:
+        """Return whether all subtasks of a node have fired equally far where the last epoch left nothing in flight.
+
+        What had fired further than the inputs are now, where a source has come back behind others, stays there.
         """
+        uids = [
+            node.uid for node in self._graph.stateful if len({*self._begin(lineage[-1]).fired.get(node.uid, ())}) > 1
+        ]
+        return all(self._reached(uid, lineage) == self.of_node(uid, lineage) for uid in uids)
+
+    def came_back_behind(self, lineage: tuple[int, ...]) -> bool:
+        """Return whether a node had fired further than the inputs that it waited for again when an epoch began."""
+        begins = [(node.uid, lineage[:at], epoch) for node in self._graph.stateful for at, epoch in enumerate(lineage)]
+        return any(self.of_inputs(*begin) != self.at_begin(*begin) for begin in begins)
+
+    def beyond(self, lineage: tuple[int, ...]) -> Iterator[str]:
+        """Yield what has fired further than its inputs, when the last of these epochs began."""
+        before, epoch = lineage[:-1], lineage[-1]
+        for node in self._graph.stateful:
+            fired_us, most_us = self._fired(node.uid, (epoch,)), self.of_node(node.uid, before)
+            if latest(fired_us, most_us) != most_us:
+                yield f"operator {node.uid} had fired to {fired_us} when epoch {epoch} began, its input was {most_us}"
+
+    def _reached(self, uid: str, lineage: tuple[int, ...]) -> int | None:
+        """Return how far the last of these epochs lets a node fire: as far as what it waits for, or when it began."""
         if self._ended.intersection(lineage):
             return END_OF_TIME_US
-        inputs = [name for name in dict.fromkeys(self._graph.nodes[uid].inputs) if self._is_timed(name)]
-        found = [
+        if not lineage:
+            return None
+        ends = operator_watermark(
             self.after(name, lineage) if name in self._delay_us
             else held_back(self.of_node(name, lineage), self._graph.nodes[name].holdback_us)
-            for name in inputs
-        ]  # fmt: skip
-        return operator_watermark(found)
+            for name in self._waited_for(uid, self._begin(lineage[-1]).idle)
+        )  # fmt: skip
+        return latest(ends, self.of_inputs(uid, lineage[:-1], lineage[-1]))
 
-    def _is_timed(self, name: str) -> bool:
-        """Return whether a source with event time reaches a node."""
-        return not self._delay_us.keys().isdisjoint(self._graph.nodes[name].sources)
+    def _fired(self, uid: str, lineage: tuple[int, ...]) -> int | None:
+        """Return the furthest that a subtask of a node had fired when the last of these epochs began."""
+        return reduce(latest, self._begin(lineage[-1]).fired.get(uid, ()), None) if lineage else None
+
+    def _begin(self, epoch: int) -> Begin:
+        return self._begins.get(epoch, Begin())
+
+    def _waited_for(self, uid: str, idle: Set[str]) -> list[str]:
+        """Return the sources and operators with event time that a node waits for: all, where all of them are idle."""
+        timed = [name for name in self._inputs(uid) if self._sources(name)]
+        return [name for name in timed if not self._sources(name) <= idle] or timed
+
+    def _inputs(self, uid: str) -> Iterator[str]:
+        """Yield the sources and operators with state that a node's rows come from, each once."""
+        nodes = self._graph.nodes
+        for name in dict.fromkeys(nodes[uid].inputs):
+            yield from self._inputs(name) if nodes[name].is_row_wise else (name,)
+
+    def _sources(self, name: str) -> Set[str]:
+        """Return the sources with event time that reach a node."""
+        return self._delay_us.keys() & {*self._graph.nodes[name].sources}
 
 
 @cache
@@ -168,15 +275,8 @@ def _table(captured: Captured, node: str, schema: pa.Schema) -> pa.Table:
     return pa.schema([*schema, *more]).empty_table()
 
 
-def _marks(
-    watermarks: Watermarks, graph: JobGraph, lineages: Mapping[int, tuple[int, ...]], columns: tuple[str, str, str]
-) -> pa.Table:
-    found = [
-        (node.uid, number, watermarks.of_node(node.uid, lineage))
-        for node in graph.stateful
-        for number, lineage in lineages.items()
-    ]
-    types = (pa.string(), pa.int64(), pa.int64())
+def _marks(times: Iterable[tuple[str, int, int | None]], columns: tuple[str, str, str]) -> pa.Table:
+    found, types = list(times), (pa.string(), pa.int64(), pa.int64())
     return pa.table(
         [pa.array([row[place] for row in found], type_) for place, type_ in enumerate(types)], names=list(columns)
     )

@@ -40,7 +40,7 @@ from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.handles import StateHandle
 from tests.harness.jobs.graphs import build_graph
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.law.captured import Captured
+from tests.harness.law.captured import Begin, Captured
 from tests.harness.law.kinds.lookups import STATIC, copy_of, static_rows
 from tests.harness.stores.memory_store import MemoryStore
 from tests.harness.tasks.key_hashes import KEYED
@@ -77,16 +77,22 @@ class Checkpoint:
         """Buffers that wait for a later epoch."""
         return sum(one.buffers for state in self.states.values() for one in state.channels if one is not None)
 
+    @property
+    def parallelism(self) -> int:
+        """Subtasks of its operators; 0: nothing has run."""
+        return max((len(state.firing) for state in self.states.values()), default=0)
+
 
 @dataclass(frozen=True)
 class EpochOptions:
-    """How an epoch is run. None of it may change what the job says once nothing is in flight.
+    """How an epoch is run. But for idle sources none of it may change what the job says once nothing is in flight.
 
     Attributes:
         parallelism: subtasks of every level. budget: of each task. cut_ms: time of each task by a clock that moves on
             by one at each look; None: it takes all of its input. last: event time ends with it.
         attempts: tries; all but the last one are given up when all their tasks are through.
         cold: the node has nothing of the job in its cache.
+        idle_before, idle: sources that nobody waits for, as in `SourceInput`.
     """
 
     parallelism: int = 1
@@ -95,6 +101,8 @@ class EpochOptions:
     last: bool = False
     attempts: int = 1
     cold: bool = False
+    idle_before: frozenset[str] = frozenset()
+    idle: frozenset[str] = frozenset()
 
     @property
     def alignment(self) -> EpochAlignment:
@@ -107,11 +115,13 @@ class Plane:
     Attributes:
         captured: rows of each node (`<uid>.late` for its late rows), by the number of the epoch.
         checkpoints: all that were made. schemas: of every node's rows, late ones included.
+        ended: numbers of epochs with which event time ended.
     """
 
     def __init__(self, spec: JobSpec, folder: Path, hasher: KeyHash = KEYED) -> None:
         self.spec = spec
         self.checkpoints: list[Checkpoint] = []
+        self.ended: set[int] = set()
         self.schemas: Mapping[str, pa.Schema] = {}
         self._hasher = hasher
         self.graph: JobGraph = build_graph(spec)
@@ -134,6 +144,8 @@ class Plane:
     ) -> Checkpoint:
         """Run an epoch from a checkpoint over new objects of each source; return the checkpoint that it makes."""
         number = next(self._numbers)
+        if options.last:
+            self.ended.add(number)
         for _ in range(options.attempts - 1):
             self._attempt(number, base, objects, options)
             self.captured.forget(number)
@@ -144,6 +156,7 @@ class Plane:
         self, number: int, base: Checkpoint, objects: Mapping[str, tuple[SourceObject, ...]], options: EpochOptions
     ) -> Checkpoint:
         plan = self._plan(number, base, objects, options)
+        self.captured.begins[number] = Begin.of(plan)
         runner = SparklessRunner(
             budget=options.budget,
             opener=lambda config: self._stores[config.url],
@@ -193,7 +206,18 @@ class Plane:
             base=CheckpointId(base.number),
             hasher=self._hasher,
             inputs=tuple(
-                SourceInput(name, objects.get(name, ()), (), {}, 0, 0, None) for name in sorted(self.spec.streams)
+                SourceInput(
+                    name,
+                    objects.get(name, ()),
+                    (),
+                    {},
+                    0,
+                    0,
+                    None,
+                    idle=name in options.idle,
+                    idle_before=name in options.idle_before,
+                )
+                for name in sorted(self.spec.streams)
             ),
             held_back=None,
             watermarks_us=base.watermarks_us,

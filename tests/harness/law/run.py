@@ -14,11 +14,13 @@ from hypothesis import HealthCheck, given, settings
 
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.jobmaster.jobmaster import CheckpointReport
+from tests.harness.law.cuts import Asked, hold_uncut
 from tests.harness.law.examples import Example, JobExample, examples, rows_table
 from tests.harness.law.job import LawJob
 from tests.harness.law.oracle import Broken, Watermarks, check
 from tests.harness.law.plane import Checkpoint, EpochOptions, Plane
 from tests.harness.tasks.key_hashes import KEYED, WEAK
+from tests.harness.tasks.tables import assert_same_rows
 
 _TOLD_EVERY = 500
 
@@ -26,9 +28,36 @@ _TOLD_EVERY = 500
 def hold(example: Example, folder: Path) -> Counter[str]:
     """Run an example, and hold every node to its law. Returns what it met. Raises Broken."""
     plane = Plane(example.spec, folder, WEAK if example.weak else KEYED)
+    head, asked, met = _played(example, plane)
+    if met["in flight"] or met["idle"]:
+        met.update(hold_uncut(plane, head, asked))
+    whole = {one.number: one.lineage for one in plane.checkpoints if not one.in_flight}
+    ended = frozenset(plane.ended)
+    check(example.spec, plane.graph, plane.captured, plane.schemas, whole, ended=ended)
+    watermarks = Watermarks(example.spec, plane.graph, plane.captured, ended)
+    met["fired apart"] += any(
+        len({*one}) > 1 for began in plane.captured.begins.values() for one in began.fired.values()
+    )
+    met["came back behind"] += watermarks.came_back_behind(head.lineage)
+    for checkpoint in plane.checkpoints:
+        if checkpoint.in_flight or not watermarks.is_even(checkpoint.lineage):
+            continue
+        for uid, state in checkpoint.states.items():
+            reached = watermarks.of_node(uid, checkpoint.lineage)
+            if set(state.firing) != {reached}:
+                raise Broken(
+                    f"operator {uid}: with nothing in flight it fired to {state.firing}, its input is {reached}"
+                )
+    met["late"] += any(node.endswith(".late") for node in plane.captured.pieces)
+    return met
+
+
+def _played(example: Example, plane: Plane) -> tuple[Checkpoint, dict[int, Asked], Counter[str]]:
+    """Run the epochs of an example. Returns where they end, with nothing in flight, what was asked, what was met."""
     met: Counter[str] = Counter()
     history = [Checkpoint()]
     waiting: dict[str, tuple[SourceObject, ...]] = {}
+    asked: dict[int, Asked] = {}
     for number, step in enumerate(example.steps):
         base = history[max(0, len(history) - 1 - step.back)]
         del history[max(1, len(history) - step.back) :]
@@ -39,27 +68,19 @@ def hold(example: Example, folder: Path) -> Counter[str]:
                 for part, rows in enumerate(parts)
             )
         checkpoint = plane.epoch(base, waiting, step.options)
+        asked[checkpoint.number] = Asked(waiting, step.options)
         met["rolled back"] += bool(step.back)
         met["vetoed"] += step.vetoed
         met["in flight"] += bool(checkpoint.in_flight)
+        met["idle"] += bool(step.options.idle)
+        met["rescaled in flight"] += bool(base.in_flight) and base.parallelism != step.options.parallelism
         if not step.vetoed:
             history.append(checkpoint)
             waiting = {}
     last = EpochOptions(parallelism=2, last=example.ends)
-    history.append(plane.epoch(history[-1], waiting, last))
-    whole = {one.number: one.lineage for one in plane.checkpoints if not one.in_flight}
-    ended = frozenset({history[-1].number} if example.ends else ())
-    check(example.spec, plane.graph, plane.captured, plane.schemas, whole, ended=ended)
-    watermarks = Watermarks(example.spec, plane.graph, plane.captured, ended)
-    for checkpoint in plane.checkpoints:
-        for uid, state in checkpoint.states.items():
-            reached = watermarks.of_node(uid, checkpoint.lineage)
-            if not checkpoint.in_flight and set(state.firing) != {reached}:
-                raise Broken(
-                    f"operator {uid}: with nothing in flight it fired to {state.firing}, its input is {reached}"
-                )
-    met["late"] += any(node.endswith(".late") for node in plane.captured.pieces)
-    return met
+    met["rescaled in flight"] += bool(history[-1].in_flight) and history[-1].parallelism != last.parallelism
+    head = plane.epoch(history[-1], waiting, last)
+    return head, asked | {head.number: Asked(waiting, last)}, met
 
 
 def hold_job(example: JobExample, folder: Path) -> Counter[str]:
@@ -74,14 +95,26 @@ def hold_job(example: JobExample, folder: Path) -> Counter[str]:
         if act == "rollback":
             job.rollback(back)
         elif act == "backfill":
-            job.backfill(back, ranges_per_epoch=parallelism)
+            met["replayed to the same"] += _backfilled(job, back, parallelism)
         else:
             job.run(cut_short=act == "cut short")
         job.check()
         met[act] += 1
+        met["in flight"] += bool(job.in_flight)
     while isinstance(job.run(), CheckpointReport):
         job.check()
     return met
+
+
+def _backfilled(job: LawJob, back: int, ranges: int) -> bool:
+    """Backfill a job. Returns whether the same epochs ran: its tables are as they were. Raises AssertionError."""
+    was, cut = job.tables(), "aligned_timeout" in job.document["checkpointing"]
+    job.backfill(back, ranges_per_epoch=ranges)
+    if cut or ranges > 1:
+        return False
+    for name, table in was.items():
+        assert_same_rows(job.master.read(name), table, f"table {name}, processed again range by range")
+    return bool(was)
 
 
 def hold_examples(count: int, seed: int | None) -> Counter[str]:

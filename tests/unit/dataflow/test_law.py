@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 
 from milepost.spark.worker.worker_memory import MemoryBudget
 from milepost.spec.job.spec import JobSpec
-from tests.harness.law.captured import Captured
+from tests.harness.law.captured import Begin, Captured
 from tests.harness.law.examples import Example, JobExample, Step, examples, job_examples, source_document
 from tests.harness.law.kinds.lookups import DOCUMENT, STATIC
-from tests.harness.law.oracle import Broken, check
+from tests.harness.law.oracle import Broken, check, hold_same
 from tests.harness.law.plane import Checkpoint, EpochOptions, Plane
 from tests.harness.law.run import hold, hold_job
 
@@ -289,6 +289,63 @@ def test_the_law_finds_a_node_that_breaks_it(tmp_path: Path, change: Any) -> Non
     history.plane.captured = Captured({**history.plane.captured.pieces, "hourly": [(epoch, stamp_us, change(rows))]})
     with pytest.raises(Broken, match="windows are the batch aggregate"):
         history.check()
+
+
+@pytest.mark.parametrize(
+    "windows", [{"tumbling": "1h"}, {"sliding": {"size": "1h", "slide": "30m"}}, {"session": {"gap": "30m"}}]
+)
+def test_the_law_finds_a_window_that_comes_out_again_as_it_was(tmp_path: Path, windows: dict[str, Any]) -> None:
+    history = History(tmp_path, HOURLY | {"window": windows, "allowed_lateness": "1h"})
+    history.epoch([("a", 1, 10.0), ("b", 1, 130.0)])
+    history.epoch([("b", 1, 131.0)])
+    history.check()
+    pieces = history.plane.captured.pieces["hourly"]
+    (first,) = [rows for epoch, _, rows in pieces if epoch == 1]
+    pieces.append((2, 0, first))
+    with pytest.raises(Broken, match="comes out again when it is another one"):
+        history.check()
+
+
+def test_the_law_finds_a_subtask_that_fired_further_than_its_inputs(tmp_path: Path) -> None:
+    history = History(tmp_path, HOURLY)
+    history.epoch([("a", 1, 10.0)])
+    history.epoch([("a", 1, 20.0)])
+    history.check()
+    history.plane.captured.begins[2] = Begin(fired={"hourly": (11 * MINUTE_US,)})
+    with pytest.raises(Broken, match="had fired to 660000000 when epoch 2 began, its input was 600000000"):
+        history.check()
+
+
+def test_what_fired_without_a_source_that_was_idle_is_late_also_in_a_replay_without_the_epoch_that_fired(
+    tmp_path: Path,
+) -> None:
+    """It comes back behind: in an epoch that began without it, and in the one after that."""
+    pairs = {"uid": "pairs", "kind": "join", "inputs": ["a", "b"], "key": ["k"], "within": ["-1h", "1h"], "how": "semi"}
+    document = spec_of(TOTALS).model_dump(mode="json", by_alias=True, exclude_unset=True)
+    document["sources"]["b"] = document["sources"]["a"] | {"path": "../landing/b/*.parquet"}
+    document["operators"] = [pairs, HOURLY | {"inputs": ["pairs"]}]
+    document["sinks"][0] |= {"input": "hourly", "mode": "append"}
+    plane, idle = Plane(JobSpec.model_validate(document), tmp_path), frozenset("b")
+    epochs: list[tuple[list[float], list[float], EpochOptions]] = [
+        ([10.0, 190.0], [10.0], EpochOptions(parallelism=2)),
+        ([], [], EpochOptions(idle=idle)),
+        ([200.0], [180.0, 185.0], EpochOptions(parallelism=2, idle_before=idle)),
+        ([210.0], [188.0, 191.0], EpochOptions()),
+    ]
+    lineages = []
+    for history in (epochs, [epochs[0], *epochs[2:]]):
+        head = Checkpoint()
+        for *times, options in history:
+            objects = {}
+            for name, minutes in zip("ab", times, strict=True):
+                rows = events([("k", 1, minute) for minute in minutes])
+                objects[name] = (plane.put(name, f"{head.number}.parquet", rows),)
+            head = plane.epoch(head, objects, options)
+        lineages.append(head.lineage)
+    live, replay = lineages
+    check(plane.spec, plane.graph, plane.captured, plane.schemas, {at[-1]: at for at in lineages})
+    hold_same(plane.spec, plane.graph, plane.captured, plane.schemas, (live, replay))
+    assert plane.captured.rows("pairs.late.b") == 2 * 3, "190 fired without it"
 
 
 def test_a_step_of_zero_is_one_plain_epoch() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from milepost.spec.job.spec import WindowOperator
-from tests.harness.law.batch import UNITS, Claim, Law, Place, WindowLaw, differing, microseconds, names
+from tests.harness.law.batch import UNITS, Claim, Law, Place, WindowLaw, again_claims, differing, microseconds, names
 from tests.harness.law.kinds.aggregate_calls import shown
 
 
@@ -23,6 +23,7 @@ def _claims(law: SlidingLaw | SessionLaw, place: Place) -> Iterator[Claim]:
     final = not law.spec.updates
     rows = place.appended(every) if final else place.shown(place.graph.nodes[place.uid].key, every)
     yield Claim("windows are the batch aggregate of those that are done", differing(rows, law.batch(place)))
+    yield from again_claims(law.spec, place)
     if final:
         early = f'SELECT * FROM "{place.uid}" WHERE epoch_us(window_end) - 1 < __stamp'
         yield Claim("a window's row is on time for its consumers", early)
