@@ -42,7 +42,7 @@ from milepost.spec.load.load import from_text
 from milepost.state.runs.evolution import SchemaChange, compare_schemas
 
 OTHER_TABLE = "needs the lines of the table that it has"
-_ITS_TABLE, _SAYS = "its table is of format: ", "the spec says format: "
+OTHER_TABLE_OR_MIGRATION = f"{OTHER_TABLE}, or a migration to where the spec says"
 
 RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"
 
@@ -197,9 +197,8 @@ def mismatches(report: list[dict[str, str]]) -> list[str]:
 def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> str:
     """Return what to do about the refused rows of a report: only what helps with one of them."""
     kinds = {row["kind"] for row in refused if row["verdict"] != NON_RESTORED}
-    moved = [row for row in refused if row["verdict"] == OTHER_TABLE]
-    formats = ((row["name"], *_formats(row["detail"])) for row in moved)
-    movable = [(name, said) for name, left, said in formats if may_go(left, said)]
+    movable = [row["name"] for row in refused if row["verdict"] == OTHER_TABLE_OR_MIGRATION]
+    moved = [row for row in refused if row["verdict"] in (OTHER_TABLE, OTHER_TABLE_OR_MIGRATION)]
     ways = (
         ["write in the sink the lines of the table that it has"] if len(moved) == len(refused) else ["undo the change"]
     )
@@ -213,20 +212,12 @@ def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> 
     if "source" in kinds:
         ways.append("give the changed source a new name: what it has read is not known under another path")
     if movable:
-        ways.append(
-            f"let its table go elsewhere: milepost migrate-table {job} {movable[0][0]} --to {movable[0][1]} --path PATH"
-        )
+        ways.append(f"let its table go there: milepost migrate-table {job} {movable[0]} --to FORMAT --path PATH")
     if "sink" in kinds:
         ways.append("give the changed sink a new name and path, to begin a new table")
     if any(row["verdict"] == NON_RESTORED for row in refused) and "operator" not in kinds:
         ways.append("add --allow-non-restored-state: what nothing restores is left behind")
     return "; or ".join(ways)
-
-
-def _formats(detail: str) -> tuple[str, str]:
-    """Return the formats of the table that a sink has, and of the one that the spec says, as a row tells them."""
-    left, _, said = detail.removeprefix(_ITS_TABLE).partition(f", {_SAYS}")
-    return left.split(",")[0], said.split(",")[0].split(":")[0]
 
 
 def _operator(
@@ -295,11 +286,11 @@ def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, gr
     here = said.format, context.sink_location(row["name"])
     if before is not None and before.address != said and (before.address.format, before.location) != here:
         lines = "; ".join(before.address.spec_lines())
-        left, there = (str(one).removeprefix("format: ") for one in (before.address, said))
-        detail = f"{_ITS_TABLE}{left}, {_SAYS}{there}: write {lines}"
+        detail = f"its table is of {before.address}, the spec says {said}: write {lines}"
         if before.address.format == said.format:  # else it was migrated: its path is another one for that
             detail += from_here(context, before.address.path)
-        row |= {"verdict": OTHER_TABLE, "detail": detail}
+        goes = may_go(before.address.format, said.format)
+        row |= {"verdict": OTHER_TABLE_OR_MIGRATION if goes else OTHER_TABLE, "detail": detail}
         return
     if before is None:
         return
