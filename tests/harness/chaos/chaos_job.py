@@ -190,7 +190,7 @@ class ChaosJob:
         document.pop("quality", None)
         document["sinks"] = [places.put(sink, sink["format"], random) for sink in document["sinks"]]
         shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("catalog.db*"))
-        model = Model(folder / "captured", dict(self.model.renamed), self.model.by_record(self.loaded))
+        model = Model(folder / "captured", dict(self.model.renamed), self.model.by_token(self.loaded))
         return replace(self, folder=folder, document=document, places=places, model=model, saved=[]).write()
 
 

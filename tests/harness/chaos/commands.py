@@ -22,7 +22,7 @@ from milepost.protocol.manifest.transaction.requests import UnpinRequest
 from milepost.protocol.records.errors import CheckpointError
 from milepost.spec.load.load import LoadedJob, load_job
 from tests.harness.chaos.small_limits import shorten_grace, shrink
-from tests.harness.chaos.tries import CapturingRunner, SparkRunner, new_runner
+from tests.harness.chaos.tries import CapturingRunner, SparkRunner, leaving_origins, new_runner
 from tests.harness.servers.processes.mortal_run import plan_stores
 from tests.harness.servers.processes.processes import wait_until
 
@@ -202,7 +202,8 @@ def _run(
         shrink(limits)
         job = load_job(spec)
         runner = new_runner(job, Path(captured))
-        ended = replace(ended, said=str(_done(job, runner, command))[:200])
+        with leaving_origins(Path(captured)):
+            ended = replace(ended, said=str(_done(job, runner, command))[:200])
     except CheckpointError as error:
         ended = replace(ended, error=f"{type(error).__name__}: {error.message}")
     except BaseException as error:  # noqa: BLE001 - the campaign is told, and fails

@@ -19,7 +19,7 @@ from milepost.spec.load.load import LoadedJob
 from tests.harness.chaos.gates import refusals
 from tests.harness.chaos.repeated_columns import as_tables_show, by_the_law, repeated_columns
 from tests.harness.chaos.replay import replayed
-from tests.harness.chaos.tries import Try, read_try, runs_on_spark
+from tests.harness.chaos.tries import Try, read_origin, read_try, runs_on_spark
 from tests.harness.law.captured import Captured
 from tests.harness.law.job import Began, check_job
 from tests.harness.tasks.tables import assert_same_rows
@@ -40,12 +40,12 @@ class Model:
 
     Attributes:
         folder: where tries leave what they did. renamed: uids that operators had, and have now.
-        inherited: of a fork: what led to each checkpoint of the other job, by the digest of its input record.
+        inherited: of a fork: what led to each checkpoint of the other job, by the checkpoint and its token.
     """
 
     folder: Path
     renamed: dict[str, str] = field(default_factory=dict)
-    inherited: dict[str, Lineage] = field(default_factory=dict)
+    inherited: dict[tuple[int, int], Lineage] = field(default_factory=dict)
 
     def check(self, job: LoadedJob, landed: Landed) -> int:
         """Hold a job that has nothing left to do to all of it. Returns of how many tries it is made.
@@ -97,20 +97,20 @@ class Model:
     def lineages(self, job: LoadedJob) -> dict[int, Lineage]:
         """Return what led to each checkpoint that a job ever completed: to a restored one, what it is a copy of."""
         found: dict[int, Lineage] = {0: ()}
-        by_record = dict(self.inherited)
+        by_token = dict(self.inherited)
         for done in sorted(_completed(job), key=lambda one: one.checkpoint_id):
-            digest, number = done.plan.sha256, int(done.checkpoint_id)
+            number, token = int(done.checkpoint_id), int(done.token)
             if done.imported:
-                found[number] = by_record[digest]
+                found[number] = by_token[read_origin(self.folder, number, token)]
             else:
-                found[number] = (*found[int(done.parent)], (number, int(done.token)))
-            by_record[digest] = found[number]
+                found[number] = (*found[int(done.parent)], (number, token))
+            by_token[number, token] = found[number]
         return found
 
-    def by_record(self, job: LoadedJob) -> dict[str, Lineage]:
-        """Return what led to each checkpoint, by the digest of its input record, as a fork inherits it."""
-        found = self.lineages(job)
-        return dict(self.inherited) | {one.plan.sha256: found[int(one.checkpoint_id)] for one in _completed(job)}
+    def by_token(self, job: LoadedJob) -> dict[tuple[int, int], Lineage]:
+        """Return what led to each checkpoint, by the checkpoint and its token, as a fork inherits it."""
+        found, done = self.lineages(job), [(int(one.checkpoint_id), int(one.token)) for one in _completed(job)]
+        return dict(self.inherited) | {(number, token): found[number] for number, token in done}
 
     def vetoed_rightly(self, job: LoadedJob, tried: tuple[int, int]) -> bool:
         """Return whether rows of a try that its gate vetoed are such as must be."""

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from unittest.mock import patch
 
 import pyarrow as pa
 
 from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import EpochPlan
+from milepost.jobmaster.savepoints import restored_copy
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.ids import TimelineId
 from milepost.spark.driver.engines.standalone import is_standalone
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spark.task.row_steps.lookup_stage import read_copy
@@ -86,11 +92,34 @@ def _leave(plan: EpochPlan, folder: Path, pieces: list[Piece], schemas: Mapping[
         pieces=pieces,
         schemas=dict(schemas),
     )
-    file = folder / made.name
-    part = file.with_suffix(f".{os.getpid()}")
-    part.write_bytes(pickle.dumps(made))
-    part.rename(file)
+    _put(folder / made.name, made)
     return made
+
+
+def _put(file: Path, content: object) -> None:
+    part = file.with_suffix(f".{os.getpid()}")
+    part.write_bytes(pickle.dumps(content))
+    part.rename(file)
+
+
+@contextmanager
+def leaving_origins(folder: Path) -> Iterator[None]:
+    """Each checkpoint that is restored meanwhile leaves of which one it is a copy, before it can be complete."""
+    as_imported = restored_copy.as_imported
+
+    def leaving(metadata: CheckpointMetadata, pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
+        origin = int(metadata.checkpoint_id), int(metadata.token)
+        _put(folder / f"{pending.checkpoint_id}-{pending.token}", origin)
+        return as_imported(metadata, pending, timeline)
+
+    with patch.object(restored_copy, "as_imported", leaving):
+        yield
+
+
+def read_origin(folder: Path, checkpoint_id: int, token: int) -> tuple[int, int]:
+    """Return of which checkpoint, and of which token of it, a restored one is a copy."""
+    origin: tuple[int, int] = pickle.loads((folder / f"{checkpoint_id}-{token}").read_bytes())
+    return origin
 
 
 class CapturingRunner(SparklessRunner):

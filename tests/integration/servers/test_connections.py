@@ -62,7 +62,8 @@ def test_only_an_epoch_s_tasks_have_the_credentials_of_its_connection(
 
 def shown_by_spark(server: ConnectServer) -> Iterator[bytes]:
     """Yield what Spark's UI says of the server and all it ran."""
-    with httpx.Client(base_url=f"http://127.0.0.1:{server.stack.spark['spark.ui.port']}", trust_env=False) as ui:
+    url = f"http://127.0.0.1:{server.stack.spark['spark.ui.port']}"
+    with httpx.Client(base_url=url, timeout=60, trust_env=False) as ui:
         (application,) = ui.get("/api/v1/applications").json()
         of_it = f"/api/v1/applications/{application['id']}"
         for page in ("/connect/", "/SQL/", "/environment/", f"{of_it}/sql?details=true", f"{of_it}/jobs"):
