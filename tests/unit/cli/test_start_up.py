@@ -124,11 +124,12 @@ def test_no_more_requests_of_a_command_stand_in_line_than_did(
 ) -> None:
     """More than this needs a reason and a new figure here: each costs the wait for an answer.
 
-    On a busy machine a request that waited for none may arrive late; none arrives before what it waits for.
+    On a busy machine a request that waited for none may arrive late, so answers take twice as long at each try; none
+    arrives before what it waits for.
     """
     told = ""
-    for _ in range(_TRIES):
-        with DelayingProxy(ministack.port, _LONG_ENOUGH_S) as proxy:
+    for attempt in range(_TRIES):
+        with DelayingProxy(ministack.port, _LONG_ENOUGH_S * 2**attempt) as proxy:
             run(grown, words, proxy.endpoint_url, ministack, "-m", "milepost")
         if longest_line(proxy.answered) <= IN_LINE[words]:
             return
