@@ -210,6 +210,8 @@ class Play:
             if ended.kind == _GATE:
                 self.job.relax()
                 self._did("gate given up")
+            elif ended.kind == "Busy":
+                continue  # until the lease of one that was killed is over
             elif ended.error is not None:
                 further = next(mend, None)
                 assert further is not None, f"in peace nothing leads on: {ended.error}"
