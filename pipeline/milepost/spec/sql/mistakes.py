@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from milepost.spec.sql.sql_parse import SqlProblem, column_of, is_variable, line_of, parse_select
+from milepost.spec.sql.sql_parse import SqlProblem, is_variable, parse_select, problem_from
 from milepost.spec.values.types import ColumnType
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def _check_quotes(sql: str, tokens: list[Any], columns: Collection[str]) -> None
     for token in tokens:
         if token.token_type.name == "STRING" and sql[token.start] == '"' and token.text.casefold() in known:
             name = known[token.text.casefold()]
-            raise _at(
+            raise problem_from(
                 sql,
-                token,
+                token.start,
                 f"\"{token.text}\" is a text in Spark; write {name} or `{name}` for the column, else '{name}'",
             )
 
@@ -106,7 +106,3 @@ def _type_of(node: exp.Expression, types: Mapping[str, ColumnType | None]) -> Co
 def _shown(node: exp.Expression) -> str:
     text = str(node.sql(dialect="spark"))
     return text if len(text) <= 60 else text[:59] + "…"
-
-
-def _at(sql: str, token: Any, message: str) -> SqlProblem:
-    return SqlProblem(message, line_of(sql, token.start), column_of(sql, token.start))

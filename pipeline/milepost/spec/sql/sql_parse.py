@@ -54,7 +54,7 @@ def parse_select(sql: str) -> ParsedSelect:
         _refuse_unknown_start(sql, tokens)
         if (problem := type_problem(tokens)) is not None:
             token, message = problem
-            raise SqlProblem(message, line_of(sql, token.start), column_of(sql, token.start))
+            raise problem_from(sql, token.start, message)
         sqlglot.parse(sql, dialect="spark")  # which knows the functions, and counts their arguments
         statements = [statement for statement in sqlglot.parse(sql, dialect=_plain_spark()) if statement is not None]
     except ParseError as problem:
@@ -128,7 +128,11 @@ def span(identifier: exp.Expression) -> tuple[int, int]:
 
 def problem_at(sql: str, identifier: exp.Expression, message: str) -> SqlProblem:
     """Return a problem of an identifier, with its place."""
-    offset = span(identifier)[0]
+    return problem_from(sql, span(identifier)[0], message)
+
+
+def problem_from(sql: str, offset: int, message: str) -> SqlProblem:
+    """Return a problem of what begins at an offset, with its place."""
     return SqlProblem(message, line_of(sql, offset), column_of(sql, offset))
 
 
