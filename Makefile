@@ -33,6 +33,8 @@ ROWS ?= 1000000
 MILEPOST_DAYS ?= 28
 # Of the benchmark: quick, full or language; BENCH_ARGS="--resume", or "--only workload/window".
 MODE ?= quick
+# Which share of its tests `make referees` runs: those that the seed draws.
+SHARE ?= 1
 # Which pages `make transcripts` runs; none: all.
 PAGES ?=
 # How many places `make mutants` changes at random; none: it runs the named mutants.
@@ -64,11 +66,11 @@ test: lint ## build what is needed, check, and run every test but the referees
 	@$(PYTEST) -m "not referee" $(ARGS)
 
 referees: env ## the tests that take long: more of chance, bare environments, version ranges, Spark with Delta and Iceberg, a browser
-	@echo "seed $(SEED) (repeat this run with: make referees SEED=$(SEED))"
+	@echo "seed $(SEED) (repeat this run with: make referees SEED=$(SEED) SHARE=$(SHARE))"
 	@$(PY) -m scripts.spark.spark_readers
 	@$(PY) -m scripts.browser
-	@$(PYTEST) -m referee $(ARGS)
-	@$(PY) -m scripts.referees
+	@$(PYTEST) -m referee --share $(SHARE) $(ARGS)
+	@$(PY) -m scripts.referees $(SHARE)
 
 pictures: env ## take the pictures of the documentation, in Airflow by a headless Chromium
 	@$(PY) -m scripts.browser

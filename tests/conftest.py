@@ -126,9 +126,22 @@ LONGEST_FIRST = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that processes which share the tests end together."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--share", type=float, default=1.0, help="of the referees: those that the run's seed draws")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draw the run's share of the referees, and begin with what takes longest: processes shall end together."""
+    share = config.getoption("share")
+    left = [item for item in items if item.get_closest_marker("referee") and _draw(item.nodeid) >= share]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
     items.sort(key=lambda item: [not item.nodeid.startswith(folder) for folder in LONGEST_FIRST])
+
+
+def _draw(nodeid: str) -> float:
+    """Return a number from 0 up to 1 that is the test's in each process of a run, and another one with another seed."""
+    return random.Random(f"{SEED} {nodeid}").random()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:

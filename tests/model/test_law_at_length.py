@@ -13,7 +13,7 @@ from tests.harness.law.run import hold, hold_job
 
 
 @pytest.mark.referee
-@settings(max_examples=1_000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(examples(max_operators=5, max_epochs=6, max_rows=12))
 def test_the_law_holds_in_longer_histories_of_larger_graphs(example: Example) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -21,7 +21,7 @@ def test_the_law_holds_in_longer_histories_of_larger_graphs(example: Example) ->
 
 
 @pytest.mark.referee
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(job_examples(max_acts=8))
 def test_the_law_holds_in_longer_histories_of_whole_jobs(example: JobExample) -> None:
     with tempfile.TemporaryDirectory() as folder:

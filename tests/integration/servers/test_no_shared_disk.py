@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.harness.jobs.connected_job import ConnectedJob, lake_connection
-from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.servers.cluster_runs import PATIENCE_S, Driver
 from tests.harness.servers.s3_servers import Seaweed
 
 DAG_FILE = """
@@ -73,7 +74,8 @@ def test_an_epoch_whose_tasks_run_on_machines_of_their_own_is_the_same(
         monkeypatch.setenv(name, value)
     job = ConnectedJob.connected(tmp_path / "job", seaweed, 'spark: {master: "local[1]"')
     job.land([1])
-    assert milepost("run", job.spec_path).exit_code == 0
+    with closing(Driver({})) as driver:
+        assert driver.run(job.spec_path).result(PATIENCE_S).exit_code == 0
     job.land([2])
     run = Machines(tmp_path / "machines", job, "manual__1")
     for task_id in ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint"):

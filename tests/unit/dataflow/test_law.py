@@ -76,7 +76,7 @@ class History:
 
 
 @pytest.mark.long
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(examples())
 def test_every_node_is_its_batch_query_whatever_its_graph_and_history(example: Example) -> None:
     """Parallelism, slices, epochs that are cut, tries that are run again, vetoes, rollbacks, hashes that collide."""

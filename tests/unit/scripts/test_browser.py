@@ -29,9 +29,10 @@ def test_the_last_line_of_the_referees_says_that_there_was_no_browser(
     monkeypatch.setattr(type(environment.BROWSER), "is_built", lambda self: True)
     monkeypatch.setattr(environment, "chromium", lambda: None)
     monkeypatch.setattr(environment, "_why_not_fetched", lambda: "Error: getaddrinfo")
-    assert closing_line() == "referees: all ran, Spark with Delta's and Iceberg's jars and a browser among them"
+    assert closing_line(1) == "referees: all ran, Spark with Delta's and Iceberg's jars and a browser at hand"
+    assert closing_line(0.3).startswith("referees: a drawn share of 0.3 ran, Spark")
     environment.build_browser()
-    assert closing_line() == ("referees: the pages in a browser DID NOT RUN, there is no Chromium: Error: getaddrinfo")
+    assert closing_line(1) == ("referees: the pages in a browser DID NOT RUN, there is no Chromium: Error: getaddrinfo")
     monkeypatch.setattr(environment, "chromium", lambda: tmp_path)
     environment.build_browser()
     assert environment.unreached() is None, "another attempt found one"

@@ -149,9 +149,9 @@ def test_the_last_line_of_the_referees_says_that_spark_did_not_run(
     monkeypatch.setattr(spark_readers, "JARS", tmp_path / "jars")
     monkeypatch.setattr(maven_jars, "why_unreachable", lambda *_: "no route to host")
     monkeypatch.setattr(environment, "UNREACHED", tmp_path / "none.txt")
-    assert closing_line().startswith("referees: all ran")
+    assert closing_line(1).startswith("referees: all ran")
     spark_readers.build_readers()
-    assert closing_line() == (
+    assert closing_line(1) == (
         "referees: Spark with Delta's and Iceberg's jars DID NOT RUN, Maven Central was not reached: "
         f"{repository_url()}: no route to host"
     )
