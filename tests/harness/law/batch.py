@@ -244,11 +244,10 @@ class WindowLaw:
 def again_claims(spec: WindowOperator, place: Place) -> Iterator[Claim]:
     """Yield that no window is put out as it was: early ones are once more when they are done, and none is gone twice.
 
-    Of windows that count their rows: others may stay as they were when a row has come. Not yet of sliding ones: where a
-    rescale amid rows in flight joins subtasks of which one had fired further, a window may come out as it was.
+    Of windows that count their rows: others may stay as they were when a row has come.
     """
     counts = any(str(call) == "count(*)" for call in spec.aggregates.values())
-    if not spec.updates or not counts or spec.window.sliding is not None:
+    if not spec.updates or not counts:
         return
     node = place.graph.nodes[place.uid]
     before = f"OVER (PARTITION BY {names(('upto', *node.key))} ORDER BY __order)"

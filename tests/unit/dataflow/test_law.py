@@ -291,7 +291,9 @@ def test_the_law_finds_a_node_that_breaks_it(tmp_path: Path, change: Any) -> Non
         history.check()
 
 
-@pytest.mark.parametrize("windows", [{"tumbling": "1h"}, {"session": {"gap": "30m"}}])
+@pytest.mark.parametrize(
+    "windows", [{"tumbling": "1h"}, {"sliding": {"size": "1h", "slide": "30m"}}, {"session": {"gap": "30m"}}]
+)
 def test_the_law_finds_a_window_that_comes_out_again_as_it_was(tmp_path: Path, windows: dict[str, Any]) -> None:
     history = History(tmp_path, HOURLY | {"window": windows, "allowed_lateness": "1h"})
     history.epoch([("a", 1, 10.0), ("b", 1, 130.0)])

@@ -43,14 +43,17 @@ from milepost.dataflow.operators.rows.columns import (
 from milepost.dataflow.operators.windows.pane_values import PaneValues
 from milepost.dataflow.operators.windows.window import StateTables
 from milepost.dataflow.operators.windows.window_bounds import CalendarSlides, FixedSlides
-from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows, microseconds, not_between
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US, is_beyond
+from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows, microseconds
+from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, is_beyond
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN, TIMER_EVERY
 from milepost.spec.graph.edges import WINDOW_START
 from milepost.spec.values.aggregates import AggregateCall
 
 PANE_START, FIRST_END = "__pane_start", "__first_end"
 """State columns, timestamps: which pane it is, and the end of the first window that its rows count for."""
+
+REACHED = "__reached"
+"""Of a pane that rows came to: the number of the last window that had been fired by then."""
 
 PAIRS_AT_ONCE = 1_000_000
 """Of a pane and a window: what is merged in one step, and at least one window of each key."""
@@ -275,14 +278,16 @@ class SlidingRun:
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Take up on-time rows; windows come out when they fire. Raises OperatorFailed."""
-        changed, late = self._operator.take_up(rows, lateness_us, self._tables)
-        if changed is not None and self._operator.emission.early:
-            self._again.append(changed.select(list(self._operator.key)))
-        elif changed is not None and self._fired_us is not None:
-            fired = changed.filter(pc.field(TIMER_COLUMN) <= self._fired_us)
-            if fired.num_rows:
-                self._again.append(fired.select(list(self._operator.key)))
-        yield OperatorOutput(self._operator.output_schema.empty_table(), late)
+        operator = self._operator
+        changed, late = operator.take_up(rows, lateness_us, self._tables)
+        if changed is not None:
+            fired_us = BEGINNING_OF_TIME_US if self._fired_us is None else self._fired_us
+            if not operator.emission.early:
+                changed = changed.filter(pc.field(TIMER_COLUMN) <= fired_us)
+            if changed.num_rows:
+                reached = pa.array(np.full(changed.num_rows, operator.slides.reached(fired_us)))
+                self._again.append(changed.select(list(operator.key)).append_column(REACHED, reached))
+        yield OperatorOutput(operator.output_schema.empty_table(), late)
 
     def advance(self, firing_us: int | None) -> pa.Table:
         """Emit the windows that end by then, by window and key."""
@@ -290,10 +295,8 @@ class SlidingRun:
 
     def finish(self, firing_us: int | None) -> pa.Table:
         """Emit the windows that end by then, and those that have changed and come out before or after that."""
-        before_us = self._fired_us
         fired = self._fire(firing_us)
-        again = not_between(self._changed(before_us), before_us, self._fired_us)
-        return self._operator.windowed.results(pa.concat_tables([again, fired]))
+        return self._operator.windowed.results(pa.concat_tables([self._changed(), fired]))
 
     def _fire(self, firing_us: int | None) -> pa.Table:
         """Windows that `firing_us` reaches and no earlier firing did."""
@@ -317,23 +320,30 @@ class SlidingRun:
             return Panes.of(rows, owners, {})
         return Panes.of(rows, owners, operator.values_of(keys, self._tables))
 
-    def _changed(self, fired_us: int | None) -> pa.Table:
-        """Windows of panes that have changed: those that had fired, and early all of them."""
+    def _changed(self) -> pa.Table:
+        """Windows that rows have come to since they were fired, and early those that are still to be."""
         operator = self._operator
-        until_us = END_OF_TIME_US if operator.emission.early else fired_us
-        if not self._again or until_us is None:
+        if not self._again:
             return operator.window_schema.empty_table()
         rows = pa.concat_tables(self._again)
         panes = Panes.of(rows, group_rows(key_columns(rows, operator.routing_key))[0], {})
-        return self._whole(panes, operator.until(panes, operator.first_ends(panes), until_us))
+        first, last = operator.first_ends(panes), operator.last_ends(panes)
+        wanted = [Wanted(first, np.minimum(last, panes.rows.column(REACHED).to_numpy()))]
+        if operator.emission.early:
+            until = BEGINNING_OF_TIME_US if self._fired_us is None else self._fired_us
+            wanted.append(Wanted(np.maximum(first, operator.slides.reached(until) + 1), last))
+        return self._whole(panes, *wanted)
 
-    def _whole(self, panes: Panes, wanted: Wanted) -> pa.Table:
+    def _whole(self, panes: Panes, *wanted: Wanted) -> pa.Table:
         """Windows of some panes, merged from all that they have."""
         operator = self._operator
-        if not wanted.counts.any():
+        if not any(one.counts.any() for one in wanted):
             return operator.window_schema.empty_table()
         owners, keys = number_keys(key_columns(panes.rows, operator.routing_key))
+        asked = [one.of(owners) for one in wanted]
+        only = Ends(*(np.concatenate(parts) for parts in zip(*((one.owners, one.ends) for one in asked), strict=True)))
+        last = only.ends.max()
         found, values = self._state.lookup_all(keys), operator.values_of(keys, self._tables)
         every = Panes.of(found.take(operator.state_schema.names), found.owners, values)
-        until = Wanted(operator.first_ends(every), np.minimum(operator.last_ends(every), wanted.ends[1]))
-        return operator.merged(every, until, only=wanted.of(owners))
+        until = Wanted(operator.first_ends(every), np.minimum(operator.last_ends(every), last))
+        return operator.merged(every, until, only=only)

@@ -150,11 +150,9 @@ class WindowRun:
 
     def finish(self, firing_us: int | None) -> pa.Table:
         """Emit the windows that end by then, and those that have changed and come out before or after that."""
-        before_us = self._fired_us
         fired = self._fire(firing_us)
         again = self._again.current(self._state)
         if again is not None:
-            again = not_between(again, before_us, self._fired_us)
             fired = pa.concat_tables([fired, again.select(fired.column_names)])
         return self._operator.windowed.results(fired)
 
@@ -164,4 +162,7 @@ class WindowRun:
         if not is_beyond(firing_us, before_us):
             return self._operator.state_schema.empty_table()
         self._fired_us = firing_us
+        changed, self._again = self._again.current(self._state), ChangedKeys(self._operator.key)
+        if changed is not None:
+            self._again.add(not_between(changed, before_us, firing_us))
         return fired_rows(self._state, TIMER_COLUMN, before_us, firing_us)

@@ -238,3 +238,29 @@ def test_windows_that_come_out_early_do_so_once_an_epoch_and_when_they_are_done(
         [("a", 20, 4), ("b", 20, 1)],
     ]
     assert [sorted(found(one)) for one in out] == (tumbling if "tumbling" in window else slides)
+
+
+@pytest.mark.parametrize("emit", ["final", "early"])
+@pytest.mark.parametrize("window", [{"tumbling": "10m"}, {"sliding": {"size": "20m", "slide": "10m"}}])
+def test_a_window_that_fires_amid_an_epoch_behind_its_row_does_not_come_out_at_its_end_again(
+    tmp_path: Path, window: dict[str, Any], emit: str
+) -> None:
+    """Where it had not been fired before; one that takes a row after that comes out again."""
+    spec = WindowOperator.model_validate(
+        {"uid": "win", "kind": "window", "inputs": ["in"], "key": ["k"], "emit": emit, "window": window,
+         "allowed_lateness": "1h", "aggregates": {"n": "count(*)"}}
+    )  # fmt: skip
+    operator = build_operator(spec, [OperatorInput(SCHEMA, "t")])
+    run = OperatorRun(operator, LocalStore(StoreConfig(f"file://{tmp_path}/store")))
+    run.epoch(rows(("a", 5)), None, 10 * MINUTE_US)
+    at = [(rows(("a", 6), ("a", 15)), 10 * MINUTE_US), (rows(("b", 25)), 20 * MINUTE_US)]
+    once = run.pieces([[*at, (rows(("b", 35)), 30 * MINUTE_US)]], 30 * MINUTE_US)
+    again = run.pieces([[(rows(("a", 7)), 30 * MINUTE_US)]], 30 * MINUTE_US)
+    tumbling = [[("a", 10, 2), ("a", 20, 1), ("b", 30, 1)], [("a", 10, 3)]]
+    slides = [
+        [("a", 10, 2), ("a", 20, 3), ("a", 30, 1), ("b", 30, 1)],
+        [("a", 10, 3), ("a", 20, 4)],
+    ]
+    assert [sorted(one for one in found(output.rows) if one[1] <= 30) for output in (once, again)] == (
+        tumbling if "tumbling" in window else slides
+    )
