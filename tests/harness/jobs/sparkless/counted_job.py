@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import duckdb
 import pyarrow as pa
@@ -44,19 +44,19 @@ class CountedJob:
     small: SparklessJob
 
     @classmethod
-    def create(cls, folder: Path, edit: Mapping[str, str] | None = None) -> CountedJob:
+    def create(cls, folder: Path, edit: Mapping[str, str] | None = None) -> Self:
         return cls(SparklessJob.create(folder, {**_EDIT, **(edit or {})}))
 
     @classmethod
-    def with_epochs(cls, folder: Path, epochs: int, edit: Mapping[str, str] | None = None) -> CountedJob:
+    def with_epochs(cls, folder: Path, epochs: int, edit: Mapping[str, str] | None = None) -> Self:
         job = cls.create(folder, edit)
         job.land(range(1, epochs + 1))
         job.run(epochs)
         return job
 
-    def copy_to(self, folder: Path) -> CountedJob:
+    def copy_to(self, folder: Path) -> Self:
         """The same job elsewhere; it knows nothing of where it was."""
-        return CountedJob(SparklessJob(Path(shutil.copytree(self.small.folder, folder))))
+        return type(self)(SparklessJob(Path(shutil.copytree(self.small.folder, folder))))
 
     @property
     def spec_path(self) -> Path:

@@ -26,9 +26,6 @@ def delta(sink: str, place: str = "delta") -> TableAddress:
 class MigratingJob(CountedJob):
     """A counted job, and its migrations."""
 
-    def copied(self, folder: Path) -> MigratingJob:
-        return MigratingJob(self.copy_to(folder).small)
-
     def migrate(self, sink: str, target: TableAddress | None = None) -> MigratedTable:
         """Plan and do; the spec is left as it is."""
         plan = self.master.plan_migration(sink, target or delta(sink))

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress
-from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.migrating_job import MigratingJob
 
 TARGET = TableAddress(
@@ -16,7 +15,7 @@ TARGET = TableAddress(
 
 
 def test_a_relative_catalog_begins_at_the_folder_of_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = MigratingJob(CountedJob.with_epochs(tmp_path / "job", 2).small)
+    job = MigratingJob.with_epochs(tmp_path / "job", 2)
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "here")

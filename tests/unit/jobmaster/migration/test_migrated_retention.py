@@ -12,7 +12,6 @@ from milepost.dataflow.sinks.staging import compaction
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.migrating_job import SINKS, MigratingJob
 from tests.harness.readers.reading_engines import ReadingEngines
 from tests.harness.stores.job_stores import LaterStore, later
@@ -29,18 +28,18 @@ def at_hour(patch: pytest.MonkeyPatch, hour: int) -> None:
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> MigratingJob:
     """Four epochs, two hours apart, of which three checkpoints are retained. Only to be copied."""
-    job = CountedJob.create(tmp_path_factory.mktemp("prepared") / "job", {"last: 1": "last: 3"})
+    job = MigratingJob.create(tmp_path_factory.mktemp("prepared") / "job", {"last: 1": "last: 3"})
     job.land(range(1, 20))
     with pytest.MonkeyPatch.context() as patch:
         for number in range(4):
             at_hour(patch, HOURS * number)
             job.run()
-    return MigratingJob(job.small)
+    return job
 
 
 @pytest.fixture
 def job(prepared: MigratingJob, tmp_path: Path) -> MigratingJob:
-    return prepared.copied(tmp_path / "job")
+    return prepared.copy_to(tmp_path / "job")
 
 
 def files(job: MigratingJob, folder: str) -> set[str]:

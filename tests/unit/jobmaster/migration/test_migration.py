@@ -12,7 +12,7 @@ from milepost.jobmaster.compatibility.preflight import advice
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.rollback.plan import SinkRollback
 from milepost.protocol.records.errors import Busy, InvalidRequest, PlanOutdated, StoreUnavailable
-from tests.harness.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
+from tests.harness.jobs.sparkless.counted_job import SEEN_SINK
 from tests.harness.jobs.sparkless.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
 from tests.harness.jobs.sparkless.saved_job import OtherJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
@@ -26,14 +26,14 @@ EPOCHS = 5
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> MigratingJob:
     """Five epochs, more landed. Only to be copied."""
-    job = CountedJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", EPOCHS)
+    job = MigratingJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", EPOCHS)
     job.land(range(EPOCHS + 1, 15))
-    return MigratingJob(job.small)
+    return job
 
 
 @pytest.fixture
 def job(prepared: MigratingJob, tmp_path: Path) -> MigratingJob:
-    return prepared.copied(tmp_path / "job")
+    return prepared.copy_to(tmp_path / "job")
 
 
 def test_tables_of_both_modes_go_on_as_delta_and_engines_read_them(
@@ -237,10 +237,8 @@ def test_rows_in_flight_and_state_go_on(job: MigratingJob) -> None:
 
 
 def test_a_changelog_keeps_its_rows_as_they_are(tmp_path: Path, reading_engines: ReadingEngines) -> None:
-    job = MigratingJob(
-        CountedJob.with_epochs(
-            tmp_path / "job", 3, {"path: ../lake/table, mode: upsert": "path: ../lake/table, mode: changelog"}
-        ).small
+    job = MigratingJob.with_epochs(
+        tmp_path / "job", 3, {"path: ../lake/table, mode: upsert": "path: ../lake/table, mode: changelog"}
     )
     before = job.master.read("table")
     assert {"_op", "_checkpoint"} <= set(before.schema.names)

@@ -10,7 +10,6 @@ import pytest
 from milepost.protocol.manifest.transaction.requests import ThawRequest
 from milepost.protocol.records.errors import CheckpointError, CommitConflict
 from milepost.protocol.records.ids import SessionId
-from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.migrating_job import MigratingJob, delta
 from tests.harness.stores.called_store import WRITES
 from tests.harness.stores.job_stores import hook_stores
@@ -27,9 +26,9 @@ class Killed(BaseException):
 @pytest.fixture(scope="module", params=["seen", "table"])
 def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, MigratingJob]:
     """A sink, and a job of three epochs. Only to be copied."""
-    job = CountedJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", EPOCHS)
+    job = MigratingJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", EPOCHS)
     job.land(range(EPOCHS + 1, 8))
-    return request.param, MigratingJob(job.small)
+    return request.param, job
 
 
 def writes_of(act: Callable[[], object], *, die_after: int | None = None, before: bool = False) -> list[str]:
@@ -56,13 +55,13 @@ def writes_of(act: Callable[[], object], *, die_after: int | None = None, before
 def test_killed_at_any_of_its_writes_it_is_done_again_or_the_old_table_goes_on(
     prepared: tuple[str, MigratingJob], tmp_path: Path, before: bool
 ) -> None:
-    sink, whole = prepared[0], prepared[1].copied(tmp_path / "whole")
+    sink, whole = prepared[0], prepared[1].copy_to(tmp_path / "whole")
     written = writes_of(lambda: whole.migrate(sink))
     switch = max(index for index, key in enumerate(written) if key.startswith(f"sinks/{sink}/marks/"))
     assert any(key.startswith("_milepost/data/") for key in written[:switch])
     # The last write is the fact that the last sink has followed; before its first one only the old table can be seen.
     for count in range(1, len(written) + 1):
-        job = prepared[1].copied(tmp_path / f"{count}")
+        job = prepared[1].copy_to(tmp_path / f"{count}")
         writes_of(lambda job=job: job.migrate(sink), die_after=count, before=before)  # type: ignore[misc]
         switched = address(job, sink).format == "delta"
         job.assert_tables_equal_the_oracle() if not job.master.status().reconciling else None
@@ -92,7 +91,7 @@ def test_a_head_that_moves_meanwhile_leaves_the_old_table_in_force(
     prepared: tuple[str, MigratingJob], tmp_path: Path
 ) -> None:
     """The freeze had ended before the switch: what was staged is discarded, and the same command goes on."""
-    sink, job = prepared[0], prepared[1].copied(tmp_path / "job")
+    sink, job = prepared[0], prepared[1].copy_to(tmp_path / "job")
     ran: list[str] = []
 
     def meanwhile(operation: str, key: str) -> None:
@@ -116,7 +115,7 @@ def test_a_head_that_moves_meanwhile_leaves_the_old_table_in_force(
 def test_a_failure_before_the_switch_discards_what_was_staged(
     prepared: tuple[str, MigratingJob], tmp_path: Path
 ) -> None:
-    sink, job = prepared[0], prepared[1].copied(tmp_path / "job")
+    sink, job = prepared[0], prepared[1].copy_to(tmp_path / "job")
 
     def fail(operation: str, key: str) -> None:
         if operation == "put" and key.endswith("/_metadata"):

@@ -20,7 +20,6 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
 )
 from milepost.protocol.records.ids import NO_CHECKPOINT
-from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.migrating_job import MigratingJob, delta
 from tests.harness.jobs.sparkless.saved_job import stored
 from tests.harness.stores.job_stores import hook_stores
@@ -31,14 +30,14 @@ SQL = CatalogAddress("sql", "sqlite:///catalog.db", "milepost", {})
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> MigratingJob:
     """Two epochs, more landed. Only to be copied."""
-    job = CountedJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", 2)
+    job = MigratingJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", 2)
     job.land([3, 4])
-    return MigratingJob(job.small)
+    return job
 
 
 @pytest.fixture
 def job(prepared: MigratingJob, tmp_path: Path) -> MigratingJob:
-    return prepared.copied(tmp_path / "job")
+    return prepared.copy_to(tmp_path / "job")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,7 @@ def test_a_place_that_is_not_empty_or_anothers_is_refused(job: MigratingJob, tmp
     with pytest.raises(InvalidRequest, match=r"is not empty: notes.txt lies there"):
         job.migrate("seen")
     job.migrate("seen", delta("seen", "second"))
-    other = MigratingJob(CountedJob.with_epochs(tmp_path / "other", 1).small)
+    other = MigratingJob.with_epochs(tmp_path / "other", 1)
     target = TableAddress("delta", str(job.lake("seen", "second")))
     with pytest.raises(InvalidRequest, match="is reserved for sink seen of job small"):
         other.migrate("seen", target)
@@ -132,7 +131,7 @@ def test_a_checkpoint_that_a_sink_has_not_confirmed_is_published_first(
 
 
 def test_there_is_nothing_to_migrate_before_the_first_checkpoint(tmp_path: Path) -> None:
-    job = MigratingJob(CountedJob.create(tmp_path / "job").small)
+    job = MigratingJob.create(tmp_path / "job")
     with pytest.raises(NotFound, match="has no checkpoint yet"):
         job.migrate("seen")
     job.land([1])
@@ -169,7 +168,7 @@ def test_a_library_that_is_not_installed_is_asked_for_before_anything_is_written
 
 def test_columns_that_the_format_cannot_hold_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     edit = {"schema: {k: int64, v: string}": 'schema: {k: int64, "v w": string}', "key: [k, v]": 'key: [k, "v w"]'}
-    job = MigratingJob(CountedJob.create(tmp_path / "job", edit).small)
+    job = MigratingJob.create(tmp_path / "job", edit)
     job.small.land("1.csv", "k,v w\n1,a\n")
     job.run()
     before = stored(job.small.folder)

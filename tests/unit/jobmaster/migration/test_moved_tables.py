@@ -11,7 +11,6 @@ from deltalake import DeltaTable
 from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.jobmaster.compatibility.preflight import advice
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
 from tests.harness.readers.reading_engines import ENGINES, CatalogTable, ReadingEngines
 from tests.harness.tasks.tables import assert_same_rows
@@ -22,14 +21,14 @@ EPOCHS = 3
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> MigratingJob:
     """Three epochs, more landed. Only to be copied."""
-    job = CountedJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", EPOCHS)
+    job = MigratingJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", EPOCHS)
     job.land(range(EPOCHS + 1, 15))
-    return MigratingJob(job.small)
+    return job
 
 
 @pytest.fixture
 def job(prepared: MigratingJob, tmp_path: Path) -> MigratingJob:
-    return prepared.copied(tmp_path / "job")
+    return prepared.copy_to(tmp_path / "job")
 
 
 def place(job: MigratingJob, format_: str, sink: str, name: str) -> TableAddress:
@@ -97,7 +96,7 @@ def test_a_partitioned_table_keeps_its_partitions(tmp_path: Path) -> None:
         "format: parquet, path: ../lake/seen, mode: append": "format: delta, path: ../lake/seen, mode: append, "
         "partition_by: [v]"
     }
-    job = MigratingJob(CountedJob.with_epochs(tmp_path / "job", 3, edit).small)
+    job = MigratingJob.with_epochs(tmp_path / "job", 3, edit)
     job.land([4])
     job.migrate("seen", delta("seen", "second"))
     job.say("seen", delta("seen", "second"))
@@ -130,7 +129,7 @@ def test_a_table_that_somebody_else_changed_is_not_moved_before_a_person_has_dec
 
 def test_a_table_with_rows_of_others_is_not_moved(tmp_path: Path) -> None:
     edit = {"format: parquet, path: ../lake/seen,": "format: delta, path: ../lake/seen, adopt: true,"}
-    job = MigratingJob(CountedJob.with_epochs(tmp_path / "job", 1, edit).small)
+    job = MigratingJob.with_epochs(tmp_path / "job", 1, edit)
     with pytest.raises(InvalidRequest, match="it says `adopt: true`: rows that others wrote"):
         job.migrate("seen", delta("seen", "second"))
 
