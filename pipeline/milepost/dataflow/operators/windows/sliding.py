@@ -273,7 +273,7 @@ class SlidingRun:
     def __init__(self, operator: SlidingWindowByKey, tables: StateTables, fired_us: int | None) -> None:
         self._operator = operator
         self._tables, self._state = tables, tables[ONLY_TABLE]
-        self._fired_us = fired_us
+        self._fired_us = BEGINNING_OF_TIME_US if fired_us is None else fired_us
         self._again: list[pa.Table] = []
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
@@ -281,11 +281,10 @@ class SlidingRun:
         operator = self._operator
         changed, late = operator.take_up(rows, lateness_us, self._tables)
         if changed is not None:
-            fired_us = BEGINNING_OF_TIME_US if self._fired_us is None else self._fired_us
             if not operator.emission.early:
-                changed = changed.filter(pc.field(TIMER_COLUMN) <= fired_us)
+                changed = changed.filter(pc.field(TIMER_COLUMN) <= self._fired_us)
             if changed.num_rows:
-                reached = pa.array(np.full(changed.num_rows, operator.slides.reached(fired_us)))
+                reached = pa.array(np.full(changed.num_rows, operator.slides.reached(self._fired_us)))
                 self._again.append(changed.select(list(operator.key)).append_column(REACHED, reached))
         yield OperatorOutput(operator.output_schema.empty_table(), late)
 
@@ -307,8 +306,7 @@ class SlidingRun:
         rows = self._state.due(firing_us).filter(pc.field(TIMER_COLUMN) <= firing_us)
         panes = self._panes(rows)
         first = operator.ending(panes.rows.column(TIMER_COLUMN).to_numpy())
-        if before_us is not None:
-            first = np.maximum(first, operator.slides.reached(before_us) + 1)
+        first = np.maximum(first, operator.slides.reached(before_us) + 1)
         wanted = operator.until(panes, first, firing_us)
         # Where windows come out again, one that another subtask has fired may be due for some of its panes alone.
         return self._whole(panes, wanted) if operator.lateness_us else operator.merged(panes, wanted)
@@ -330,8 +328,7 @@ class SlidingRun:
         first, last = operator.first_ends(panes), operator.last_ends(panes)
         wanted = [Wanted(first, np.minimum(last, panes.rows.column(REACHED).to_numpy()))]
         if operator.emission.early:
-            until = BEGINNING_OF_TIME_US if self._fired_us is None else self._fired_us
-            wanted.append(Wanted(np.maximum(first, operator.slides.reached(until) + 1), last))
+            wanted.append(Wanted(np.maximum(first, operator.slides.reached(self._fired_us) + 1), last))
         return self._whole(panes, *wanted)
 
     def _whole(self, panes: Panes, *wanted: Wanted) -> pa.Table:
@@ -341,9 +338,8 @@ class SlidingRun:
             return operator.window_schema.empty_table()
         owners, keys = number_keys(key_columns(panes.rows, operator.routing_key))
         asked = [one.of(owners) for one in wanted]
-        only = Ends(*(np.concatenate(parts) for parts in zip(*((one.owners, one.ends) for one in asked), strict=True)))
-        last = only.ends.max()
+        only = Ends(np.concatenate([one.owners for one in asked]), np.concatenate([one.ends for one in asked]))
         found, values = self._state.lookup_all(keys), operator.values_of(keys, self._tables)
         every = Panes.of(found.take(operator.state_schema.names), found.owners, values)
-        until = Wanted(operator.first_ends(every), np.minimum(operator.last_ends(every), last))
+        until = Wanted(operator.first_ends(every), np.minimum(operator.last_ends(every), only.ends.max()))
         return operator.merged(every, until, only=only)

@@ -162,7 +162,8 @@ class WindowRun:
         if not is_beyond(firing_us, before_us):
             return self._operator.state_schema.empty_table()
         self._fired_us = firing_us
-        changed, self._again = self._again.current(self._state), ChangedKeys(self._operator.key)
-        if changed is not None:
-            self._again.add(not_between(changed, before_us, firing_us))
+        if self._operator.emission.early:  # else those that come again had been fired before their rows came
+            changed, self._again = self._again.current(self._state), ChangedKeys(self._operator.key)
+            if changed is not None:
+                self._again.add(not_between(changed, before_us, firing_us))
         return fired_rows(self._state, TIMER_COLUMN, before_us, firing_us)

@@ -30,15 +30,21 @@ END_OF_TIME = 2**63 - 1
 Start = Callable[..., OperatorRun]
 
 
+def begun(folder: Path, window: dict[str, Any], **options: Any) -> OperatorRun:
+    """The operator of a spec, which counts rows unless its options say otherwise, before its first epoch."""
+    spec = WindowOperator.model_validate(
+        {"uid": "win", "kind": "window", "inputs": ["in"], "key": ["k"], "window": window,
+         "aggregates": {"n": "count(*)"}, **options}
+    )  # fmt: skip
+    operator = build_operator(spec, [OperatorInput(SCHEMA, "t")])
+    return OperatorRun(operator, LocalStore(StoreConfig(f"file://{folder}/store")))
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     def started(size: str = "30m", slide: str = "10m", lateness: str = "0s", **calls: str) -> OperatorRun:
-        spec = WindowOperator.model_validate(
-            {"uid": "win", "kind": "window", "inputs": ["in"], "key": ["k"], "allowed_lateness": lateness,
-             "window": {"sliding": {"size": size, "slide": slide}}, "aggregates": calls or {"n": "count(*)"}}
-        )  # fmt: skip
-        operator = build_operator(spec, [OperatorInput(SCHEMA, "t")])
-        return OperatorRun(operator, LocalStore(StoreConfig(f"file://{tmp_path}/store")))
+        options: dict[str, Any] = {"aggregates": calls} if calls else {}
+        return begun(tmp_path, {"sliding": {"size": size, "slide": slide}}, allowed_lateness=lateness, **options)
 
     return started
 
@@ -117,12 +123,7 @@ BERLIN = {"sliding": {"size": "3d", "slide": "1d"}, "timezone": "Europe/Berlin",
 
 
 def days(folder: Path, window: dict[str, Any] = BERLIN) -> OperatorRun:
-    spec = WindowOperator.model_validate(
-        {"uid": "win", "kind": "window", "inputs": ["in"], "key": ["k"], "window": window,
-         "aggregates": {"n": "count(*)", "s": "sum(x)"}}
-    )  # fmt: skip
-    operator = build_operator(spec, [OperatorInput(SCHEMA, "t")])
-    return OperatorRun(operator, LocalStore(StoreConfig(f"file://{folder}/store")))
+    return begun(folder, window, aggregates={"n": "count(*)", "s": "sum(x)"})
 
 
 @pytest.mark.parametrize("months", [3, 10])
@@ -217,13 +218,8 @@ def test_windows_that_come_out_early_do_so_once_an_epoch_and_when_they_are_done(
     tmp_path: Path, window: dict[str, Any]
 ) -> None:
     """In pieces as well: a window that an epoch changes and fires is there once."""
-    spec = WindowOperator.model_validate(
-        {"uid": "win", "kind": "window", "inputs": ["in"], "key": ["k"], "emit": "early", "window": window,
-         "aggregates": {"n": "count(*)"}}
-    )  # fmt: skip
-    operator = build_operator(spec, [OperatorInput(SCHEMA, "t")])
-    assert operator.output_key == ("k", "window_start", "window_end")
-    run = OperatorRun(operator, LocalStore(StoreConfig(f"file://{tmp_path}/store")))
+    run = begun(tmp_path, window, emit="early")
+    assert run.operator.output_key == ("k", "window_start", "window_end")
     out = [
         run.epoch(rows(("a", 5), ("b", 5)), None, None, cuts=[1]).rows,
         run.epoch(rows(("a", 6), ("a", 7)), None, 10 * MINUTE_US, cuts=[1]).rows,
@@ -246,12 +242,7 @@ def test_a_window_that_fires_amid_an_epoch_behind_its_row_does_not_come_out_at_i
     tmp_path: Path, window: dict[str, Any], emit: str
 ) -> None:
     """Where it had not been fired before; one that takes a row after that comes out again."""
-    spec = WindowOperator.model_validate(
-        {"uid": "win", "kind": "window", "inputs": ["in"], "key": ["k"], "emit": emit, "window": window,
-         "allowed_lateness": "1h", "aggregates": {"n": "count(*)"}}
-    )  # fmt: skip
-    operator = build_operator(spec, [OperatorInput(SCHEMA, "t")])
-    run = OperatorRun(operator, LocalStore(StoreConfig(f"file://{tmp_path}/store")))
+    run = begun(tmp_path, window, emit=emit, allowed_lateness="1h")
     run.epoch(rows(("a", 5)), None, 10 * MINUTE_US)
     at = [(rows(("a", 6), ("a", 15)), 10 * MINUTE_US), (rows(("b", 25)), 20 * MINUTE_US)]
     once = run.pieces([[*at, (rows(("b", 35)), 30 * MINUTE_US)]], 30 * MINUTE_US)
