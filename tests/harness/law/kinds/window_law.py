@@ -96,9 +96,9 @@ class SessionLaw:
         gap, by = microseconds(self.spec.window.session.gap), f"upto, {names(self.spec.key)}"
         on_time = place.at_each(f"SELECT *, {place.time_us} AS __time FROM ({place.on_time(self.late(place))})")
         rows = f"SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({on_time})"
-        last = f"lag(__time) OVER (PARTITION BY {by} ORDER BY __time)"
+        last = f"lag(__time) OVER (PARTITION BY {by} ORDER BY __time, __order)"
         new = f"SELECT *, CASE WHEN __time - {last} < {gap} THEN 0 ELSE 1 END AS __new FROM ({rows})"
-        order = f"PARTITION BY {by} ORDER BY __time ROWS UNBOUNDED PRECEDING"
+        order = f"PARTITION BY {by} ORDER BY __time, __order ROWS UNBOUNDED PRECEDING"
         numbered = f"SELECT *, sum(__new) OVER ({order}) AS __session FROM ({new})"
         bounds = f"OVER (PARTITION BY {by}, __session)"
         each = f"SELECT *, min(__time) {bounds} AS __start, max(__time) {bounds} + {gap} AS __end FROM ({numbered})"
