@@ -35,6 +35,7 @@ from milepost.airflow.operators.handed_on import (
     left_by,
 )
 from milepost.airflow.operators.job_specs import operate_dag_id
+from milepost.airflow.operators.other_leaf import skip_of
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Aborted, Failure
 from milepost.epoch.quantities import lasting
 from milepost.epoch.timing.step_clock import StepClock, Unrecorded
@@ -345,8 +346,7 @@ class AbortCheckpointOperator(CheckpointOperator):
                 else "",
             )
         log.warning("the failure is tolerated (`tolerable_failures`): the run counts as successful")
-        # The other leaf is upstream_failed by now, which would make the run red.
-        raise DownstreamTasksSkipped(tasks=[self.beside(SUBSUME)])
+        raise skip_of(self.beside(SUBSUME), context)
 
     def failure(self, ti: Any) -> Failure:
         """Return why the run failed: what the last task that failed left behind."""
