@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from threading import Barrier
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.rest import RestCatalog
 
 from milepost.dataflow.sinks.formats.iceberg import catalogs
 from milepost.dataflow.sinks.records.reservation import TableOwner
@@ -15,11 +17,13 @@ from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,
     CommitOutcomeUnknown,
+    EnvironmentUnusable,
     ProtocolViolation,
 )
 from tests.harness.servers.proxies.holding_proxy import HoldingProxy
 from tests.harness.servers.proxies.recording_proxy import RecordingProxy
 from tests.harness.servers.proxies.repeating_proxy import RepeatingProxy
+from tests.harness.servers.proxies.tls_proxy import TlsProxy
 from tests.harness.servers.s3_servers import SeaweedTables
 from tests.harness.stores.tables.iceberg_lake import OWNER, SCHEMA, IcebergLake, lake_on_server, move
 
@@ -169,6 +173,28 @@ def test_a_commit_whose_answer_was_lost_is_an_unknown_outcome(seaweed_tables: Se
     with RecordingProxy(int(seaweed_tables.catalog_url.rpartition(":")[2])) as proxy:
         lake = lake_on_server(seaweed_tables, catalog_url=proxy.endpoint_url).made()
         handle, file = lake.opened(), lake.staged(1)
+        proxy.reset_when = lambda method, path, headers: method == "POST" and "/tables/" in path
+
+        with pytest.raises(CommitOutcomeUnknown):
+            handle.commit(move(1, (file,), write_id="ours"))
+
+        assert (lake.opened().write_id, lake.keys()) == ("ours", [1])
+
+
+def test_a_commit_whose_answer_broke_off_in_tls_is_an_unknown_outcome(
+    seaweed_tables: SeaweedTables, tmp_path: Path
+) -> None:
+    """Contract 5: it was said that no TLS connection could be made, of a commit that had landed over one."""
+    with TlsProxy(int(seaweed_tables.catalog_url.rpartition(":")[2]), tmp_path) as proxy:
+        lake = lake_on_server(seaweed_tables).made()
+        handle, file = replace(lake).opened(), lake.staged(1)
+        catalog = handle._table.catalog
+        assert isinstance(catalog, RestCatalog)
+        catalog.uri = proxy.endpoint_url
+        with pytest.raises(EnvironmentUnusable, match="no TLS connection"):
+            handle.commit(move(1, (file,)))
+        assert lake.opened().number == 0
+        catalog._session.verify = str(proxy.certificate)
         proxy.reset_when = lambda method, path, headers: method == "POST" and "/tables/" in path
 
         with pytest.raises(CommitOutcomeUnknown):

@@ -45,10 +45,13 @@ _OF_CATALOGS = (
 _CONFLICTS = (CommitFailedException, NoSuchTableError, TableAlreadyExistsError)
 _NO_RIGHTS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
 _NO_ANSWER = (ServerError, ServiceUnavailableError, TooManyRequestsError, ConnectionFailed, Timeout, DBAPIError)
-_NO_CATALOG = (InvalidURL, MissingSchema, SSLError, JSONDecodeError, ArgumentError, NoSuchModuleError)
+_NO_CATALOG = (InvalidURL, MissingSchema, JSONDecodeError, ArgumentError, NoSuchModuleError)
 _DENIED = ("password authentication failed", "permission denied", "access denied", "readonly database",
            "no password supplied", "role ", "unable to open database file")  # fmt: skip
 """What databases say, in lower case, when trying again is useless."""
+
+_BAD_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
+"""What OpenSSL says before anything is sent."""
 
 _TRY_AGAIN = "try again; if it persists, check that it is up and reachable from this machine (`sinks[].catalog.uri`)"
 
@@ -85,7 +88,7 @@ def _made_of(error: Exception, config: CatalogConfig, doing: str, may_land: bool
         )
     if isinstance(error, _NO_RIGHTS) or _is_denied(error):
         return EnvironmentUnusable(f"{doing}: {config.where} denied access ({said}).", hint=_rights_hint(config))
-    if isinstance(error, SSLError):
+    if isinstance(error, SSLError) and not (may_land and _may_have_landed(error)):
         return EnvironmentUnusable(
             f"{doing}: no TLS connection to {config.where} could be made ({said}).",
             hint="install its certificate (REQUESTS_CA_BUNDLE), or use the right scheme in `sinks[].catalog.uri`",
@@ -126,6 +129,8 @@ def _status(error: Exception) -> int | None:
 
 def _may_have_landed(error: Exception) -> bool:
     """Return whether a commit may have arrived of which nothing came back that says how it ended."""
+    if isinstance(error, SSLError):  # also that of a connection which breaks amid the answer
+        return _BAD_CERTIFICATE not in str(error)
     if isinstance(error, ConnectTimeout) or (error.args and isinstance(error.args[0], MaxRetryError)):
         return False  # of our requests none is repeated: no connection was made
     return isinstance(error, _NO_ANSWER) or not isinstance(error, RESTError)
