@@ -23,6 +23,7 @@ from tests.harness.chaos.object_formats import object_body, random_format, stora
 from tests.harness.chaos.places import Places, served_operators
 from tests.harness.chaos.reach import check_reachable, check_whole
 from tests.harness.chaos.small_limits import small_limits
+from tests.harness.law.examples import cuts_epochs
 from tests.harness.law.kinds.lookups import STATIC, static_rows
 from tests.harness.law.kinds.process_law import CODE, MODULE, counting_operator
 
@@ -110,11 +111,6 @@ class ChaosJob:
     @property
     def spec(self) -> Path:
         return self.folder / "config" / "law.yaml"
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether its epochs may leave rows in flight."""
-        return "aligned_timeout" in self.document["checkpointing"]
 
     @property
     def loaded(self) -> LoadedJob:
@@ -207,8 +203,8 @@ def _choose_sources(sources: dict[str, Any], landing: str, random: Random, *, on
 def _add_operators(document: dict[str, Any], random: Random, *, on_spark: bool) -> None:
     """Add, by chance, operators that random jobs do not have: a process function, and a table that can be served."""
     source = random.choice([one for one in document["sources"] if one != STATIC])
-    is_whole = "aligned_timeout" not in document["checkpointing"]  # else rows of a key may be counted epochs later
-    if not on_spark and is_whole and random.random() < 0.3:
+    # Where epochs are cut rows of a key may be counted epochs later.
+    if not on_spark and not cuts_epochs(document) and random.random() < 0.3:
         _add(document, counting_operator("counted", source), "append")
     if random.random() < 0.6:
         clean, served = served_operators(source, random)

@@ -12,6 +12,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from tests.harness.chaos.chaos_job import ChaosJob
 from tests.harness.chaos.places import formats_of
 from tests.harness.chaos.repeated_columns import AGAIN
+from tests.harness.law.examples import cuts_epochs
 from tests.harness.law.kinds.lookups import STATIC
 
 Document = dict[str, Any]
@@ -19,7 +20,7 @@ Document = dict[str, Any]
 
 def change_spec(job: ChaosJob, random: Random) -> str | None:
     """Change the spec in a way that goes on with the state. Returns what it was; None: there was nothing to change."""
-    what = random.choice(_SAME_GRAPH if job.on_spark or job.is_cut else list(_CHANGES))
+    what = random.choice(_SAME_GRAPH if job.on_spark or cuts_epochs(job.document) else list(_CHANGES))
     before = copy.deepcopy(job.document)
     if not _CHANGES[what](job, random):
         return None

@@ -364,6 +364,11 @@ def job_document(
     }
 
 
+def cuts_epochs(document: dict[str, Any]) -> bool:
+    """Return whether epochs of a spec of `job_document` may end with rows in flight."""
+    return "aligned_timeout" in document["checkpointing"]
+
+
 def source_document(name: str, delay: str) -> dict[str, Any]:
     """Return the spec of a source of `SCHEMA` whose watermark lags so far behind."""
     return {

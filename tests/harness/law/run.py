@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.jobmaster.jobmaster import CheckpointReport
 from tests.harness.law.cuts import Asked, hold_uncut
-from tests.harness.law.examples import Example, JobExample, examples, rows_table
+from tests.harness.law.examples import Example, JobExample, cuts_epochs, examples, rows_table
 from tests.harness.law.job import LawJob
 from tests.harness.law.oracle import Broken, Watermarks, check
 from tests.harness.law.plane import Checkpoint, EpochOptions, Plane
@@ -108,9 +108,9 @@ def hold_job(example: JobExample, folder: Path) -> Counter[str]:
 
 def _backfilled(job: LawJob, back: int, ranges: int) -> bool:
     """Backfill a job. Returns whether the same epochs ran: its tables are as they were. Raises AssertionError."""
-    was, cut = job.tables(), "aligned_timeout" in job.document["checkpointing"]
+    was = job.tables()
     job.backfill(back, ranges_per_epoch=ranges)
-    if cut or ranges > 1:
+    if cuts_epochs(job.document) or ranges > 1:
         return False
     for name, table in was.items():
         assert_same_rows(job.master.read(name), table, f"table {name}, processed again range by range")
