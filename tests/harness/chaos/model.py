@@ -96,6 +96,14 @@ class Model:
 
     def lineages(self, job: LoadedJob) -> dict[int, Lineage]:
         """Return what led to each checkpoint that a job ever completed: to a restored one, what it is a copy of."""
+        return self._led(job)[0]
+
+    def by_token(self, job: LoadedJob) -> dict[tuple[int, int], Lineage]:
+        """Return what led to each checkpoint, by the checkpoint and its token, as a fork inherits it."""
+        return self._led(job)[1]
+
+    def _led(self, job: LoadedJob) -> tuple[dict[int, Lineage], dict[tuple[int, int], Lineage]]:
+        """Return what led to each checkpoint of a job, and what `by_token` says: to those of jobs before it, too."""
         found: dict[int, Lineage] = {0: ()}
         by_token = dict(self.inherited)
         for done in sorted(_completed(job), key=lambda one: one.checkpoint_id):
@@ -105,12 +113,7 @@ class Model:
             else:
                 found[number] = (*found[int(done.parent)], (number, token))
             by_token[number, token] = found[number]
-        return found
-
-    def by_token(self, job: LoadedJob) -> dict[tuple[int, int], Lineage]:
-        """Return what led to each checkpoint, by the checkpoint and its token, as a fork inherits it."""
-        found, done = self.lineages(job), [(int(one.checkpoint_id), int(one.token)) for one in _completed(job)]
-        return dict(self.inherited) | {(number, token): found[number] for number, token in done}
+        return found, by_token
 
     def vetoed_rightly(self, job: LoadedJob, tried: tuple[int, int]) -> bool:
         """Return whether rows of a try that its gate vetoed are such as must be."""
