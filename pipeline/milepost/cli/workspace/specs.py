@@ -87,7 +87,7 @@ def lint(
     if file is not None:
         write_picture(report, file)
     refused = [row for row in report["compatibility"] if row["outcome"] == "refused"]
-    hint = output.as_typed(advice(str(report["job"]), refused)) if refused else None
+    hint = output.as_typed(advice(loaded.spec, refused)) if refused else None
     if output.json:
         output.document(report | {"hint": hint}, ok=not refused)
         raise typer.Exit(2 if refused else 0)

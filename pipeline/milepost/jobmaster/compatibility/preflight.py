@@ -20,7 +20,8 @@ from milepost.epoch.plan import are_continued, other_tables
 from milepost.jobmaster.compatibility.expected_operators import expected_operator, known_type
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, operators_that_begin
 from milepost.jobmaster.compatibility.rows_in_flight import refusals
-from milepost.jobmaster.job.code import JobCode, LoadedCode, check_locations, from_here
+from milepost.jobmaster.compatibility.table_locations import check_locations, from_here, migration_command
+from milepost.jobmaster.job.code import JobCode, LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.reasons import CheckpointFailureReason
@@ -37,7 +38,7 @@ from milepost.spec.graph.compatibility import (
     state_signatures,
 )
 from milepost.spec.graph.graph import JobGraph
-from milepost.spec.job.spec import RowWiseSpec
+from milepost.spec.job.spec import JobSpec, RowWiseSpec
 from milepost.spec.load.load import from_text
 from milepost.state.runs.evolution import SchemaChange, compare_schemas
 
@@ -183,7 +184,7 @@ def check_compatible(
             f"job {context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: "
             f"{'; '.join(mismatches(refused))}. "
             "Nothing was written.",
-            hint=advice(context.spec.name, refused, rebuild=rebuild),
+            hint=advice(context.spec, refused, rebuild=rebuild),
             preflight=report,
             reason=CheckpointFailureReason.SPEC_REFUSED.value,
         )
@@ -194,7 +195,7 @@ def mismatches(report: list[dict[str, str]]) -> list[str]:
     return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in report if row["outcome"] == REFUSED]
 
 
-def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> str:
+def advice(spec: JobSpec, refused: list[dict[str, str]], *, rebuild: bool = True) -> str:
     """Return what to do about the refused rows of a report: only what helps with one of them."""
     kinds = {row["kind"] for row in refused if row["verdict"] != NON_RESTORED}
     movable = [row["name"] for row in refused if row["verdict"] == OTHER_TABLE_OR_MIGRATION]
@@ -208,11 +209,11 @@ def advice(job: str, refused: list[dict[str, str]], *, rebuild: bool = True) -> 
             "--allow-non-restored-state"
         )
     if rebuild and (kinds & {"operator", "job"} or any(row["verdict"] == NEW_TABLE_OR_BACKFILL for row in refused)):
-        ways.append(f"make all state anew from what was read: milepost backfill {job} --from-checkpoint 0")
+        ways.append(f"make all state anew from what was read: milepost backfill {spec.name} --from-checkpoint 0")
     if "source" in kinds:
         ways.append("give the changed source a new name: what it has read is not known under another path")
     if movable:
-        ways.append(f"let its table go there: milepost migrate-table {job} {movable[0]} --to FORMAT --path PATH")
+        ways.append(f"let its table go there: {migration_command(spec, movable[0])}")
     if "sink" in kinds:
         ways.append("give the changed sink a new name and path, to begin a new table")
     if any(row["verdict"] == NON_RESTORED for row in refused) and "operator" not in kinds:

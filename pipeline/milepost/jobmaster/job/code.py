@@ -8,7 +8,6 @@ the code of its plan to its end.
 from __future__ import annotations
 
 import contextlib
-import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,13 +15,11 @@ from dataclasses import dataclass
 from milepost.dataflow.operators.functions.declared import declare
 from milepost.dataflow.operators.functions.process import ProcessFunction
 from milepost.dataflow.operators.functions.user_code import UserCodeFailed, UserFunction, read_function
-from milepost.dataflow.sinks.records.table_address import TableAddress, may_go
 from milepost.epoch.code_hash import code_by_name, code_hash_of
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import InvalidRequest, SubtaskDeclined
-from milepost.protocol.records.locations import SCHEME
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import ProcessOperator
@@ -132,50 +129,3 @@ def check_recorded_spec(context: JobContext, pending: PendingCheckpoint) -> None
             hint="run a new epoch: it takes the spec as it is then",
             reason=CheckpointFailureReason.CODE_MISMATCH.value,
         )
-
-
-def check_locations(context: JobContext, base: CheckpointMetadata | None) -> None:
-    """Refuse a sink whose table is looked for elsewhere than this lineage left it: its commits could never follow.
-
-    The spec's text may be the same: `${env:…}` in a path, or a spec folder that moved. Raises InvalidRequest.
-    """
-    for sink in context.spec.sinks:
-        left = base.tables.get(sink.name) if base is not None else None
-        said = context.sink_address(sink.name)
-        if left is None or (left.address.format, left.location) == (said.format, context.sink_location(sink.name)):
-            continue
-        if said == left.address:
-            raise InvalidRequest(
-                f"sink {sink.name}: its table was left elsewhere at checkpoint {left.checkpoint_id}; "
-                f"{sink.place} now leads to another place. Nothing was run or published.",
-                hint="set path, environment or endpoint back, or give the sink a new name to begin a new table",
-                sink=sink.name,
-                reason=CheckpointFailureReason.SPEC_REFUSED.value,
-            )
-        raise InvalidRequest(
-            f"sink {sink.name}: the spec says {said}; its table was left elsewhere at checkpoint "
-            f"{left.checkpoint_id}: {left.address}. Nothing was run or published.",
-            hint=f"write in the spec, in sink {sink.name}: {'; '.join(left.address.spec_lines())}"
-            + (from_here(context, left.address.path) if left.address.format == said.format else "")
-            + _elsewhere(context.spec.name, sink.name, left.address, said),
-            sink=sink.name,
-            reason=CheckpointFailureReason.SPEC_REFUSED.value,
-        )
-
-
-def from_here(context: JobContext, path: str | None) -> str:
-    """Say which place a recorded path is for this spec: where the spec itself was moved, that is another one.
-
-    A relative path alone depends on where the spec lies; one with `${env:…}` may hold a secret.
-    """
-    if path is None or "${" in path or path.startswith("/") or SCHEME.fullmatch(path):
-        return ""
-    return f" (for a spec in this folder {path} is {context.job.url(path)}; one that was moved goes back to its folder)"
-
-
-def _elsewhere(job: str, sink: str, left: TableAddress, said: TableAddress) -> str:
-    """Say how a table gets to where the spec says, for one that can be migrated."""
-    if said.path is None or not may_go(left.format, said.format):
-        return ""
-    there = f"--to {said.format} --path {shlex.quote(said.path)}" + " …" * (said.catalog is not None)
-    return f". What takes the table there: milepost migrate-table {job} {sink} {there}"

@@ -25,7 +25,7 @@ from milepost.epoch.spark_answers import recorded_by, signed
 from milepost.epoch.timing.step_clock import PlanTimes, StepClock
 from milepost.jobmaster.compatibility.filled_sinks import operators_that_begin
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
-from milepost.jobmaster.job.code import check_locations
+from milepost.jobmaster.compatibility.table_locations import check_locations
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import leave_times, leaving_times, task_times
 from milepost.jobmaster.leadership.heartbeat import Heartbeat

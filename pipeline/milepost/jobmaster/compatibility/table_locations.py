@@ -1,0 +1,67 @@
+"""A sink's table is where the checkpoint to continue left it, or the epoch is refused, and told how it gets there."""
+
+from __future__ import annotations
+
+import shlex
+
+from milepost.dataflow.sinks.records.table_address import address_of, may_go
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.locations import SCHEME
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.spec.job.spec import JobSpec
+
+
+def check_locations(context: JobContext, base: CheckpointMetadata | None) -> None:
+    """Refuse a sink whose table is looked for elsewhere than this lineage left it: its commits could never follow.
+
+    The spec's text may be the same: `${env:…}` in a path, or a spec folder that moved. Raises InvalidRequest.
+    """
+    for sink in context.spec.sinks:
+        left = base.tables.get(sink.name) if base is not None else None
+        said = context.sink_address(sink.name)
+        if left is None or (left.address.format, left.location) == (said.format, context.sink_location(sink.name)):
+            continue
+        if said == left.address:
+            raise InvalidRequest(
+                f"sink {sink.name}: its table was left elsewhere at checkpoint {left.checkpoint_id}; "
+                f"{sink.place} now leads to another place. Nothing was run or published.",
+                hint="set path, environment or endpoint back, or give the sink a new name to begin a new table",
+                sink=sink.name,
+                reason=CheckpointFailureReason.SPEC_REFUSED.value,
+            )
+        raise InvalidRequest(
+            f"sink {sink.name}: the spec says {said}; its table was left elsewhere at checkpoint "
+            f"{left.checkpoint_id}: {left.address}. Nothing was run or published.",
+            hint=f"write in the spec, in sink {sink.name}: {'; '.join(left.address.spec_lines())}"
+            + (from_here(context, left.address.path) if left.address.format == said.format else "")
+            + _elsewhere(context.spec, sink.name, left.address.format),
+            sink=sink.name,
+            reason=CheckpointFailureReason.SPEC_REFUSED.value,
+        )
+
+
+def from_here(context: JobContext, path: str | None) -> str:
+    """Say which place a recorded path is for this spec: where the spec itself was moved, that is another one.
+
+    A relative path alone depends on where the spec lies; one with `${env:…}` may hold a secret.
+    """
+    if path is None or "${" in path or path.startswith("/") or SCHEME.fullmatch(path):
+        return ""
+    return f" (for a spec in this folder {path} is {context.job.url(path)}; one that was moved goes back to its folder)"
+
+
+def migration_command(spec: JobSpec, sink: str) -> str:
+    """Return the command that takes a table of files to where the spec says; `…` stands for what its catalog needs."""
+    said = address_of(spec.sink(sink))
+    assert said.path is not None
+    there = f"--to {said.format} --path {shlex.quote(said.path)}" + " …" * (said.catalog is not None)
+    return f"milepost migrate-table {spec.name} {sink} {there}"
+
+
+def _elsewhere(spec: JobSpec, sink: str, left: str) -> str:
+    """Say how a table of format `left` gets to where the spec says, if it can be migrated."""
+    if not may_go(left, spec.sink(sink).format):
+        return ""
+    return f". What takes the table there: {migration_command(spec, sink)}"
