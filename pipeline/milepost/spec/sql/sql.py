@@ -18,7 +18,7 @@ from milepost.spec.sql.row_wise import (
     REFUSED_FUNCTIONS,
     function_problem,
 )
-from milepost.spec.sql.sql_parse import SqlProblem, column_of, is_variable, line_of, parse_select, problem_at, span
+from milepost.spec.sql.sql_parse import SqlProblem, is_variable, parse_select, problem_at, problem_from, span
 from milepost.spec.values.names import check_column_name, did_you_mean
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class _Reader:
             if name in NOT_WITHOUT_ARGUMENTS and following == ["L_PAREN", "R_PAREN"]:
                 why = MOMENT_OR_MACHINE.format(f"{name}()")
             if why:
-                raise SqlProblem(why, line_of(self._sql, token.start), column_of(self._sql, token.start))
+                raise problem_from(self._sql, token.start, why)
 
     def _call_problem(self, name: str, kind: str, before: str) -> str | None:
         """Return why what stands before a parenthesis may not stand there, or None."""
@@ -278,7 +278,7 @@ class _Reader:
                 continue
             if kinds[index + 1] != "STRING" and not any(start <= token.start <= end for start, end, _ in edits):
                 message = f"the column {token.text} cannot be told from a type; write ({token.text})"
-                raise SqlProblem(message, line_of(self._sql, token.start), column_of(self._sql, token.start))
+                raise problem_from(self._sql, token.start, message)
 
     def _item(self, expression: exp.Expression, first: int, last: int) -> list[tuple[str, str, str | None]]:
         """Return (name, text, input column or None) of one SELECT item; a star gives several."""

@@ -46,11 +46,8 @@ def parse_select(sql: str) -> ParsedSelect:
         tokens = list(sqlglot.tokenize(sql, dialect="spark"))
         for token in tokens:
             if token.token_type.name == "PIPE_GT":
-                raise SqlProblem(
-                    "the pipe `|>` is not available in this version; write SELECT … FROM … WHERE …",
-                    line_of(sql, token.start),
-                    column_of(sql, token.start),
-                )
+                message = "the pipe `|>` is not available in this version; write SELECT … FROM … WHERE …"
+                raise problem_from(sql, token.start, message)
         _refuse_unknown_start(sql, tokens)
         if (problem := type_problem(tokens)) is not None:
             token, message = problem
@@ -88,8 +85,8 @@ def _refuse_unknown_start(sql: str, tokens: list[Any]) -> None:
     """Refuse a text that begins with a word that is none of the language: a parser would complain of another one."""
     first = tokens[0] if tokens else None
     if first is not None and first.token_type.name == "VAR":
-        line, column = line_of(sql, first.start), column_of(sql, first.start)
-        raise SqlProblem(f"unknown word {first.text!r}: expected SELECT … FROM … WHERE …", line, column)
+        message = f"unknown word {first.text!r}: expected SELECT … FROM … WHERE …"
+        raise problem_from(sql, first.start, message)
 
 
 def is_variable(node: exp.Expression) -> bool:
@@ -132,15 +129,5 @@ def problem_at(sql: str, identifier: exp.Expression, message: str) -> SqlProblem
 
 
 def problem_from(sql: str, offset: int, message: str) -> SqlProblem:
-    """Return a problem of what begins at an offset, with its place."""
-    return SqlProblem(message, line_of(sql, offset), column_of(sql, offset))
-
-
-def line_of(sql: str, offset: int) -> int:
-    """Return the 1-based line of an offset."""
-    return sql.count("\n", 0, offset) + 1
-
-
-def column_of(sql: str, offset: int) -> int:
-    """Return the 1-based column of an offset in its line."""
-    return offset - (sql.rfind("\n", 0, offset) + 1) + 1
+    """Return a problem of what begins at an offset, with its place: line and column, from 1."""
+    return SqlProblem(message, sql.count("\n", 0, offset) + 1, offset - sql.rfind("\n", 0, offset))

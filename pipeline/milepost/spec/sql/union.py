@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from milepost.spec.sql.sql_parse import SqlProblem, column_of, line_of, parse_select
+from milepost.spec.sql.sql_parse import SqlProblem, parse_select, problem_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def _selects(sql: str) -> Iterator[str]:
         elif "L_PAREN" in (kinds[0], *kinds[index + 2 : index + 3]):
             problem = "parentheses around a SELECT are not available in this version; leave them out"
         if problem is not None:
-            raise SqlProblem(problem, line_of(sql, token.start), column_of(sql, token.start))
+            raise problem_from(sql, token.start, problem)
         yield _at_its_place(sql, start, token.start)
         start = tokens[index + 1].end + 1
     yield sql if not start else _at_its_place(sql, start, len(sql))
