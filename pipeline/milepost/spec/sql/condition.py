@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from milepost.spec.sql.mistakes import check_mistakes
-from milepost.spec.sql.moments import check_moments
+from milepost.spec.sql.meaning import check_meaning
 from milepost.spec.sql.sql import check_row_wise, quote, sql_plan
 from milepost.spec.sql.sql_parse import SqlProblem, parse_select
-from milepost.spec.sql.struct_fields import check_fields
 from milepost.spec.values.types import ColumnType
 
 _EXPECTED = "expected one condition over the columns of a row, as it stands behind WHERE"
@@ -38,9 +36,7 @@ def check_condition(condition: str, input_name: str, columns: Mapping[str, Colum
     with _Placed(condition):
         if columns is None:
             check_row_wise(select, input_name)
-        check_mistakes(select, columns or {})
-        check_fields(select, input_name, columns or {})
-        check_moments(select, input_name, columns or {})
+        check_meaning(select, input_name, columns or {})
 
 
 def _one(condition: str, input_name: str) -> str:

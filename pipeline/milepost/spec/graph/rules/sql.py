@@ -17,12 +17,10 @@ from milepost.spec.graph.rules.node import (
     nanosecond_problems,
 )
 from milepost.spec.job.spec import SqlOperator
-from milepost.spec.sql.mistakes import check_mistakes
-from milepost.spec.sql.moments import check_moments
+from milepost.spec.sql.meaning import check_meaning
 from milepost.spec.sql.plan import SqlPlan
 from milepost.spec.sql.sql import check_row_wise, sql_plan
 from milepost.spec.sql.sql_parse import SqlProblem, parse_select
-from milepost.spec.sql.struct_fields import check_fields
 from milepost.spec.sql.union import branches
 from milepost.spec.values.problems import Path, Problem
 
@@ -48,14 +46,11 @@ def _selected(sql: str, name: str, rows: OutputRows) -> OutputRows:
     """Return the rows of one SELECT. Raises SqlProblem."""
     if not rows.known:
         check_row_wise(sql, name)
-        check_mistakes(sql, {})
-        check_moments(sql, name, {})
+        check_meaning(sql, name, {})
         drops = parse_select(sql).tree.args.get("where") is not None
         return replace(rows, deletes=rows.kind != APPEND and (rows.deletes or drops))
     plan = sql_plan(sql, name, list(rows.columns))
-    check_mistakes(sql, rows.columns)
-    check_fields(sql, name, rows.columns)
-    check_moments(sql, name, rows.columns)
+    check_meaning(sql, name, rows.columns)
     columns: Columns = {}
     for column, _ in plan.columns:
         origin = plan.passthrough.get(column)
