@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from milepost.cli.terminal.output import Output
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
-from milepost.spec.values.times.any_year import iso_text
+from milepost.spec.values.times.any_year import scalar_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,9 +64,13 @@ def _value(item: pa.Scalar) -> Any:
             return {name: _value(inner) for name, inner in item.items()}
         if isinstance(item, pa.ListScalar):
             return [_value(inner) for inner in item.values]
-        unit = item.type.unit if pa.types.is_timestamp(item.type) else "D"
-        zone = "Z" if pa.types.is_timestamp(item.type) and item.type.tz else ""
-        return f"{iso_text(item.value, unit)}{zone}"
+        return scalar_text(item) + _zone(item)
+
+
+def _zone(time: pa.Scalar) -> str:
+    import pyarrow as pa
+
+    return "Z" if pa.types.is_timestamp(time.type) and time.type.tz else ""
 
 
 def _plain(value: Any) -> Any:
@@ -211,13 +215,7 @@ def _is_far(column: pa.ChunkedArray) -> bool:
 
 def _time(item: pa.Scalar) -> str | None:
     """Return a time as Arrow's CSV has those of nearer years."""
-    import pyarrow as pa
-
-    if not item.is_valid:
-        return None
-    if not pa.types.is_timestamp(item.type):
-        return iso_text(item.value, "D")
-    return iso_text(item.value, item.type.unit).replace("T", " ") + ("Z" if item.type.tz else "")
+    return scalar_text(item).replace("T", " ") + _zone(item) if item.is_valid else None
 
 
 def _print_table(rows: Rows) -> None:

@@ -116,7 +116,7 @@ class OpenTable(Protocol):
         """
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
-        """Say how the table's rows differ from those of its files, or None; for a format whose log may say so, or none.
+        """Say how the table's rows differ from those of its files; None: they do not, as far as the format can tell.
 
         Raises: StateCorrupt: a file is gone.
         """

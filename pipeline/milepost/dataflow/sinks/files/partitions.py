@@ -18,7 +18,7 @@ from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.records.committables import PartitionValues, StagedFile
 from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.values.times.any_year import iso_text
+from milepost.spec.values.times.any_year import scalar_text
 
 MOST_VALUES = 1000
 """Of one epoch and subtask: each is a file at least."""
@@ -113,9 +113,8 @@ class PartitionFiles:
         try:
             return partition_text(value.as_py())
         except (OverflowError, ValueError):
-            unit = value.type.unit if pa.types.is_timestamp(value.type) else "D"
             raise InvalidRequest(
-                f"sink {self._sink}: a row has {iso_text(value.value, unit)} in {name!r}, a column of `partition_by`, "
+                f"sink {self._sink}: a row has {scalar_text(value)} in {name!r}, a column of `partition_by`, "
                 "and a partition is of a time of the years 1 to 9999. Nothing was published.",
                 hint="leave such rows out in a sql operator, let it give null, or partition by a column without them",
                 sink=self._sink,

@@ -345,12 +345,12 @@ class TableMover:
         return ours, False
 
     def _waits(self, why: str, *, is_mixed: bool = False) -> InvalidRequest:
-        realign = f"milepost realign {self._job} {self._sink}"
+        hint = f"put it back; or let the job's state count: milepost realign {self._job} {self._sink}"
         if is_mixed:
-            hint = "put the table back to its version before that, as its own history can (RESTORE, or a rollback to a "
-            hint += "snapshot); or give the sink a new name and path, to begin a new table"
-        else:
-            hint = f"put it back; or let the job's state count: {realign}"
+            hint = (
+                "put the table back to its version before that, as its own history can (RESTORE, or a rollback to a "
+                "snapshot); or give the sink a new name and path, to begin a new table"
+            )
         return InvalidRequest(
             f"sink {self._sink}: its table at {self._store.config.url} is not as this job left it: {why}. "
             "Nothing was moved.",

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def scalar_text(time: pa.Scalar) -> str:
+    """Return a timestamp of Arrow, without its zone, or a date."""
+    import pyarrow as pa
+
+    return iso_text(time.value, time.type.unit if pa.types.is_timestamp(time.type) else "D")
+
 
 def iso_text(value: int, unit: str) -> str:
     """Return a time, without its zone.
