@@ -24,15 +24,19 @@ from milepost.protocol.manifest.transaction.requests import (
     DisposeSavepointRequest,
     FastForwardRequest,
     FinishRequest,
+    FoldGarbageRequest,
+    FoldPlan,
     ForgetCollectedRequest,
     ForkRequest,
     FreezeRequest,
     GarbageDeletedRequest,
+    ListGarbageRequest,
     ListProgress,
     PinRequest,
     RealignSinkRequest,
     RebindRequest,
     ReconcileSinkRequest,
+    RecordCompactionRequest,
     RecordSavepointRequest,
     ResumeRequest,
     RollbackRequest,
@@ -42,9 +46,6 @@ from milepost.protocol.manifest.transaction.requests import (
     TriggerRequest,
     UnpinRequest,
 )
-from milepost.protocol.manifest.upkeep.collection import ListGarbageRequest
-from milepost.protocol.manifest.upkeep.compaction import RecordCompactionRequest
-from milepost.protocol.manifest.upkeep.garbage import FoldGarbageRequest, FoldPlan
 from milepost.protocol.records.checkpoints import Holder, ObjectHandle, PendingCheckpoint, Run, SubtaskKey
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId, TimelineId

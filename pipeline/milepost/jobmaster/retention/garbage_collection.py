@@ -21,11 +21,8 @@ from milepost.jobmaster.retention.log_compaction import compact_all
 from milepost.jobmaster.retention.reachability import JobReach, TableReach, walk_job
 from milepost.jobmaster.retention.subsumption import MAX_FAILED_DROPS, delete_entries, delete_listed
 from milepost.jobmaster.retention.table_pruning import PrunePlan, TablePruning, carry_out, plan_pruning
-from milepost.protocol.manifest.transaction.requests import ForgetCollectedRequest, ListProgress
-from milepost.protocol.manifest.upkeep.collection import (
-    MAX_LISTED,
-    ListGarbageRequest,
-)
+from milepost.protocol.manifest.transaction.requests import ForgetCollectedRequest, ListGarbageRequest, ListProgress
+from milepost.protocol.manifest.upkeep.collection import MAX_LISTED
 from milepost.protocol.manifest.upkeep.compaction import horizon
 from milepost.protocol.manifest.upkeep.garbage import listable
 from milepost.protocol.records.errors import CommitConflict, StateCorrupt

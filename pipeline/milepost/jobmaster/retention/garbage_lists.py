@@ -8,7 +8,8 @@ from functools import partial
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.codec.garbage_lists import decode_list, encode_list
-from milepost.protocol.manifest.upkeep.garbage import MAX_KEPT_ENTRIES, FoldGarbageRequest, listable, plan_fold
+from milepost.protocol.manifest.transaction.requests import FoldGarbageRequest
+from milepost.protocol.manifest.upkeep.garbage import MAX_KEPT_ENTRIES, listable, plan_fold
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, NotFound, StateCorrupt
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import garbage_list_key

@@ -7,7 +7,8 @@ meets tombstones where the state does not know of them yet, and goes on.
 from __future__ import annotations
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.manifest.upkeep.compaction import RecordCompactionRequest, compactable, horizon
+from milepost.protocol.manifest.transaction.requests import RecordCompactionRequest
+from milepost.protocol.manifest.upkeep.compaction import compactable, horizon
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
 

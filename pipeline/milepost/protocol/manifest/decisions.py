@@ -38,10 +38,10 @@ Request = (
     | requests.RealignSinkRequest
     | requests.RecordSavepointRequest
     | requests.DisposeSavepointRequest
-    | collection.ListGarbageRequest
+    | requests.ListGarbageRequest
     | requests.ForgetCollectedRequest
-    | compaction.RecordCompactionRequest
-    | garbage.FoldGarbageRequest
+    | requests.RecordCompactionRequest
+    | requests.FoldGarbageRequest
 )
 """All that can be asked of the manifest."""
 
@@ -71,10 +71,10 @@ _DECISIONS: dict[type, Callable[[Any, Any, int], Answer]] = {
     requests.RealignSinkRequest: timelines.realign_sink,
     requests.RecordSavepointRequest: savepoints.record_savepoint,
     requests.DisposeSavepointRequest: savepoints.dispose_savepoint,
-    collection.ListGarbageRequest: collection.list_garbage,
+    requests.ListGarbageRequest: collection.list_garbage,
     requests.ForgetCollectedRequest: collection.forget_collected,
-    compaction.RecordCompactionRequest: compaction.record_compaction,
-    garbage.FoldGarbageRequest: garbage.fold_garbage,
+    requests.RecordCompactionRequest: compaction.record_compaction,
+    requests.FoldGarbageRequest: garbage.fold_garbage,
 }
 
 

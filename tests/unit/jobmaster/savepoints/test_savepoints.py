@@ -17,8 +17,7 @@ from milepost.jobmaster.savepoints.reader import read_savepoint
 from milepost.jobmaster.savepoints.savepoints import Savepoints
 from milepost.protocol.manifest.decisions import Request
 from milepost.protocol.manifest.transaction.events import CheckpointPinned, SavepointCreated, SavepointDisposed
-from milepost.protocol.manifest.transaction.requests import RecordSavepointRequest, UnpinRequest
-from milepost.protocol.manifest.upkeep.collection import ListGarbageRequest
+from milepost.protocol.manifest.transaction.requests import ListGarbageRequest, RecordSavepointRequest, UnpinRequest
 from milepost.protocol.records.errors import (
     CheckpointError,
     CommitConflict,

@@ -1,4 +1,7 @@
-"""Requests are what a session may ask of the coordinator: one frozen record per transition."""
+"""Requests are what a session may ask of the coordinator: one frozen record per transition.
+
+Size: all that can be asked, in one place.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from dataclasses import dataclass, field
 
 from milepost.protocol.records.checkpoints import Holder, ObjectHandle, Run, SubtaskKey
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, FencingToken, SessionId, TimelineId
+from milepost.protocol.records.manifest_state import Garbage, GarbageList
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.retention import RetentionPolicy
 
@@ -178,6 +182,22 @@ class GarbageDeletedRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ListGarbageRequest:
+    """List what a complete walk of every root did not reach.
+
+    Attributes:
+        walked_version: of the manifest value that the walk was made of.
+        garbage: keys and directories, what `retention.unreferenced` answered.
+        listed: digest of the stored list of just these; None: they are few enough for the state.
+    """
+
+    session_id: SessionId
+    walked_version: int
+    garbage: tuple[str, ...]
+    listed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetCollectedRequest:
     """State that garbage of `retention.collectable` and `collectable_lists` is deleted, so that it is forgotten."""
 
@@ -185,6 +205,40 @@ class ForgetCollectedRequest:
     prefixes: tuple[str, ...]
     grace_ms: int
     lists: tuple[ListProgress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FoldPlan:
+    """What is to be folded into one list.
+
+    Attributes:
+        garbage: entries of the state. lists: whole lists, in order.
+    """
+
+    garbage: tuple[Garbage, ...]
+    lists: tuple[GarbageList, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FoldGarbageRequest:
+    """Name a list that was written from a plan, in the place of what it was made of.
+
+    Attributes:
+        keys: of the list, in order. listed: its digest.
+    """
+
+    session_id: SessionId
+    plan: FoldPlan
+    keys: tuple[str, ...]
+    listed: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCompactionRequest:
+    """State that all entries up to this version are tombstones."""
+
+    session_id: SessionId
+    through: int
 
 
 @dataclass(frozen=True, slots=True)

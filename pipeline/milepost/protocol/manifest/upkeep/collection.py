@@ -8,37 +8,18 @@ it was listed for longer than any session that could have looked at it may live.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance
 from milepost.protocol.manifest.transaction.events import GarbageListed
 from milepost.protocol.manifest.transaction.preconditions import check_garbage
-from milepost.protocol.manifest.transaction.requests import ForgetCollectedRequest
+from milepost.protocol.manifest.transaction.requests import ForgetCollectedRequest, ListGarbageRequest
 from milepost.protocol.manifest.upkeep.garbage import forget_deleted, listing
 from milepost.protocol.manifest.upkeep.pins import without_overdue
 from milepost.protocol.records.errors import CommitConflict, ProtocolViolation
-from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.retention import collectable, collectable_lists
 
 MAX_LISTED = 1_000
 """At most so many entries are listed at once: the manifest value stays small, and the next collection goes on."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListGarbageRequest:
-    """List what a complete walk of every root did not reach.
-
-    Attributes:
-        walked_version: of the manifest value that the walk was made of.
-        garbage: keys and directories, what `retention.unreferenced` answered.
-        listed: digest of the stored list of just these; None: they are few enough for the state.
-    """
-
-    session_id: SessionId
-    walked_version: int
-    garbage: tuple[str, ...]
-    listed: str | None = None
 
 
 def list_garbage(state: ManifestState, request: ListGarbageRequest, now_ms: int) -> Answer:

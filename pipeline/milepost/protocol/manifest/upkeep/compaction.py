@@ -10,22 +10,12 @@ on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance
 from milepost.protocol.manifest.transaction.events import LogCompacted
+from milepost.protocol.manifest.transaction.requests import RecordCompactionRequest
 from milepost.protocol.records.errors import ProtocolViolation
-from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import CleanUp, ManifestState
 from milepost.protocol.retention.lineage import open_forks
-
-
-@dataclass(frozen=True, slots=True)
-class RecordCompactionRequest:
-    """State that all entries up to this version are tombstones."""
-
-    session_id: SessionId
-    through: int
 
 
 def horizon(state: ManifestState) -> int:

@@ -17,12 +17,14 @@ from dataclasses import dataclass, replace
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance, with_garbage
 from milepost.protocol.manifest.transaction.events import GarbageDeleted, GarbageFolded
 from milepost.protocol.manifest.transaction.requests import (
+    FoldGarbageRequest,
+    FoldPlan,
     ForgetCollectedRequest,
     GarbageDeletedRequest,
     ListProgress,
 )
 from milepost.protocol.records.errors import CommitConflict, ProtocolViolation
-from milepost.protocol.records.ids import CheckpointId, SessionId
+from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import checkpoint_of_key, key_fault
 from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState
 
@@ -37,32 +39,6 @@ MAX_FOLDED_KEYS = 8_192
 
 STRETCHES = 4
 """The grace period is so many stretches of time; lists of one stretch are folded, so a key waits a quarter longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoldPlan:
-    """What is to be folded into one list.
-
-    Attributes:
-        garbage: entries of the state. lists: whole lists, in order.
-    """
-
-    garbage: tuple[Garbage, ...]
-    lists: tuple[GarbageList, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FoldGarbageRequest:
-    """Name a list that was written from a plan, in the place of what it was made of.
-
-    Attributes:
-        keys: of the list, in order. listed: its digest.
-    """
-
-    session_id: SessionId
-    plan: FoldPlan
-    keys: tuple[str, ...]
-    listed: str
 
 
 def newest_of(keys: Iterable[str]) -> CheckpointId | None:

@@ -11,14 +11,12 @@ from hypothesis import strategies as st
 from milepost.protocol.codec.garbage_lists import decode_list, encode_list
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import GarbageDeleted, GarbageFolded, GarbageListed
-from milepost.protocol.manifest.transaction.requests import ListProgress
+from milepost.protocol.manifest.transaction.requests import FoldGarbageRequest, FoldPlan, ListProgress
 from milepost.protocol.manifest.upkeep.garbage import (
     MAX_FOLDED_KEYS,
     MAX_KEPT_ENTRIES,
     MAX_LISTS,
     STRETCHES,
-    FoldGarbageRequest,
-    FoldPlan,
     newest_of,
     plan_fold,
 )
