@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from milepost.dataflow.sources.contract import SourceObject
-from milepost.spec.job.spec import JobSpec, WindowOperator
-from tests.harness.law.oracle import Watermarks, hold_same
+from milepost.spec.job.spec import JobSpec
+from tests.harness.law.oracle import Watermarks, has_late_rows, hold_same
 from tests.harness.law.plane import Checkpoint, EpochOptions, Plane
 
 Objects = Mapping[str, tuple[SourceObject, ...]]
@@ -48,7 +48,10 @@ def hold_uncut(plane: Plane, cut: Checkpoint, asked: Mapping[int, Asked]) -> Ite
     if not watermarks.came_back_behind(whole.lineage):
         hold_same(plane.spec, plane.graph, plane.captured, plane.schemas, (cut.lineage, whole.lineage))
         yield "uncut"
-    if cut.number in plane.ended and not _may_have_late_rows(plane, cut):
+    ended = frozenset(plane.ended)
+    if cut.number in ended and not has_late_rows(
+        plane.spec, plane.graph, plane.captured, plane.schemas, cut.lineage, ended
+    ):
         at_once = plane.epoch(Checkpoint(), _together(epochs), EpochOptions(last=True))
         hold_same(plane.spec, plane.graph, plane.captured, plane.schemas, (cut.lineage, at_once.lineage))
         yield "in one epoch"
@@ -56,15 +59,6 @@ def hold_uncut(plane: Plane, cut: Checkpoint, asked: Mapping[int, Asked]) -> Ite
 
 def _goes_one_way(spec: JobSpec) -> bool:
     return all(one.kind in _ONE_WAY and getattr(one, "tombstone_ttl", None) is None for one in spec.operators)
-
-
-def _may_have_late_rows(plane: Plane, head: Checkpoint) -> bool:
-    """Return whether rows may have come late; of a sliding window they are for some of its windows without a sign."""
-    if any(isinstance(one, WindowOperator) and one.window.sliding is not None for one in plane.spec.operators):
-        return True
-    pieces = plane.captured.pieces
-    late = [node for node in pieces if ".late" in node]
-    return any(epoch in head.lineage for node in late for epoch, *_ in pieces[node])
 
 
 def _together(epochs: Sequence[Asked]) -> Objects:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from functools import cache, reduce
 from itertools import chain
 
@@ -29,6 +30,7 @@ from tests.harness.law.batch import (
 from tests.harness.law.captured import EPOCH, ORDER, STAMP, Begin, Captured
 from tests.harness.law.kinds.lookups import LookupLaw
 from tests.harness.law.kinds.sql_law import SqlLaw
+from tests.harness.law.kinds.window_law import SlidingLaw
 from tests.harness.law.laws import law_of
 
 _SHOWN = 5
@@ -64,39 +66,37 @@ def check(
         ended: epochs at whose end event time ended.
         since: first epoch of operators that began, without state, after others.
     """
-    db, since = _database(), since or {}
+    since = since or {}
     watermarks = Watermarks(spec, graph, captured, ended)
     for lineage in {one[: place + 1] for one in checkpoints.values() for place in range(len(one))}:
         for beyond in watermarks.beyond(lineage):
             raise Broken(beyond)
     checkpoints = {at: lineage for at, lineage in checkpoints.items() if watermarks.is_even(lineage)}
     uids = [node.uid for node in graph.stateful]
-    made = {node: _table(captured, node, schema) for node, schema in schemas.items()}
-    made["lineage"] = _lineage(checkpoints, 0)
-    epochs = {epoch: lineage[:place] for lineage in checkpoints.values() for place, epoch in enumerate(lineage)}
-    began = ((uid, epoch, watermarks.at_begin(uid, before, epoch)) for uid in uids for epoch, before in epochs.items())
-    made["began"] = _marks(began, ("node", EPOCH, "stamp_us"))
     marks = ((uid, at, watermarks.of_node(uid, lineage)) for uid in uids for at, lineage in checkpoints.items())
-    made["mark"] = _marks(marks, ("node", "upto", "watermark_us"))
-    for name, table in made.items():
-        db.register(name, table)
-    try:
+    every = {
+        **_tables(captured, schemas, checkpoints),
+        "began": _began(graph, watermarks, checkpoints),
+        "mark": _marks(marks, ("node", "upto", "watermark_us")),
+    }
+    with _registered(every) as db:
         for node in graph.stateful:
             operator = spec.operator(node.uid)
             assert not isinstance(operator, RowWiseSpec)
             law, edges = law_of(operator), edge_names(node.inputs)
-            read = [graph.nodes[name].read for name in node.inputs]
-            places = [Place(graph, node.uid, _types(schemas[name]), at) for at, name in enumerate(read)]
+            places = _places(graph, node, schemas)
             claims = [law.claims(places[0])]
             if node.retracts:
                 claims.append(retraction_claims(places[0]))
             for place in places:
                 late = late_output(node.uid, edges, place.position)
-                claims.append(late_claims(law, place, late, schemas.get(late, schemas[read[place.position]]).names))
+                claims.append(
+                    late_claims(law, place, late, schemas.get(late, schemas[graph.nodes[place.input].read]).names)
+                )
             db.register("lineage", _lineage(checkpoints, since.get(node.uid, 0)))
             for claim in chain.from_iterable(claims):
                 _hold(db, node, claim)
-            db.register("lineage", made["lineage"])
+            db.register("lineage", every["lineage"])
         for sql in (one for one in spec.operators if isinstance(one, SqlOperator)):
             if graph.nodes[sql.uid].output_kind != "append":
                 for claim in SqlLaw(spec, sql).claims(Place(graph, sql.uid, {})):
@@ -104,9 +104,6 @@ def check(
         for lookup in (one for one in spec.operators if isinstance(one, LookupOperator)):
             for claim in LookupLaw(lookup, schemas[lookup.uid].names).claims(Place(graph, lookup.uid, {})):
                 _hold(db, graph.nodes[lookup.uid], claim)
-    finally:
-        for name in made:
-            db.unregister(name)
 
 
 def hold_same(
@@ -120,11 +117,7 @@ def hold_same(
 
     Raises: Broken.
     """
-    db, made = _database(), {node: _table(captured, node, schema) for node, schema in schemas.items()}
-    made["lineage"] = _lineage(dict(enumerate(lineages)), 0)
-    for name, table in made.items():
-        db.register(name, table)
-    try:
+    with _registered(_tables(captured, schemas, dict(enumerate(lineages)))) as db:
         for operator in spec.operators:
             node, place = graph.nodes[operator.uid], Place(graph, operator.uid, {})
             if node.output_kind != "retract" or node.retracts:
@@ -133,9 +126,28 @@ def hold_same(
             for late in (name for name in schemas if name.startswith(f"{node.uid}.late")):
                 rows, says = place.at_each(f'SELECT * FROM "{late}"'), "two histories have the same late rows"
                 _hold(db, node, Claim(says, _at_both(rows, names(schemas[late].names))))
-    finally:
-        for name in made:
-            db.unregister(name)
+
+
+def has_late_rows(
+    spec: JobSpec,
+    graph: JobGraph,
+    captured: Captured,
+    schemas: Mapping[str, pa.Schema],
+    lineage: tuple[int, ...],
+    ended: frozenset[int],
+) -> bool:
+    """Return whether these epochs found a row late, for all of its windows or for some of them."""
+    late = [node for node in captured.pieces if ".late" in node]
+    if any(epoch in lineage for node in late for epoch, *_ in captured.pieces[node]):
+        return True
+    checkpoints = {0: lineage}
+    began = _began(graph, Watermarks(spec, graph, captured, ended), checkpoints)
+    laws = [(node, law_of(spec.operator(node.uid))) for node in graph.stateful]
+    sliding = [
+        (law, place) for node, law in laws if isinstance(law, SlidingLaw) for place in _places(graph, node, schemas)
+    ]
+    with _registered({**_tables(captured, schemas, checkpoints), "began": began}) as db:
+        return any(db.execute(place.at_each(law.late_for_some(place))).fetchall() for law, place in sliding)
 
 
 def _at_both(rows: str, columns: str) -> str:
@@ -265,6 +277,39 @@ def _types(schema: pa.Schema) -> dict[str, str]:
         field.name: "DECIMAL" if pa.types.is_decimal(field.type) else _NUMBERS.get(field.type, "") for field in schema
     }
     return {name: type_ for name, type_ in types.items() if name not in hidden}
+
+
+@contextmanager
+def _registered(tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnection]:
+    db = _database()
+    for name, table in tables.items():
+        db.register(name, table)
+    try:
+        yield db
+    finally:
+        for name in tables:
+            db.unregister(name)
+
+
+def _tables(
+    captured: Captured, schemas: Mapping[str, pa.Schema], checkpoints: Mapping[int, tuple[int, ...]]
+) -> dict[str, pa.Table]:
+    """Return the rows of each node, and which epochs led to each checkpoint."""
+    rows = {node: _table(captured, node, schema) for node, schema in schemas.items()}
+    return {**rows, "lineage": _lineage(checkpoints, 0)}
+
+
+def _began(graph: JobGraph, watermarks: Watermarks, checkpoints: Mapping[int, tuple[int, ...]]) -> pa.Table:
+    epochs = {epoch: lineage[:place] for lineage in checkpoints.values() for place, epoch in enumerate(lineage)}
+    uids = [node.uid for node in graph.stateful]
+    began = ((uid, epoch, watermarks.at_begin(uid, before, epoch)) for uid in uids for epoch, before in epochs.items())
+    return _marks(began, ("node", EPOCH, "stamp_us"))
+
+
+def _places(graph: JobGraph, node: Node, schemas: Mapping[str, pa.Schema]) -> list[Place]:
+    """Return an operator with state as each of its inputs has it."""
+    read = [graph.nodes[name].read for name in node.inputs]
+    return [Place(graph, node.uid, _types(schemas[name]), at) for at, name in enumerate(read)]
 
 
 def _table(captured: Captured, node: str, schema: pa.Schema) -> pa.Table:

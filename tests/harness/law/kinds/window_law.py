@@ -67,8 +67,15 @@ class SlidingLaw:
         return self.spec.window.sliding.panes
 
     def late(self, place: Place) -> str | None:
-        last = self._end_us(place, str(self._panes - 1))
-        return f"{last} + {microseconds(self.spec.allowed_lateness)} <= __stamp"
+        return self._done(place, str(self._panes - 1))
+
+    def late_for_some(self, place: Place) -> str:
+        """Return the rows that are late for one at least of their windows: for the one that ends first."""
+        return place.late(self._done(place, "0"))
+
+    def _done(self, place: Place, pane: str) -> str:
+        """Return when the window that ends with a pane is done, for a row."""
+        return f"{self._end_us(place, pane)} + {microseconds(self.spec.allowed_lateness)} <= __stamp"
 
     def batch(self, place: Place) -> str:
         panes = self._panes
