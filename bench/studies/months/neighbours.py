@@ -5,12 +5,16 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.rounds import Say
 from bench.studies.months.small_job import SmallJob, counted_openers
 from tests.harness.stores.counted_stores import Requests
+
+if TYPE_CHECKING:
+    from milepost.api import JobMaster
 
 JOBS = 50
 EPOCHS, OF_OTHERS = 96, 12
@@ -47,16 +51,17 @@ def _epochs(job: SmallJob, count: int) -> dict[str, dict[str, float]]:
 
 
 def _acts(job: SmallJob, requests: Requests) -> dict[str, dict[str, float]]:
+    """Measure what a person asks, each by a job master of its own, which remembers nothing, as a command's is."""
     from milepost.jobmaster.jobmaster import jobs_beside
 
-    acts: dict[str, Callable[[], object]] = {
-        "status": job.master.status,
-        "list": lambda: job.master.list_checkpoints(limit=51),
-        "fsck": job.master.fsck,
-        "gc": job.master.collect_garbage,
-        "jobs": lambda: jobs_beside(job.master.context.job),
+    acts: dict[str, Callable[[JobMaster], object]] = {
+        "status": lambda master: master.status(),
+        "list": lambda master: master.list_checkpoints(limit=51),
+        "fsck": lambda master: master.fsck(),
+        "gc": lambda master: master.collect_garbage(),
+        "jobs": lambda master: jobs_beside(master.context.job),
     }
-    return {name: _counted(act, requests) for name, act in acts.items()}
+    return {name: _counted(partial(act, job.new_master()), requests) for name, act in acts.items()}
 
 
 def _counted(act: Callable[[], object], requests: Requests) -> dict[str, float]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import duckdb
@@ -29,6 +29,9 @@ from milepost.storage.open import open_store
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.servers.postgres_server import Database, PostgresServer
 from tests.harness.stores.counted_stores import CountedStore, Requests
+
+if TYPE_CHECKING:
+    from milepost.api import JobMaster
 
 FORMATS = ("parquet", "delta", "iceberg", "postgres")
 LOOKED = 100
@@ -130,8 +133,6 @@ class SmallJob:
         database: Database | None = None,
         storage: Path | None = None,
     ) -> None:
-        from milepost.api import JobMaster, load_job
-
         self.landed = 0
         self._format, self._folder, self._requests, self._database = format_, folder, requests, database
         self._landing, self._archive = folder / "landing", folder / "archive"
@@ -140,9 +141,15 @@ class SmallJob:
         self._archive.mkdir()
         self._file = folder / f"{folder.name}.yaml"
         self._file.write_text(json.dumps(self._spec(), indent=1) + "\n", encoding="utf-8")
-        self.master = JobMaster(load_job(str(self._file)))
+        self.master = self.new_master()
         self._runner = SparklessRunner(opener=_counted(requests), node=str(folder / "node"))
         self._store = self._storage / folder.name
+
+    def new_master(self) -> JobMaster:
+        """Return a job master as a new process has it."""
+        from milepost.api import JobMaster, load_job
+
+        return JobMaster(load_job(str(self._file)))
 
     def run(self, count: int) -> dict[str, Any]:
         """Run so many epochs, each of a file of its own. Returns medians and means per epoch."""
