@@ -35,8 +35,9 @@ NO_REPLY = [
     boto.ReadTimeoutError(**URL),
     boto.ConnectionClosedError(**URL),
     boto.HTTPClientError(error="reset"),
-    boto.SSLError(**URL, error="EOF"),
+    boto.SSLError(**URL, error="[SSL: DECRYPTION_FAILED_OR_BAD_RECORD_MAC] decryption failed or bad record mac"),
 ]
+NO_TLS = boto.SSLError(**URL, error="[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate")
 NOT_SENT = [boto.EndpointConnectionError(**URL), boto.ConnectTimeoutError(**URL)]
 
 
@@ -65,9 +66,9 @@ NOT_SENT = [boto.EndpointConnectionError(**URL), boto.ConnectTimeoutError(**URL)
         (boto.NoCredentialsError(), EnvironmentUnusable),
         (boto.PartialCredentialsError(provider="env", cred_var="AWS_SECRET_ACCESS_KEY"), EnvironmentUnusable),
         (boto.ProfileNotFound(profile="p"), EnvironmentUnusable),
-        (boto.SSLError(**URL, error="certificate"), EnvironmentUnusable),
+        (NO_TLS, EnvironmentUnusable),
         (boto.ParamValidationError(report="Bucket"), InvalidRequest),
-        *[(error, StoreUnavailable) for error in (*NO_REPLY[:3], *NOT_SENT)],
+        *[(error, StoreUnavailable) for error in (*NO_REPLY, *NOT_SENT)],
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -88,6 +89,7 @@ def test_a_request_that_is_safe_to_repeat_fails_as_what_to_do_about_it(error, ex
         (reply(400, "RequestTimeout"), CommitOutcomeUnknown),
         (reply(404, "NoSuchKey"), CommitOutcomeUnknown),
         (boto.NoCredentialsError(), EnvironmentUnusable),
+        (NO_TLS, EnvironmentUnusable),
         (reply(403, "AccessDenied"), EnvironmentUnusable),
         (reply(404, "NoSuchBucket"), EnvironmentUnusable),
         (reply(501, "NotImplemented"), EnvironmentUnusable),

@@ -111,7 +111,7 @@ def _made_of(error: Exception, config: CatalogConfig, doing: str, may_land: bool
     if isinstance(error, CommitStateUnknownException) or (may_land and _may_have_landed(error)):
         return CommitOutcomeUnknown(
             f"{doing}: nobody knows whether {config.where} did it ({said}). Nothing was deleted.",
-            hint="read the table back before trying again",
+            hint="try again: the table is read back first",
         )
     if isinstance(error, _NO_ANSWER):
         return StoreUnavailable(f"{doing}: {config.where} did not answer ({said}).", hint=_TRY_AGAIN)

@@ -132,7 +132,7 @@ class Database:
                     raise CommitOutcomeUnknown(
                         f"{doing}: {place.name} did not answer to COMMIT ({type(error).__name__}); nobody knows "
                         "whether it landed.",
-                        hint="read the table back before trying again",
+                        hint="try again: the table is read back first",
                         sink=self._sink,
                     ) from None
         finally:
