@@ -33,6 +33,7 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
 )
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.storage.tls import is_not_connected
 
 _NO_CREDENTIALS = (
     NoCredentialsError,
@@ -60,9 +61,6 @@ _WRONG_CREDENTIALS = frozenset(
 _WRONG_REGION = frozenset({"PermanentRedirect", "IllegalLocationConstraintException", "TemporaryRedirect"})
 _TRANSIENT = frozenset({"RequestTimeout", "BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"})
 """Codes that come with status 400 although the request was right: it was cut or damaged on the way."""
-
-_NO_TLS = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "HANDSHAKE_FAILURE", "UNSUPPORTED_PROTOCOL")
-"""What OpenSSL says before anything is sent; all else may also break a connection amid the answer."""
 
 _TRY_AGAIN = "try again; if it persists, check that the endpoint is up and reachable from this machine"
 
@@ -157,7 +155,7 @@ class S3Errors:
             return self._credentials(type(error).__name__)
         if isinstance(error, ParamValidationError):
             return InvalidRequest(f"{doing}: {self.where}: the request is malformed: {_line(error)}", **details)
-        if _is_without_tls(error):
+        if isinstance(error, SSLError) and is_not_connected(error):
             return EnvironmentUnusable(
                 f"{doing}: no TLS connection to {self.where} could be made: {_line(error)}. Nothing was changed.",
                 hint="install the endpoint's certificate (AWS_CA_BUNDLE), or use the right scheme in endpoint_url",
@@ -178,7 +176,8 @@ class S3Errors:
         definite = status is not None and 300 <= status < 500 and status not in (408, 429) and code not in _TRANSIENT
         if status == 404 and code != "NoSuchBucket":
             definite = False
-        if definite or status == 501 or isinstance(error, _NEVER_SENT) or _is_without_tls(error):
+        not_sent = isinstance(error, _NEVER_SENT) or (isinstance(error, SSLError) and is_not_connected(error))
+        if definite or status == 501 or not_sent:
             return self.of(error, doing, key)
         return CommitOutcomeUnknown(
             f"nobody knows whether object {key!r} was created: {self.where} did not confirm it ({_reason(error)}). "
@@ -237,11 +236,6 @@ def http_status(error: Exception) -> int | None:
         return None
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     return int(status) if status is not None else None
-
-
-def _is_without_tls(error: Exception) -> bool:
-    """Return whether no connection was made, for want of TLS that both sides take."""
-    return isinstance(error, SSLError) and any(word in str(error) for word in _NO_TLS)
 
 
 def _code(error: Exception) -> str:

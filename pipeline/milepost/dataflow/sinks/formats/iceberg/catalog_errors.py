@@ -37,6 +37,7 @@ from milepost.protocol.records.errors import (
     InvalidRequest,
     StoreUnavailable,
 )
+from milepost.storage.tls import is_not_connected
 
 _OF_CATALOGS = (
     RESTError, CommitFailedException, NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError, RequestException,
@@ -49,9 +50,6 @@ _NO_CATALOG = (InvalidURL, MissingSchema, JSONDecodeError, ArgumentError, NoSuch
 _DENIED = ("password authentication failed", "permission denied", "access denied", "readonly database",
            "no password supplied", "role ", "unable to open database file")  # fmt: skip
 """What databases say, in lower case, when trying again is useless."""
-
-_BAD_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
-"""What OpenSSL says before anything is sent."""
 
 _TRY_AGAIN = "try again; if it persists, check that it is up and reachable from this machine (`sinks[].catalog.uri`)"
 
@@ -130,7 +128,7 @@ def _status(error: Exception) -> int | None:
 def _may_have_landed(error: Exception) -> bool:
     """Return whether a commit may have arrived of which nothing came back that says how it ended."""
     if isinstance(error, SSLError):  # also that of a connection which breaks amid the answer
-        return _BAD_CERTIFICATE not in str(error)
+        return not is_not_connected(error)
     if isinstance(error, ConnectTimeout) or (error.args and isinstance(error.args[0], MaxRetryError)):
         return False  # of our requests none is repeated: no connection was made
     return isinstance(error, _NO_ANSWER) or not isinstance(error, RESTError)
