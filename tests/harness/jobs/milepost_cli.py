@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from milepost.cli.main import app
 
 ERROR_LINES = 24
-_NOISE = re.compile(r"[a-z][\w ]*(: [\w, ]+)? \(\d+ s\)")
+_NOISE = re.compile(r"[a-z][\w ]*(: [\w, ]+)? \(\d+ s\)|checkpoint \d+: .* has given it no executor for \d+ s: .*")
 _PREFLIGHT = re.compile(r"spec or code differ from the head's; what is continued:\n(?:  .*\n)*")
 
 
@@ -29,7 +29,7 @@ class Outcome:
     """How one call ended.
 
     Attributes:
-        error: stderr without the lines that tell progress and the pre-flight report.
+        error: stderr without the lines that tell progress, or on what a slow machine waits, and the pre-flight report.
     """
 
     exit_code: int
