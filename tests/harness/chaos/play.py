@@ -13,8 +13,9 @@ from tests.harness.chaos.commands import Act, Command, Ended, Running
 from tests.harness.chaos.places import Places
 from tests.harness.chaos.sparks import Spark
 from tests.harness.chaos.spec_changes import change_spec, refused_change
-from tests.harness.law.examples import JobExample, rows_table
+from tests.harness.law.examples import JobExample
 from tests.harness.law.kinds.lookups import STATIC, static_rows
+from tests.harness.law.rows import rows_table
 from tests.harness.servers.proxies.faulty_proxy import FaultyProxy
 
 LENGTH = 12

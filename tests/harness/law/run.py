@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.jobmaster.jobmaster import CheckpointReport
 from tests.harness.law.cuts import Asked, hold_uncut
-from tests.harness.law.examples import Example, JobExample, cuts_epochs, examples, rows_table
+from tests.harness.law.examples import Example, JobExample, cuts_epochs, examples
 from tests.harness.law.job import LawJob
 from tests.harness.law.oracle import Broken, Watermarks, check
 from tests.harness.law.plane import Checkpoint, EpochOptions, Plane
+from tests.harness.law.rows import rows_table
 from tests.harness.tasks.key_hashes import KEYED, WEAK
 from tests.harness.tasks.tables import assert_same_rows
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tests.harness.law.examples import Digits, _Rows
+from tests.harness.law.readable import Readable
+from tests.harness.law.rows import Digits
 
 SOURCE_COLUMNS = ("k", "f", "i")
 CALLS = ({"n": "count(*)", "total": "sum(n)"}, {"n": "count(n)", "mean": "avg(n)", "spread": "var(n)"})
 
 
-def sql_operator(uid: str, digits: Digits, rows: _Rows) -> tuple[dict[str, Any], bool, _Rows]:
+def sql_operator(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, Any], bool, Readable]:
     """Return SQL over updates, whether its rows have a key, and what may read them: its number is `n`."""
     key, name, value = rows.key, rows.name, rows.value
     others = [one for one in dict.fromkeys(one for key in rows.keys for one in key) if one != "n"]

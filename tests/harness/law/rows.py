@@ -1,0 +1,65 @@
+"""Random rows for the law: few values, and hard ones, each row a whole number that is read digit by digit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+MINUTE_US = 60_000_000
+SCHEMA = pa.schema(
+    [
+        ("k", pa.string()),
+        ("f", pa.float64()),
+        ("i", pa.int32()),
+        ("x", pa.float64()),
+        ("d", pa.decimal128(9, 2)),
+        ("b", pa.bool_()),
+        ("t", pa.timestamp("us", tz="UTC")),
+    ]
+)
+TYPES = {
+    "k": "string", "f": "float64", "i": "int32", "x": "float64", "d": "decimal(9,2)", "b": "bool",
+    "t": "timestamp[us, UTC]",
+}  # fmt: skip
+
+KEYS = ("a", "b", None, "", "AA", "a longer key, which is no inlined one")
+FLOAT_KEYS = (1.5, 0.0, -0.0, None, float("nan"))
+WHOLE = (0, 1, -1, None, 2**31 - 1, -(2**31))
+VALUES = (0.25, -0.5, 1024.0, None, float("nan"), -0.0)
+"""Sums of them are exact in whatever order: what is left of floats are zeros and NaN."""
+PRICES = (Decimal("0.01"), Decimal("-9999999.99"), None, Decimal("12.50"))
+FLAGS = (True, False, None)
+MINUTES = (0, 30, 59, 60, -1, -30, -60, -90, 45, 15, 90, -20)
+EDGES_US = (0, 0, -1, 1)
+STEP_MINUTES = 30
+BEGIN_MINUTES = -60
+"""The first epochs are before 1970."""
+
+
+class Digits:
+    """A whole number, read digit by digit, each of the base that is asked for."""
+
+    def __init__(self, number: int) -> None:
+        self._rest = number
+
+    def pick(self, choices: Sequence[Any]) -> Any:
+        self._rest, digit = divmod(self._rest, len(choices))
+        return choices[digit]
+
+
+ROWS = len(KEYS) * len(FLOAT_KEYS) * len(WHOLE) * len(VALUES) * len(PRICES) * len(FLAGS) * len(MINUTES) * len(EDGES_US)
+
+
+def rows_table(numbers: Sequence[int], epoch: int) -> pa.Table:
+    """Return the rows that these numbers stand for; their times go on with the epochs, out of order."""
+    rows = []
+    for number in numbers:
+        digits = Digits(number)
+        minute, edge = digits.pick(MINUTES), digits.pick(EDGES_US)
+        values = [digits.pick(choices) for choices in (KEYS, FLOAT_KEYS, WHOLE, VALUES, PRICES, FLAGS)]
+        rows.append((*values, (BEGIN_MINUTES + STEP_MINUTES * epoch + minute) * MINUTE_US + edge))
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(SCHEMA)
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
