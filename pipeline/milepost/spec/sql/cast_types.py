@@ -27,12 +27,13 @@ SPARKS = {
     **dict.fromkeys(("datetime", "timestamptz"), "TIMESTAMP"),
 }
 """Types as specs, and other engines, write them -> what Spark calls them."""
+NESTED = ("array", "map", "struct")
 WITH_LENGTH = ("char", "character", "varchar")
 
 
 def type_problem(tokens: list[Any]) -> tuple[Any, str] | None:
     """Return the first token that a cast names as its type and that is none of Spark's, and why not; None: all are."""
-    for index in _starts(tokens):
+    for index in (index for start in _starts(tokens) for index in _named(tokens, start)):
         token, following = tokens[index], [one.token_type.name for one in tokens[index + 1 : index + 2]]
         name = token.text.casefold()
         if name in TYPES and (name not in WITH_LENGTH or following == ["L_PAREN"]):
@@ -56,3 +57,23 @@ def _starts(tokens: list[Any]) -> Iterator[int]:
             opened.pop()
         elif (kind == "DCOLON" and is_written) or (kind == "ALIAS" and opened and opened[-1]):
             yield index + 1
+
+
+def _named(tokens: list[Any], start: int) -> Iterator[int]:
+    """Yield where a type begins, and each one that it is made of: `array<…>`, `map<…, …>`, `struct<a: …, b …>`."""
+    yield start
+    opened, parameters = list[str](), 0
+    for index in range(start + 1, len(tokens)):
+        earlier, before, text = (token.text.casefold() for token in tokens[index - 2 : index + 1])
+        if text == "<" and before in NESTED:
+            opened.append(before)
+        elif not opened:
+            return
+        elif text == ">":
+            opened.pop()
+        elif text in ("(", ")"):
+            parameters += 1 if text == "(" else -1
+        elif not parameters:
+            of_field = before == ":" or (earlier in ("<", ",") and text != ":")
+            if of_field if opened[-1] == "struct" else before in ("<", ","):
+                yield index

@@ -109,6 +109,8 @@ def test_an_expression_that_lint_refuses_is_refused_by_spark(spark: SparkSession
         "transform(items, x -> x.price)[0]",
         "at + INTERVAL 1 DAY",
         "tags[0] + id",
+        "id::int < 5 AND id::bigint > 2",
+        "CAST(NULL AS STRUCT<a: ARRAY<INT>, b DECIMAL(9, 2) NOT NULL COMMENT 'x, y', c: MAP<INT, STRUCT<d LONG>>>)",
     ],
 )
 def test_an_expression_that_lint_lets_through_is_read_by_spark(spark: SparkSession, expression: str) -> None:

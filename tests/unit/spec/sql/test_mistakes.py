@@ -43,6 +43,18 @@ COLUMNS = {
             "SELECT CAST(lower(CAST(id AS string)) AS float64) AS x FROM t",
             "line 1, column 42: CAST AS float64: it is no type of Spark; did you mean DOUBLE?",
         ),
+        (
+            "SELECT CAST(NULL AS ARRAY<int64>) AS x FROM t",
+            "line 1, column 27: CAST AS int64: it is no type of Spark; did you mean BIGINT?",
+        ),
+        (
+            "SELECT CAST(NULL AS map<string, list<int>>) AS x FROM t",
+            "line 1, column 33: CAST AS list: it is no type of Spark; did you mean ARRAY<…>?",
+        ),
+        (
+            "SELECT CAST(NULL AS struct<a: decimal(9, 2) NOT NULL, b array<struct<text: text>>>) AS x FROM t",
+            "line 1, column 76: CAST AS text: it is no type of Spark; did you mean STRING?",
+        ),
         ("SELECT id FROM t WHERE city = NULL", "city = NULL is never true; write IS NULL or IS NOT NULL"),
         ("SELECT NULL <> city AS x FROM t", "NULL <> city is never true; write IS NULL or IS NOT NULL"),
         (
