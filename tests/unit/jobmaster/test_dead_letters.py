@@ -188,8 +188,9 @@ def test_a_broken_quote_makes_the_object_bad_and_none_of_its_rows_count(tmp_path
     job.land("2.csv", UNCLOSED)
     land(job, 3, rows=3, bad=2)
     if on_bad_object == "fail":
-        with pytest.raises(SubtaskDeclined, match="opens a quote that is never closed"):
+        with pytest.raises(SubtaskDeclined, match="opens a quote that is never closed") as declined:
             run(job)
+        assert "`on_bad_object: dead_letter`" in declined.value.hint, "bad_records alone does not lead out: it is said"
         return
     bad = run(job).sources["rows"].bad
     assert (bad.records, bad.objects) == (2, 1)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from milepost.dataflow.sinks.contract import SinkChange
-from milepost.dataflow.sinks.records.contents import TableContents
+from milepost.dataflow.sinks.records.contents import TableContents, identity_of
 from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.context import JobContext
@@ -76,14 +76,15 @@ class Realignments:
         contents = self._contents(state, sink)
         table = table_at(self._context, sink, contents)
         fault, change = table.fault(contents), table.compare(contents)
-        text = tuple(_text(state.job, sink, int(head), fault, change))
+        rows_now = None if fault and _stands_at(change, contents) else change.rows_now
+        text = tuple(_text(state.job, sink, int(head), fault, rows_now, change.rows_then))
         return RealignmentPlan(
             state.job,
             sink,
             int(head),
             str(change.position),
             fault,
-            change.rows_now,
+            rows_now,
             change.rows_then,
             text,
             None if contents is None else contents.address,
@@ -113,10 +114,15 @@ class Realignments:
         return RealignedSink("realigned", plan.job, plan.sink, plan.head, next_step)
 
 
-def _text(job: str, sink: str, head: int, fault: str | None, change: SinkChange) -> Iterator[str]:
+def _stands_at(change: SinkChange, contents: TableContents | None) -> bool:
+    """Return whether the job left the table at these contents; what others made of them since, nobody has counted."""
+    return change.position.is_known and identity_of(change.position.contents) == identity_of(contents)
+
+
+def _text(job: str, sink: str, head: int, fault: str | None, rows_now: int | None, rows_then: int) -> Iterator[str]:
     if fault is None:
         yield f"sink {sink}: its table is as checkpoint {head} of job {job} says: nothing to realign"
         return
-    yield f"sink {sink}: {fault}"
-    rows = f"{change.rows_now} -> {change.rows_then} rows"
+    yield f"sink {sink}: {fault.removeprefix(f'sink {sink}: ')}"
+    rows = f"{rows_then} rows" if rows_now is None else f"{rows_now} -> {rows_then} rows"
     yield f"it would show checkpoint {head} of job {job} again: {rows}; what others appended stays"

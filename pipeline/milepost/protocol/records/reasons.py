@@ -169,7 +169,8 @@ REMEDIES: dict[CheckpointFailureReason, str] = {
     _R.SOURCE_OBJECT_CHANGED: "Run again: what lies there then is what is planned.",
     _R.SOURCE_OBJECT_MISSING: "Put it back, or run again; `on_missing: skip` skips what went before it was read.",
     _R.BAD_RECORD: "Correct the object, or what the source's `schema` and `options` say of it, and run again; with "
-    "`bad_records: dead_letter` such records go to a table of their own.",
+    "`bad_records: dead_letter` such records go to a table of their own, and with `on_bad_object: dead_letter` beside "
+    "it objects that cannot be read at all.",
     _R.SQL_ERROR: "Correct the operator's `sql` (`try_cast` and the like give NULL for a bad value), or the input.",
     _R.OPERATOR_ERROR: "Correct the input, or what the operator does with it, and run again.",
     _R.CODE_MISMATCH: "Run again, in a new process: the code was changed while it ran.",

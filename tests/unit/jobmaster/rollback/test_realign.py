@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.dataflow.sinks.records.reservation import RESERVATION
@@ -56,6 +57,17 @@ def test_a_table_that_a_failover_took_back_is_refused_and_realigned(job: Counted
     job.run()
     job.assert_tables_equal_the_oracle()
     assert job.master.fsck().exit_code == 0
+
+
+def test_of_a_table_that_another_engine_changed_no_number_of_rows_is_claimed(tmp_path: Path) -> None:
+    """It said `9 -> 9 rows` of a table from which a DELETE had taken all, as what the job had left there."""
+    delta = {"format: parquet, path: ../lake/seen": "format: delta, path: ../lake/seen"}
+    job = CountedJob.with_epochs(tmp_path / "job", 3, delta)
+    DeltaTable(str(table(job))).delete()
+    plan = job.master.plan_realign("seen")
+    assert (plan.rows_now, plan.rows_then) == (None, 9)
+    assert plan.text[0].startswith("sink seen: its table at ")
+    assert plan.text[1] == "it would show checkpoint 3 of job small again: 9 rows; what others appended stays"
 
 
 def test_a_table_whose_mark_nobody_knows_is_realigned(job: CountedJob) -> None:
