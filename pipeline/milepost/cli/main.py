@@ -51,7 +51,7 @@ class MilepostGroup(TyperGroup):
             result = super().main(words, "milepost", standalone_mode=False, obj=output, **extra)
             code = result if isinstance(result, int) else 0
             if code == INTERRUPTED:  # the library turns Ctrl-C into this code, and says nothing
-                code = report(KeyboardInterrupt(), output)
+                code = report(KeyboardInterrupt(), output, reads=only_reads(words))
         except NoArgsIsHelpError as error:
             error.show()
             code = 2
@@ -61,7 +61,7 @@ class MilepostGroup(TyperGroup):
         except ClickException as error:
             code = usage(error.format_message(), "", output)
         except (typer.Abort, KeyboardInterrupt):
-            code = report(KeyboardInterrupt(), output)
+            code = report(KeyboardInterrupt(), output, reads=only_reads(words))
         except typer.Exit as done:
             code = done.exit_code
         except BrokenPipeError:

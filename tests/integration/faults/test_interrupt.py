@@ -49,6 +49,8 @@ class Terminal:
         (folder / "waiting.py").write_text(WAITING.format(gate=str(self.gate)))
         os.mkfifo(self.gate)
         command = [sys.executable, "-m", "milepost", "run", str(self.spec)]
+        whole = "What was committed stays, and the next run publishes it; of what was not, nothing is visible."
+        self.interrupted = ["Error: interrupted.", f"{whole} Where the job stands: milepost status {self.spec}"]
         self.process = psutil.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -66,19 +68,19 @@ class Terminal:
         return self.process.returncode, [*out.splitlines(), *told]
 
 
-def test_ctrl_c_while_spark_starts_is_one_line(tmp_path: Path) -> None:
+def test_ctrl_c_while_spark_starts_is_one_error(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path)
     wait_until(terminal.has_started_java, seconds=120, what="the JVM", process=terminal.process)
     terminal.interrupt()
-    assert terminal.said() == (130, ["Error: interrupted."])
+    assert terminal.said() == (130, terminal.interrupted)
 
 
-def test_ctrl_c_twice_amid_the_job_is_one_line_and_the_next_run_takes_up_its_input(tmp_path: Path) -> None:
+def test_ctrl_c_twice_amid_the_job_is_one_error_and_the_next_run_takes_up_its_input(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path)
     with terminal.gate.open("w"):  # opens when the operator has, too: a worker is amid the epoch
         terminal.interrupt()
         terminal.interrupt()
-        assert terminal.said() == (130, ["Error: interrupted."])
+        assert terminal.said() == (130, terminal.interrupted)
     terminal.gate.unlink()
     terminal.gate.touch()
     again = milepost("run", terminal.spec)

@@ -5,23 +5,32 @@ from __future__ import annotations
 import traceback
 
 from milepost.cli.terminal.output import Output
-from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.errors import CheckpointError, as_sentence
 from milepost.runbook.addresses import address, page_of
 
 _LINES = 22
 _CHARACTERS = 500
 INTERRUPTED = 130
+_AFTER_INTERRUPTION = (
+    "what was committed stays, and the next run publishes it; of what was not, nothing is visible. "
+    "Where the job stands: milepost status {job}"
+)
 
 
-def report(error: BaseException, output: Output) -> int:
-    """Print an error in at most 24 lines (plus a stack trace with `-v`) and return the exit code."""
+def report(error: BaseException, output: Output, *, reads: bool = False) -> int:
+    """Print an error in at most 24 lines (plus a stack trace with `-v`) and return the exit code.
+
+    Args:
+        reads: the command changes nothing: to interrupt it needs no words.
+    """
     runbook = None if _is_interruption(error) else address(page_of(error))
     if isinstance(error, CheckpointError):
         name, code = type(error).__name__, error.exit_code
         message, hint = output.as_typed(error.message), output.as_typed(error.hint)
         details: dict[str, object] = output.as_typed(dict(error.details))
     elif _is_interruption(error):
-        name, message, hint, code = "Interrupted", "interrupted.", "", INTERRUPTED
+        name, message, code = "Interrupted", "interrupted.", INTERRUPTED
+        hint = "" if reads or output.typed is None else _AFTER_INTERRUPTION.format(job=output.typed)
         details = {}
     else:
         first = (str(error).strip().splitlines() or [""])[0]
@@ -63,10 +72,8 @@ def _bounded(message: str, hint: str, runbook: str | None = None) -> list[str]:
     if len(lines) > _LINES:
         lines = [*lines[: _LINES - 1], f"… and {len(lines) - _LINES + 1} more lines (--json has all)"]
     shown = [f"Error: {lines[0]}" if lines else "Error", *lines[1:]]
-    return [*shown, *([f"Runbook: {runbook}"] if runbook else []), *([_sentence(hint)] if hint else [])]
-
-
-def _sentence(hint: str) -> str:
-    """Return a hint as a line of its own; one that begins with a command keeps its first letter."""
-    line = " ".join(hint.split())
-    return line if line.startswith("milepost ") else line[:1].upper() + line[1:]
+    return [
+        *shown,
+        *([f"Runbook: {runbook}"] if runbook else []),
+        *([as_sentence(" ".join(hint.split()))] if hint else []),
+    ]

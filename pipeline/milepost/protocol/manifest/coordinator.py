@@ -45,6 +45,7 @@ from milepost.protocol.manifest.transaction.preconditions import (
     frozen_by,
     open_timeline,
     own_pending,
+    wait_or_give_up,
 )
 from milepost.protocol.manifest.transaction.requests import (
     AbortRequest,
@@ -137,7 +138,7 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
         raise Busy(
             f"job {state.job}: trigger refused: checkpoint {pending.checkpoint_id} of another session is pending."
             " Nothing was written.",
-            hint="Another run was faster: wait for its end and run again, or take it over with --take-over.",
+            hint=wait_or_give_up(state, timeline.timeline_id),
             reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
             checkpoint_id=pending.checkpoint_id,
         )

@@ -44,6 +44,8 @@ RENAMED_FROM = "renamed_from"
 
 _REMEMBERS = "remembers"
 """How much longer than its watermark an operator keeps keys: allowed lateness, or a ttl."""
+_LIFETIMES = {"window": "allowed_lateness", "deduplicate": "ttl", "latest": "tombstone_ttl"}
+"""What says so in a spec, by the kind of operator."""
 _FOR_EVER = "for ever"
 _MODES = "modes of its inputs"
 """Of each input append, updates or retract: state made of rows that stay cannot tell which one an update replaces."""
@@ -247,12 +249,17 @@ def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, A
     ]
     if not changed:
         return COMPATIBLE, UNCHANGED
-    pairs = [(key, before.get(key), after.get(key)) for key in changed]
+    pairs = [(_in_the_spec(key, after), before.get(key), after.get(key)) for key in changed]
     detail = "; ".join(f"{key} was {_text(x)}, is {_text(y)}" for key, x, y in pairs)
     if section == "sinks":
         return NEW_TABLE_OR_BACKFILL if changed == [_ROWS_OF] else NEW_TABLE, detail
     # A source remembers object keys below its root: below another root they would mean other objects.
     return NEW_UID, detail
+
+
+def _in_the_spec(key: str, signature: Mapping[str, Any]) -> str:
+    """Return how a spec calls a part of a signature."""
+    return _LIFETIMES.get(signature["kind"], key) if key == _REMEMBERS else key
 
 
 def _grows(before: str | None, after: str | None) -> bool:

@@ -123,4 +123,4 @@ def test_a_ttl_that_was_for_ever_cannot_become_a_time() -> None:
     before, after = copy.deepcopy(BASE), copy.deepcopy(BASE)
     before["operators"][1]["ttl"] = None
     rows = {row["uid"]: row for row in compare_signatures(signatures(before), signatures(after))}
-    assert (rows["seen"]["verdict"], rows["seen"]["detail"]) == (NEW_UID, "remembers was for ever, is 1d")
+    assert (rows["seen"]["verdict"], rows["seen"]["detail"]) == (NEW_UID, "ttl was for ever, is 1d")

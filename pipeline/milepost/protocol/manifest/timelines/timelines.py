@@ -31,7 +31,12 @@ from milepost.protocol.manifest.transaction.events import (
     TimelineSwitched,
     TimelineThawed,
 )
-from milepost.protocol.manifest.transaction.preconditions import check_not_ended, frozen_by, open_timeline
+from milepost.protocol.manifest.transaction.preconditions import (
+    check_not_ended,
+    frozen_by,
+    open_timeline,
+    wait_or_give_up,
+)
 from milepost.protocol.manifest.transaction.requests import (
     DisposeForkRequest,
     FastForwardRequest,
@@ -365,7 +370,7 @@ def _check_idle(state: ManifestState, timeline: Timeline, what: str) -> None:
         raise Busy(
             f"job {state.job}: {what} refused: checkpoint {timeline.pending.checkpoint_id} of session {session_id} is"
             f" pending on timeline {timeline.timeline_id}. Nothing was written.",
-            hint="Wait for it, or take it over with --take-over: the running epoch is then aborted and fenced.",
+            hint=wait_or_give_up(state, timeline.timeline_id),
             reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
             checkpoint_id=timeline.pending.checkpoint_id,
             session_id=session_id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from milepost.protocol.manifest.transaction.preconditions import wait_or_give_up
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import NEW_RUN, NEWER_TRY, Busy
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId, TimelineId
@@ -133,7 +134,7 @@ def sweep_decision(
             f"job {state.job}: checkpoint {pending.checkpoint_id} is running: {leader.holder.kind} run"
             f" {leader.session_id} on {leader.holder.host} (pid {leader.holder.pid}) holds its lease for another"
             f" {left_s} s. Nothing was changed.",
-            hint="Wait for it, or take it over with --take-over: the running epoch is then aborted and fenced.",
+            hint=wait_or_give_up(state, wanted),
             reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
             checkpoint_id=pending.checkpoint_id,
             session_id=leader.session_id,

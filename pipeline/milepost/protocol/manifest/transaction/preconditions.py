@@ -54,6 +54,16 @@ def leads(state: ManifestState, session_id: SessionId) -> bool:
     return leader is not None and leader.session_id == session_id
 
 
+def wait_or_give_up(state: ManifestState, timeline_id: TimelineId) -> str:
+    """Return the hint for who meets a checkpoint that is pending on a timeline; on a fork it is a backfill's."""
+    if timeline_id != state.live:
+        return "Wait for it."
+    return (
+        f"Wait for it, or let it be aborted and its session be fenced: milepost abort {state.job}; of run and "
+        "rollback, --take-over does so."
+    )
+
+
 def open_timeline(state: ManifestState, timeline_id: TimelineId | None, what: str) -> Timeline:
     """Return the live timeline (None), or one that is live or a fork.
 

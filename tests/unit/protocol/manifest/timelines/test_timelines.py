@@ -122,7 +122,7 @@ def test_a_rollback_under_a_pending_checkpoint_is_busy() -> None:
     log.trigger(A)
     for to in (1, 2):
         error = refused(log, Busy, lambda to=to: log.rollback(B, to), "checkpoint 3 of session cli:a is pending")
-        assert "--take-over" in error.hint
+        assert f"milepost abort {log.state.job}" in error.hint and "--take-over" in error.hint
 
 
 def test_a_rollback_of_a_head_that_has_moved_is_a_conflict() -> None:
@@ -475,7 +475,8 @@ def test_a_fork_takes_one_session_at_a_time() -> None:
     log = epochs(2)
     fork = log.fork(B, 1)
     log.trigger(B, timeline=fork)
-    refused(log, Busy, lambda: log.trigger(A, timeline=fork), "checkpoint 3 of another session is pending")
+    error = refused(log, Busy, lambda: log.trigger(A, timeline=fork), "checkpoint 3 of another session is pending")
+    assert error.hint == "Wait for it.", "`abort` and --take-over are for the live timeline"
     assert outcome(log.trigger(B, timeline=fork)) is Outcome.ALREADY_TRIGGERED
 
 
