@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 
 from milepost.cli.terminal.output import Output
-from milepost.protocol.records.errors import CheckpointError, as_sentence
+from milepost.protocol.records.errors import CheckpointError
 from milepost.runbook.addresses import address, page_of
 
 _LINES = 22
@@ -72,8 +72,10 @@ def _bounded(message: str, hint: str, runbook: str | None = None) -> list[str]:
     if len(lines) > _LINES:
         lines = [*lines[: _LINES - 1], f"… and {len(lines) - _LINES + 1} more lines (--json has all)"]
     shown = [f"Error: {lines[0]}" if lines else "Error", *lines[1:]]
-    return [
-        *shown,
-        *([f"Runbook: {runbook}"] if runbook else []),
-        *([as_sentence(" ".join(hint.split()))] if hint else []),
-    ]
+    return [*shown, *([f"Runbook: {runbook}"] if runbook else []), *([_sentence(hint)] if hint else [])]
+
+
+def _sentence(hint: str) -> str:
+    """Return a hint as a line of its own; one that begins with a command keeps its first letter."""
+    line = " ".join(hint.split())
+    return line if line.startswith("milepost ") else line[:1].upper() + line[1:]

@@ -55,13 +55,8 @@ class CheckpointError(Exception):
         self.hint = f"{self.hint.rstrip('.')}. {step}" if self.hint else step
 
     def in_full(self, between: str = " ") -> str:
-        """Return the message and, where there is one, the hint behind it, as a sentence of its own."""
-        return f"{self.message}{between}{as_sentence(self.hint)}" if self.hint else self.message
-
-
-def as_sentence(hint: str) -> str:
-    """Return a hint as it stands by itself: one that begins with a command keeps its first letter."""
-    return hint if hint.startswith("milepost ") else hint[:1].upper() + hint[1:]
+        """Return the message and, where there is one, the hint behind it."""
+        return f"{self.message}{between}{self.hint}" if self.hint else self.message
 
 
 @contextmanager

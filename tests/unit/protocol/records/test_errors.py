@@ -13,9 +13,5 @@ def test_an_error_in_full_is_its_message_and_the_hint_behind_it() -> None:
     )
 
 
-def test_a_hint_that_begins_with_no_command_is_a_sentence() -> None:
-    assert NotFound("There is no file.", hint="put it there").in_full() == "There is no file. Put it there"
-
-
 def test_an_error_without_a_hint_is_its_message_in_full() -> None:
     assert NotFound("there is no job x.").in_full("\n") == "there is no job x."
