@@ -155,7 +155,7 @@ class S3Errors:
             return self._credentials(type(error).__name__)
         if isinstance(error, ParamValidationError):
             return InvalidRequest(f"{doing}: {self.where}: the request is malformed: {_line(error)}", **details)
-        if isinstance(error, SSLError) and is_not_connected(error):
+        if _is_without_tls(error):
             return EnvironmentUnusable(
                 f"{doing}: no TLS connection to {self.where} could be made: {_line(error)}. Nothing was changed.",
                 hint="install the endpoint's certificate (AWS_CA_BUNDLE), or use the right scheme in endpoint_url",
@@ -176,8 +176,7 @@ class S3Errors:
         definite = status is not None and 300 <= status < 500 and status not in (408, 429) and code not in _TRANSIENT
         if status == 404 and code != "NoSuchBucket":
             definite = False
-        not_sent = isinstance(error, _NEVER_SENT) or (isinstance(error, SSLError) and is_not_connected(error))
-        if definite or status == 501 or not_sent:
+        if definite or status == 501 or isinstance(error, _NEVER_SENT) or _is_without_tls(error):
             return self.of(error, doing, key)
         return CommitOutcomeUnknown(
             f"nobody knows whether object {key!r} was created: {self.where} did not confirm it ({_reason(error)}). "
@@ -236,6 +235,10 @@ def http_status(error: Exception) -> int | None:
         return None
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     return int(status) if status is not None else None
+
+
+def _is_without_tls(error: Exception) -> bool:
+    return isinstance(error, SSLError) and is_not_connected(error)
 
 
 def _code(error: Exception) -> str:

@@ -12,6 +12,7 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from milepost.dataflow.sinks.formats.iceberg import catalogs
+from milepost.dataflow.sinks.formats.iceberg.catalog_errors import catalog_errors
 from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.protocol.records.errors import (
     CheckpointError,
@@ -19,6 +20,7 @@ from milepost.protocol.records.errors import (
     CommitOutcomeUnknown,
     EnvironmentUnusable,
     ProtocolViolation,
+    StoreUnavailable,
 )
 from tests.harness.servers.proxies.holding_proxy import HoldingProxy
 from tests.harness.servers.proxies.recording_proxy import RecordingProxy
@@ -181,7 +183,7 @@ def test_a_commit_whose_answer_was_lost_is_an_unknown_outcome(seaweed_tables: Se
         assert (lake.opened().write_id, lake.keys()) == ("ours", [1])
 
 
-def test_a_commit_whose_answer_broke_off_in_tls_is_an_unknown_outcome(
+def test_what_broke_off_in_tls_is_an_unknown_outcome_of_a_commit_and_no_answer_to_a_reader(
     seaweed_tables: SeaweedTables, tmp_path: Path
 ) -> None:
     """Contract 5: it was said that no TLS connection could be made, of a commit that had landed over one."""
@@ -195,6 +197,9 @@ def test_a_commit_whose_answer_broke_off_in_tls_is_an_unknown_outcome(
             handle.commit(move(1, (file,)))
         assert lake.opened().number == 0
         catalog._session.verify = str(proxy.certificate)
+        proxy.reset_when = lambda method, path, headers: method == "GET"
+        with pytest.raises(StoreUnavailable, match="did not answer"), catalog_errors(lake.config, "reading"):
+            catalog.load_table(handle._table.name())
         proxy.reset_when = lambda method, path, headers: method == "POST" and "/tables/" in path
 
         with pytest.raises(CommitOutcomeUnknown):

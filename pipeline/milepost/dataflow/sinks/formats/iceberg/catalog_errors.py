@@ -86,7 +86,7 @@ def _made_of(error: Exception, config: CatalogConfig, doing: str, may_land: bool
         )
     if isinstance(error, _NO_RIGHTS) or _is_denied(error):
         return EnvironmentUnusable(f"{doing}: {config.where} denied access ({said}).", hint=_rights_hint(config))
-    if isinstance(error, SSLError) and not (may_land and _may_have_landed(error)):
+    if isinstance(error, SSLError) and is_not_connected(error):
         return EnvironmentUnusable(
             f"{doing}: no TLS connection to {config.where} could be made ({said}).",
             hint="install its certificate (REQUESTS_CA_BUNDLE), or use the right scheme in `sinks[].catalog.uri`",
@@ -127,8 +127,8 @@ def _status(error: Exception) -> int | None:
 
 def _may_have_landed(error: Exception) -> bool:
     """Return whether a commit may have arrived of which nothing came back that says how it ended."""
-    if isinstance(error, SSLError):  # also that of a connection which breaks amid the answer
-        return not is_not_connected(error)
+    if isinstance(error, SSLError):
+        return True  # its connection broke amid the answer: where none was made, that was told before
     if isinstance(error, ConnectTimeout) or (error.args and isinstance(error.args[0], MaxRetryError)):
         return False  # of our requests none is repeated: no connection was made
     return isinstance(error, _NO_ANSWER) or not isinstance(error, RESTError)
