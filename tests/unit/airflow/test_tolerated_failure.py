@@ -11,9 +11,8 @@ import pytest
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from milepost.airflow.operators import other_leaf, tasks
-from milepost.airflow.task_output.outcome import FAILURE_KEY
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.servers.airflow.task_runs import TaskInstance
+from tests.harness.servers.airflow.task_runs import TaskInstance, trigger_vetoed
 
 VETO = {"reason": "QUALITY_GATE_FAILED", "detail": "1 expectation is not met", "step": "", "runbook": ""}
 RUN = SimpleNamespace(dag_id="small__epoch", run_id="manual__1", run_type="manual", logical_date=None)
@@ -40,14 +39,10 @@ def aborted(tmp_path: Path, rounds: list[str | None]) -> ScheduledTaskInstance:
     job = SparklessJob.create(tmp_path, {"timeout: 10m": "timeout: 10m, tolerable_failures: 1"})
     job.land("a.csv")
     pushed: dict[tuple[str, str], Any] = {}
-    spec = str(job.folder / "config" / "small.yaml")
-    context: Any = {"ti": TaskInstance(tasks.TRIGGER, pushed), "dag_run": RUN, "params": {}}
-    trigger = tasks.TriggerCheckpointOperator(task_id=tasks.TRIGGER, spec_path=spec)
-    pushed[tasks.TRIGGER, "return_value"] = trigger.execute(context)
-    pushed[tasks.VALIDATE, FAILURE_KEY] = VETO
     instance = ScheduledTaskInstance(tasks.ABORT, pushed, rounds)
+    abort = trigger_vetoed(str(job.folder / "config" / "small.yaml"), RUN, VETO, pushed)
     with pytest.raises(DownstreamTasksSkipped) as skip:
-        tasks.AbortCheckpointOperator(task_id=tasks.ABORT, spec_path=spec).execute({**context, "ti": instance})
+        abort(instance)
     assert skip.value.tasks == [tasks.SUBSUME]
     assert [one.status for one in job.master.list_checkpoints()] == ["aborted"]
     return instance

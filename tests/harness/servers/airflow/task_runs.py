@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from airflow.sdk.execution_time.context import set_current_context
 
 from milepost.airflow.operators import tasks
 from milepost.airflow.operators.base import RETURN_VALUE
+from milepost.airflow.task_output.outcome import FAILURE_KEY
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 
 
@@ -69,6 +71,22 @@ def run_epoch_tasks(spec: Path, run: SimpleNamespace, lake: str) -> None:
         (committed,) = execute(tasks.CompleteCheckpointOperator, tasks.COMPLETE)
         execute(tasks.NotifyCompleteOperator, tasks.NOTIFY, sink_assets={"table": lake}, committed=committed)
         execute(tasks.SubsumeOperator, tasks.SUBSUME)
+
+
+def trigger_vetoed(
+    spec: str, run: SimpleNamespace, veto: dict[str, str], pushed: dict[tuple[str, str], Any]
+) -> Callable[[TaskInstance], None]:
+    """Trigger an epoch, and leave what a gate's veto leaves. Returns what executes the task that aborts it.
+
+    Args:
+        run: the DAG run. pushed: receives what the tasks left in XComs.
+    """
+    context: Any = {"ti": TaskInstance(tasks.TRIGGER, pushed), "dag_run": run, "params": {}}
+    trigger = tasks.TriggerCheckpointOperator(task_id=tasks.TRIGGER, spec_path=spec)
+    pushed[tasks.TRIGGER, RETURN_VALUE] = trigger.execute(context)
+    pushed[tasks.VALIDATE, FAILURE_KEY] = veto
+    abort = tasks.AbortCheckpointOperator(task_id=tasks.ABORT, spec_path=spec)
+    return lambda instance: abort.execute({**context, "ti": instance})
 
 
 class InProcessRun:

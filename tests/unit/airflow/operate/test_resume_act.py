@@ -13,11 +13,10 @@ from airflow.sdk.exceptions import AirflowFailException
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators import tasks
 from milepost.airflow.runs.facts import facts_of
-from milepost.airflow.task_output.outcome import FAILURE_KEY
 from milepost.jobmaster.jobmaster import Session
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.servers.airflow.task_runs import InProcessRun, TaskInstance
+from tests.harness.servers.airflow.task_runs import InProcessRun, TaskInstance, trigger_vetoed
 
 VETO = {
     "reason": "QUALITY_GATE_FAILED",
@@ -44,17 +43,9 @@ def vetoed(job: SparklessJob, veto: dict[str, str] = VETO, left: dict[tuple[str,
         dag_id="small__epoch", run_id=f"manual__{veto['detail']}", run_type="manual", logical_date=None
     )
     pushed: dict[tuple[str, str], Any] = {} if left is None else left
-    spec = str(job.folder / "config" / "small.yaml")
-
-    def context(task_id: str) -> Any:
-        return {"ti": TaskInstance(task_id, pushed), "dag_run": run, "params": {}}
-
-    trigger = tasks.TriggerCheckpointOperator(task_id=tasks.TRIGGER, spec_path=spec)
-    pushed[tasks.TRIGGER, "return_value"] = trigger.execute(context(tasks.TRIGGER))
-    pushed[tasks.VALIDATE, FAILURE_KEY] = veto
-    abort = tasks.AbortCheckpointOperator(task_id=tasks.ABORT, spec_path=spec)
+    abort = trigger_vetoed(str(job.folder / "config" / "small.yaml"), run, veto, pushed)
     with pytest.raises(AirflowFailException) as failed:
-        abort.execute(context(tasks.ABORT))
+        abort(TaskInstance(tasks.ABORT, pushed))
     return str(failed.value)
 
 
