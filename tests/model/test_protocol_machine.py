@@ -18,8 +18,9 @@ from hypothesis.stateful import invariant, precondition, rule
 from milepost.protocol.records.errors import JobNotRunnable, SubtaskDeclined
 from milepost.protocol.retention.retention import minimum_grace_ms
 from tests.harness.models.command_machine import STRUCK, CommandMachine, in_the_suite
-from tests.harness.models.plain_model import MAX_UNCONFIRMED, TIMEOUT_MS, require
+from tests.harness.models.plain_model import MAX_UNCONFIRMED, TIMEOUT_MS
 from tests.harness.models.protocol_world import SINKS, Answers, DagRun, World
+from tests.harness.models.require import require
 from tests.harness.servers.processes.stepped_processes import Fault, Process
 
 

@@ -15,8 +15,8 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from milepost.protocol.records.errors import InvalidRequest, SubtaskDeclined
 from tests.harness.models.command_machine import REFUSED, STRUCK, in_the_suite
-from tests.harness.models.plain_model import require
 from tests.harness.models.protocol_world import SINKS, Answers
+from tests.harness.models.require import require
 from tests.harness.models.timeline_stories import HOUR_MS, KEYS, PICKS, SCENE, TimelineStories
 from tests.harness.models.timeline_world import POLICIES
 from tests.harness.servers.processes.stepped_processes import Fault, Process

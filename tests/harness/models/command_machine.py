@@ -20,8 +20,8 @@ from milepost.protocol.records.errors import (
     Subsumed,
     SubtaskDeclined,
 )
-from tests.harness.models.plain_model import require
 from tests.harness.models.protocol_world import Answers, SteppedJob
+from tests.harness.models.require import require
 from tests.harness.servers.processes.stepped_processes import Crashed, Process
 
 REFUSED = (Busy, Fenced, CommitConflict, JobNotRunnable, NotFound, Subsumed, Crashed)

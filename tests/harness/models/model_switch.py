@@ -18,7 +18,8 @@ from milepost.protocol.manifest.transaction.requests import (
 )
 from milepost.protocol.records.ids import CheckpointId, SessionId, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState
-from tests.harness.models.model_explorer import Decide, Explorer, Rules
+from tests.harness.models.model_explorer import Explorer
+from tests.harness.models.model_rules import Decide, Rules
 from tests.harness.models.model_world import Broken, Process, World, check_files, run_key
 
 PERSON = "cli:person"

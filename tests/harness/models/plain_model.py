@@ -10,9 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from tests.harness.models.plain_garbage import PlainGarbage
+from tests.harness.models.require import require
+from tests.harness.models.stored_entries import entry_of, keys_in, prefix, state_of
 from tests.harness.models.stored_tables import LISTS, STAGED, files_of, is_old_mark, mark_of
 
 TIMEOUT_MS = 600_000
@@ -31,14 +34,7 @@ COUNTED = {
 }
 """Of the reasons that can occur here, those that say that the epoch itself failed."""
 
-_KEY = re.compile(r"(?:chk-\d{20}/t\d{20}|inputs)/[\w./-]+")
-
 Json = dict[str, Any]
-
-
-def require(holds: object, sentence: str) -> None:
-    if not holds:
-        raise AssertionError(sentence)
 
 
 class PlainModel:
@@ -53,8 +49,6 @@ class PlainModel:
         numbers: the mark that each table carries.
         versions: by completed checkpoint: the version that completed it.
         answers: by (checkpoint, token): whether what reached the driver allows to complete.
-        listings: by key or prefix: version and time of each time that it was listed as garbage. A heartbeat may be
-            listed again, in another list: then it may go once any of these is over.
         latest_ms: how far the clock has ever been.
         dead: sessions whose process is gone, as everybody can see. insisting: those that came to take over.
     """
@@ -73,12 +67,8 @@ class PlainModel:
         self.retained: dict[int, Json] = {}
         self.failures = 0
         self.counted: set[int] = set()
-        self.garbage: dict[str, tuple[int, int]] = {}
-        self.listings: dict[str, list[tuple[int, int]]] = {}
-        self.lists: dict[str, int] = {}
-        self._entries: set[str] = set()
+        self.garbage = PlainGarbage(stored, TIMEOUT_MS)
         self._tokens: list[int] = []
-        self._twice: set[str] = set()
         self.pins: dict[str, tuple[int, int]] = {}
         self.results: dict[int, tuple[str, str]] = {}
         self.ended: dict[int, int] = {}
@@ -107,12 +97,13 @@ class PlainModel:
             )
             return
         event = document["event"]
-        self._entries = {one["prefix"] for one in document["state"]["garbage"]}
+        self.garbage.entries = {one["prefix"] for one in document["state"]["garbage"]}
         self._tokens = [one["token"] for one in document["state"]["checkpoints"]]
         require(document["version"] == self.version + 1, f"I1: version {document['version']} after {self.version}")
         self.version += 1
         getattr(self, "_" + re.sub(r"(?<!^)(?=[A-Z])", "_", event["type"]).lower())(event)
-        said, known = self._told(document["state"]), self.shown()
+        said = state_of(document) | {"garbage": self.garbage.told(document["state"])}
+        known = self.shown()
         wrong = {name: (said[name], known[name]) for name in known if said[name] != known[name]}
         require(not wrong, f"I2: after {event['type']} (said, expected): {wrong}")
 
@@ -152,9 +143,7 @@ class PlainModel:
                     key not in self.files[sink].get(one, ()), f"I8: {key} is deleted, and checkpoint {one} shows it"
                 )
             return
-        listed = [since for entry, known in self.listings.items() if covers(entry, key) for _, since in known]
-        require(listed, f"I8: {key} is deleted, and was never listed as garbage")
-        require(self.latest_ms - min(listed) > TIMEOUT_MS, f"I8: {key} is deleted before the grace period is over")
+        self.garbage.may_go(key, self.latest_ms)
         require(key not in self.needed(), f"I8: {key} is deleted, and a root needs it")
 
     # -- what follows from it ---------------------------------------------------------------------------------------
@@ -170,7 +159,7 @@ class PlainModel:
             "pending": self.pending and {name: self.pending[name] for name in ("id", "token", "base", "deadline")},
             "retained": {number: sorted(one["unconfirmed"]) for number, one in self.retained.items()},
             "failures": (self.failures, sorted(self.counted)),
-            "garbage": {key: self.garbage[key] for key in sorted(self.garbage.keys() - self._twice)},
+            "garbage": self.garbage.shown(),
             "pins": dict(sorted(self.pins.items())),
             "results": self.results,
         }
@@ -309,36 +298,17 @@ class PlainModel:
         require(not lost, f"I8: checkpoints {sorted(lost)} are subsumed, and must stay")
         for number in event["checkpoint_ids"]:
             del self.retained[number]
-        self._list([*event["garbage"], *self._keys_of(event["garbage_list"])], event["at_ms"])
+        self._list([*event["garbage"], *self.garbage.keys_of(event["garbage_list"])], event["at_ms"])
 
     def _garbage_listed(self, event: Json) -> None:
         self.pins = {name: pin for name, pin in self.pins.items() if pin[1] > event["at_ms"]}
-        self._list([*event["garbage"], *self._keys_of(event["garbage_list"])], event["at_ms"])
+        self._list([*event["garbage"], *self.garbage.keys_of(event["garbage_list"])], event["at_ms"])
 
     def _garbage_folded(self, event: Json) -> None:
-        """What is garbage stays the same, and none of it may go earlier."""
-        named = event["garbage_list"]
-        for key in self._keys_of(named):
-            folded = (named["since_version"], named["since_ms"])
-            if key in self._twice:  # it goes with either list, and may be gone by the other one
-                self.listings[key].append(folded)
-                continue
-            require(key in self.garbage, f"I8: {key} is folded, and was not listed")
-            require(folded >= self.garbage[key], f"I8: {key} may go earlier once it is folded")
-            self.garbage[key] = folded
+        self.garbage.fold(event["garbage_list"])
 
     def _log_compacted(self, event: Json) -> None:
         require(event["through"] < self.version, "I6: the head is compacted")
-
-    def _keys_of(self, named: Json | None) -> list[str]:
-        """The keys of a list of garbage, which is there before the entry that names it."""
-        if named is None:
-            return []
-        body = self._stored(f"garbage/{named['sha256']}.json")
-        require(body is not None, f"I8: list of garbage {named['sha256']} is named, and is not there")
-        keys = json.loads(body or b"")["keys"]
-        require(len(keys) == named["count"] > named["done"], f"I8: {named} names {len(keys)} keys")
-        return list(keys)
 
     def _garbage_deleted(self, event: Json) -> None:
         leads = self.leader is not None and self.leader[0] == event["session_id"]
@@ -348,15 +318,7 @@ class PlainModel:
                 return self.leader is not None and self.leader[1] > version
             return self.pending is None or self.pending["prefixes"][0] > version
 
-        gone = set(event["prefixes"])
-        for digest, done in event["lists"]:
-            gone |= set(self._keys_of({"sha256": digest, "count": self.lists[digest], "done": 0})[:done])
-        for entry in (gone - self._entries) & self.garbage.keys():
-            known = self.garbage.pop(entry)
-            listings = self.listings[entry] if entry in self._twice else [known]
-            over = [version for version, since_ms in listings if event["at_ms"] - since_ms > TIMEOUT_MS]
-            require(over, f"I8: {entry} is deleted before the grace period is over")
-            require(any(later(version) for version in over), f"I8: {entry} is deleted by no later leader")
+        self.garbage.delete(event, later)
 
     def _job_resumed(self, event: Json) -> None:
         require(self.status == "failed", f"I4: a job that is {self.status} is resumed")
@@ -416,14 +378,8 @@ class PlainModel:
         require(not waiting, f"I4: {what}, while checkpoints {waiting} wait for a sink")
 
     def _list(self, entries: Iterable[str], at_ms: int) -> None:
-        needed = self.needed()
-        for entry in entries:
-            hurt = [key for key in needed if covers(entry, key)]
-            require(not hurt, f"I8: {entry} is listed as garbage, and {hurt[:1]} is needed")
-            pending = self.pending is not None and entry.startswith(f"chk-{self.pending['id']:020d}/")
-            require(not pending, f"I8: {entry} is listed as garbage, and its checkpoint is pending")
-            self.garbage.setdefault(entry, (self.version, at_ms))
-            self.listings.setdefault(entry, []).append((self.version, at_ms))
+        pending = None if self.pending is None else f"chk-{self.pending['id']:020d}/"
+        self.garbage.add(entries, (self.version, at_ms), self.needed(), pending)
 
     def _read(self, handle: Json) -> bytes:
         body = self._stored(handle["key"])
@@ -436,112 +392,3 @@ class PlainModel:
         found = STAGED.match(key)
         require(found, f"I8: {key} of a sink is no staged file")
         return int(found[1]), int(found[2])
-
-    def _listed(self, state: Json) -> Json:
-        """What a stored state lists as garbage, by itself and in lists."""
-        self.lists |= {one["sha256"]: one["count"] for one in state["garbage_lists"]}
-        listed = {one["prefix"]: (one["since_version"], one["since_ms"]) for one in state["garbage"]}
-        for one in state["garbage_lists"]:
-            for key in self._keys_of(one)[one["done"] :]:
-                if key in listed:  # a heartbeat, as what a completion and then what a subsumption leaves
-                    self._twice.add(key)
-                listed[key] = (one["since_version"], one["since_ms"])
-        return {key: listed[key] for key in sorted(listed.keys() - self._twice)}
-
-    def _told(self, state: Json) -> Json:
-        """The same of a stored state."""
-        (timeline,) = state["timelines"]
-        leader, pending = timeline["leader"], timeline["pending"]
-        return {
-            "status": state["status"],
-            "incarnation": state["incarnation"],
-            "next": state["next_checkpoint_id"],
-            "head": timeline["head"],
-            "leader": leader and (leader["session_id"], leader["token"]),
-            "pending": pending
-            and {
-                "id": pending["checkpoint_id"],
-                "token": pending["token"],
-                "base": pending["base"],
-                "deadline": pending["deadline_ms"],
-            },
-            "retained": {one["checkpoint_id"]: sorted(one["unconfirmed"]) for one in state["checkpoints"]},
-            "failures": (state["failures"]["consecutive"], state["failures"]["counted"]),
-            "garbage": self._listed(state),
-            "pins": {one["name"]: (one["checkpoint_id"], one["until_ms"]) for one in state["pins"]},
-            "results": {one["incarnation"]: (one["status"], one["clean_up"]) for one in state["results"]},
-        }
-
-
-PACKED = ("aborted_sessions", "checkpoints", "completed_sessions", "garbage", "garbage_lists")
-
-
-def entry_of(body: bytes) -> Json:
-    """What an entry of the log says: its columns as records, and each handle with its whole key."""
-    document: Json = json.loads(body, object_hook=_with_key)
-    if "state" in document:
-        document["state"] |= {name: _records(document["state"][name]) for name in PACKED}
-    return document
-
-
-def keys_in(metadata: bytes) -> set[str]:
-    """Every object that the metadata of a checkpoint names."""
-    document = json.loads(metadata, object_hook=_with_key)
-    for source in document.get("sources", {}).values():
-        source["consumed"] = _records(source["consumed"])
-    document["tables"] = contents_in(metadata)
-    return set(_KEY.findall(json.dumps(document)))
-
-
-def contents_in(metadata: bytes) -> dict[str, Json]:
-    """The contents of each sink's table that the metadata of a checkpoint holds."""
-    tables: dict[str, Json] = json.loads(metadata, object_hook=_with_key).get("tables", {})
-    return {sink: one | {"records": _records(one["records"])} for sink, one in tables.items()}
-
-
-def _records(stored: list[Json] | Json) -> list[Json]:
-    if isinstance(stored, list):
-        return stored
-    (count,) = set(_lengths(stored))
-    return [_at(stored, number) for number in range(count)]
-
-
-def _lengths(column: Json) -> Iterator[int]:
-    for kind in ("each", "steps"):
-        if kind in column:
-            yield len(column[kind])
-    for one in _parts(column).values():
-        yield from _lengths(one)
-
-
-def _parts(column: Json) -> Json:
-    parts = column.get("of", {})
-    return parts if isinstance(parts, dict) else dict(enumerate(parts))
-
-
-def _at(column: Json, number: int) -> Any:
-    if "of" in column:
-        found = {name: _at(one, number) for name, one in _parts(column).items()}
-        return _with_key(found) if isinstance(column["of"], dict) else [*found.values()]
-    if "all" in column:
-        return column["all"]
-    if "steps" in column:
-        return sum(column["steps"][: number + 1])
-    value = column["each"][number]
-    return value.join(column["text"]) if "text" in column else value
-
-
-def _with_key(found: Json) -> Json:
-    if found.keys() == {"key", "sha256", "size"} and isinstance(found["key"], str):
-        found["key"] = found["key"].replace("{sha256}", found["sha256"])
-    return found
-
-
-def prefix(checkpoint: int, token: int) -> str:
-    """Where one try of one checkpoint writes."""
-    return f"chk-{checkpoint:020d}/t{token:020d}/"
-
-
-def covers(entry: str, key: str) -> bool:
-    """Whether a garbage entry stands for that key."""
-    return key.startswith(entry) if entry.endswith("/") else key == entry

@@ -29,7 +29,8 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.load.load import LoadedJob
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.models.plain_model import PlainModel, require
+from tests.harness.models.plain_model import PlainModel
+from tests.harness.models.require import require
 from tests.harness.models.stored_tables import HEADS
 from tests.harness.servers.processes.stepped_processes import Crashed, Process, SteppedStores, Watchers
 

@@ -15,7 +15,8 @@ from typing import Any
 import duckdb
 
 from tests.harness.jobs.models.lineage_model import kept_by_a_plain_reading
-from tests.harness.models.plain_model import contents_in, covers, entry_of, keys_in, require
+from tests.harness.models.require import require
+from tests.harness.models.stored_entries import contents_in, covers, entry_of, keys_in
 from tests.harness.models.stored_tables import LISTS, STAGED, files_of, is_old_mark, mark_of
 
 Rows = list[tuple[Any, ...]]

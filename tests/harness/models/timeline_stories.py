@@ -15,8 +15,9 @@ from hypothesis.stateful import initialize
 
 from milepost.protocol.records.errors import InvalidRequest, Superseded
 from tests.harness.models.command_machine import CommandMachine
-from tests.harness.models.plain_model import TIMEOUT_MS, require
+from tests.harness.models.plain_model import TIMEOUT_MS
 from tests.harness.models.protocol_world import SINKS, Answers
+from tests.harness.models.require import require
 from tests.harness.models.timeline_model import TimelineModel
 from tests.harness.models.timeline_world import COUNT, MAX_FILES, POLICIES, SUM, TimelineWorld
 from tests.harness.servers.processes.stepped_processes import Process

@@ -16,8 +16,9 @@ from milepost.protocol.records.ids import IMPORTING
 from milepost.spec.load.load import LoadedJob
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.models.plain_model import HEARTBEAT_MS, require
+from tests.harness.models.plain_model import HEARTBEAT_MS
 from tests.harness.models.protocol_world import SINKS, SMALL, Answers, SteppedJob
+from tests.harness.models.require import require
 from tests.harness.models.timeline_model import Rows, TimelineModel
 from tests.harness.servers.processes.stepped_processes import Process
 

@@ -1,0 +1,6 @@
+"""What a model says when something does not hold."""
+
+
+def require(holds: object, sentence: str) -> None:
+    if not holds:
+        raise AssertionError(sentence)
