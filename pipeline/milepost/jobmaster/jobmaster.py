@@ -171,7 +171,7 @@ class JobMaster:
 
     run = _UseCase(lambda master: master._epochs.run)
     trigger = _UseCase(lambda master: master._trigger.trigger)
-    refused_at_head = _UseCase(lambda master: master._trigger.refused_at_head)
+    open_incarnation = _UseCase(lambda master: master._trigger.open_incarnation)
     run_epoch = _UseCase(lambda master: master._epochs.run_epoch)
     validate = _UseCase(lambda master: master._epochs.validate)
     complete = _UseCase(lambda master: master._epochs.complete)

@@ -138,11 +138,7 @@ def _start(doing: Doing) -> Done:
     if not (doing.retried and now.incarnation == approved.incarnation + 1):
         approved.require(premise(doing.master, _source(doing.master, doing.form[FROM])[0]))
         doing.master.start(doing.form[FROM])
-    state = doing.master.job_state()
-    about = subject(doing.master, START.name)
-    head, refused = checkpoint_name(about.checkpoint_id), doing.master.refused_at_head()
-    goes_on = f"; its first epoch continues {head}" if refused is None else f" at {head}; no epoch goes on: {refused}"
-    said = f"incarnation {state.incarnation} is open{goes_on}"
+    about, said = subject(doing.master, START.name), doing.master.open_incarnation()
     return Done("started", (said,), about.checkpoint_id, about.timeline, follows=doing.form[FROM] is not None)
 
 

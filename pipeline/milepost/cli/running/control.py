@@ -12,6 +12,7 @@ from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.epoch.quantities import counted
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.protocol.records.ids import checkpoint_name
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import CanceledJob, StartedFromSavepoint
@@ -118,12 +119,9 @@ def start(
         return _show_restored(name, result, output)
     if result.outcome != "started":
         return output.text(f"nothing to start: job {name} is {result.job_status}")
-    head = f"checkpoint {result.head}" if result.head is not None else "the empty state"
     if result.rolled_back_from is not None:
-        output.text(f"job {name} is back at {head}, on timeline {result.timeline}")
-    refused = output.as_typed(master.refused_at_head())
-    goes_on = f"; its first epoch continues {head}" if refused is None else f" at {head}; no epoch goes on: {refused}"
-    return output.text(f"job {name}: incarnation {result.incarnation} is open{goes_on}")
+        output.text(f"job {name} is back at {checkpoint_name(result.head or 0)}, on timeline {result.timeline}")
+    return output.text(f"job {name}: {output.as_typed(master.open_incarnation())}")
 
 
 def resume(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:

@@ -36,6 +36,7 @@ from milepost.protocol.manifest.transaction.preconditions import check_runnable,
 from milepost.protocol.manifest.transaction.runs import covered
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CommitConflict, Fenced, InvalidRequest
+from milepost.protocol.records.ids import checkpoint_name
 from milepost.protocol.records.manifest_state import ENDED, ManifestState
 from milepost.storage.concurrency.background import begin_beside
 
@@ -134,18 +135,21 @@ class Trigger:
             f"job {self._context.spec.name}: the head moved during each of {_PLAN_ATTEMPTS} plans. Run it again."
         )
 
-    def refused_at_head(self) -> str | None:
-        """Return why no epoch goes on behind the last one of a drained job, and what to do; None: one does."""
+    def open_incarnation(self) -> str:
+        """Return in words which incarnation is open, and what its first epoch continues.
+
+        None goes on behind the last epoch of a drained job: then why, and what to do.
+        """
         context = self._context
         state = context.head().state
-        base = context.base_metadata(state, state.timeline().head)
-        if base is None or not base.final:
-            return None
-        try:
-            check_continuable(context, base, read_code(context).load(context))
-        except InvalidRequest as error:
-            return error.in_full()
-        return None
+        head = state.timeline().head
+        said, base = f"incarnation {state.incarnation} is open", context.base_metadata(state, head)
+        if base is not None and base.final:
+            try:
+                check_continuable(context, base, read_code(context).load(context))
+            except InvalidRequest as error:
+                return f"{said} at {checkpoint_name(head)}; no epoch goes on: {error.in_full()}"
+        return f"{said}; its first epoch continues {checkpoint_name(head)}"
 
     def _finish_what_is_left(self, session: Session, *, take_over: bool) -> _LeftBehind:
         followed = self._reconciler.finish(session)
