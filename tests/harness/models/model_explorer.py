@@ -296,7 +296,7 @@ class Explorer:
     def _ask(self, state: ManifestState, process: Process, goal: str) -> tuple[str, Any]:
         rule = {"adopt": "complete", "abandon": "abort", "conclude": "subsume"}.get(goal, goal)
         try:
-            answer = getattr(self.rules, rule)(state, request_of(self.rules, state, process, goal), NOW_MS)
+            answer = getattr(self.rules, rule)(state, self._request(state, process, goal), NOW_MS)
         except CommitConflict:
             return "again", None
         except SubtaskDeclined:
@@ -358,6 +358,9 @@ class Explorer:
             case _:
                 follows = Process(process.name, "end")
         return world.with_process(index, follows)
+
+    def _request(self, state: ManifestState, process: Process, goal: str) -> object:
+        return request_of(self.rules, state, process, goal)
 
 
 def _trace(came_from: dict[World, tuple[World, str] | None], world: World) -> tuple[str, ...]:
