@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from bench.rounds import Say
 from bench.studies.months.small_job import SmallJob, counted_openers
+from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
 from tests.harness.stores.counted_stores import Requests
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ def measure_neighbours(
     """Run one job's epochs and ask for what a person asks, alone and with the others there. Returns the record."""
     shutil.rmtree(folder, ignore_errors=True)
     requests = Requests()
-    with counted_openers(requests):
+    with patch.dict(os.environ, {NODE_CACHE_VARIABLE: str(folder / "cache")}), counted_openers(requests):
         one = _job(0, folder, requests)
         one.run(epochs)  # young epochs ask for less
         alone = _epochs(one, epochs) | _acts(one, requests)
@@ -51,7 +54,7 @@ def _epochs(job: SmallJob, count: int) -> dict[str, dict[str, float]]:
 
 
 def _acts(job: SmallJob, requests: Requests) -> dict[str, dict[str, float]]:
-    """Measure what a person asks, each by a job master of its own, which remembers nothing, as a command's is."""
+    """Measure what a person asks, each by a job master of its own with an empty cache, as a command on a new machine."""
     from milepost.jobmaster.jobmaster import jobs_beside
 
     acts: dict[str, Callable[[JobMaster], object]] = {
@@ -65,6 +68,7 @@ def _acts(job: SmallJob, requests: Requests) -> dict[str, dict[str, float]]:
 
 
 def _counted(act: Callable[[], object], requests: Requests) -> dict[str, float]:
+    shutil.rmtree(os.environ[NODE_CACHE_VARIABLE], ignore_errors=True)
     requests.clear()
     used_s = time.process_time()
     act()

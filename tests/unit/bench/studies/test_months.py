@@ -14,7 +14,11 @@ from bench.studies.months.small_job import measure_months
 
 def point(epoch: int, **figures: float) -> dict[str, Any]:
     epoch_ = {"wall_s": 0.1, "cpu_s": 0.1, "mean_cpu_s": 0.1, "requests": 50, "mean_requests": 55, "head_found_by": 2}
-    usual = epoch_ | {"log_entries": 3 * epoch, "log_bytes": 9_000 + 600 * epoch}
+    usual = (
+        epoch_
+        | {"yardstick_wall_s": 0.01, "yardstick_cpu_s": 0.01}
+        | {"log_entries": 3 * epoch, "log_bytes": 9_000 + 600 * epoch}
+    )
     left = {"largest_entry": 8_000, "table_log_files": 0, "table_files": 9, "job_objects": 9}
     stored = {"table_log_bytes": 0, "cache_bytes": 1_000, "database_bytes": 0}
     return {"epoch": epoch, **usual, **left, **stored, **figures}
@@ -32,6 +36,14 @@ def test_the_first_point_is_not_compared() -> None:
     assert "database_bytes_grown" not in found
 
 
+def test_a_time_is_compared_by_what_the_same_work_took_just_then() -> None:
+    found = summary_of(
+        record(point(100), point(200), point(300, cpu_s=0.2), point(1_000, cpu_s=0.2, yardstick_cpu_s=0.02))
+    )
+    assert found["cpu_s_grown"] == 1.0
+    assert found["cpu_s_since_third"] == 0.5
+
+
 def test_the_log_is_judged_by_what_each_transition_adds() -> None:
     found = summary_of(record(point(100), point(200), point(1_000)))
     assert found["log_bytes_per_transition"] == pytest.approx(200)
@@ -41,7 +53,7 @@ def test_what_has_grown_is_called_missed() -> None:
     grown = record(point(100), point(200), point(1_000, cpu_s=0.2))
     flat = record(point(100), point(200), point(1_000))
     text = render_months({"commits": {"parquet": "abc"}, "months": {"parquet": flat, "delta": grown}})
-    assert "| CPU of an epoch, median | 1.00 × | 2.00 × **missed** | 1.1 × |" in text
+    assert "| CPU of an epoch, median | 1.00 ×, 1.00 × | 2.00 × **missed**, 1.00 × | 1.1 × |" in text
     assert "| log, per transition | 200 B | 200 B | 250 B |" in text
 
 
