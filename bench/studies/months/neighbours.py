@@ -54,7 +54,7 @@ def _epochs(job: SmallJob, count: int) -> dict[str, dict[str, float]]:
 
 
 def _acts(job: SmallJob, requests: Requests) -> dict[str, dict[str, float]]:
-    """Measure what a person asks, each by a job master of its own with an empty cache, as a command on a new machine."""
+    """Measure what a person asks, each by a job master of its own with an empty cache, as on a new machine."""
     from milepost.jobmaster.jobmaster import jobs_beside
 
     acts: dict[str, Callable[[JobMaster], object]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bench.studies.months.small_job import COLLECTED, LANDED, LOOKED, RETAINED, TIMEOUT, WEEK_S
+from bench.studies.months.small_job import CALLS_COUNTED, COLLECTED, LANDED, LOOKED, RETAINED, TIMEOUT, WEEK_S
 from bench.studies.months.small_objects import DELAY_MS
 
 _FLAT = 1.1
@@ -24,15 +24,9 @@ def summary_of(record: Mapping[str, Any]) -> dict[str, float]:
     ratios = {"log_bytes_per_transition": (late["log_bytes"] - second["log_bytes"]) / entries}
     for name in _RATIOS:
         if second[name]:
-            ratios[f"{name}_grown"] = _figure(late, name) / _figure(second, name)
-            ratios[f"{name}_since_third"] = _figure(late, name) / _figure(third, name)
+            ratios[f"{name}_grown"] = late[name] / second[name]
+            ratios[f"{name}_since_third"] = late[name] / third[name]
     return ratios
-
-
-def _figure(point: Mapping[str, float], name: str) -> float:
-    """Return a figure of a point; a time in units of the machine's yardstick of that moment."""
-    yardstick = _YARDSTICKS.get(name)
-    return point[name] / (point[yardstick] if yardstick else 1)
 
 
 def render_months(document: Mapping[str, Any]) -> str:
@@ -45,7 +39,8 @@ def render_months(document: Mapping[str, Any]) -> str:
         f"{RETAINED} checkpoints are retained, the newest {LANDED} landed files stay, and garbage is collected",
         f"after every {COLLECTED} epochs. An epoch stands for one of an hourly job: the week of which a table keeps",
         f"its log is {WEEK_S} s, and garbage waits for twice the timeout of {TIMEOUT}. A point is of {LOOKED} epochs.",
-        "Times are in units of what landing a file took, the same work each time: the machine's speed comes and goes.",
+        f"Of one epoch in {CALLS_COUNTED} the calls of functions are counted, Python's and C's, in place of its time:",
+        "they tell what an epoch does, whatever the machine's speed is just then.",
         "Each ratio is of the last point over the second, which is held to the target, and over the third: a week and",
         f"its grace are over only after some 200 epochs. At commit {_commits(document['commits'])}.",
         "",
@@ -150,6 +145,7 @@ _GROWS = (
     "What a week of minutes has is computed from bytes per commit, not run.",
 )
 _RATIOS = {
+    "calls": "calls of an epoch, median",
     "cpu_s": "CPU of an epoch, median",
     "mean_cpu_s": "the same, mean",
     "wall_s": "time of an epoch, median",
@@ -159,7 +155,6 @@ _RATIOS = {
     "database_bytes": "the database",
     "cache_bytes": "the node's cache",
 }
-_YARDSTICKS = {"cpu_s": "yardstick_cpu_s", "mean_cpu_s": "yardstick_cpu_s", "wall_s": "yardstick_wall_s"}
 _LEFT = {
     "epoch": "epochs",
     "requests": "requests of an epoch, median",

@@ -10,12 +10,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from statistics import mean, median
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     from milepost.api import JobMaster
 
 FORMATS = ("parquet", "delta", "iceberg", "postgres")
+CALLS_COUNTED = 20
+"""Of one epoch in so many, the calls are counted."""
 LOOKED = 100
 """After so many epochs what is stored is looked at, and the median epoch between two looks is a point."""
 COLLECTED = 500
@@ -67,8 +73,7 @@ def _months_of(format_: str, epochs: int, folder: Path, say: Say) -> dict[str, A
     points, collected = list[dict[str, Any]](), list[dict[str, Any]]()
     with small_job(format_, folder) as job:
         while job.landed < epochs:
-            count = min(LOOKED, epochs - job.landed)
-            points.append(job.run(count) | job.stored())
+            points.append(job.run(min(LOOKED, epochs - job.landed)) | job.stored())
             if job.landed % COLLECTED == 0:
                 collected.append(job.collect())
             point = points[-1]
@@ -116,11 +121,22 @@ def _counted(requests: Requests) -> Callable[[StoreConfig], ObjectStore]:
     return lambda config: CountedStore(open_store(config), requests)
 
 
-def _timed(act: Callable[[], object], walls: list[float], cpus: list[float]) -> None:
-    wall_s, cpu_s = time.perf_counter(), time.process_time()
-    act()
-    walls.append(time.perf_counter() - wall_s)
-    cpus.append(time.process_time() - cpu_s)
+@contextmanager
+def counted_calls() -> Iterator[Iterator[int]]:
+    """Calls of Python's and of C's functions meanwhile, by this thread and by those that begin. Yields a counter."""
+    counter = count()
+
+    def count_one(frame: FrameType, event: str, argument: object) -> None:
+        if event in ("call", "c_call"):
+            next(counter)
+
+    threading.setprofile(count_one)
+    sys.setprofile(count_one)
+    try:
+        yield counter
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
 
 
 class SmallJob:
@@ -158,20 +174,27 @@ class SmallJob:
 
         return JobMaster(load_job(str(self._file)))
 
-    def run(self, count: int) -> dict[str, Any]:
+    def run(self, epochs: int) -> dict[str, Any]:
         """Run so many epochs, each of a file of its own. Returns medians and means per epoch.
 
-        To land a file is the same work each time: the yardstick of how fast the machine was just then.
+        Of some, the calls of functions are counted in place of their time: a figure that no other process changes.
         """
         from milepost.api import Session
 
         walls, cpus, requests = list[float](), list[float](), list[int]()
-        yard_walls, yard_cpus = list[float](), list[float]()
-        kinds = Counter[str]()
-        for _ in range(count):
-            _timed(self._land, yard_walls, yard_cpus)
+        calls, kinds = list[int](), Counter[str]()
+        for number in range(epochs):
+            self._land()
             self._requests.clear()
-            _timed(lambda: self.master.run(Session.cli(), self._runner), walls, cpus)
+            if number % CALLS_COUNTED == 0:
+                with counted_calls() as counted:
+                    self.master.run(Session.cli(), self._runner)
+                calls.append(next(counted))
+            else:
+                wall_s, cpu_s = time.perf_counter(), time.process_time()
+                self.master.run(Session.cli(), self._runner)
+                walls.append(time.perf_counter() - wall_s)
+                cpus.append(time.process_time() - cpu_s)
             requests.append(len(self._requests.calls))
             kinds.update(operation for operation, _ in self._requests.asked)
             self._runner.plans.clear()
@@ -180,12 +203,11 @@ class SmallJob:
             "wall_s": median(walls),
             "cpu_s": median(cpus),
             "mean_cpu_s": mean(cpus),
-            "yardstick_wall_s": median(yard_walls),
-            "yardstick_cpu_s": median(yard_cpus),
+            "calls": median(calls),
             "requests": median(requests),
             "mean_requests": mean(requests),
             "most_requests": max(requests),
-            "kinds": {operation: number / count for operation, number in sorted(kinds.items())},
+            "kinds": {operation: number / epochs for operation, number in sorted(kinds.items())},
             "head_found_by": self._head_found_by(),
         }
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from milepost.dataflow.sources.planning.objects import split_path
 from milepost.epoch.timing.step_clock import StepClock
+from milepost.jobmaster.job.known_metadata import KnownMetadata
 from milepost.jobmaster.job.transactions import BegunTransaction, TransactResult
 from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.cached_property import cached_property
@@ -300,7 +301,7 @@ class JobContext:
 
     def metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
         """Return the checked metadata of a retained checkpoint, kept in memory once read. Raises StateCorrupt."""
-        metadata = self._metadata.get(checkpoint.metadata)
+        metadata = self._known.get(checkpoint.metadata)
         if metadata is None:
             metadata = _read_metadata(self.store, checkpoint.metadata)
             self.know_metadata(checkpoint.metadata, metadata)
@@ -308,9 +309,7 @@ class JobContext:
 
     def know_metadata(self, handle: ObjectHandle, metadata: CheckpointMetadata) -> None:
         """Keep what was read under a handle: it names the content by its hash, so what was read stays true."""
-        self._metadata[handle] = metadata
-        while len(kept := tuple(self._metadata)) > 1 and sum(one.size for one in kept) > _METADATA_BYTES:
-            self._metadata.pop(kept[0], None)  # the oldest, unless another thread has dropped it
+        self._known.keep(handle, metadata)
 
     def write_metadata(self, metadata: CheckpointMetadata) -> ObjectHandle:
         """Make the metadata of a try durable under its token. Returns its handle, of the bytes that were put."""
@@ -323,13 +322,13 @@ class JobContext:
         return _read_metadata(self.store, checkpoint.metadata)
 
     @cached_property
-    def _metadata(self) -> dict[ObjectHandle, CheckpointMetadata]:
-        return {}
+    def _known(self) -> KnownMetadata:
+        return KnownMetadata(_METADATA_BYTES)
 
     def known_base(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
         """Return what `base_metadata` does, of a checkpoint whose metadata this process knows; else None."""
         checkpoint = state.checkpoint(CheckpointId(base))
-        known = checkpoint is not None and checkpoint.metadata in self._metadata
+        known = checkpoint is not None and checkpoint.metadata in self._known
         return self.base_metadata(state, base) if known else None
 
     def base_metadata(self, state: ManifestState, base: int) -> CheckpointMetadata | None:

@@ -14,11 +14,7 @@ from bench.studies.months.small_job import measure_months
 
 def point(epoch: int, **figures: float) -> dict[str, Any]:
     epoch_ = {"wall_s": 0.1, "cpu_s": 0.1, "mean_cpu_s": 0.1, "requests": 50, "mean_requests": 55, "head_found_by": 2}
-    usual = (
-        epoch_
-        | {"yardstick_wall_s": 0.01, "yardstick_cpu_s": 0.01}
-        | {"log_entries": 3 * epoch, "log_bytes": 9_000 + 600 * epoch}
-    )
+    usual = epoch_ | {"calls": 1_000} | {"log_entries": 3 * epoch, "log_bytes": 9_000 + 600 * epoch}
     left = {"largest_entry": 8_000, "table_log_files": 0, "table_files": 9, "job_objects": 9}
     stored = {"table_log_bytes": 0, "cache_bytes": 1_000, "database_bytes": 0}
     return {"epoch": epoch, **usual, **left, **stored, **figures}
@@ -36,12 +32,10 @@ def test_the_first_point_is_not_compared() -> None:
     assert "database_bytes_grown" not in found
 
 
-def test_a_time_is_compared_by_what_the_same_work_took_just_then() -> None:
-    found = summary_of(
-        record(point(100), point(200), point(300, cpu_s=0.2), point(1_000, cpu_s=0.2, yardstick_cpu_s=0.02))
-    )
-    assert found["cpu_s_grown"] == 1.0
-    assert found["cpu_s_since_third"] == 0.5
+def test_the_last_point_is_compared_with_the_third_too() -> None:
+    found = summary_of(record(point(100), point(200), point(300, calls=2_000), point(1_000, calls=2_000)))
+    assert found["calls_grown"] == 2.0
+    assert found["calls_since_third"] == 1.0
 
 
 def test_the_log_is_judged_by_what_each_transition_adds() -> None:
@@ -73,7 +67,7 @@ def test_jobs_beside_one_another_and_small_objects_have_parts_of_their_own() -> 
 
 
 def test_jobs_in_one_storage_are_asked_alone_and_beside_one_another(tmp_path: Path) -> None:
-    found = measure_neighbours(tmp_path / "jobs", lambda line: None, jobs=2, epochs=1, of_others=1)
+    found = measure_neighbours(tmp_path / "jobs", lambda line: None, jobs=2, epochs=2, of_others=2)
     assert found["alone"].keys() == found["beside"].keys()
     for act in ("an epoch", "list", "status"):
         assert found["beside"][act]["requests"] > 0
@@ -85,6 +79,7 @@ def test_some_epochs_are_run_measured_and_held_to_the_oracle(tmp_path: Path) -> 
     (only,) = found["parquet"]["points"]
     assert only["epoch"] == 3
     assert only["requests"] > 20
+    assert only["calls"] > 1_000
     assert only["log_entries"] >= 3 * 2
     assert only["cache_bytes"] > 0
     assert only["head_found_by"] == 2
