@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 from bench.studies.months.small_job import CALLS_COUNTED, COLLECTED, LANDED, LOOKED, RETAINED, TIMEOUT, WEEK_S
 from bench.studies.months.small_objects import DELAY_MS
 
 _FLAT = 1.1
-"""What does not grow may differ so much between the second hundred epochs and the last."""
+"""What does not grow may differ so much between the points at the beginning and those at the end."""
+_COMPARED = 9
+"""How many points are compared, after the first one and at the end; fewer of a short run."""
 _TRANSITION_BYTES = 250
 
 
 def summary_of(record: Mapping[str, Any]) -> dict[str, float]:
     """What the targets ask of one format's record.
 
-    Returns: ratios of the last point over the second one, `…_grown`, and over the third, `…_since_third`; and the
-        bytes of the log per transition, taken between the second and the last: what is retained whole is on both sides.
+    Returns: ratios `…_grown` of the median of the last points over that of those after the first; and the bytes of
+        the log per transition, taken between the second point and the last: what is retained whole is on both sides.
     """
-    second, third, late = record["points"][1], record["points"][2], record["points"][-1]
-    entries = late["log_entries"] - second["log_entries"]
-    ratios = {"log_bytes_per_transition": (late["log_bytes"] - second["log_bytes"]) / entries}
+    points = record["points"]
+    compared = min(_COMPARED, (len(points) - 1) // 2)
+    second, last = points[1], points[-1]
+    entries = last["log_entries"] - second["log_entries"]
+    ratios = {"log_bytes_per_transition": (last["log_bytes"] - second["log_bytes"]) / entries}
     for name in _RATIOS:
-        if second[name]:
-            ratios[f"{name}_grown"] = late[name] / second[name]
-            ratios[f"{name}_since_third"] = late[name] / third[name]
+        early, late = (median(point[name] for point in some) for some in (points[1 : 1 + compared], points[-compared:]))
+        if early:
+            ratios[f"{name}_grown"] = late / early
     return ratios
 
 
@@ -41,10 +46,10 @@ def render_months(document: Mapping[str, Any]) -> str:
         f"its log is {WEEK_S} s, and garbage waits for twice the timeout of {TIMEOUT}. A point is of {LOOKED} epochs.",
         f"Of one epoch in {CALLS_COUNTED} the calls of functions are counted, Python's and C's, in place of its time:",
         "they tell what an epoch does, whatever the machine's speed is just then.",
-        "Each ratio is of the last point over the second, which is held to the target, and over the third: a week and",
-        f"its grace are over only after some 200 epochs. At commit {_commits(document['commits'])}.",
+        f"The first point is warming up; the last {_COMPARED} are compared with the {_COMPARED} after it, by their",
+        f"medians. At commit {_commits(document['commits'])}.",
         "",
-        f"| the last {LOOKED} epochs, over {LOOKED} to {2 * LOOKED}, and over {2 * LOOKED} to {3 * LOOKED} | "
+        f"| the last {_COMPARED * LOOKED} epochs, over those after the first {LOOKED} | "
         + " | ".join(months)
         + " | target |",
         "|---|" + "---:|" * (len(months) + 1),
@@ -75,7 +80,7 @@ def _ratio(found: Mapping[str, float], figure: str) -> str:
     grown = found.get(f"{figure}_grown")
     if grown is None:
         return "–"
-    return f"{grown:.2f} ×{_verdict(grown, _FLAT)}, {found[f'{figure}_since_third']:.2f} ×"
+    return f"{grown:.2f} ×{_verdict(grown, _FLAT)}"
 
 
 def _neighbours(record: Mapping[str, Any] | None) -> list[str]:

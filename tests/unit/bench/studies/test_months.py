@@ -32,10 +32,15 @@ def test_the_first_point_is_not_compared() -> None:
     assert "database_bytes_grown" not in found
 
 
-def test_the_last_point_is_compared_with_the_third_too() -> None:
-    found = summary_of(record(point(100), point(200), point(300, calls=2_000), point(1_000, calls=2_000)))
-    assert found["calls_grown"] == 2.0
-    assert found["calls_since_third"] == 1.0
+def test_one_point_that_differs_is_no_growth() -> None:
+    points = [point(100 * number) for number in range(1, 20)] + [point(2_000, calls=1_500, cpu_s=0.2)]
+    found = summary_of(record(*points))
+    assert found["calls_grown"] == found["cpu_s_grown"] == 1.0
+
+
+def test_what_rises_from_point_to_point_has_grown() -> None:
+    found = summary_of(record(*(point(100 * number, calls=1_000 + 10 * number) for number in range(1, 21))))
+    assert found["calls_grown"] == pytest.approx(1_160 / 1_060)
 
 
 def test_the_log_is_judged_by_what_each_transition_adds() -> None:
@@ -47,7 +52,7 @@ def test_what_has_grown_is_called_missed() -> None:
     grown = record(point(100), point(200), point(1_000, cpu_s=0.2))
     flat = record(point(100), point(200), point(1_000))
     text = render_months({"commits": {"parquet": "abc"}, "months": {"parquet": flat, "delta": grown}})
-    assert "| CPU of an epoch, median | 1.00 ×, 1.00 × | 2.00 × **missed**, 1.00 × | 1.1 × |" in text
+    assert "| CPU of an epoch, median | 1.00 × | 2.00 × **missed** | 1.1 × |" in text
     assert "| log, per transition | 200 B | 200 B | 250 B |" in text
 
 
