@@ -14,6 +14,7 @@ from unittest.mock import patch
 from bench.rounds import Say
 from bench.studies.months.small_job import SmallJob, counted_openers
 from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
+from milepost.storage.kept import KEPT
 from tests.harness.stores.counted_stores import Requests
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _epochs(job: SmallJob, count: int) -> dict[str, dict[str, float]]:
 
 
 def _acts(job: SmallJob, requests: Requests) -> dict[str, dict[str, float]]:
-    """Measure what a person asks, each by a job master of its own with an empty cache, as on a new machine."""
+    """Measure what a person asks, each by a job master that has nothing in memory or in a cache, as on a new machine."""
     from milepost.jobmaster.jobmaster import jobs_beside
 
     acts: dict[str, Callable[[JobMaster], object]] = {
@@ -64,12 +65,12 @@ def _acts(job: SmallJob, requests: Requests) -> dict[str, dict[str, float]]:
         "gc": lambda master: master.collect_garbage(),
         "jobs": lambda master: jobs_beside(master.context.job),
     }
-    job.collect()  # of a log that is compacted each act reads less
     return {name: _counted(partial(act, job.new_master()), requests) for name, act in acts.items()}
 
 
 def _counted(act: Callable[[], object], requests: Requests) -> dict[str, float]:
     shutil.rmtree(os.environ[NODE_CACHE_VARIABLE], ignore_errors=True)
+    KEPT.clear()
     requests.clear()
     used_s = time.process_time()
     act()
