@@ -55,7 +55,7 @@ def _epochs(job: SmallJob, count: int) -> dict[str, dict[str, float]]:
 
 
 def _acts(job: SmallJob, requests: Requests) -> dict[str, dict[str, float]]:
-    """Measure what a person asks, each by a job master that has nothing in memory or in a cache, as on a new machine."""
+    """Measure what a person asks, each by a job master that has nothing in memory or cache, as on a new machine."""
     from milepost.jobmaster.jobmaster import jobs_beside
 
     acts: dict[str, Callable[[JobMaster], object]] = {
