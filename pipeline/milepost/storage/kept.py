@@ -1,8 +1,8 @@
 """Kept objects: what was read of one version of an object is kept in memory, and that version is not read again.
 
-For reports of a process that lives long and is asked the same again and again: the server of the pages. What is kept is
-named by its store, its key and its version, as a listing or a handle has just told it: a storage that was put back, or
-begun anew, is told as it is now. Nothing is decided by it.
+For reports of a process that lives long and is asked the same again and again, as the server of the pages is, and for
+the metadata of an opened job. What is kept is named by its store, its key and its version, as a listing or a handle has
+just told it: a storage that was put back, or begun anew, is told as it is now.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class KeptObjects:
     """What was read last, up to so many bytes; several threads may ask.
 
     Args:
-        most_bytes: of the objects that what is kept was made of.
+        most_bytes: of the objects that what is kept was made of. at_least: how many are kept, whatever they weigh.
     """
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes, self._bytes = most_bytes, 0
+    def __init__(self, most_bytes: int, *, at_least: int = 0) -> None:
+        self._most_bytes, self._at_least, self._bytes = most_bytes, at_least, 0
         self._kept: OrderedDict[_Name, tuple[object, int]] = OrderedDict()
         self._lock = Lock()
 
@@ -52,7 +52,7 @@ class KeptObjects:
             if name not in self._kept:
                 self._kept[name] = made, size
                 self._bytes += size
-            while self._bytes > self._most_bytes:
+            while self._bytes > self._most_bytes and len(self._kept) > self._at_least:
                 self._bytes -= self._kept.popitem(last=False)[1][1]
         return made
 

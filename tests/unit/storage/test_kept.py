@@ -39,6 +39,21 @@ def test_what_was_asked_for_least_lately_makes_room() -> None:
     assert reads == ["a", "b", "c", "b"], "two of 912 bytes have room; a was asked for between"
 
 
+def test_as_many_as_must_stay_are_kept_however_much_they_weigh() -> None:
+    kept = KeptObjects(2_000, at_least=1)
+    for key in ("a", "b", "b"):
+        kept.read(HERE, ("metadata", key, "1"), 5_000, str)
+    assert not kept.has(HERE, ("metadata", "a", "1"))
+    assert kept.has(HERE, ("metadata", "b", "1"))
+
+
+def test_what_was_dropped_gives_its_weight_back() -> None:
+    kept = KeptObjects(2_000, at_least=1)
+    for key in ("large", "a", "b"):
+        kept.read(HERE, ("metadata", key, "1"), 5_000 if key == "large" else 400, str)
+    assert [kept.has(HERE, ("metadata", key, "1")) for key in ("large", "a", "b")] == [False, True, True]
+
+
 def test_what_cannot_be_read_is_not_kept() -> None:
     kept = KeptObjects(2_000)
 

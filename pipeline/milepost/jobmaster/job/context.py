@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from milepost.dataflow.sources.planning.objects import split_path
 from milepost.epoch.timing.step_clock import StepClock
-from milepost.jobmaster.job.known_metadata import KnownMetadata
 from milepost.jobmaster.job.transactions import BegunTransaction, TransactResult
 from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.cached_property import cached_property
@@ -36,6 +35,7 @@ from milepost.spec.values.times.durations import in_ms
 from milepost.state.cache.node_cache import node_cache
 from milepost.storage.checked import handle_of, read_handle
 from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.kept import KeptObjects
 from milepost.storage.log.manifest_log import Decide, ManifestLog
 from milepost.storage.log.records import Head, Landed
 from milepost.storage.open import open_store
@@ -301,15 +301,12 @@ class JobContext:
 
     def metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
         """Return the checked metadata of a retained checkpoint, kept in memory once read. Raises StateCorrupt."""
-        metadata = self._known.get(checkpoint.metadata)
-        if metadata is None:
-            metadata = _read_metadata(self.store, checkpoint.metadata)
-            self.know_metadata(checkpoint.metadata, metadata)
-        return metadata
+        handle = checkpoint.metadata
+        return self._kept.read(self.store, _named(handle), handle.size, lambda: self.stored_metadata(checkpoint))
 
     def know_metadata(self, handle: ObjectHandle, metadata: CheckpointMetadata) -> None:
         """Keep what was read under a handle: it names the content by its hash, so what was read stays true."""
-        self._known.keep(handle, metadata)
+        self._kept.read(self.store, _named(handle), handle.size, lambda: metadata)
 
     def write_metadata(self, metadata: CheckpointMetadata) -> ObjectHandle:
         """Make the metadata of a try durable under its token. Returns its handle, of the bytes that were put."""
@@ -319,16 +316,18 @@ class JobContext:
 
     def stored_metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
         """Return the metadata as the store has it now. Raises StateCorrupt."""
-        return _read_metadata(self.store, checkpoint.metadata)
+        from milepost.epoch.metadata import decode_metadata
+
+        return decode_metadata(read_handle(self.store, checkpoint.metadata), checkpoint.metadata.key)
 
     @cached_property
-    def _known(self) -> KnownMetadata:
-        return KnownMetadata(_METADATA_BYTES)
+    def _kept(self) -> KeptObjects:
+        return KeptObjects(_METADATA_BYTES, at_least=1)
 
     def known_base(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
         """Return what `base_metadata` does, of a checkpoint whose metadata this process knows; else None."""
         checkpoint = state.checkpoint(CheckpointId(base))
-        known = checkpoint is not None and checkpoint.metadata in self._known
+        known = checkpoint is not None and self._kept.has(self.store, _named(checkpoint.metadata))
         return self.base_metadata(state, base) if known else None
 
     def base_metadata(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
@@ -346,10 +345,9 @@ class JobContext:
         return with_names_of(self.job.spec, self.metadata(checkpoint))
 
 
-def _read_metadata(store: ObjectStore, handle: ObjectHandle) -> CheckpointMetadata:
-    from milepost.epoch.metadata import decode_metadata
-
-    return decode_metadata(read_handle(store, handle), handle.key)
+def _named(handle: ObjectHandle) -> tuple[str, str, str]:
+    """Return what metadata is kept under."""
+    return "metadata", handle.key, handle.sha256
 
 
 def _decision(request: Request, check: Callable[[ManifestState], None] | None, at_least_ms: int) -> Decide:

@@ -14,7 +14,7 @@ from bench.studies.months.small_job import measure_months
 
 def point(epoch: int, **figures: float) -> dict[str, Any]:
     epoch_ = {"wall_s": 0.1, "cpu_s": 0.1, "mean_cpu_s": 0.1, "requests": 50, "mean_requests": 55, "head_found_by": 2}
-    usual = epoch_ | {"calls": 1_000} | {"log_entries": 3 * epoch, "log_bytes": 9_000 + 600 * epoch}
+    usual = epoch_ | {"calls": 1_000, "log_entries": 3 * epoch, "log_bytes": 9_000 + 600 * epoch}
     left = {"largest_entry": 8_000, "table_log_files": 0, "table_files": 9, "job_objects": 9}
     stored = {"table_log_bytes": 0, "cache_bytes": 1_000, "database_bytes": 0}
     return {"epoch": epoch, **usual, **left, **stored, **figures}

@@ -12,15 +12,16 @@ import pytest
 from milepost.dataflow.sinks.records.committables import encode_schema
 from milepost.dataflow.sources.bad_input import BadInput, BadPlace
 from milepost.dataflow.sources.event_times import RowsAhead
-from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
+from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.subtask_shares import SubtaskShare
 from milepost.epoch.timing.task_times import OperatorTimes, TaskTimes
 from milepost.epoch.timing.throughput import ThroughputEstimate
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.codec.packing import packed, unpacked
-from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt, StoreUnavailable
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.buffers.channel_state import ChannelStateHandle
+from milepost.storage.kept import KeptObjects
 from milepost.storage.requests import StoreRequests
 from tests.harness.jobs.job_log import KEY_HASH_SECRET
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
@@ -180,16 +181,18 @@ def test_metadata_that_another_thread_pushes_out_at_once_is_returned_all_the_sam
     for name in ("a.csv", "b.csv"):
         job.land(name)
         job.epoch()
-    context, keep = JobContext(job.loaded()), JobContext.know_metadata
+    context, read = JobContext(job.loaded()), KeptObjects.read
     older, newer = sorted(context.head().state.checkpoints, key=lambda one: one.checkpoint_id)
     newest = context.stored_metadata(newer)
 
-    def overtaken(self: JobContext, handle: ObjectHandle, metadata: CheckpointMetadata) -> None:
-        keep(self, handle, metadata)
-        keep(self, newer.metadata, newest)
+    def overtaken(self: KeptObjects, store: ObjectStore, named: tuple[str, str, str], *reading: Any) -> Any:
+        found = read(self, store, named, *reading)
+        read(self, store, ("metadata", newer.metadata.key, "of another thread"), newer.metadata.size, lambda: newest)
+        assert not self.has(store, named)
+        return found
 
     monkeypatch.setattr("milepost.jobmaster.job.context._METADATA_BYTES", 0)
-    monkeypatch.setattr(JobContext, "know_metadata", overtaken)
+    monkeypatch.setattr(KeptObjects, "read", overtaken)
     assert context.metadata(older).checkpoint_id == older.checkpoint_id
 
 
