@@ -41,7 +41,7 @@ PAGES ?=
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format check test referees mutants fuzz law chaos examples bench bench-tables bench-airflow demo docs pictures reference transcripts down status clean
+.PHONY: help env lint format check test durations referees mutants fuzz law chaos examples bench bench-tables bench-airflow demo docs pictures reference transcripts down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,11 +59,16 @@ format: env ## let ruff rewrite what it can
 	@$(PY) -m ruff format .
 
 check: lint ## the inner loop: the tests of a rule or a room by itself, without Spark and Airflow
-	@$(PYTEST) -m "not long" $(addprefix --ignore=tests/unit/,airflow bench scripts spark) tests/unit tests/conformance/protocol
+	@$(PYTEST) -m "not long and not referee" $(addprefix --ignore=tests/unit/,airflow bench scripts spark) tests/unit tests/conformance/protocol
 
 test: lint ## build what is needed, check, and run every test but the referees
 	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"
 	@$(PYTEST) -m "not referee" $(ARGS)
+
+durations: env ## run the tests of `make test` and write where their time goes: tests/COSTS.md, tests/durations.json
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT \
+	  && $(PYTEST) -p scripts.suite.recorder --record-costs "$$folder/costs.json" -m "not referee" $(ARGS) \
+	  && $(PY) -m scripts.suite.report "$$folder/costs.json"
 
 referees: env ## the tests that take long: more of chance, bare environments, version ranges, Spark with Delta and Iceberg, a browser
 	@echo "seed $(SEED) (repeat this run with: make referees SEED=$(SEED) SHARE=$(SHARE))"
