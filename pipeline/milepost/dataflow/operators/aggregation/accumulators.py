@@ -2,8 +2,8 @@
 
 Results do not depend on how rows were cut into buffers and epochs: integer and decimal sums are exact (128 bits in two
 int64 columns, for decimals 192 bits in three), float sums add row by row in plan order from the stored sum, minima and
-maxima follow a total order in which NaN is the largest (as in Spark SQL). Aggregates over a column share accumulators.
-State columns are called by their argument, which is the column; of a filtered one, column and filter.
+maxima follow one total order in which -0.0 is less than 0.0 and NaN is the largest. Aggregates over a column share
+accumulators. State columns are called by their argument, which is the column; of a filtered one, column and filter.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from milepost.dataflow.operators.aggregation.exact_sums import (
     sums_of_values,
 )
 from milepost.dataflow.operators.contract import TYPE_OF, Bools, Ints
+from milepost.dataflow.operators.rows.row_order import float_order, floats_of_order
 from milepost.protocol.records.state_columns import BEGINS_NULL, SCALE
 from milepost.spec.values.aggregates import argument_label
 
@@ -211,7 +212,7 @@ class Extreme:
         stored = previous.column(self.name).combine_chunks()
         stored = pa.concat_arrays(stored.chunks) if isinstance(stored, pa.ChunkedArray) else stored
         known = stored.is_valid().to_numpy(zero_copy_only=False)
-        if _is_counted(stored.type):
+        if _has_numbers(stored.type):
             return [self._by_number(stored, known, values.cast(stored.type), codes)]
         candidates = pa.concat_arrays([stored.filter(pa.array(known)), values.cast(stored.type)])
         owners = np.concatenate([np.flatnonzero(known), codes])
@@ -227,33 +228,47 @@ class Extreme:
         return [candidates.take(pa.array(chosen, mask=~seen))]
 
     def _by_number(self, stored: pa.Array, known: Bools, values: pa.Array, codes: Ints) -> pa.Array:
-        storage = (
-            {4: pa.int32(), 8: pa.int64()}[stored.type.bit_width // 8] if pa.types.is_temporal(stored.type) else None
-        )
         bounds = np.iinfo(np.int64)
         best = np.full(len(stored), bounds.min if self.largest else bounds.max, dtype=np.int64)
-        best[known] = _numbers(stored.drop_null(), storage)
-        (np.maximum if self.largest else np.minimum).at(best, codes, _numbers(values, storage))
+        best[known] = _numbers(stored.drop_null())
+        (np.maximum if self.largest else np.minimum).at(best, codes, _numbers(values))
         known = known.copy()
         known[codes] = True
-        if storage is None:
-            return pa.array(np.where(known, best, 0), mask=~known).cast(stored.type)
-        return pa.array(np.where(known, best, 0), mask=~known).cast(storage).view(stored.type)
+        return _of_numbers(np.where(known, best, 0), ~known, stored.type)
 
 
-def _is_counted(data_type: pa.DataType) -> bool:
-    """Return whether values are whole numbers inside: their order is that of int64."""
+_STORAGE = {32: pa.int32(), 64: pa.int64()}
+"""The integer types inside dates and timestamps, by their width in bits."""
+
+
+def _has_numbers(data_type: pa.DataType) -> bool:
+    """Return whether the order of values is that of int64 numbers that stand for them."""
     signed = pa.types.is_integer(data_type) and data_type != pa.uint64()
-    return bool(signed or pa.types.is_date(data_type) or pa.types.is_timestamp(data_type))
+    is_time = pa.types.is_date(data_type) or pa.types.is_timestamp(data_type)
+    return bool(signed or is_time or pa.types.is_floating(data_type))
 
 
-def _numbers(values: pa.Array, storage: pa.DataType | None) -> Ints:
-    """Non-null values as int64; `storage` is the integer type inside a time."""
-    return (values if storage is None else values.view(storage)).cast(pa.int64()).to_numpy()
+def _numbers(values: pa.Array) -> Ints:
+    """Return int64 numbers that sort as non-null values do: floats with -0.0 before 0.0, and NaN last."""
+    if pa.types.is_floating(values.type):
+        return float_order(values).to_numpy()
+    if pa.types.is_temporal(values.type):
+        values = values.view(_STORAGE[values.type.bit_width])
+    return values.cast(pa.int64()).to_numpy()
+
+
+def _of_numbers(numbers: Ints, nulls: Bools, data_type: pa.DataType) -> pa.Array:
+    """Return the values that `_numbers` maps to these numbers."""
+    if pa.types.is_floating(data_type):
+        return pa.array(floats_of_order(numbers), mask=nulls).cast(data_type)
+    whole = pa.array(numbers, mask=nulls)
+    if pa.types.is_temporal(data_type):
+        return whole.cast(_STORAGE[data_type.bit_width]).view(data_type)
+    return whole.cast(data_type)
 
 
 def _ranks(values: pa.Array) -> Ints:
-    """Position of each value in the total order: NaN is the largest, the earlier of equal values comes first."""
+    """Return the position of each value in the total order; the earlier of equal values comes first."""
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         encoded = pc.dictionary_encode(values)
         keys = _ranks_of_order(pc.sort_indices(encoded.dictionary))[encoded.indices.to_numpy()]

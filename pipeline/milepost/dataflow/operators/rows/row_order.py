@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -70,7 +71,7 @@ def same_values(one: pa.Table, other: pa.Table) -> Bools:
                 same &= code[: len(same)] == code[len(same) :]
             continue
         if pa.types.is_floating(first.type):
-            first, second = _float_bits(first), _float_bits(second)
+            first, second = float_order(first), float_order(second)
         nulls = pc.and_(first.is_null(), second.is_null())
         same &= np.asarray(pc.or_(pc.fill_null(pc.equal(first, second), False), nulls))
     return same
@@ -152,7 +153,7 @@ def _codes(array: pa.Array) -> Iterator[Ints]:
     elif _is_whole(data_type) and not array.null_count:
         yield array.view(_VIEWS.get(data_type.bit_width, data_type)).cast(pa.int64()).to_numpy()
     else:
-        encoded = (_float_bits(array) if pa.types.is_floating(data_type) else array).dictionary_encode()
+        encoded = (float_order(array) if pa.types.is_floating(data_type) else array).dictionary_encode()
         ranks = np.empty(len(encoded.dictionary) + 1, dtype=np.int64)
         ranks[np.asarray(pc.array_sort_indices(encoded.dictionary))] = np.arange(1, len(encoded.dictionary) + 1)
         ranks[-1] = 0
@@ -169,16 +170,30 @@ def _is_whole(data_type: pa.DataType) -> bool:
     )
 
 
-def _float_bits(array: pa.Array) -> pa.Array:
-    """Return whole numbers that sort as floats do: -0.0 before 0.0, and one NaN behind infinity.
+def float_order(array: pa.Array) -> pa.Array:
+    """Return int64 numbers that sort as floats do: -0.0 before 0.0, and one NaN after infinity. Null stays null.
 
-    >>> _float_bits(pa.array([1.0, -0.0, 0.0, -1.0, float("nan")])).to_numpy().argsort().tolist()
+    >>> float_order(pa.array([1.0, -0.0, 0.0, -1.0, float("nan")])).to_numpy().argsort().tolist()
     [3, 1, 2, 0, 4]
     """
     wide = array.cast(pa.float64())
     values = np.asarray(pc.fill_null(wide, 0.0))
     bits = np.where(np.isnan(values), np.nan, values).view(np.int64)
-    return pa.array(np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits), mask=np.asarray(array.is_null()))
+    return pa.array(_negatives_reversed(bits), mask=np.asarray(array.is_null()))
+
+
+def floats_of_order(numbers: Ints) -> npt.NDArray[np.float64]:
+    """Return the float64 values that `float_order` maps to these numbers.
+
+    >>> floats_of_order(float_order(pa.array([-0.0, 0.5, float("inf")])).to_numpy()).tolist()
+    [-0.0, 0.5, inf]
+    """
+    return _negatives_reversed(numbers).view(np.float64)
+
+
+def _negatives_reversed(bits: Ints) -> Ints:
+    """Reverse the order of negative floats' bits. Twice it changes nothing."""
+    return np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
 
 
 def _codes_of_lists(array: pa.Array) -> Iterator[Ints]:

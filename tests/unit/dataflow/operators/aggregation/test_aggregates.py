@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,21 @@ def test_fewer_than_two_values_have_no_spread(tmp_path: Path, values: list[Any],
     assert one(tmp_path / "float", "var(x)", x=pa.array(values, pa.float64())) == expected
     whole = [None if value is None else int(value) for value in values]
     assert one(tmp_path / "int", "var(x)", x=pa.array(whole, pa.int64())) == expected
+
+
+@pytest.mark.parametrize("data_type", [pa.float64(), pa.float32()])
+@pytest.mark.parametrize("values", list(permutations([0.0, -0.0, None])))
+def test_extremes_of_zeros_do_not_depend_on_how_rows_are_cut_or_ordered(
+    tmp_path: Path, data_type: pa.DataType, values: tuple[float | None, ...]
+) -> None:
+    """-0.0 is less than 0.0, as over updates, also where partial results are merged before the exchange."""
+    calls = {name: f"{name}(x)" for name in ("min", "max")} | {"least": "arg_min(x, x)", "greatest": "arg_max(x, x)"}
+    rows = rows_of(x=pa.array(values, data_type))
+    epochs = [rows.slice(place, 1) for place in range(rows.num_rows)]
+    found = [run(tmp_path / "whole", calls, [rows])["a"], run(tmp_path / "epochs", calls, epochs)["a"]]
+    folding = OperatorRun(totals(calls, rows, "t"), LocalStore(StoreConfig(f"file://{tmp_path}/folded")))
+    found += folding.epoch(rows, cuts=[1, 2], folded=[True] * 3).rows.to_pylist()
+    assert [repr([row[name] for name in calls]) for row in found] == ["[-0.0, 0.0, -0.0, 0.0]"] * 3
 
 
 def test_a_nan_makes_a_spread_nan(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from fractions import Fraction
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput
+from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput, StatefulOperator
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.spec import WindowOperator
@@ -34,12 +35,18 @@ END_OF_TIME = 2**63 - 1
 Row = tuple[str | None, float]
 
 
-def started(folder: Path, options: dict[str, str] | None = None, **calls: str) -> OperatorRun:
+def session_operator(
+    schema: pa.Schema, calls: dict[str, str], options: dict[str, str] | None = None
+) -> StatefulOperator:
     spec = WindowOperator.model_validate(
         {"uid": "win", "kind": "window", "inputs": ["in"], "key": ["k"], "window": {"session": {"gap": "10m"}},
-         "aggregates": calls or {"n": "count(*)", "s": "sum(x)", "low": "min(x)"}, **(options or {})}
+         "aggregates": calls, **(options or {})}
     )  # fmt: skip
-    operator = build_operator(spec, [OperatorInput(SCHEMA, "t")])
+    return build_operator(spec, [OperatorInput(schema, "t")])
+
+
+def started(folder: Path, options: dict[str, str] | None = None, **calls: str) -> OperatorRun:
+    operator = session_operator(SCHEMA, calls or {"n": "count(*)", "s": "sum(x)", "low": "min(x)"}, options)
     return OperatorRun(operator, LocalStore(StoreConfig(f"file://{folder}/store")))
 
 
@@ -98,6 +105,23 @@ def test_sessions_and_state_do_not_depend_on_pieces_or_arrival(given_rows: list[
             results.append((state, run.epoch(rows(), None, 20 * MINUTE_US).rows))
     assert results[0][0].equals(results[1][0]) and results[0][0].equals(results[2][0])
     assert results[0][1].equals(results[1][1]) and results[0][1].equals(results[2][1])
+
+
+@pytest.mark.parametrize("order", list(permutations([(5, 0.0), (0, -0.0), (14, math.nan), (20, -1.0)])))
+def test_extremes_of_zeros_and_nan_do_not_depend_on_the_order_in_which_rows_join_a_session(
+    tmp_path: Path, order: tuple[tuple[float, float], ...]
+) -> None:
+    """-0.0 is less than 0.0 and NaN the greatest number, as over updates."""
+    calls = {"low": "min(z)", "high": "max(z)", "low_of_all": "min(f)", "high_of_all": "max(f)"}
+    zeros = pa.schema([*SCHEMA, ("z", pa.float32())])
+    run = OperatorRun(session_operator(zeros, calls), LocalStore(StoreConfig(f"file://{tmp_path}/store")))
+    for minute, number in order:
+        z = pa.array([number if number == 0 else None], pa.float32())
+        run.epoch(rows(("a", minute)).set_column(2, "f", pa.array([number])).append_column("z", z), None, None)
+    out = run.epoch(zeros.empty_table(), None, END_OF_TIME).rows
+    assert repr(out.select(list(calls)).to_pylist()) == repr(
+        [{"low": -0.0, "high": 0.0, "low_of_all": -1.0, "high_of_all": math.nan}]
+    )
 
 
 def test_a_session_that_would_end_after_all_time_is_refused(tmp_path: Path) -> None:
