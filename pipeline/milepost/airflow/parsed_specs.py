@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import logging
 import os
 import tempfile
@@ -14,7 +15,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.private_cache import private_cache
@@ -32,12 +32,12 @@ class ParsedSpec:
 
     Attributes:
         key: hex SHA-256 of all that it follows from. problem: what `lint` says against its graph; "" for nothing.
-        spec: what is written in it, validated. spec_hash: as that of the loaded job.
+        spec: the validated spec as JSON text: canonical JSON would sort its columns. spec_hash: as that of the job.
     """
 
     key: str
     problem: str
-    spec: dict[str, Any]
+    spec: str
     spec_hash: str
 
 
@@ -57,7 +57,7 @@ def parsed_spec(path: Path) -> LoadedJob:
         _keep(file, kept)
     if kept.problem:
         raise InvalidRequest(kept.problem)
-    job = from_spec(JobSpec.model_validate(kept.spec), kept.spec_hash, text, path)
+    job = from_spec(JobSpec.model_validate(json.loads(kept.spec)), kept.spec_hash, text, path)
     require_placed(job)
     return job
 
@@ -68,7 +68,7 @@ def kept_name(path: Path) -> str | None:
         kept = _kept(_file(path), _key(path, read_spec(path)))
     except InvalidRequest:
         return None
-    return None if kept is None else str(kept.spec["name"])
+    return None if kept is None else str(json.loads(kept.spec)["name"])
 
 
 def _key(path: Path, text: str) -> str:
@@ -87,7 +87,8 @@ def _parsed(key: str, text: str, path: Path) -> ParsedSpec:
         job.graph()
     except InvalidRequest as error:
         problem = error.message
-    return ParsedSpec(key, problem, job.spec.model_dump(mode="json", by_alias=True, exclude_unset=True), job.spec_hash)
+    spec = json.dumps(job.spec.model_dump(mode="json", by_alias=True, exclude_unset=True))
+    return ParsedSpec(key, problem, spec, job.spec_hash)
 
 
 def _file(spec: Path) -> Path | None:

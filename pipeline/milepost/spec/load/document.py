@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from math import isinf
 from typing import Any
 
 from milepost.spec.values.problems import Path, Problem
@@ -41,7 +42,7 @@ class Document:
     Attributes:
         value: dict, list, str, int, float, bool or None.
         keys, values: path -> (line, column), 1-based, of mapping keys and of values.
-        problems: keys that occur twice, tags.
+        problems: tags, and numbers that no float holds.
     """
 
     value: Any = None
@@ -92,7 +93,11 @@ class _Builder:
         if str(node.tag) not in _TAGS:
             self._document.problems.append(Problem(path, f"the tag {node.tag} is not allowed"))
         if isinstance(node.value, str):
-            return _scalar(node)
+            value = _scalar(node)
+            if isinstance(value, float) and isinf(value):
+                message = f"{node.value} is beyond the greatest number, which is about 1.8e308"
+                self._document.problems.append(Problem(path, message))
+            return value
         if node.id == "sequence":
             return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
         return self._mapping(node, path)

@@ -54,8 +54,8 @@ class LoadedJob:
         spec: with `${env:…}` unresolved.
         path: of the spec file, absolute.
         text: of the spec file.
-        spec_hash: hex SHA-256 of the canonical unresolved spec: comments, order of keys and spelled-out defaults
-            do not change it.
+        spec_hash: hex SHA-256 of the canonical unresolved spec. Comments, the order of the spec's own keys and
+            spelled-out defaults do not change it; the order of names that the user chose, such as columns, does.
         module_dir: where modules beside the spec are found.
         find_connection: looks a Connection up by its id, when something is opened.
     """
@@ -232,10 +232,13 @@ def _validated(text: str) -> tuple[JobSpec | None, str, list[Problem], Document]
 
 
 def hash_spec(spec: JobSpec) -> str:
-    """Return the hex SHA-256 of the canonical JSON of a spec."""
+    """Return the hex SHA-256 of the canonical JSON of a spec.
+
+    Keys of the model are in the order of its fields. Names that the user chose keep their order: that of columns breaks
+    ties between rows.
+    """
     value = spec.model_dump(mode="json", by_alias=True)
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()
 
 
 def find_spec(path_or_name: str, root: Path) -> Path:

@@ -13,6 +13,7 @@ from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.spec.load.document import read_document
 from milepost.spec.load.load import LoadedJob, from_text, load_job
 from milepost.spec.values.spark_settings import ELSEWHERE, FIXED, LOOPBACK
+from tests.harness.jobs.spec_edits import edited
 
 SPEC = """\
 name: visits
@@ -125,6 +126,24 @@ def test_the_spec_hash_depends_on_meaning_and_not_on_writing() -> None:
     same = "# a comment\n" + SPEC.replace("2h", "120m") + "spark: {parallelism: 2}\n"
     assert load(same).spec_hash == load(SPEC).spec_hash
     assert load(SPEC.replace("2h", "3h")).spec_hash != load(SPEC).spec_hash
+
+
+@pytest.mark.parametrize(
+    ("written", "turned"),
+    [
+        ("{city: string, minutes: int32, at", "{minutes: int32, city: string, at"),
+        ("{n: count(*), m: sum(minutes)}", "{m: sum(minutes), n: count(*)}"),
+    ],
+)
+def test_the_spec_hash_depends_on_the_order_of_columns(written: str, turned: str) -> None:
+    """It decides which of two rows wins a tie, and the columns of a new table."""
+    assert load(edited(SPEC, {written: turned})).spec_hash != load(SPEC).spec_hash
+
+
+def test_the_spec_hash_does_not_depend_on_the_order_of_the_specs_own_keys() -> None:
+    turned = edited(SPEC, {"name: visits\nstorage: ../lake\n": "storage: ../lake\nname: visits\n"})
+    turned = edited(turned, {"inputs: [visits], key: [city]": "key: [city], inputs: [visits]"})
+    assert load(turned).spec_hash == load(SPEC).spec_hash
 
 
 def test_where_the_environment_names_no_server_the_master_is_used() -> None:

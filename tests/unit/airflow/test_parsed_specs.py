@@ -1,0 +1,43 @@
+"""A spec that Airflow keeps is the spec of its file, down to the order of its columns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from milepost.airflow.parsed_specs import kept_name, parsed_spec
+from milepost.spec.job.spec import JobSpec
+from milepost.spec.load.load import load_job
+
+SPEC = """\
+name: small
+storage: ../store
+sources:
+  rows: {format: csv, path: ../landing/*.csv, schema: {k: int32, z: int32, a: int32, t: int64}}
+operators:
+  - {uid: newest, kind: latest, inputs: [rows], key: [k], sequence_by: [t]}
+sinks:
+  - {name: newest, input: newest, format: parquet, path: ../lake/newest, mode: upsert}
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = tmp_path / "small.yaml"
+    file.write_text(SPEC)
+    return file
+
+
+def as_text(spec: JobSpec) -> str:
+    """Every value in its place: two specs that are equal may differ in the order of a mapping."""
+    return json.dumps(spec.model_dump(mode="json", by_alias=True, exclude_unset=True))
+
+
+def test_a_kept_spec_has_its_columns_in_the_order_of_the_file(path: Path) -> None:
+    for job in (parsed_spec(path), parsed_spec(path)):
+        assert list(job.spec.sources["rows"].columns) == ["k", "z", "a", "t"]
+        assert as_text(job.spec) == as_text(load_job(path).spec)
+    assert kept_name(path) == "small"
