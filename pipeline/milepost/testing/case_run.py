@@ -17,6 +17,7 @@ from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingTo
 from milepost.lineage.settings import nowhere
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound, QualityGateFailed
 from milepost.spec.load.load import LoadedJob, from_text, load_job, read_spec, require_placed
+from milepost.spec.values.times.any_year import python_rows
 from milepost.testing.case_file import Expected, File, LoadedCases, Step
 from milepost.testing.local_job import land, sink_of, under_test
 from milepost.testing.rows import as_yaml, difference, typed_table
@@ -199,7 +200,7 @@ def _compared(what: str, rows: Sequence[dict[str, Any]], found: pa.Table) -> Ite
         wanted, there = len(rows), found.num_rows
         if wanted or there:
             yield f"{what}: expected {counted(wanted, 'row')}, got {there or 'none'}"
-            yield from (f"+ {as_yaml(row)}" for row in found.slice(0, 5).to_pylist())
+            yield from (f"+ {as_yaml(row)}" for row in python_rows(found.slice(0, 5)))
         return
     names = [name for name in found.column_names if any(name in row for row in rows)]
     unknown = sorted({name for row in rows for name in row} - set(found.column_names))
@@ -214,5 +215,5 @@ def _compared(what: str, rows: Sequence[dict[str, Any]], found: pa.Table) -> Ite
 
 
 def _listed(table: pa.Table) -> list[dict[str, Any]]:
-    rows = [as_yaml(row) for row in table.to_pylist()]
+    rows = [as_yaml(row) for row in python_rows(table)]
     return sorted(rows, key=repr)

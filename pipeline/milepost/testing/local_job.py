@@ -23,6 +23,7 @@ from milepost.spec.job.checkpointing_spec import CheckpointingSpec
 from milepost.spec.job.source_spec import EpochLimits, SourceSpec
 from milepost.spec.job.spec import SinkSpec, SparkSpec
 from milepost.spec.load.load import LoadedJob, from_spec, hash_spec
+from milepost.spec.values.times.any_year import python_rows
 from milepost.spec.values.types import to_arrow
 from milepost.testing.case_file import File
 from milepost.testing.rows import as_yaml, typed_table
@@ -142,7 +143,7 @@ def _encoded(name: str, source: SourceSpec, table: pa.Table) -> bytes:
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink)
         return bytes(sink.getvalue())
-    rows = [as_yaml(row) for row in table.to_pylist()]
+    rows = [as_yaml(row) for row in python_rows(table)]
     if source.format == "json":
         return "".join(json.dumps(row) + "\n" for row in rows).encode()
     return _as_csv(name, source, rows)

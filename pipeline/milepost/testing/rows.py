@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.values.times.any_year import python_rows
 
 _SHOWN = 20
 
@@ -59,7 +60,7 @@ def difference(expected: pa.Table, found: pa.Table) -> list[str]:
 
 
 def _counted(table: pa.Table) -> Counter[tuple[Any, ...]]:
-    return Counter(tuple(_comparable(value) for value in row.values()) for row in table.to_pylist())
+    return Counter(tuple(_comparable(value) for value in row.values()) for row in python_rows(table))
 
 
 def _comparable(value: Any) -> Any:

@@ -127,6 +127,14 @@ def test_pytest_imports_nothing_of_milepost_before_it_finds_a_case(folder: Path)
     assert "1 passed" in result.stdout, result.stdout
 
 
+def test_times_of_years_that_python_lacks_are_compared_and_named() -> None:
+    import pyarrow as pa
+
+    far = pa.table({"t": pa.array([2**60, 0], pa.timestamp("us"))})
+    assert difference(far, far) == []
+    assert difference(far, far.slice(1)) == ["- {t: 38504-08-17T21:30:06.846976}"]
+
+
 def test_nan_is_itself_and_zero_has_a_sign() -> None:
     import pyarrow as pa
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from milepost.cli.terminal.output import Output
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
-from milepost.spec.values.times.any_year import scalar_text
+from milepost.spec.values.times.any_year import python_rows, python_values, zoned_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,32 +45,7 @@ class Rows(Protocol):
 
 def as_rows(table: pa.Table) -> list[dict[str, Any]]:
     """Return JSON-ready rows: times as ISO 8601, decimals as text, binary as base64."""
-    try:
-        rows = table.to_pylist()
-    except (OverflowError, ValueError):  # a time whose year Python lacks
-        columns = [[_value(item) for item in column] for column in table.columns]
-        rows = [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
-    return [{name: _plain(value) for name, value in row.items()} for row in rows]
-
-
-def _value(item: pa.Scalar) -> Any:
-    """Return an item as Python's, with the text of a time whose year Python lacks."""
-    import pyarrow as pa
-
-    try:
-        return item.as_py()
-    except (OverflowError, ValueError):
-        if isinstance(item, pa.StructScalar):
-            return {name: _value(inner) for name, inner in item.items()}
-        if isinstance(item, pa.ListScalar):
-            return [_value(inner) for inner in item.values]
-        return scalar_text(item) + _zone(item)
-
-
-def _zone(time: pa.Scalar) -> str:
-    import pyarrow as pa
-
-    return "Z" if pa.types.is_timestamp(time.type) and time.type.tz else ""
+    return [{name: _plain(value) for name, value in row.items()} for row in python_rows(table)]
 
 
 def _plain(value: Any) -> Any:
@@ -182,14 +157,17 @@ def _many_rows(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 def _flat(table: pa.Table) -> pa.Table:
     """Return the table with what CSV cannot hold as text.
 
-    That is lists and structs, as JSON, and times of years beyond 16 bits, which Arrow's CSV wraps or fails at.
+    That is lists and structs, as JSON; binary, as base64; and times of years beyond 16 bits, which Arrow's CSV wraps or
+    fails at.
     """
     import pyarrow as pa
 
     for index, field in enumerate(table.schema):
         if pa.types.is_nested(field.type):
-            values = [_value(item) for item in table[index]]
+            values = python_values(table[index])
             texts = [None if v is None else json.dumps(_plain(v), ensure_ascii=False) for v in values]
+        elif pa.types.is_binary(field.type):
+            texts = [_plain(value) for value in table[index].to_pylist()]
         elif _is_far(table[index]):
             texts = [_time(item) for item in table[index]]
         else:
@@ -215,7 +193,7 @@ def _is_far(column: pa.ChunkedArray) -> bool:
 
 def _time(item: pa.Scalar) -> str | None:
     """Return a time as Arrow's CSV has those of nearer years."""
-    return scalar_text(item).replace("T", " ") + _zone(item) if item.is_valid else None
+    return zoned_text(item).replace("T", " ") if item.is_valid else None
 
 
 def _print_table(rows: Rows) -> None:

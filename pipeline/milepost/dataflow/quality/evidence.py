@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from milepost.spec.values.times.any_year import zoned_text
+
 _MAX_TEXT = 200
 """Of a value: what is longer ends in an ellipsis."""
 
@@ -52,4 +54,5 @@ def _value(scalar: pa.Scalar) -> Any:
     try:
         return scalar.as_py()
     except (ValueError, OverflowError, LookupError):
-        return f"{getattr(scalar, 'value', 'a value')} as {scalar.type}"
+        is_time = pa.types.is_timestamp(scalar.type) or pa.types.is_date(scalar.type)
+        return zoned_text(scalar) if is_time else f"{getattr(scalar, 'value', 'a value')} as {scalar.type}"

@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from milepost.dataflow.quality.far_dates import far_values
 from milepost.extras import install_command, require
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 from milepost.spec.job.spec import QualitySpec
@@ -190,9 +191,11 @@ def to_pandas(table: pa.Table, nullable: Collection[str] | None = None) -> Any:
     }
     having = columns_with_nulls(table) if nullable is None else nullable
     with_nulls = [name for name in table.column_names if name in having]
-    nullables = table.select(with_nulls).to_pandas(types_mapper=exact.get)
-    full = table.drop_columns(with_nulls).to_pandas()
-    return pd.concat([nullables, full], axis=1)[table.column_names]
+    far = {name: values for name in table.column_names if (values := far_values(table.column(name))) is not None}
+    nullables = table.select([name for name in with_nulls if name not in far]).to_pandas(types_mapper=exact.get)
+    full = table.drop_columns([*{*with_nulls, *far}]).to_pandas()
+    objects = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in far.items()})
+    return pd.concat([nullables, full, objects], axis=1)[table.column_names]
 
 
 def columns_with_nulls(table: pa.Table) -> list[str]:

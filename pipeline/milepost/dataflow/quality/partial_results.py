@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.quality.evidence import rows_at
+from milepost.dataflow.quality.far_dates import FarDate
 from milepost.dataflow.quality.gate import columns_of, refused, shown_columns
 from milepost.dataflow.quality.library import (
     COUNTS,
@@ -257,6 +258,8 @@ def _end(value: Any, type_: pa.DataType) -> pa.Table | None:
 
     if value is None or value is pd.NaT:
         return None
+    if isinstance(value, FarDate):
+        return pa.table({_NAME: pa.array([value.days], pa.int32()).cast(pa.date32()).cast(type_)})
     return pa.table({_NAME: pa.array([value.item() if hasattr(value, "item") else value], type_)})
 
 

@@ -96,6 +96,15 @@ def test_csv_has_the_times_of_every_year(tmp_path: Path) -> None:
     assert lines == [*(f"{one} 00:00:00.000000Z,{one} 00:00:00,{one}" for one in texts), ",,"]
 
 
+def test_csv_has_binary_as_json_has_it(tmp_path: Path) -> None:
+    """As base64, whether it is text or not: what a column has does not depend on its other rows."""
+    inner = pa.array([{"b": b"\xff"}, None, {"b": None}], pa.struct([("b", pa.binary())]))
+    write_file(kept(pa.table({"b": [b"\xff\x00", b"text", None], "s": inner})), "csv", tmp_path / "b.csv")
+    assert (tmp_path / "b.csv").read_text().splitlines() == [
+        '"b","s"', '"/wA=","{""b"": ""/w==""}"', '"dGV4dA==",', ',"{""b"": null}"',
+    ]  # fmt: skip
+
+
 def test_each_format_holds_every_row(tmp_path: Path) -> None:
     write_file(kept(TABLE), "parquet", tmp_path / "t.parquet")
     assert pq.read_table(tmp_path / "t.parquet").drop(["f"]).equals(TABLE.drop(["f"]))

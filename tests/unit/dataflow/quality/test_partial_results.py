@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -108,6 +108,28 @@ def cut(table: pa.Table, cuts: Sequence[int]) -> list[pa.Table]:
 
 def told(result: ExpectationResult) -> tuple[Any, ...]:
     return result.type, result.column, result.success, dict(result.observed), result.exception is not None
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+def test_dates_beyond_the_years_of_python_are_judged_as_the_dates_that_they_are(nulls: bool) -> None:
+    days = [3_000_000, 10, *([None] if nulls else [2]), 3_000_000, -2_000_000]
+    far = pa.array(days, pa.int32()).cast(pa.date32())
+    inside = pa.array([[day] for day in days], pa.list_(pa.int32())).cast(pa.list_(pa.date32()))
+    table = pa.table({"day": far, "inside": inside})
+    ends = {"min_value": date(1960, 1, 1), "max_value": date(2100, 1, 1)}
+    spec = suite(
+        {"type": "expect_column_values_to_be_between", "column": "day", **ends},
+        {"type": "expect_column_values_to_be_unique", "column": "day"},
+        {"type": "expect_column_values_to_not_be_null", "column": "inside"},
+        {"type": "expect_column_max_to_be_between", "column": "day", **ends},
+    )
+    whole = evaluate(spec, table)
+    found, shown = judged_in_parts(spec, cut(table, [1, 3]))
+    assert [told(one) for one in found.expectations] == [told(one) for one in whole.expectations]
+    between, unique, not_null, greatest = whole.expectations
+    assert (between.observed["unexpected_count"], unique.observed["unexpected_count"]) == (3, 2) and not_null.success
+    assert not greatest.success and greatest.exception is not None, "the library parses it, and says so of this one"
+    assert [row["day"] for row in shown[0].rows] == ["10183-09-21", "10183-09-21", "-3506-03-09"]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

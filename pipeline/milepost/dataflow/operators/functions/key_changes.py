@@ -9,21 +9,24 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.contract import KeyedState
 from milepost.dataflow.operators.functions.declared import KeyState
+from milepost.dataflow.operators.functions.python_values import values_for_python
 from milepost.protocol.records.state_columns import TIMER_COLUMN
 
 
 class KeyChanges:
     """State and timers of some keys before and after, so that only keys that changed are written."""
 
-    def __init__(self, key: Sequence[str], keys: pa.Table, stored: pa.Table) -> None:
+    def __init__(self, uid: str, key: Sequence[str], keys: pa.Table, stored: pa.Table) -> None:
         """Args:
         key: columns. keys: distinct ones. stored: the state of each, null where there is none.
+
+        Raises OperatorFailed: Python lacks a value of the state.
         """
         self._schema = stored.schema
         self._keys = keys
         names = [name for name in self._schema.names if name not in key and name != TIMER_COLUMN]
         self._stored = stored
-        self._before = {name: stored.column(name).to_pylist() for name in names}
+        self._before = {name: values_for_python(uid, "state", stored.column(name), name) for name in names}
         self._timers: list[int | None] = stored.column(TIMER_COLUMN).to_pylist()
         self._nested = [name for name in names if pa.types.is_nested(self._schema.field(name).type)]
         self._after: dict[str, list[Any]] = {name: [] for name in (*names, TIMER_COLUMN)}

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from milepost.dataflow.operators.functions.declared import SchemaMismatch
 from milepost.dataflow.operators.rows.columns import Ints, group_rows, with_plain_keys
+from milepost.spec.values.times.any_year import python_rows
 
 
 class LatestOutput:
@@ -45,7 +46,7 @@ class LatestOutput:
         ours, theirs = codes[: rows.num_rows], codes[rows.num_rows :]
         wrong = ~np.isin(ours, theirs) if owners is None else ours != theirs
         if wrong.any():
-            (row,) = given.take(pa.array([int(np.argmax(wrong))])).to_pylist()
+            (row,) = python_rows(given.take(pa.array([int(np.argmax(wrong))])))
             raise SchemaMismatch(f"a row of key {row} was put out, which is not the key that it was put out for")
         self._pieces.append(rows)
 

@@ -25,6 +25,7 @@ from milepost.dataflow.operators.functions.declared import (
 )
 from milepost.dataflow.operators.functions.key_changes import KeyChanges
 from milepost.dataflow.operators.functions.latest_output import LatestOutput
+from milepost.dataflow.operators.functions.python_values import values_for_python
 from milepost.dataflow.operators.functions.user_code import UserFunction
 from milepost.dataflow.operators.rows.columns import (
     EventTime,
@@ -218,9 +219,9 @@ class ProcessRun:
         order = np.lexsort((times, codes)) if times is not None else np.argsort(codes, kind="stable")
         bounds = np.searchsorted(codes[order], np.arange(keys.num_rows + 1))
         rows = rows.take(pa.array(order)).combine_chunks()
-        changes = KeyChanges(self._parts.key, keys, self._stored(keys))
+        changes = KeyChanges(self._parts.uid, self._parts.key, keys, self._stored(keys))
         put_out = [self._output.taken]
-        for index, key in enumerate(_values(keys)):
+        for index, key in enumerate(self._values(keys)):
             part = rows.slice(bounds[index], bounds[index + 1] - bounds[index])
             view = KeyState(self._columns, changes.before(index))
             before_us = changes.timer_before(index)
@@ -240,8 +241,8 @@ class ProcessRun:
             return
         due = due.sort_by([(name, "ascending") for name in self._parts.key])
         keys = due.select(list(self._parts.key))
-        changes = KeyChanges(self._parts.key, keys, due)
-        names = list(_values(keys))
+        changes = KeyChanges(self._parts.uid, self._parts.key, keys, due)
+        names = list(self._values(keys))
         views = [KeyState(self._columns, changes.before(index)) for index in range(due.num_rows)]
         after: list[int | None] = [None] * due.num_rows
         waiting = [(int(time_us), index) for index, time_us in enumerate(due.column(TIMER_COLUMN).to_pylist())]
@@ -300,6 +301,11 @@ class ProcessRun:
         gone = find_rows(keys, given).is_null()
         self._state.delete(keys.filter(gone))
 
+    def _values(self, keys: pa.Table) -> Iterator[Any]:
+        """Return each key as the user's code gets it. Raises OperatorFailed: Python lacks a value."""
+        columns = [values_for_python(self._parts.uid, "key", keys.column(name), name) for name in keys.column_names]
+        return iter(columns[0]) if len(columns) == 1 else zip(*columns, strict=True)
+
     def _stored(self, keys: pa.Table) -> pa.Table:
         """Return the state of each of the distinct keys, in their order; null for a key without state."""
         found = self._state.lookup(keys)
@@ -352,9 +358,3 @@ class ProcessRun:
 
 
 _END = object()
-
-
-def _values(keys: pa.Table) -> Iterator[Any]:
-    """Each key as the user's code gets it."""
-    columns = [column.to_pylist() for column in keys.columns]
-    return iter(columns[0]) if len(columns) == 1 else zip(*columns, strict=True)

@@ -24,6 +24,7 @@ from milepost.dataflow.operators.rows.columns import (
 )
 from milepost.dataflow.operators.rows.row_order import sorted_rows
 from milepost.spec.job.operators.lookup import LookupOperator
+from milepost.spec.values.times.any_year import python_rows
 
 _KEY, _VALUE = "key_", "value_"
 _NAMED_KEYS = 3
@@ -150,7 +151,7 @@ class Lookup:
         if count == keys.num_rows:
             return
         several = np.flatnonzero(np.bincount(codes, minlength=count) > 1)
-        named = keys.take(pa.array(first_of_each(codes, count)[several[:_NAMED_KEYS]])).to_pylist()
+        named = python_rows(keys.take(pa.array(first_of_each(codes, count)[several[:_NAMED_KEYS]])))
         texts = [", ".join(str(value) for value in key.values()) for key in named]
         more = f" and {len(several) - len(texts)} more" if len(several) > len(texts) else ""
         own = ", ".join(pair[1] for pair in self.keys)

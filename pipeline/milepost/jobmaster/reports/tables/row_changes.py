@@ -16,6 +16,7 @@ from milepost.dataflow.operators.contract import Bools
 from milepost.dataflow.operators.rows.columns import find_rows, key_columns
 from milepost.dataflow.spilled.ordered_rows import in_step, ordered_rows
 from milepost.dataflow.spilled.spilled_rows import SpilledRows
+from milepost.spec.values.times.any_year import python_values
 from milepost.state.runs.evolution import widens
 
 CHANGE = "change"
@@ -159,11 +160,11 @@ def ordered(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    return pa.array(map(repr, column.to_pylist()), pa.string()) if pa.types.is_nested(column.type) else column
+    return pa.array(map(repr, python_values(column)), pa.string()) if pa.types.is_nested(column.type) else column
 
 
 def _plain_rows(table: pa.Table, names: Sequence[str]) -> list[tuple[object, ...]]:
-    columns = [table.column(name).to_pylist() if name in table.column_names else [] for name in names]
+    columns = [python_values(table.column(name)) if name in table.column_names else [] for name in names]
     filled = [column or [None] * table.num_rows for column in columns]
     return list(zip(*filled, strict=True))
 
@@ -217,7 +218,7 @@ def _same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> Bools:
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
         return _bools(both_null)
     if pa.types.is_nested(left.type) or pa.types.is_nested(right.type):
-        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+        pairs = zip(python_values(left), python_values(right), strict=True)
         return np.array([repr(old) == repr(new) for old, new in pairs], dtype=np.bool_)
     if left.type != right.type:
         return _bools(both_null)

@@ -313,6 +313,45 @@ def test_on_batch_gets_all_rows_and_the_state_of_their_keys_and_returns_both(
     assert left == {"b": 7, "c": 9}, "a is not in the new state, c was not in the batch"
 
 
+FAR = {
+    "date": (pa.array([3_000_000], pa.int32()).cast(pa.date32()), "10183-09-21 (date32[day])"),
+    "timestamp[s]": (pa.array([2**50], pa.timestamp("s")), "35680317-09-25T18:57:04 (timestamp[s])"),
+}
+
+
+@pytest.mark.parametrize("type_", FAR)
+def test_a_time_that_python_lacks_is_named_where_a_class_needs_it_as_key_or_state(bench: Workbench, type_: str) -> None:
+    """Arrow has it, so `on_batch` takes it."""
+    value, said = FAR[type_]
+    batch = f"""\
+        class F:
+            state = {{"seen": "{type_}"}}
+            output = {{"x": "int64"}}
+
+            def on_batch(self, batch, state, ctx):
+                return None, batch.append_column("seen", batch["v"]).select(["v", "seen"])
+        """
+    each = batch.replace("on_batch(self, batch, state, ctx)", "on_rows(self, key, rows, state, ctx)")
+    keyed = pa.table({"v": value, "x": [1]})
+    more = {"key": ("v",), "schema": keyed.schema, "event_time": None}
+    run = bench.run(batch, **more)
+    run.epoch(keyed)
+    assert run.state().column("seen").combine_chunks().equals(value)
+    with pytest.raises(OperatorFailed) as caught:
+        bench.run(each, **more).epoch(keyed)
+    assert f"operator 'p': key column v has {said}, and on_rows and on_timer get Python values" in str(caught.value)
+
+    keyed = pa.table({"k": ["a"], "v": value})
+    more = {"schema": keyed.schema, "event_time": None}
+    run = bench.run(batch.replace('["v", "seen"]', '["k", "seen"]'), **more)
+    run.epoch(keyed)
+    bench.write(each)
+    run.operator = bench.operator(**more)
+    with pytest.raises(OperatorFailed) as caught:
+        run.epoch(keyed)
+    assert f"operator 'p': state column seen has {said}" in str(caught.value)
+
+
 def test_on_batch_gets_rows_by_event_time_and_those_of_one_time_as_they_came(bench: Workbench) -> None:
     """I12: what a class makes of the order is the same in every attempt."""
     run = bench.run("""

@@ -76,6 +76,12 @@ def test_one_zero_and_one_nan_are_found_and_the_row_stays_as_it_is() -> None:
     assert np.signbit(got.column("x").to_numpy(zero_copy_only=False)[:2]).tolist() == [False, True]
 
 
+def test_several_rows_of_a_key_are_named_also_where_python_lacks_its_year() -> None:
+    right = pa.table({"k": pa.array([3_000_000, 3_000_000, 1, 1], pa.int32()).cast(pa.date32())})
+    with pytest.raises(OperatorFailed, match="several rows with one k: 10183-09-21; 1970-01-02; say"):
+        prepare(lookup_of(right.schema, right.schema, ["k"]), right, KEYED)
+
+
 def test_several_rows_of_a_key_are_named_a_few_of_them() -> None:
     right = pa.table({"k": [3, 1, 2, 3, 2, 1, 5, 5, None, None]})
     with pytest.raises(OperatorFailed, match="source names has several rows with one k: 3; 1; 2 and 1 more; say"):

@@ -278,6 +278,27 @@ def test_changes_by_key_are_those_of_two_dictionaries(old: dict[Any, Any], new: 
     assert numbers == sorted(numbers)
 
 
+FAR_TIMES = st.sampled_from([None, 0, 2**60, -(2**60)])
+
+
+@given(st.lists(FAR_TIMES, max_size=4), st.lists(FAR_TIMES, max_size=4))
+def test_changes_name_times_of_years_that_python_lacks(old: list[int | None], new: list[int | None]) -> None:
+    """In columns, in lists and in keys."""
+
+    def table(values: list[int | None]) -> pa.Table:
+        times = pa.array(values, pa.timestamp("us"))
+        return pa.table({"t": times, "l": pa.array([[one] for one in values], pa.list_(pa.timestamp("us")))})
+
+    changes = changes_of_rows(table(old), table(new))
+    surplus = Counter(new) - Counter(old), Counter(old) - Counter(new)
+    numbered = zip(changes["change"].to_pylist(), changes["t"].cast(pa.int64()).to_pylist(), strict=True)
+    assert Counter(numbered) == Counter(
+        {(change, one): n for change, of in zip(("added", "removed"), surplus, strict=True) for one, n in of.items()}
+    )
+    keyed = [table(list(dict.fromkeys(values))) for values in (old, new)]
+    assert changes_by_key(*keyed, ["t"]).num_rows == len(set(old) ^ set(new))
+
+
 @given(st.lists(st.sampled_from("abc"), max_size=6), st.lists(st.sampled_from("abc"), max_size=6))
 def test_changes_of_rows_are_those_of_two_multisets(old: list[str], new: list[str]) -> None:
     sides = [pa.table({"x": pa.array(rows, pa.string()), "l": [[x] for x in rows]}) for rows in (old, new)]
