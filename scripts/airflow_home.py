@@ -100,10 +100,10 @@ def _as_text(options: Mapping[str, object]) -> dict[str, str]:
     return {option: str(value).replace("%", "%%") for option, value in options.items() if value is not None}
 
 
-def password(home: Path) -> str:
-    """Return the password of `LOGIN`. Show it on a terminal only."""
+def password(home: Path, login: str = LOGIN) -> str:
+    """Return the password of a login. Show it on a terminal only."""
     passwords: dict[str, str] = json.loads((home / PASSWORDS).read_text(encoding="utf-8"))
-    return passwords[LOGIN]
+    return passwords[login]
 
 
 def _own_secrets(home: Path) -> dict[str, str]:

@@ -97,8 +97,8 @@ class Stack:
     def airflow_url(self) -> str:
         return f"http://127.0.0.1:{self.started['api-server'].port}"
 
-    def rest(self) -> AirflowRest:
-        return AirflowRest(self.airflow_url, airflow_home.LOGIN, airflow_home.password(self.home))
+    def rest(self, login: str = airflow_home.LOGIN) -> AirflowRest:
+        return AirflowRest(self.airflow_url, login, airflow_home.password(self.home, login))
 
     def process_environ(self) -> dict[str, str]:
         """Return what every process of the stack, and a command that works with it, gets as environment."""

@@ -16,15 +16,15 @@ def test_the_checkpoints_page_needs_a_login_and_shows_the_job(airflow: AirflowIn
     job.master.trigger(Session.cli())
     path = f"/milepost/jobs/{job.dag_id}/checkpoints"
 
-    assert airflow.page(path, logged_in=False).status_code == 401
+    assert airflow.page(path, login=None).status_code == 401
     page = airflow.page(path)
 
     assert page.status_code == 200
     assert "pending</span>" in page.text
     assert "CheckpointTriggered" in airflow.page(f"/milepost/jobs/{job.dag_id}/log").text
     assert "default-src 'none'" in page.headers["content-security-policy"]
-    assert airflow.page(f"{path}/1", logged_in=False).status_code == 401
-    sheet = airflow.page("/milepost/static/page.css", logged_in=False)
+    assert airflow.page(f"{path}/1", login=None).status_code == 401
+    sheet = airflow.page("/milepost/static/page.css", login=None)
     assert sheet.status_code == 200 and sheet.headers["content-type"].startswith("text/css")
     one = airflow.page(f"{path}/1")
     assert one.status_code == 200 and "Checkpoint 1 of shown" in one.text
@@ -34,7 +34,7 @@ def test_the_checkpoints_page_needs_a_login_and_shows_the_job(airflow: AirflowIn
 
 def test_the_page_of_all_jobs_needs_a_login_and_shows_each_job_of_airflow_once(airflow: AirflowInstance) -> None:
     job = airflow.add_job("listed")
-    assert airflow.page("/milepost/jobs", logged_in=False).status_code == 401
+    assert airflow.page("/milepost/jobs", login=None).status_code == 401
     page = airflow.page("/milepost/jobs")
     assert page.status_code == 200
     assert page.text.count(f'href="/milepost/jobs/{job.dag_id}?job=listed"') == 1

@@ -10,7 +10,10 @@ CUT = "cut"
 ROWS = "rows"
 """Instead of an invariant: what a row becomes between its object and its table, and the state that it leaves."""
 
-INVARIANTS: tuple[str, ...] = (*(f"I{number}" for number in range(1, 15)), CUT, ROWS)
+ACCESS = "access"
+"""Instead of an invariant: who may see a job in Airflow (DESIGN 9)."""
+
+INVARIANTS: tuple[str, ...] = (*(f"I{number}" for number in range(1, 15)), CUT, ROWS, ACCESS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,6 @@ def shown_airflow(folder: Path, *services: str) -> Iterator[AirflowInstance]:
     make_jobs(folder / "jobs", instance.config)
     try:
         instance.stack.start_airflow()
-        instance.rest = instance.stack.rest()
         wanted = {epoch_dag_id(name) for name in (WELL, FAILED, FRESH)}
         instance.until(lambda: wanted <= instance.rest.dags().keys(), "the jobs are listed")
         yield instance

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from scripts.airflow_home import Settings
+from scripts.airflow_home import LOGIN, Settings
 from scripts.airflow_rest import AirflowRest
 from scripts.processes import PYTHON_PATH
 from scripts.stack import Stack
@@ -31,9 +31,16 @@ LOG_TAIL = 6000
 PARSE_AGAIN_S = 20.0
 """Airflow drops a request to parse a file that is just being parsed: it is asked again after so long."""
 
+ROLES = ("viewer", "user", "op", "admin")
+"""The roles of Airflow's simple auth manager. Each is also the login of a user who has it."""
+
 SETTINGS: Settings = {
-    # A loaded machine needs longer for what is quick on its own: to parse the file, and to end after the last word.
-    "core": {"dagbag_import_timeout": 240, "task_success_overtime": 240},
+    "core": {
+        # A loaded machine needs longer for what is quick on its own: to parse the file, and to end after the last word.
+        "dagbag_import_timeout": 240,
+        "task_success_overtime": 240,
+        "simple_auth_manager_users": ",".join(f"{role}:{role}" for role in ROLES),
+    },
     "scheduler": {
         # A lost task is found quickly, but not one whose machine stalls for a while; the demo keeps Airflow's 300 s.
         "task_instance_heartbeat_timeout": 20,
@@ -81,6 +88,7 @@ class AirflowInstance:
         self.config.mkdir(parents=True)
         self.team = folder / "team"
         self.team.mkdir()
+        self._rest: dict[str, AirflowRest] = {}
         self.lineage_config = folder / "openlineage.yml"
         self.stack = Stack(
             folder / "stack",
@@ -107,7 +115,6 @@ class AirflowInstance:
         self.stack.start_spark()
         self.stack.start_airflow()
         self.stack.wait_for_spark()
-        self.rest: AirflowRest = self.stack.rest()
         self.until(self.rest.dags, "the first parse of the DAG file")
 
     def stop(self) -> None:
@@ -190,9 +197,18 @@ class AirflowInstance:
         self.stack.start_service("scheduler")
         self.stack.wait_for_airflow()
 
-    def page(self, path: str, *, logged_in: bool = True) -> httpx.Response:
-        """Ask Airflow's server for a page, as a browser does."""
-        headers = self.rest.authorization() if logged_in else {}
+    def rest_of(self, login: str) -> AirflowRest:
+        """Return the REST client of a user."""
+        return self._rest.setdefault(login, self.stack.rest(login))
+
+    @property
+    def rest(self) -> AirflowRest:
+        """The REST client of the admin."""
+        return self.rest_of(LOGIN)
+
+    def page(self, path: str, *, login: str | None = LOGIN) -> httpx.Response:
+        """Request a page of Airflow's server, as a browser does; login None: without one."""
+        headers = self.rest_of(login).authorization() if login else {}
         return httpx.get(self.stack.airflow_url + path, headers=headers, trust_env=False, timeout=60)
 
     def wait(self, dag_id: str, run_id: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from scripts.airflow_home import LOGIN
+from scripts.airflow_rest import AirflowRest
 from tests.harness.servers.airflow.airflow_instance import AirflowInstance
 
 
@@ -12,12 +14,14 @@ class FormRun:
 
     Args:
         dag_id: `<job>__operate`. form: what the form sends; what is refused raises httpx.HTTPStatusError.
+        login: the user who triggers the run and answers its requests.
     """
 
-    def __init__(self, airflow: AirflowInstance, dag_id: str, **form: Any) -> None:
+    def __init__(self, airflow: AirflowInstance, dag_id: str, *, login: str = LOGIN, **form: Any) -> None:
         self.airflow = airflow
         self.dag_id = dag_id
-        self.run_id = airflow.rest.trigger(dag_id, form)
+        self.person = airflow.rest_of(login)
+        self.run_id = self.person.trigger(dag_id, form)
 
     def wait(self) -> str:
         return self.airflow.wait(self.dag_id, self.run_id)
@@ -41,11 +45,16 @@ class FormRun:
         self.airflow.until(lambda: self.states().get(task_id) == "awaiting_input", f"{self.dag_id} asks for approval")
         # An answer before the scheduler has heard that the task's process is gone looks to it like a killed task.
         self.airflow.until(lambda: self._parked(task_id), "the scheduler has seen the task park")
-        return dict(self.airflow.rest.ask("GET", self._request(task_id)))
+        return self.shown_to(self.person, task_id)
 
-    def answer(self, option: str, task_id: str = "approve") -> None:
-        """Answer as the button under Required Actions does."""
-        self.airflow.rest.ask("PATCH", self._request(task_id), json={"chosen_options": [option], "params_input": {}})
+    def shown_to(self, person: AirflowRest, task_id: str = "approve") -> dict[str, Any]:
+        """Return what a person is shown of a request that waits. Raises httpx.HTTPStatusError: refused."""
+        return dict(person.ask("GET", self._request(task_id)))
+
+    def answer(self, option: str, task_id: str = "approve", *, person: AirflowRest | None = None) -> None:
+        """Answer as the button under Required Actions does. Raises httpx.HTTPStatusError: refused."""
+        answered = {"chosen_options": [option], "params_input": {}}
+        (person or self.person).ask("PATCH", self._request(task_id), json=answered)
 
     def edit_plan(self, plan_task: str = "plan", **changed: Any) -> None:
         """Change a plan on its way, as whoever may edit XComs can."""

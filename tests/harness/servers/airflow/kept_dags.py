@@ -1,29 +1,72 @@
-"""DAGs as Airflow keeps them: written as it writes them, without its database."""
+"""DAGs in a database of Airflow's own, written there as its DAG processor writes them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from airflow.sdk import DAG
 
 from milepost.spec.load.load import LoadedJob
 
+OPEN, CLOSED = "open", "closed"
+"""Two bundles of DAGs, each of the team of the same name. A test's user is in the first team only."""
 
-def keep_dags(patch: pytest.MonkeyPatch, *dags: DAG) -> None:
-    """Let Airflow's server know these DAGs, and no others."""
-    from airflow.models.serialized_dag import SerializedDagModel
-    from airflow.serialization.serialized_objects import DagSerialization
 
-    kept = {dag.dag_id: DagSerialization.from_dict(DagSerialization.to_dict(dag)) for dag in dags}
-    patch.setattr(SerializedDagModel, "get_dag", kept.get)
+def keep_dags(patch: pytest.MonkeyPatch, *dags: DAG, readable: Iterable[str] | None = None) -> None:
+    """Give Airflow's server a new database with these DAGs, and no others.
 
-    from milepost.airflow.page.jobs import dag_jobs
+    Args:
+        readable: ids of the DAGs of the team `OPEN`; the others are of the team `CLOSED`. All by default.
+    """
+    from airflow import settings
+    from airflow.dag_processing.collection import update_dag_parsing_results_in_db
+    from airflow.models.dag import clear_team_name_cache
+    from airflow.serialization.serialized_objects import DagSerialization, LazyDeserializedDAG
+    from airflow.utils.session import create_session
+    from sqlalchemy import create_engine
+    from sqlalchemy.orm import scoped_session, sessionmaker
 
-    def specs_of_dags(readable: Collection[str]) -> dict[str, dag_jobs.DagSpecs]:
-        return {dag_id: dag_jobs.specs_of(dag) for dag_id, dag in kept.items() if dag_id in readable}
+    database = tempfile.mkdtemp(dir=os.environ["AIRFLOW_HOME"]) + "/airflow.db"
+    shutil.copy(_empty_database(), database)
+    make = sessionmaker(bind=create_engine(f"sqlite:///{database}"), expire_on_commit=False, autoflush=False)
+    patch.setattr(settings, "NonScopedSession", make)
+    patch.setattr(settings, "Session", scoped_session(make))
+    clear_team_name_cache()
+    allowed = {dag.dag_id for dag in dags} if readable is None else set(readable)
+    with create_session() as session:
+        for bundle in (OPEN, CLOSED):
+            its = [dag for dag in dags if (dag.dag_id in allowed) == (bundle == OPEN)]
+            written = [LazyDeserializedDAG(data=DagSerialization.to_dict(dag)) for dag in its]
+            errors: dict[tuple[str, str], str] = {}
+            update_dag_parsing_results_in_db(bundle, None, written, errors, None, set(), session)
+            assert not errors, errors
 
-    patch.setattr(dag_jobs, "specs_of_dags", specs_of_dags)
+
+@functools.cache
+def _empty_database() -> Path:
+    """Return a database with all of Airflow's tables, the two teams and their bundles."""
+    from airflow.models import import_all_models
+    from airflow.models.base import Base
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.models.team import Team
+    from sqlalchemy import create_engine
+    from sqlalchemy.orm import Session
+
+    import_all_models()
+    file = Path(tempfile.mkdtemp(dir=os.environ["AIRFLOW_HOME"])) / "empty.db"
+    engine = create_engine(f"sqlite:///{file}")
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add_all(Team(name=name, dag_bundles=[DagBundleModel(name=name)]) for name in (OPEN, CLOSED))
+        session.commit()
+    engine.dispose()
+    return file
 
 
 def jobs_on_the_page(dag_id: str) -> dict[str, LoadedJob]:

@@ -1,52 +1,55 @@
-"""The pages of Milepost as a browser gets them, with Airflow's database and its user in the place of a test's own."""
+"""The pages of Milepost as a browser gets them, from Airflow's own checks of login and rights, in this process."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import httpx
 import pytest
 from airflow.sdk import DAG
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI
 
-from tests.harness.servers.airflow.kept_dags import keep_dags
+from tests.harness.servers.airflow.kept_dags import OPEN, keep_dags
 
 
 @dataclass(frozen=True)
 class PageClient:
-    """A browser without a screen: it asks for one page after the other, in this process."""
+    """A browser without a screen: it requests one page after the other.
+
+    Attributes:
+        headers: of each request; the login.
+    """
 
     app: FastAPI
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, address: str) -> httpx.Response:
         async def answer() -> httpx.Response:
-            async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://airflow") as client:
-                return await client.get(address)
+            transport = httpx.ASGITransport(self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://airflow") as client:
+                return await client.get(address, headers=self.headers)
 
         return asyncio.run(answer())
 
+    def logged_out(self) -> PageClient:
+        return PageClient(self.app)
+
 
 def page_client(patch: pytest.MonkeyPatch, *dags: DAG, readable: Iterable[str] | None = None) -> PageClient:
-    """Return a client of the pages, in an Airflow that has these DAGs and whose user may read some of them.
+    """Return a client of the pages, logged in as a viewer, in an Airflow that has these DAGs.
 
     Args:
-        readable: ids of those that the user may read; all by default.
+        readable: ids of the DAGs of the user's team, the only ones that the user may read; all by default.
     """
-    from milepost.airflow.page.frame.access import may_read_dag, may_read_docs, readable_dags
+    from airflow.api_fastapi.app import create_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
     from milepost.airflow.page.pages import pages
 
-    keep_dags(patch, *dags)
-    allowed = frozenset(dag.dag_id for dag in dags) if readable is None else frozenset(readable)
-
-    def check(request: Request) -> None:
-        if readable is not None and request.path_params["dag_id"] not in allowed:
-            raise HTTPException(403, "Forbidden")
-
-    patch.setattr(
-        pages,
-        "dependency_overrides",
-        {may_read_dag: check, may_read_docs: lambda: None, readable_dags: lambda: allowed},
-    )
-    return PageClient(pages)
+    keep_dags(patch, *dags, readable=readable)
+    patch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "only for tests: " + "0" * 64)
+    viewer = SimpleAuthManagerUser(username="viewer", role="viewer", teams=[OPEN])
+    token = create_auth_manager().generate_jwt(viewer)
+    return PageClient(pages, {"Authorization": f"Bearer {token}"})

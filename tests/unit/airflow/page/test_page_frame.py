@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from milepost.airflow.dags.dag_factory import job_dags
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.servers.airflow.page_client import page_client
+from tests.harness.servers.airflow.page_client import PageClient, page_client
 
 
 def test_every_route_asks_airflow_who_reads_and_only_reads() -> None:
@@ -36,6 +36,21 @@ def test_a_user_without_the_right_to_a_dag_sees_nothing_of_its_job(
     assert client.get("/jobs/small__operate/checkpoints").status_code == 200
     refused = client.get("/jobs/small__epoch/checkpoints")
     assert refused.status_code == 403 and "Forbidden" in refused.text and "small" not in refused.text
+
+
+def test_no_page_opens_without_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from milepost.airflow.page.pages import pages
+
+    client = page_client(monkeypatch, *job_dags(SparklessJob.create(tmp_path).folder / "config").values())
+    stranger, forged = client.logged_out(), PageClient(pages, {"Authorization": "Bearer eyJhbGciOiJub25lIn0.e30."})
+    parts = {"dag_id": "small__epoch", "checkpoint_id": "1", "name": "not-found"}
+    addresses = [route.path.format(**parts) for route in pages.routes if isinstance(route, APIRoute)]
+    assert "/jobs" in addresses
+    for address in addresses:
+        refused = stranger.get(address)
+        assert refused.status_code == 401 and "small" not in refused.text, address
+        assert forged.get(address).status_code == 403, address
+        assert client.get(address).status_code in (200, 404), address
 
 
 def test_a_page_runs_no_code_but_the_one_file_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,144 @@
+"""What each of Airflow's roles may see and do: viewer, user, op and admin log in at the real server, and a stranger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from milepost.jobmaster.jobmaster import Session
+from scripts.airflow_home import LOCK_S
+from scripts.airflow_rest import AirflowRest
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.servers.airflow.airflow_instance import ROLES, AirflowInstance
+from tests.harness.servers.airflow.e2e_job import E2eJob
+from tests.harness.servers.airflow.form_run import FormRun
+
+OPERATE = "shared__operate"
+PAGES = ("", "/checkpoints", "/checkpoints/1", "/charts", "/summary", "/rewind", "/configuration", "/log")
+ACTORS = ("user", "op", "admin")
+"""The roles that may trigger a DAG."""
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Attributes: shared: of no team. closed: of a team that only the admin is allowed to see."""
+
+    shared: E2eJob
+    closed: str
+
+
+@contextmanager
+def team_of_its_own(airflow: AirflowInstance, bundle: str) -> Iterator[None]:
+    """Give a bundle of DAGs to a team in which no user is: none but the admin may see or trigger its DAGs.
+
+    By the tables alone: Airflow's setting of several teams would also change how tasks are scheduled.
+    """
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.models.team import Team
+    from sqlalchemy import create_engine
+    from sqlalchemy.orm import Session as Database
+
+    engine = create_engine(f"sqlite:///{airflow.stack.home / 'airflow.db'}", connect_args={"timeout": LOCK_S})
+    with Database(engine) as session:
+        session.add(Team(name=bundle, dag_bundles=[session.get_one(DagBundleModel, bundle)]))
+        session.commit()
+    try:
+        yield
+    finally:
+        with Database(engine) as session:
+            session.delete(session.get_one(Team, bundle))
+            session.commit()
+        engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def jobs(airflow: AirflowInstance) -> Iterator[Jobs]:
+    shared = airflow.add_job("shared")
+    for name in ("a", "b"):
+        shared.land(name, {"AA": 1})
+        shared.master.run(Session.cli(), SparklessRunner())
+    with team_of_its_own(airflow, "team"):
+        (airflow.team / "closed.yaml").write_text(airflow.spec("closed"))
+        file = airflow.team / "closed.py"
+        file.write_text("from milepost.airflow.dags import load_jobs\n\nload_jobs(globals(), '.')\n")
+        airflow.until(lambda: "closed__epoch" in airflow.rest.dags(), "the DAGs of the team's file")
+        yield Jobs(shared, "closed__epoch")
+        file.unlink()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_reads_each_page_of_a_job_and_the_form(airflow: AirflowInstance, jobs: Jobs, role: str) -> None:
+    for page in PAGES:
+        answer = airflow.page(f"/milepost/jobs/{jobs.shared.dag_id}{page}", login=role)
+        assert answer.status_code == 200 and "shared" in answer.text, page
+    form = airflow.page(f"/milepost/jobs/{OPERATE}/form?job=shared&what=rollback&rollback_to=1", login=role)
+    assert form.status_code == 200 and "&#34;rollback_to&#34;: &#34;1&#34;" in form.text
+    assert airflow.page("/milepost/runbook/not-found", login=role).status_code == 200
+
+
+def test_a_job_of_a_team_is_shown_to_nobody_outside_it(airflow: AirflowInstance, jobs: Jobs) -> None:
+    """Neither on the page of all jobs nor by its address; the admin sees it."""
+    for role in ROLES:
+        listed = airflow.page("/milepost/jobs", login=role)
+        assert listed.status_code == 200 and ">shared</a>" in listed.text
+        page = airflow.page(f"/milepost/jobs/{jobs.closed}", login=role)
+        if role == "admin":
+            assert ">closed</a>" in listed.text and page.status_code == 200
+        else:
+            assert "closed" not in listed.text, role
+            assert page.status_code == 403 and "closed" not in page.text, role
+
+
+def test_a_stranger_sees_no_page_and_starts_nothing(airflow: AirflowInstance, jobs: Jobs) -> None:
+    paths = [f"/milepost/jobs/{jobs.shared.dag_id}{page}" for page in PAGES]
+    for path in (*paths, f"/milepost/jobs/{OPERATE}/form", "/milepost/jobs", "/milepost/runbook/not-found"):
+        answer = airflow.page(path, login=None)
+        assert answer.status_code == 401 and "shared" not in answer.text, path
+    body = {"logical_date": None, "conf": {"what": "verify"}}
+    url = f"{airflow.stack.airflow_url}/api/v2/dags/{OPERATE}/dagRuns"
+    assert httpx.post(url, json=body, trust_env=False, timeout=60).status_code == 401
+
+
+def refused(rest: AirflowRest, method: str, path: str, **kwargs: object) -> None:
+    with pytest.raises(httpx.HTTPStatusError, match="403"):
+        rest.ask(method, path, **kwargs)
+
+
+def test_a_viewer_reads_a_plan_and_changes_nothing(airflow: AirflowInstance, jobs: Jobs) -> None:
+    """Neither an act, nor an approval, nor an epoch, nor a pause is his; the plan that waits he may read."""
+    history, viewer = jobs.shared.master.history(), airflow.rest_of("viewer")
+    runs = {dag_id: len(airflow.rest.runs(dag_id)) for dag_id in (OPERATE, jobs.shared.dag_id)}
+    for dag_id, conf in ((OPERATE, {"what": "verify"}), (jobs.shared.dag_id, {})):
+        refused(viewer, "POST", f"/dags/{dag_id}/dagRuns", json={"logical_date": None, "conf": conf})
+        refused(viewer, "PATCH", f"/dags/{dag_id}", json={"is_paused": True})
+    assert {dag_id: len(airflow.rest.runs(dag_id)) for dag_id in runs} == runs
+
+    waiting = FormRun(airflow, OPERATE, what="rollback", rollback_to="1")
+    waiting.asked()
+    assert waiting.shown_to(viewer)["subject"] == "shared: roll back to checkpoint 1"
+    with pytest.raises(httpx.HTTPStatusError, match="403"):
+        waiting.answer("Approve", person=viewer)
+    waiting.answer("Reject")
+    assert waiting.wait() == "success" and "rejected by admin" in waiting.log("approve")
+    assert jobs.shared.master.history() == history
+
+
+@pytest.mark.parametrize("role", ACTORS)
+def test_who_may_trigger_acts_and_the_history_has_his_name(airflow: AirflowInstance, jobs: Jobs, role: str) -> None:
+    name = f"of-{role}"
+    made = FormRun(airflow, OPERATE, login=role, what="savepoint_create", savepoint_create_name=name)
+    waiting = FormRun(airflow, OPERATE, login=role, what="rollback", rollback_to="1")
+
+    assert made.wait() == "success"
+    assert airflow.rest.run(OPERATE, made.run_id)["triggering_user_name"] == role
+    assert name in [savepoint.name for savepoint in jobs.shared.master.list_savepoints()]
+    waiting.asked()
+    waiting.answer("Reject")
+    assert waiting.wait() == "success"
+    assert waiting.note() == f"milepost: shared: roll back to checkpoint 1: rejected by {role}"
+    if role != "admin":
+        refused(airflow.rest_of(role), "POST", f"/dags/{jobs.closed}/dagRuns", json={"logical_date": None, "conf": {}})
